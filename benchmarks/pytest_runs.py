@@ -108,6 +108,6 @@ class Pytest:
 def one_file(folder: Path, text: str) -> Pytest:
     """Return runs of one file of tests, on two cores."""
     tests = folder / "tests"
-    tests.mkdir()
+    tests.mkdir(parents=True)
     tests.joinpath("test_it.py").write_text(text, encoding="utf-8")
     return Pytest(tests, cores=2)

@@ -247,9 +247,9 @@ OPTIONS: Final = (
     ),
     Option(
         "fault_budget",
-        "limit the runs of a fault sweep for each test: those that find most come first, and 0 sets no limit; with "
-        ":K/N they are shared by N machines, of which this is number K",
-        default="0",
+        "limit the runs of a fault sweep for each test: those that find most come first, a loop fails in six of its "
+        "turns, and 0 sets no limit; with :K/N they are shared by N machines, of which this is number K",
+        default="1000",
         metavar="RUNS",
         check=_check_budget,
         inherited=False,

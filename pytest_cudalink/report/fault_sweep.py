@@ -31,6 +31,8 @@ _OF_CAPTURE: Final = re.compile(r"cuStreamEndCapture|cu\w+Destroy")
 _OF_MODE: Final = "cuThreadExchangeStreamCaptureMode"
 #: Lines of a stack that tell two places apart.
 _SITE_LINES: Final = 3
+#: Calls of one function by one stack that fail where there is a budget: a loop seldom has an error path for each turn.
+REPEATS: Final = 6
 
 
 class Call(NamedTuple):
@@ -70,6 +72,7 @@ class SweepPlan(NamedTuple):
     chosen: list[FailedCall]
     over_budget: list[FailedCall]  # those that the budget leaves out
     elsewhere: list[FailedCall]  # those of the other machines
+    repeats: list[FailedCall]  # those that are left out because enough others of their function and stack fail
 
 
 class State(NamedTuple):
@@ -102,6 +105,7 @@ class SweptTrial:
     # numbers of the calls that returned an error; those of other libraries than the driver are not known
     failing: tuple[int, ...] = ()
     lasts: bool = False  # whether the error stays, so that each later call has it
+    unlisted: int = 0  # how many more calls it made than the driver lists
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ class SweepTotals:
     planned: int = 0  # in how many runs each call would have failed in each way
     left: int = 0  # how many of them the budget left out
     elsewhere: int = 0  # how many other machines make
+    repeats: int = 0  # how many were left out because enough others of their function and stack failed
     lost: dict[str, int] = field(default_factory=dict)  # number of runs that could not be made, by the reason
     unswept: dict[str, int] = field(default_factory=dict)  # number of tests that were not swept, by the reason
     # the same of those that did not pass in their own run either
@@ -149,7 +154,7 @@ class SweepTotals:
 
     def add(self, other: SweepTotals) -> None:
         """Add what was found in other tests."""
-        for name in ("tests", "runs", "planned", "left", "elsewhere", "findings"):
+        for name in ("tests", "runs", "planned", "left", "elsewhere", "repeats", "findings"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("lost", "unswept", "spared"):
             setattr(self, name, dict(Counter(getattr(self, name)) + Counter(getattr(other, name))))
@@ -177,6 +182,7 @@ def plan(
     calls: Sequence[Call],
     ways: Callable[[str], Sequence[Way]],
     *,
+    stacks: Sequence[Sequence[str]] = (),
     functions: Iterable[str] = (),
     closed: Container[int] = (),
     budget: int = 0,
@@ -185,13 +191,14 @@ def plan(
     """Choose the runs of a test, those that find most first.
 
     Each function is failed first once from each place that calls it, then at its last call from there, then at every
-    other one.
+    other one; with a budget at no more than `REPEATS` of those that one stack makes.
 
     `calls`: those of the clean run.
     `ways`: returns how a function can fail, the likeliest way first.
+    `stacks`: of each call all lines that led to it, where they are known.
     `functions`: names of the functions to fail, also without the number of their form; empty for all.
     `closed`: numbers of calls that do not fail.
-    `budget`: most runs; 0 for any number.
+    `budget`: most runs; 0 for any number, and for every repeat.
     `part`: number of this machine, from 1, and of all that share the runs.
     """
     wanted = set(functions)
@@ -211,10 +218,29 @@ def plan(
         for number, call in numbered
         for nth, way in enumerate(ways(call.function))
     )
-    chosen = [fault for *_, fault in ranked]
+    repeated = _repeats(numbered, stacks) if budget else set()
+    chosen = [fault for *_, fault in ranked if fault.number not in repeated]
+    repeats = [fault for *_, fault in ranked if fault.number in repeated]
     kept, (machine, machines) = chosen[: budget or None], part
     elsewhere = [fault for nth, fault in enumerate(kept) if nth % machines != machine - 1]
-    return SweepPlan(kept[machine - 1 :: machines], chosen[len(kept) :], elsewhere)
+    return SweepPlan(kept[machine - 1 :: machines], chosen[len(kept) :], elsewhere, repeats)
+
+
+def _repeats(numbered: Iterable[tuple[int, Call]], stacks: Sequence[Sequence[str]]) -> set[int]:
+    """Return the numbers of calls that need not fail, because `REPEATS` others of their function and stack do.
+
+    These are the first two, the last, and some between, which lie equally far apart.
+    """
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for number, call in numbered:
+        if number <= len(stacks) and stacks[number - 1]:  # calls of whose places nothing is known may have others
+            alike.setdefault((call.function, *stacks[number - 1]), []).append(number)
+    found: set[int] = set()
+    for numbers in alike.values():
+        if len(numbers) > REPEATS:
+            step = (len(numbers) - 2) / (REPEATS - 2)
+            found |= set(numbers[1:]) - {numbers[1 + int(step * nth)] for nth in range(REPEATS - 1)}
+    return found
 
 
 def judge(

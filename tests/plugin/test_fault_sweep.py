@@ -258,6 +258,48 @@ def test_functions_and_budget(sweep, pytester: pytest.Pytester) -> None:
     assert not pytester.path.joinpath("known.txt").exists()
 
 
+def test_loop(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """Of the calls of a loop six fail, and the summary counts the others; another call of the loop counts apart."""
+    pytester.makepyfile(
+        """
+        import ctypes
+        cuda = ctypes.CDLL("libcuda.so.1")
+        def loop():
+            for _ in range(20):
+                assert cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0, "cuDeviceGetCount"
+        def test():
+            cuda.cuInit(0)
+            loop()
+            loop()
+        """
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 24 runs of 1 test, 0 findings",
+            "56 runs with a fault left out: 6 calls by the same lines fail; cudalink_fault_budget=0 fails all",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_more_calls_than_a_sweep_knows(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A call beyond those that the driver lists is not failed; the summary says so, and the run fails."""
+    pytester.makepyfile(
+        """
+        import ctypes
+        def test():
+            cuda = ctypes.CDLL("libcuda.so.1")
+            for _ in range(16_386):
+                assert cuda.cuInit(0) == 0, "cuInit"
+        """
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "-ocudalink_fault_budget=1")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["2 runs with a fault left out: a sweep knows the first 16384 calls of a test"])
+
+
 def test_all_codes(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """With `all`, a call fails with each code that its documentation lists, alone and from there on, and is lost."""
     pytester.makepyfile("import ctypes\ndef test():\n    assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0, 'cuInit'")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_cudalink.report.fault_sweep import (
     KINDS,
+    REPEATS,
     Call,
     FailedCall,
     State,
@@ -375,15 +376,15 @@ def test_site() -> None:
 def test_plan(some: list[Call], how: list[Way], budget: int) -> None:
     """Each call fails once in each way; a budget takes the first ones, of each function and place before more."""
     everything, *left = plan(some, lambda _: how)
-    assert left == [[], []]
+    assert left == [[], [], []]
     assert len(set(everything)) == len(everything) == len(some) * len(how)
     assert all(some[fault.number - 1] == fault.call for fault in everything)
     first = {(fault.call, fault.way) for fault in everything[: len(set(some)) * len(how)]}
     assert first == {(call, way) for call in some for way in how}
-    chosen, over, elsewhere = plan(some, lambda _: how, budget=budget)
+    chosen, over, elsewhere, repeats = plan(some, lambda _: how, budget=budget)
     assert chosen == everything[: budget or None]
     assert chosen + over == everything
-    assert elsewhere == []
+    assert elsewhere == repeats == []
 
 
 @given(calls, ways, st.integers(0, 20), st.integers(1, 4))
@@ -404,6 +405,30 @@ def test_plan_of_functions() -> None:
     assert [fault.number for fault in plan(some, lambda _: [MEMORY], functions=["cuMemAlloc", "cuInit"])[0]] == [1, 3]
     assert [fault.number for fault in plan(some, lambda _: [MEMORY], functions=["cuMemFree_v2"])[0]] == [2]
     assert [fault.number for fault in plan(some, lambda _: [MEMORY], closed={2})[0]] == [1, 3]
+
+
+@example([("cuInit", "loop"), ("cuInit", ""), ("cuInit", "other")] * 40)
+@given(st.lists(st.sampled_from([("cuInit", "loop"), ("cuInit", "other"), ("cuMemAlloc_v2", "loop"), ("cuInit", "")])))
+def test_repeats(some: list[tuple[str, str]]) -> None:
+    """Of the calls of one function by one stack six fail, as far apart as they can be, unless there is no budget.
+
+    The first, the second and the last are among them. Where the stack is not known, each call fails.
+    """
+    calls = [Call(function, "own.py:3 in make") for function, _ in some]
+    stacks = [[stack] if stack else [] for _, stack in some]
+    chosen, over, elsewhere, repeats = plan(calls, lambda _: [MEMORY, LOST], stacks=stacks, budget=10_000)
+    assert over == elsewhere == []
+    assert sorted(chosen + repeats) == sorted(plan(calls, lambda _: [MEMORY, LOST], stacks=stacks).chosen)
+    for one in set(some):
+        numbers = [number for number, other in enumerate(some, 1) if other == one]
+        failing = [number for number in numbers if FailedCall(number, calls[number - 1], LOST) in chosen]
+        if len(numbers) <= REPEATS or not one[1]:
+            assert failing == numbers
+        else:
+            assert len(failing) == REPEATS == 6
+            assert {*numbers[:2], numbers[-1]} <= set(failing)
+            gaps = [numbers.index(after) - numbers.index(before) for before, after in pairwise(failing[1:])]
+            assert max(gaps) - min(gaps) <= 1
 
 
 def test_order_of_the_plan() -> None:
@@ -447,10 +472,10 @@ def test_baseline(some: list[SweepFinding], others: list[SweepFinding]) -> None:
 def test_adding_up(some: list[SweepFinding], others: list[SweepFinding]) -> None:
     """Processes hand over what they found as JSON, and it adds up."""
     both = ({"a": 1, "b": 1}, {"c": 1}, {"d": 1}, {"f", "g"}, {"h"}, {"i"})
-    first, second = SweepTotals(), SweepTotals(10, 20, 30, 40, 50, *both, findings=others)
-    first.add(SweepTotals(1, 2, 3, 4, 5, {"a": 1}, called={"f"}, findings=some))
+    first, second = SweepTotals(), SweepTotals(10, 20, 30, 40, 50, 60, *both, findings=others)
+    first.add(SweepTotals(1, 2, 3, 4, 5, 6, {"a": 1}, called={"f"}, findings=some))
     first.add(msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(second))), SweepTotals))
-    assert first == SweepTotals(11, 22, 33, 44, 55, {"a": 2, "b": 1}, *both[1:], findings=some + others)
+    assert first == SweepTotals(11, 22, 33, 44, 55, 66, {"a": 2, "b": 1}, *both[1:], findings=some + others)
 
 
 def test_lines_that_may_be_known_for_good_reason() -> None:

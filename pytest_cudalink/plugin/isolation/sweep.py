@@ -113,8 +113,14 @@ class FaultSweep(RunsAgain):
         closed = {number for number, stack in enumerate(stacks, 1) if stack is None}
         if self._single:
             closed = set(range(1, len(calls) + 1)) - {self._single} | closed
-        chosen, over, elsewhere = fault_sweep.plan(
-            calls, self._ways, functions=functions, closed=closed, budget=self._budget, part=self._part
+        chosen, over, elsewhere, repeats = fault_sweep.plan(
+            calls,
+            self._ways,
+            stacks=[stack or () for stack in stacks],
+            functions=functions,
+            closed=closed,
+            budget=self._budget,
+            part=self._part,
         )
         trials = {number: trial for number, trial, _ in self._trials(item, chosen)}
         found = [
@@ -125,16 +131,19 @@ class FaultSweep(RunsAgain):
         ]
         made = [fault for number, fault in enumerate(chosen) if number in trials]
         lost = [fault for number, fault in enumerate(chosen) if number not in trials]
+        unlisted = 0 if self._single else clean.unlisted
+        reasons = {self._copies.why_not: len(lost), f"a sweep knows the first {len(calls)} calls of a test": unlisted}
         return SweepTotals(
             tests=1,
             runs=len(made),
-            planned=len(chosen) + len(over) + len(elsewhere),
+            planned=len(chosen) + len(over) + len(elsewhere) + len(repeats) + unlisted,
             left=len(over),
             elsewhere=len(elsewhere),
-            lost={self._copies.why_not: len(lost)} if lost else {},
+            repeats=len(repeats),
+            lost={why: number for why, number in reasons.items() if number},
             called={fault.call.function for fault in (*chosen, *over, *elsewhere)},
             tried={fault_sweep.baseline_place(fault.call) for fault in made},
-            partly={fault_sweep.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere)},
+            partly={fault_sweep.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere, *repeats)},
             findings=found,
         )
 
@@ -211,7 +220,10 @@ class FaultSweep(RunsAgain):
         totals = self.totals
         due = totals.tests + sum(totals.unswept.values())
         swept = AskedFor("fault sweep", due + sum(totals.spared.values()), totals.tests, totals.unswept, totals.spared)
-        allowed = {f"cudalink_fault_budget={self._budget}; raise it to fail more calls": totals.left}
+        allowed = {
+            f"cudalink_fault_budget={self._budget}; raise it to fail more calls": totals.left,
+            f"{fault_sweep.REPEATS} calls by the same lines fail; cudalink_fault_budget=0 fails all": totals.repeats,
+        }
         allowed[f"{self._part[0]}/{self._part[1]} of cudalink_fault_budget leaves them to the others"] = (
             totals.elsewhere
         )

@@ -89,7 +89,7 @@ def under_fault(
     try:
         witness = _watched(item, lambda: driver.swept_stack(number), driver.state)
     finally:
-        driver.end_sweep()
+        count = driver.end_sweep()
     run_of(item.config).part(CAUSES).forget_errors()
     for name in ("last_exc", "last_value", "last_traceback", "last_type"):
         vars(sys).pop(name, None)  # pytest keeps the failure, whose frames keep the objects of the test alive
@@ -100,6 +100,7 @@ def under_fault(
     found = {
         "outcome": witness.outcome,
         "calls": [call.function for call in calls],
+        "unlisted": count - len(calls),
         "failing": [at for at, call in enumerate(calls, 1) if call.failed],
         "messages": witness.messages,
         "notices": witness.said(),
