@@ -107,19 +107,26 @@ def submit_rows():
 
 @pytest.mark.parametrize("rows", [False, True], ids=["line", "rows"])
 def test_a_source_that_changes(schedules: Check, rows: bool) -> None:
-    """It is a violation with both ends that pinned memory changes while a copy that began reads it, and only then."""
+    """It is a violation with both ends that pinned memory changes while a copy that began reads it, and only then.
+
+    A schedule that notes no stacks has the same violation.
+    """
     schedules(
         CHANGED
         + f"submit = submit_rows if {rows} else submit"
         + """
-told = 0
-for seed in seeds():
+def change():
     memset(host, 1, 64)
     submit()
     memset(host + 4, 2, 12)  # between the rows nothing is read
     memset(host + 32, 2, 4)
     ok(cuda.cuStreamSynchronize(apart))
     work, = driver.scheduled_work()
+    return work
+told = late = 0
+for seed in seeds():
+    work = change()
+    late = seed if work.displaced else late
     found = driver.violations[told:]
     told = len(driver.violations)
     assert len(found) == work.displaced, (work, found)
@@ -127,6 +134,12 @@ for seed in seeds():
         assert one.rule == "asynchronous copy" and "submit" in str(one.history), one
         assert "the memory was changed, noticed by the stream, when the copy ended" in one.text, one.text
 assert 20 < told < 60, told
+driver.start_schedule(late, stacks=False)
+work = change()
+unnoted = driver.violations[told]
+assert work.displaced and (work.python_stack, work.native_stack) == ((), ()), work
+assert unnoted.what == one.what and "submit" not in str(unnoted.history), unnoted
+driver.end_schedule()
 """
     )
 

@@ -36,8 +36,8 @@ static struct {
   uint64_t *streams; /* by number */
   uint32_t stream_count, stream_room;
 } now;
-static Work *held;         /* works that nothing is before */
-static atomic_bool noting; /* who submitted each */
+static Work *held;          /* works that nothing is before */
+static atomic_bool unnoted; /* who submitted each */
 
 static _Thread_local bool submitted_some;
 
@@ -197,6 +197,8 @@ static const Scheduler scheduler = {submitted, ready, next, done, is_late, impat
 
 /* -- calls -- */
 
+bool cl_notes_submitters(void) { return !atomic_load(&unnoted); }
+
 /* Gives the works that this thread submitted in its call the place of that. */
 static void note_site(Stack *stack) {
   uint64_t thread = this_thread();
@@ -214,9 +216,8 @@ static void note_site(Stack *stack) {
 static void leave(void) {
   if (cl_in_host_function) return;
   Stack stack = {.depth = 0};
-  bool noted = submitted_some;
+  bool noted = submitted_some && cl_notes_submitters();
   submitted_some = false;
-  noted = noted && atomic_load(&noting);
   if (noted) cl_note_stack(&stack); /* never under the lock */
   cl_streams_lock();
   if (noted) note_site(&stack);
@@ -236,6 +237,7 @@ static void end_schedule(void) {
   cl_hurry_all();
   cl_progress();
   cl_schedule(NULL);
+  atomic_store(&unnoted, false);
   atomic_store(&cl_call_end, NULL);
 }
 
@@ -257,7 +259,7 @@ int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count
   now.displaced = copy;
   now.displaced_count = count;
   now.all = all;
-  atomic_store(&noting, stacks);
+  atomic_store(&unnoted, !stacks);
   now.calls = now.questions = now.waits = 0;
   now.threads = false;
   cl_schedule(&scheduler);

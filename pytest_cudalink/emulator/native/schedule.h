@@ -2,6 +2,7 @@
 #ifndef CUDALINK_SCHEDULE_H
 #define CUDALINK_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@ typedef struct {
   const char *kind, *function, *call; /* the function that submitted it, and the one that it ended in */
 } ScheduledWork;
 
+/* Whether who submits work is noted; only a schedule may do without. */
+bool cl_notes_submitters(void);
 /* Begins a schedule: work of the given numbers is displaced, or any if `all`; `stacks`: whether to note who submitted
    each. The one before ends. */
 EXPORT int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all, int stacks);

@@ -10,6 +10,7 @@
 #include "device_addresses.h"
 #include "memory.h"
 #include "safe_memory.h"
+#include "schedule.h"
 #include "shared_memory.h"
 #include "violations.h"
 
@@ -58,7 +59,7 @@ Watch *cl_watch_copy(const Range *memory, bool reads) {
   Watch *watch = cl_config()->lifetime && is_of_host(memory->start) ? calloc(1, sizeof *watch) : NULL;
   if (!watch) return NULL;
   *watch = (Watch){.number = ++last_copy, .call = cl_called(), .memory = *memory, .reads = reads};
-  cl_note_stack(&watch->stack);
+  if (cl_notes_submitters()) cl_note_stack(&watch->stack);
   return watch;
 }
 

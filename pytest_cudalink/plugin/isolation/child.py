@@ -264,7 +264,7 @@ class Server(Child):
         """Run a test under several conditions, some of them at once, each in a copy of this process."""
         from . import trial
 
-        trial.prepare(session.config)
+        trial.prepare(item)
         driver = run_of(session.config).emulated
         waiting = deque(enumerate(request["trials"]))
         running: dict[int, _Copy] = {}

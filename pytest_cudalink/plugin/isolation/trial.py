@@ -53,12 +53,14 @@ _ALARM: Final = re.compile(r"(?:WARNING|ERROR|CRITICAL) +(?!asyncio:)")
 _WITNESS: Final = "cudalink-witness"
 
 
-def prepare(config: pytest.Config) -> None:
-    """Import and register, once in the process that forks, what each run would import and register again."""
+def prepare(item: pytest.Item) -> None:
+    """Import, register and find, once in the process that forks, what each run of a test would have to again."""
     from ...emulator import faults
     from ...environment import facts  # noqa: F401 (what a test that fails imports)
     from ...linker import causes  # noqa: F401 (what a test that fails imports)
 
+    item.location  # noqa: B018 (the item keeps it)
+    config = item.config
     if config.pluginmanager.has_plugin(_WITNESS):
         return
     config.pluginmanager.register(_Witness(), _WITNESS)
