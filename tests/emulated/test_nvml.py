@@ -128,6 +128,36 @@ print(json.dumps(answers))
     assert missing.isdisjoint(exported), missing & exported  # nvidia-ml-py knows newer releases
 
 
+#: Which arguments may be NULL in functions that list something: the list, when only its length is asked for.
+LISTS = ("Processes", "Sessions", "NearestGpus", "Pids")
+
+
+def test_invalid_arguments(check: Check) -> None:
+    """Where a question has an answer, it has none for no device, another's handle, and nowhere to write (nvml.h)."""
+    questions = {
+        name: forms for name, (_, forms, *_) in NAMES.items() if name.startswith("nvmlDeviceGet") and forms[0] == "d"
+    }
+    out = check(
+        HEAD
+        + f"""
+nvml, answers = CDLL("libnvidia-ml.so.1"), {{}}
+for name, forms in {questions}.items():
+    if ask := getattr(nvml, name, None):
+        usual = [device, *(create_string_buffer(1 << 16) if one == "p" else 0 for one in forms[1:])]
+        if ask(*usual) == 0:
+            others = [[device, *(None if at == place else one for at, one in enumerate(usual[1:], 1))]
+                      for place in range(1, len(usual)) if forms[place] == "p"]
+            answers[name] = [ask(*one) for one in ([None, *usual[1:]], [c_void_p(7), *usual[1:]], *others)]
+print(json.dumps(answers))
+"""
+    )
+    answers = json.loads(out)
+    assert len(answers) > 90
+    for name, codes in answers.items():
+        listed = name.partition("_v")[0].endswith(LISTS)
+        assert codes == [2] * (len(codes) - listed) + [0] * listed, name
+
+
 def test_uninitialized(check: Check) -> None:
     """Before init and after as many shutdowns, nothing answers but the library's own version."""
     check(
@@ -287,6 +317,8 @@ READ, NVLINK, OK, NOT_SUPPORTED = 0, 2, 0, 5  # those of nvidia-ml-py are tuples
 assert nvmlDeviceGetP2PStatus(device, other, READ) == OK
 assert nvmlDeviceGetP2PStatus(device, other, NVLINK) == NOT_SUPPORTED
 refused(2, nvmlDeviceGetP2PStatus, device, device, READ)
+assert nvmlDeviceGetPcieThroughput(device, 1) == 0
+refused(2, nvmlDeviceGetPcieThroughput, device, 2)
 refused(3, nvmlDeviceGetNvLinkState, device, 0)
 """,
     "errors_have_texts": """
