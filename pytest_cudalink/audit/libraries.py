@@ -20,9 +20,9 @@ _NAME = re.compile(
 _DLL = re.compile(r"(?P<stem>[a-z][\w-]*?)(?:64)?(?:_(?P<version>\d+)(?:_(?P<minor>\d+))?)?\.dll", re.IGNORECASE)
 _DRIVER_DLLS = {"nvcuda": "libcuda.so.1", "nvml": "libnvidia-ml.so.1"}
 #: Libraries without CUDA functions: those of the system, the compilers and Python.
-_SYSTEM = re.compile(
-    r"(?:lib(?:c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|c\+\+|c\+\+abi|atomic|gomp|omp|z|python3[\d.]*)|ld-\S+)"
-    r"(?:[-.][0-9a-f]{6,})?\.so[\d.]*"
+#: A library by its stem, where auditwheel may have put a hash behind it; the loader and Python have further names.
+_LIBRARY = re.compile(
+    r"(?:(?P<python>libpython3[\d.]*)|(?P<loader>ld-\S+)|(?P<stem>lib\S+?))(?:[-.][0-9a-f]{6,})?\.so[\d.]*"
 )
 _SYSTEM_DLL = re.compile(
     r"(?:api-ms-|ext-ms-|kernel32|ntdll|user32|advapi32|shell32|ole32|ws2_32|msvc|vcruntime|ucrtbase|concrt|vcomp|"
@@ -108,7 +108,11 @@ def majors_of(library: str) -> tuple[str, ...] | None:
 
 def is_system(library: str) -> bool:
     """Whether a library is one of the system, a compiler or Python, which have no CUDA functions."""
-    return _SYSTEM.fullmatch(library) is not None or _SYSTEM_DLL.fullmatch(library) is not None
+    match = _LIBRARY.fullmatch(library)
+    if match is None:
+        return _SYSTEM_DLL.fullmatch(library) is not None
+    stem = match["stem"]
+    return stem is None or any(stem in names for names in read_table("cuda_libraries.toml")["system"].values())
 
 
 def is_unversioned_symbol(library: str, symbol: str) -> bool:

@@ -197,7 +197,7 @@ def check_linked(a: Item, b: Item) -> Verdict:
     return Verdict(
         "incompatible",
         "linked",
-        f"{archive.is_of}, the {linker.label} of CUDA {read}, which links it and must not be older: {because}",
+        f"{archive.is_of}, the {linker.label} of CUDA {read}, which takes it and must not be older: {because}",
         fix,
         (str(archive), str(linker)),
         otherwise="" if fix else by_hand((moved,), release),

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, audit, buffers
-from pytest_cudalink.audit.audited import _audit
+from pytest_cudalink.audit.audited import audit_scan
 from pytest_cudalink.audit.device_code import DeviceImage
 from pytest_cudalink.audit.libraries import (
     cuda_functions,
@@ -325,7 +325,13 @@ def test_names_of_libraries(name: str, stem: str, majors: tuple[str, ...] | None
     [
         *(
             (name, True)
-            for name in ("libc.so.6", "libstdc++.so.6", "libgomp-a34b3233.so.1.0.0", "libpython3.12.so.1.0")
+            for name in (
+                "libc.so.6",
+                "libstdc++.so.6",
+                "libgomp-a34b3233.so.1.0.0",
+                "libpython3.12.so.1.0",
+                "libnuma.so.1",
+            )
         ),
         *(
             (name, True)
@@ -333,7 +339,15 @@ def test_names_of_libraries(name: str, stem: str, majors: tuple[str, ...] | None
         ),
         *(
             (name, False)
-            for name in ("libcuda.so.1", "libc.so.6x", "libmine.so", "mine.dll", "kernel32.dllx", "libtorch")
+            for name in (
+                "libcuda.so.1",
+                "libc.so.6x",
+                "libmine.so",
+                "mine.dll",
+                "kernel32.dllx",
+                "libtorch",
+                "libc10.so",
+            )
         ),
     ],
 )
@@ -550,7 +564,7 @@ def judged(elves: dict[str, LoadableLibrary], *requires: str, path: str = "x.whl
     """The audit of a wheel with these libraries and requirements."""
     lines = ["Metadata-Version: 2.1", "Name: x", "Version: 1", *(f"Requires-Dist: {one}" for one in requires), "", ""]
     metadata = {"x-1.dist-info/METADATA": "\n".join(lines).encode()}
-    return _audit(Scan(path, **{"elves": elves, "metadata": metadata, **more}))
+    return audit_scan(Scan(path, **{"elves": elves, "metadata": metadata, **more}))
 
 
 def said(found: Audit, kind: str = "") -> list[tuple[str, str, str]]:
@@ -859,7 +873,7 @@ def test_what_is_not_audited() -> None:
     text = ": has no library, nothing that opens CUDA and no METADATA; give a wheel, or a folder of one"
     for path, metadata in (("folder", {"x.dist-info/METADATA": b""}), ("x.whl", {}), ("x.whl", {"a/b/METADATA": b""})):
         with pytest.raises(AuditError, match=f"^{path}{text}$"):
-            _audit(Scan(path, metadata=metadata))
+            audit_scan(Scan(path, metadata=metadata))
     assert judged({}).majors == EVERY
     opened = {"a.py": (OpenedLibrary("libnvrtc.so.12", demanded=True),)}
     for more in (
@@ -867,7 +881,7 @@ def test_what_is_not_audited() -> None:
         {"ltoir": {"a": Needs(CudaVersion(12, 0))}},
         {"findings": [AuditFinding("", "", "")]},
     ):
-        assert _audit(Scan("folder", **more)).majors == EVERY
+        assert audit_scan(Scan("folder", **more)).majors == EVERY
 
 
 LIB, USER = ("$ORIGIN/../lib",), elf("b.so", rpath=("$ORIGIN/../lib",))

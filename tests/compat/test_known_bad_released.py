@@ -39,10 +39,11 @@ print("works")
 """
 
 
-def toolchain(nvcc: str, crt: str) -> dict[str, str]:
-    """A compiler with what it requires, of one release but for its crt headers."""
-    parts = dict.fromkeys(("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-runtime"), f"{nvcc}.*")
-    return parts | {"nvidia-cuda-crt": f"{crt}.*"}
+def toolchain(nvcc: str, **other: str) -> dict[str, str]:
+    """A compiler with what it requires, of one release but for some parts."""
+    releases = {"cuda-nvcc": nvcc, "nvvm": nvcc, "cuda-runtime": nvcc, "cuda-crt": nvcc}
+    releases |= {name.replace("_", "-"): release for name, release in other.items()}
+    return {f"nvidia-{name}": f"{release}.*" for name, release in releases.items()}
 
 
 #: Entry, versions that meet it and versions that do not, the program that fails, and a part of its error.
@@ -61,8 +62,16 @@ CASES = [
         LINK,
         "FunctionNotFoundError: function nvJitLinkVersion is not found",
     ),
-    ("nvcc-13-0-newer-crt", toolchain("13.0", "13.5"), toolchain("13.0", "13.0"), NVCC, "__cudaLaunch"),
-    ("nvcc-13-1-crt-13-0", toolchain("13.5", "13.0"), toolchain("13.5", "13.1"), NVCC, "__cudaLaunch"),
+    ("nvcc-13-0-newer-crt", toolchain("13.0", cuda_crt="13.5"), toolchain("13.0"), NVCC, "__cudaLaunch"),
+    (
+        "nvcc-13-1-crt-13-0",
+        toolchain("13.5", cuda_crt="13.0"),
+        toolchain("13.5", cuda_crt="13.1"),
+        NVCC,
+        "__cudaLaunch",
+    ),
+    ("nvcc-13-1-nvvm-13-0", toolchain("13.2", nvvm="13.0"), toolchain("13.2", nvvm="13.1"), NVCC, "__cudaLaunch"),
+    ("nvcc-13-3-nvvm-13-1", toolchain("13.5", nvvm="13.1"), toolchain("13.5", nvvm="13.2"), NVCC, "--simt-only"),
 ]
 
 

@@ -43,8 +43,6 @@ LINKS = "nvmath-python: packaging"
 #: Requirements that are installed one after the other, the release of a toolkit outside, and the driver.
 MIXTURES = {
     "newer NVRTC": (["cuda-toolkit[all]==13.0.2", "nvidia-cuda-nvrtc==13.2.*"], "", "13.5"),
-    "older CCCL": (["cuda-toolkit[all]==13.5.0", "nvidia-cuda-cccl==13.3.4.3.1"], "", "13.5"),
-    "newer CCCL": (["cuda-toolkit[cccl,cudart,nvrtc]==13.3.1", "nvidia-cuda-cccl==13.3.5.0.6"], "", "13.5"),
     "older linker": (["cuda-toolkit[cudart,nvjitlink,nvrtc]==13.2.0", "nvidia-nvjitlink==13.0.*"], "", "13.5"),
     "linker older than all": (["cuda-toolkit[all]==12.9.1", "nvidia-nvjitlink-cu12==12.0.*"], "", "12.9"),
     "older runtime": (["cuda-toolkit[all]==12.9.1", "nvidia-cuda-runtime-cu12==12.4.*"], "", "13.0"),
@@ -105,6 +103,8 @@ def test_the_command_ends_green(tmp_path, name: str) -> None:
     [
         ["cuda-toolkit[cudart,nvjitlink,nvrtc]==13.5.0", "nvidia-cuda-nvrtc==13.2.*"],
         ["cuda-toolkit[nvjitlink,nvrtc]==12.9.1", "nvidia-cuda-runtime-cu12==12.8.*"],
+        ["cuda-toolkit[all]==13.5.0", "nvidia-cuda-cccl==13.3.4.3.1"],
+        ["cuda-toolkit[cccl,cudart,nvrtc]==13.3.1", "nvidia-cuda-cccl==13.3.5.0.6"],
     ],
 )
 def test_parts_of_several_releases_that_nothing_couples(tmp_path, installed: list[str]) -> None:

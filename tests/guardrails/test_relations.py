@@ -53,15 +53,17 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
             (x, y, True)
             for x, y in itertools.combinations(
                 [
-                    *(("headers", name) for name in ("cccl", "cudart", "nvcc", "nvfatbin", "nvvm")),
+                    *(("headers", name) for name in ("cudart", "nvcc")),
                     ("static-libs", "cudadevrt"),
-                    ("bitcode-libs", "device"),
                     ("binaries", "nvcc"),
                 ],
                 2,
             )
         ],
         (("binaries", "ptxas"), ("binaries", "nvcc"), False),
+        (("headers", "nvvm"), ("binaries", "nvcc"), False),
+        (("headers", "cccl"), ("binaries", "nvcc"), False),
+        (("headers", "cccl"), ("headers", "cudart"), False),
     ],
 )
 def test_relations(a, b, related: bool) -> None:

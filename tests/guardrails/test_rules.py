@@ -202,7 +202,7 @@ def test_words_and_repair_of_a_newer_archive() -> None:
     verdict = judge(archive, [linker], driver=NEW)
     assert (verdict.status, verdict.rule) == ("incompatible", "linked")
     assert verdict.message == (
-        "the cudadevrt static library is of CUDA 13.1, the nvJitLink library of CUDA 13.0, which links it and must not "
+        "the cudadevrt static library is of CUDA 13.1, the nvJitLink library of CUDA 13.0, which takes it and must not "
         "be older: an older nvJitLink refuses the archive: NVJITLINK_ERROR_INVALID_INPUT (3), bad input: libcudadevrt.a"
     )
     assert verdict.items == (str(archive), str(linker))
