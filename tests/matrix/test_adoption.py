@@ -356,6 +356,8 @@ def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advic
         ("@nox.session\ndef report(session): ...\n", True),
         ('@session(python="3.12", name="report")\ndef make(session): ...\n', True),
         ('@nox.session(name="other")\ndef report(session): ...\n', False),
+        ("@nox.session(name=NAME)\ndef report(session): ...\n", True),
+        ("@fixture\ndef report(session): ...\n", False),
         ("def report(session): ...\n", False),
         ("def report(:\n", False),
     ],

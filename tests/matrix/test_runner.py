@@ -15,7 +15,15 @@ from pytest_cudalink import toolchains
 from pytest_cudalink.matrix import CellsError, load_cells, runner
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.report import read
-from pytest_cudalink.report.records import CrashRecord, EndRecord, RunRecord, StartRecord, TestRecord, Writer
+from pytest_cudalink.report.records import (
+    CrashRecord,
+    EndRecord,
+    ExitRecord,
+    RunRecord,
+    StartRecord,
+    TestRecord,
+    Writer,
+)
 from pytest_cudalink.versions import CudaVersion
 
 PROJECT = """[project]
@@ -379,6 +387,7 @@ ABORT = CrashRecord(nodeid="t.py::a", signal="SIGABRT", exitcode=None)
          [("t.py::a", "SIGABRT", None), ("t.py::b", None, 3)]),
         (BEGAN[:1], 137, "pytest was killed by SIGKILL (outside tests)", [(None, "SIGKILL", None)]),
         (ENDED, 1, "", []),
+        ([BEGAN[0], EndRecord(exitstatus=0), ExitRecord(exitcode=1)], 1, "", []),
         (ENDED, 0, "pytest ended with exit code 0 (after the last test)", [(None, None, 0)]),
         ([BEGAN[0], BEGAN[1], ENDED[1]], -11, "pytest was killed by SIGSEGV (after the last test)",
          [(None, "SIGSEGV", None)]),
