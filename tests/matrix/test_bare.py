@@ -346,6 +346,8 @@ def steps(tmp_path, monkeypatch):
             return judged.pop(0)(loads)
 
         def run_facts(command, *, cwd, env, **options):
+            if command[0] == "git":
+                raise FileNotFoundError(2, "No such file", "git")
             assert command == [str(python), "-c", bare._FACTS]
             assert (list(Path(cwd).iterdir()), env["PYTHONSAFEPATH"]) == ([], "1")
             assert options == {"capture_output": True, "text": True, "check": True}
