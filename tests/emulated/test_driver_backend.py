@@ -12,7 +12,8 @@ import pytest
 from tests.nested import NO_AUTOLOAD, with_plugins
 
 
-@pytest.mark.parametrize("version", ["13.0", pytest.param("13.2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["13.0", "13.2"])
 def test_suite_of_the_driver_backend(version: str, pytestconfig, toolchain, toolkit) -> None:
     """All of them pass, but for what executes kernels."""
     toolchain(version)
