@@ -279,18 +279,6 @@ def test_a_long_name_of_every_symbol(tmp_path) -> None:
     assert "the same long name again and again" in str(finding)
 
 
-@pytest.mark.parametrize("kind", ["fifo", "device"])
-def test_paths_that_never_end(kind: str, tmp_path, capsys) -> None:
-    """A pipe or a device is refused, and not waited for."""
-    path = tmp_path / "x.whl"
-    if kind == "fifo":
-        os.mkfifo(path)
-    else:
-        path.symlink_to("/dev/zero")
-    assert main(["audit", str(path)]) == 2
-    assert "give a wheel, a folder or a shared library" in capsys.readouterr().err
-
-
 # -- names
 
 ALL = ("11", "12", "13")

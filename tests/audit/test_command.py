@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -18,7 +16,6 @@ import pytest
 from pytest_cudalink import toolchains
 from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.device_code import assemble, device_code
-from pytest_cudalink.cli import audit as cli_audit
 from pytest_cudalink.cli import main
 from pytest_cudalink.toolchains import ToolchainError
 from pytest_cudalink.versions import CudaVersion
@@ -52,13 +49,6 @@ def test_names_in_a_wheel_are_shown_as_text(options, user, make_wheel, capsys) -
     assert "\x07" not in said
     assert not any(line.startswith("fails: x") for line in said.splitlines())
     assert "\\x1b[31mred" in said
-
-
-def test_paths_are_shown_as_text(tmp_path, capsys) -> None:
-    """So do names that were given, in messages."""
-    for options in ((), ("--device-code",)):
-        assert main(["audit", str(tmp_path / "\x1b[31m.whl"), *options]) == 2
-        assert "\x1b" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -372,16 +362,6 @@ def test_invalid_limit(tmp_path, monkeypatch, capsys) -> None:
 
 
 # -- the pages
-
-
-@pytest.mark.parametrize("page", ["audit", "environment", "device-code", "compat", "stubs"])
-def test_options_on_the_pages(page, user, monkeypatch) -> None:
-    """Every ``cudalink audit`` that a page shows has options that exist and that go together."""
-    text = (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
-    for line in re.findall(r"^(?:\$ )?cudalink audit(.*)$", text, re.MULTILINE):
-        parser = argparse.ArgumentParser()
-        cli_audit.configure(parser)
-        assert cli_audit.misfit(parser.parse_args(shlex.split(line))) == ""
 
 
 def test_table_on_the_page(capsys) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.cli import COMMANDS, GROUPS, main, module_of
+from pytest_cudalink.cli import GROUPS, main
 
 _CELLS = """
 [cells.one]
@@ -59,11 +58,6 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 def test_a_command_without_its_verb(command: str, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One sentence has the verbs."""
     assert _said([command], capsys) == (2, f"cudalink {command}: {missing}")
-
-
-def test_every_command_has_a_module() -> None:
-    """A command in the help can be run."""
-    assert [name for name in COMMANDS if find_spec(module_of(name)) is None] == []
 
 
 def test_help_imports_no_command() -> None:

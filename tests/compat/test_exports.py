@@ -298,19 +298,3 @@ def test_damaged_beginnings(beginning, data) -> None:
     for _ in range(data.draw(st.integers(1, 20))):
         changed[data.draw(st.integers(0, 1 << 14))] = data.draw(st.integers(0, 255))
     dynamic_symbols.of_beginning(bytes(changed), SONAME)
-
-
-def test_example() -> None:
-    """The example of the page prints requirements."""
-    example = ROOT / "docs" / "examples" / "first_release.py"
-    done = subprocess.run(
-        [sys.executable, example, "libnvJitLink", "__nvJitLinkGetErrorLog_13_1"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    assert done.stdout.splitlines() == [
-        "no libnvJitLink.so.12 of CUDA 12 exports __nvJitLinkGetErrorLog_13_1",
-        "nvidia-nvjitlink>=13.1.80  # CUDA 13.1",
-    ]

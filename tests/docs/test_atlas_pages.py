@@ -95,21 +95,3 @@ def test_differences_are_listed(drawing: ModuleType) -> None:
     assert all(one.where in text and one.grid.arch in text for one in found)
     text = drawing.atlas_contradictions()[0].astext()
     assert all(row.because in text for row in reasons())
-
-
-def test_the_relabelled_cells_are_disclosed() -> None:
-    """The page counts the cells of a real driver whose label is a conclusion, and the others."""
-    found = [
-        (grid.kind, made, atlas.load().answers[letter].status)
-        for grid in atlas.load().grids
-        if grid.step.startswith("real-")
-        for made, letters in grid.rows.items()
-        for letter in letters
-    ]
-    relabelled = [(kind, made) for kind, made, status in found if status == "wrong"]
-    page = PAGES["differences"]
-    assert {kind for kind, _ in relabelled} == {"fatbin-ltoir"}
-    assert f"These {len(relabelled)}\n  cells, of {relabelled[0][1]} to {relabelled[-1][1]}, were relabelled" in page
-    asked = {kind for kind, _, status in found if status != "not-made"}
-    cells = sum(kind in asked for kind, _, _ in found)
-    assert f"The other {cells - len(relabelled):,} cells" in page

@@ -210,14 +210,6 @@ def test_every_command_is_described(reference) -> None:
     assert all(line in help_of() for line in cli.COMMANDS.values())
 
 
-def test_exit_codes_are_described() -> None:
-    """The page has each command's exit code 1, and the codes that a shell gives for signals."""
-    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
-    assert cli.COMMANDS.keys() <= set(re.findall(r"^\| `cudalink ([\w-]+)` \| ", text, re.MULTILINE))
-    assert re.findall(r"^\| (\d+) \| ", text, re.MULTILINE) == ["0", "1", "2", "130", "141"]
-    assert (cli._INTERRUPTED, cli._BROKEN_PIPE) == (130, 141)
-
-
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -305,21 +297,6 @@ def test_pictures_are_used_and_made() -> None:
         assert f"images/{path.name}" in text, f"{path.name} is shown by no page"
         makers = "".join(one.read_text(encoding="utf-8") for one in (ROOT / "tests" / "report").glob("*.py")) + sessions
         assert path.name in makers or f"{path.stem}.svg" in makers, f"{path.name} is made by no session"
-
-
-def test_limitations_have_the_figures_of_what_was_held_back() -> None:
-    """The shares of the limitations are those of the programs that nobody mended the driver by, and of the H100."""
-    page = (DOCS / "explanation" / "emulated-driver.md").read_text(encoding="utf-8")
-    limits = (DOCS / "limitations.md").read_text(encoding="utf-8")
-    held = re.findall(r"seeds from 100,000 on \| ([\d.]+) % of [\d,]+ \| (\d+) % of [\d,]+ \|", page)
-    calls, programs = ([f"{100 - float(one):g}" for one in column] for column in zip(*held, strict=True))
-    equal, cases = map(int, re.findall(r"(\d+) of (\d+) cases are\s+equal in every field", page)[0])
-    shares = [f"{float(one):.1f}" for one in calls]
-    assert len(held) == 2
-    assert (
-        f"{programs[0]} to {programs[1]} % have another answer in {shares[0]} to {shares[1]} % of all calls" in limits
-    )
-    assert re.search(rf"{cases} chosen cases of links that an H100 answered, {cases - equal} differ", limits)
 
 
 def test_settings_table(tables) -> None:

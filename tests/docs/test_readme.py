@@ -7,7 +7,6 @@ import tomllib
 from pathlib import Path
 
 from pytest_cudalink.linker import sample
-from pytest_cudalink.matrix import load_cells
 from tests import sessions
 
 ROOT = Path(__file__).parents[2]
@@ -46,13 +45,6 @@ def test_first_commands() -> None:
         assert block[1].splitlines()[-1] == last
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(re.findall(r"\[(cu\d+)\]", TEXT)) <= extras.keys()
-
-
-def test_number_of_cells() -> None:
-    """The list counts the cells of this project's own matrix."""
-    cells = load_cells(ROOT / "matrices" / "cells.toml")
-    counted = f"{len(cells)} cells of our own, {sum(not cell.gpu for cell in cells)} of them without a GPU"
-    assert counted in " ".join(TEXT.split())
 
 
 def test_the_home_page_begins_as_the_readme_does() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink.stubs import catalog, generator
-from pytest_cudalink.stubs.catalog import CATALOG_FILE, CatalogError, load_catalog
+from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +108,3 @@ def test_any_symbol_file(content, load_own, tmp_path_factory) -> None:
         generator.generate(own, usable, folder / "out")
     except CatalogError as error:
         assert str(file) in str(error)
-
-
-def test_catalog_explains_every_key(catalog) -> None:
-    """Every function says since when it is there, and what every parameter is called."""
-    text = CATALOG_FILE.read_text(encoding="utf-8")
-    head = text.partition("[libraries.cuda]")[0]
-    for key in ("prototype", "symbol", "tier", "since, until", "out", "error", "older", "answer", "adapter", "names"):
-        assert f"#   {key} " in head
-    assert all(function.since for library in catalog.libraries.values() for function in library.functions)
