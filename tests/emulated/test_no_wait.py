@@ -111,17 +111,19 @@ def test_suite(run_pytest, pytester, toolchain, conftest: str) -> None:
     ]
 
 
-#: Runs each function of a table of hidden waits while no call may wait; prints what was found in each.
+#: Runs each hidden wait and each twin while no call may wait; prints what was found in each.
 PLANTED = """
 import json, threading
 from tests.planted import hidden_waits
 driver = control.attach(cuda)
 driver.start_watching()
-found = {{}}
-for name, function in hidden_waits.{table}.items():
-    function(lambda: driver.no_wait(threading.get_native_id()))
-    found[name] = [[one.call, one.python_stack, one.native_stack] for one in driver.violations]
-    driver.consume(driver.violations)
+found = []
+for table in (hidden_waits.WAITS, hidden_waits.SOUND):
+    found.append({})
+    for name, function in table.items():
+        function(lambda: driver.no_wait(threading.get_native_id()))
+        found[-1][name] = [[one.call, one.python_stack, one.native_stack] for one in driver.violations]
+        driver.consume(driver.violations)
 driver.stop_watching()
 print(json.dumps(found))
 """
@@ -129,14 +131,14 @@ print(json.dumps(found))
 
 def test_planted_waits(check: Callable[..., str]) -> None:
     """The table finds the call of each planted wait, as gates do, and none in the twins."""
-    found = json.loads(check(PLANTED.format(table="WAITS")))
+    found, sound = json.loads(check(PLANTED))
     assert {name: [call for call, *_ in waits] for name, waits in found.items()} == {
         name: [call] for name, call in WAITS.items()
     }
+    assert sound == {name: [] for name in WAITS}
     for name, ((_, python, native),) in found.items():
         assert any(line.endswith(f" in {name}") for line in python), python
         assert native[0].startswith("libcuda.so")
-    assert json.loads(check(PLANTED.format(table="SOUND"))) == {name: [] for name in WAITS}
 
 
 def test_no_gates(run_pytest, pytester, toolchain) -> None:
