@@ -1,6 +1,7 @@
 """Give campaigns the fixtures of the tests."""
 
 from tests.conftest import (
+    a_second,
     browser,
     clean_choices,
     clean_settings,
@@ -17,6 +18,7 @@ from tests.conftest import (
 )
 
 __all__ = [
+    "a_second",
     "browser",
     "clean_choices",
     "clean_settings",

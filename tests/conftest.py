@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,10 +29,12 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parent.parent
 ARTIFACTS = Path(__file__).parent / "data" / "artifacts"
 CACHE = toolchains.cache_root()
+#: Seconds of CPU that the loop of `slowness` takes where a quick test has one: 0.028, measured 2026-11-28, Python 3.11.
+QUICK_LOOP = 0.03
 
 # the same examples in every run: what only some runs find is for the long profile, not for a gate
 settings.register_profile(
-    "default", deadline=None, max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "default", deadline=None, max_examples=100, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("long", deadline=None, max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -135,6 +138,37 @@ def forks() -> Iterator[Forks]:
 def run_pytest(pytester: pytest.Pytester, forks: Forks) -> NestedPytest:
     """Run pytest in the folder of ``pytester`` with this plugin alone: ``run_pytest("-x", plugins=("randomly",))``."""
     return NestedPytest(pytester, forks)
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of what it started and waited for, forked runs included."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system + Forks.cpu_seconds
+
+
+def slowness() -> float:
+    """How many times longer this machine computes just now than the one of `QUICK_LOOP`; at least 1."""
+    before = time.process_time()
+    sum(number * number for number in range(1_000_000))
+    return max(1.0, (time.process_time() - before) / QUICK_LOOP)
+
+
+@pytest.fixture(autouse=True)
+def a_second(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In the quick tier, a test takes at most a second of CPU, with its own fixtures and processes.
+
+    CPU time does not grow with what else the machine runs, as time does. Fixtures of wider scope are set up before.
+    """
+    limited = "not slow" in request.config.option.markexpr
+    before = cpu_seconds()
+    yield
+    seconds = cpu_seconds() - before
+    if limited and seconds > 1 and seconds > (limit := max(slowness() for _ in range(3))):
+        pytest.fail(
+            f"the test took {seconds:.2f} s of CPU; expected at most 1 s in the quick tier, here {limit:.2f} s: share "
+            "a run of pytest or a compiled program between tests, or mark the test slow",
+            pytrace=False,
+        )
 
 
 @pytest.fixture(autouse=True)

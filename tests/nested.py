@@ -21,7 +21,7 @@ import time
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import pytest
 from _pytest.config import default_plugins
@@ -35,6 +35,8 @@ BOTH = pytest.param(("-n1", "--cudalink-processes=isolated"), id="both", marks=p
 
 #: What every pytest imports.
 PYTEST = tuple(f"_pytest.{name}" for name in default_plugins)
+#: For a run that loads installed plugins by itself: the import of this one takes longer than all else of it.
+NO_HYPOTHESIS = ("-p", "no:hypothesispytest")
 #: What keeps installed plugins from loading by themselves, in a run and in what it starts.
 NO_AUTOLOAD = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
@@ -55,6 +57,9 @@ class Forks:
     `modules`: what it imports before it forks.
     `env`: its environment; the default is this process's.
     """
+
+    #: Of what all such processes ran so far; they are not children of this process, so it cannot ask the system.
+    cpu_seconds: ClassVar[float] = 0.0
 
     def __init__(self, modules: Sequence[str] = PYTEST, env: Mapping[str, str] | None = None) -> None:
         command = [sys.executable, __file__, *modules]
@@ -81,7 +86,9 @@ class Forks:
         self._server.stdin.flush()
         answer = self._server.stdout.readline()
         assert answer, "the process that forks has ended"
-        return int(answer)
+        code, seconds = answer.split()
+        Forks.cpu_seconds += float(seconds)
+        return int(code)
 
     def capture(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """Result of ``python`` with the arguments, as ``subprocess.run`` gives it."""
@@ -139,8 +146,8 @@ def _serve(modules: Sequence[str]) -> None:
         child = os.fork()
         if child == 0:
             return _become(**json.loads(line))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        _, status, used = os.wait4(child, 0)
+        print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, flush=True)
     return None
 
 

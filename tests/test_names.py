@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections import defaultdict
@@ -28,20 +27,18 @@ def modules() -> Iterator[Path]:
     return (path for path in sorted(PACKAGE.rglob("*.py")) if "templates" not in path.parts)
 
 
-def definitions(path: Path) -> Iterator[ast.ClassDef | ast.FunctionDef]:
-    """The public classes and functions of a module."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-            yield node
+def definitions(kind: str) -> Iterator[tuple[str, str]]:
+    """The path and the name of each public definition at the margin of a module: ``class`` or ``def``."""
+    for path in modules():
+        for name in re.findall(rf"^{kind} ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            yield path.relative_to(PACKAGE).as_posix(), name
 
 
 def test_no_two_public_classes_have_one_name() -> None:
     """A name in a message, a page or a traceback leads to one class."""
     places = defaultdict(list)
-    for path in modules():
-        for node in definitions(path):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(path.relative_to(PACKAGE).as_posix())
+    for path, name in definitions("class"):
+        places[name].append(path)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
@@ -56,7 +53,8 @@ def test_few_modules_have_one_name() -> None:
 
 def test_public_functions_have_nouns() -> None:
     """What a search for a function finds is that function."""
-    assert [f"{path}: {node.name}" for path in modules() for node in definitions(path) if node.name in _NO_NOUNS] == []
+    named = [*definitions("def"), *definitions("class")]
+    assert [f"{path}: {name}" for path, name in named if name in _NO_NOUNS] == []
 
 
 def test_measured_answers_name_a_test_or_a_recording() -> None:

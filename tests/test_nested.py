@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
+
+from tests.nested import Forks
 
 MODULE = """
 import os, sys
@@ -52,3 +55,29 @@ def test_a_module_written_again(run_pytest, pytester, monkeypatch) -> None:
     for number in (1, 2):
         os.utime(pytester.makepyfile(helper=f"NUMBER = {number}"), (1, 1))
         run_pytest("-s", fresh=True).stdout.fnmatch_lines([f"*found {number}*"])
+
+
+A_SECOND = """
+import pytest
+from tests.conftest import a_second
+from tests.nested import Forks
+
+def test_dear(): Forks.cpu_seconds += 1000  # as a forked run that computes for so long
+
+def test_cheap(): pass
+"""
+
+
+def test_a_quick_test_has_a_second_of_cpu(run_pytest, pytester, monkeypatch, forks) -> None:
+    """The quick tier names each test that takes more, with the runs that it starts."""
+    before = Forks.cpu_seconds
+    forks.capture(["-c", "import time\nwhile time.process_time() < 0.2: pass"], pytester.path, os.environ)
+    assert Forks.cpu_seconds - before >= 0.1
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    pytester.makepyfile(A_SECOND)
+
+    result = run_pytest("-omarkers=slow", "-mnot slow")
+
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["the test took 1000.* s of CPU; expected at most 1 s in the quick tier, here * s: *"])
+    result.stdout.fnmatch_lines(["ERROR *::test_dear - Failed: *"])

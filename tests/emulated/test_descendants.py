@@ -88,6 +88,7 @@ def suite(pytester: pytest.Pytester, run_pytest, toolchain):
     return run
 
 
+@pytest.mark.slow
 @WAYS
 def test_children(suite, workers) -> None:
     """A violation in a process fails the test that started it, by whatever way, and names the process."""

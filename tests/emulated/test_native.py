@@ -14,6 +14,7 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_whole_api_from_c(tmp_path, monkeypatch) -> None:
     """A program built against cuda.h gets the expected answer from every function, with sound and damaged images.

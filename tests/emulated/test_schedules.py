@@ -182,7 +182,7 @@ driver.end_schedule()
     "a_schedule_takes_over_work_that_is_ready": """
 # A schedule that begins while the engine does ready work goes on with the rest of it.
 size = 4 << 20
-for _ in range(5):
+for _ in range(3):
     gate, behind = Gate(apart), event(2)
     ok(cuda.cuEventRecord(behind, apart))
     streams, places = [stream(1) for _ in range(24)], [allocate(size) for _ in range(24)]

@@ -463,7 +463,8 @@ def test_install_and_uninstall() -> None:
     importer = types.ModuleType("importer_of_pathfinder")
     importer.renamed = pf.load_nvidia_dynamic_lib
     sys.modules[importer.__name__] = importer
-    plain = {name: getattr(pf, name) for name in _pathfinder.LOOKUPS}
+    # no references, which `install` would look for among all objects of the process
+    plain = {name: id(getattr(pf, name)) for name in _pathfinder.LOOKUPS}
     own = CompatibilityGuardRails(mode="best_effort", ctk_version="<12", **NEW)
     try:
         routing = guardrails.install(own)
@@ -477,12 +478,12 @@ def test_install_and_uninstall() -> None:
         other = CompatibilityGuardRails(mode="off")
         guardrails.install(other)
         assert importer.renamed is other.load_nvidia_dynamic_lib
-        assert _pathfinder.plain("load_nvidia_dynamic_lib") is plain["load_nvidia_dynamic_lib"]
+        assert id(_pathfinder.plain("load_nvidia_dynamic_lib")) == plain["load_nvidia_dynamic_lib"]
     finally:
         guardrails.uninstall()
         del sys.modules[importer.__name__]
-    assert {name: getattr(pf, name) for name in plain} == plain
-    assert importer.renamed is plain["load_nvidia_dynamic_lib"]
+    assert {name: id(getattr(pf, name)) for name in plain} == plain
+    assert id(importer.renamed) == plain["load_nvidia_dynamic_lib"]
     assert guardrails.installed() is None
     guardrails.uninstall()
 

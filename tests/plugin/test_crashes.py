@@ -138,6 +138,7 @@ def test_elsewhere(run, pytester, arguments) -> None:
         assert bool(found[name].frames) == (ended_by in NOTED), name
 
 
+@pytest.mark.slow
 def test_rerun_after_crash(run, pytester) -> None:
     """One process runs the tests until one of them crashes it, and another one the rest."""
     module = HEAD + "@pytest.fixture(scope='session')\ndef shared(): return os.getpid()\n"
@@ -302,16 +303,16 @@ def test_isolated_tests_start_from_a_process_that_has_collected(run, pytester) -
     module = """
 import os, pytest
 open("imports", "a").write("1")
-@pytest.mark.parametrize("i", range(8))
+@pytest.mark.parametrize("i", range(4))
 def test(i, tmp_path):
     open("folders", "a").write(f"{tmp_path} {os.getpid()}\\n")
 """
     ended = run(module, "--cudalink-processes=isolated")
-    ended.result.assert_outcomes(passed=8)
+    ended.result.assert_outcomes(passed=4)
     ended.result.stdout.no_fnmatch_line("*started a new process each*")
     assert pytester.path.joinpath("imports").read_text() == "11"
     lines = pytester.path.joinpath("folders").read_text().split()
-    assert len(set(lines)) == len(lines) == 16
+    assert len(set(lines)) == len(lines) == 8
 
 
 @pytest.mark.slow
@@ -342,7 +343,8 @@ HAZARDS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "thread" else slow) for name in HAZARDS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HAZARDS)
 def test_where_a_copy_is_not_safe(run, name) -> None:
     """Tests whose modules have started what no fork survives get a new process each, and the summary says why."""
     code, why = HAZARDS[name]
@@ -403,6 +405,7 @@ def test_a_test_that_ends_the_run(run, name, mode) -> None:
     assert "1 failed" not in ended.result.stdout.str()
 
 
+@pytest.mark.slow
 def test_a_shared_process_that_left_one_of_its_own(run, pytester) -> None:
     """A forked process that outlives the crash holds the pipe of the replies; the run goes on without waiting."""
     module = f"""{HEAD}
@@ -428,9 +431,8 @@ def test_the_thread_of_rerunfailures_is_a_hazard(run) -> None:
     ended.result.stdout.fnmatch_lines(["2 tests started a new process each: collecting the tests started 1 thread"])
 
 
-@pytest.mark.parametrize(
-    "option", ["--cudalink-processes=isolated", pytest.param("--cudalink-processes=restarted", marks=slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--cudalink-processes=isolated", "--cudalink-processes=restarted"])
 def test_interrupted_by_the_user(run, pytester, option) -> None:
     """Ctrl-C ends the run and every process that it started."""
     pytester.makepyfile(

@@ -62,6 +62,7 @@ def test_filters_of_warnings(pytester: pytest.Pytester, run_pytest, library, whe
         result.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_the_advice_helps(pytester: pytest.Pytester, library) -> None:
     """On the driver of `cudalink driver run` the library may be imported as early as pytest likes."""
     pytester.makeini(f"[pytest]\nfilterwarnings = {library}\n")

@@ -80,6 +80,7 @@ def test_a_file_that_may_not_grow(mode, tmp_path, capsys) -> None:
     assert "incomplete" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_only_the_end_is_lost(tmp_path) -> None:
     """The last event is written after the summary of the run: it counts all the same."""
     assert run(tmp_path, 1, "--cudalink-report=run.jsonl").returncode == 0

@@ -111,6 +111,7 @@ def test_after():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [ALONE, XDIST])
 def test_crashes_are_contained(run, pytester, arguments) -> None:
     """Signals and exits fail their own test; every other outcome and its output are as they would be.
@@ -183,6 +184,7 @@ def test_isolated(): assert elsewhere()
 """
 
 
+@pytest.mark.slow
 def test_fixtures_of_wider_scope(run, pytester) -> None:
     """Fixtures of a module are torn down where they were set up, on both sides of an isolated test.
 
@@ -197,7 +199,8 @@ def test_fixtures_of_wider_scope(run, pytester) -> None:
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_isolated*", "E*RuntimeError: no tear-down"])
 
 
-@pytest.mark.parametrize("mode", ["isolated", pytest.param("restarted", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["isolated", "restarted"])
 def test_starts_that_fail_alike(run, mode: str) -> None:
     """A process that does not get as far as the test says why; where two in a row fail alike, the run ends.
 
@@ -305,6 +308,7 @@ def test_second_processes_are_started_as_the_first(pytester, monkeypatch, form: 
     assert observed("isolated") == observed("shared")
 
 
+@pytest.mark.slow
 def test_test_that_starts_pytest(run, pytester, monkeypatch) -> None:
     """A pytest that an isolated test starts runs its own tests, here, and keeps out of the record file."""
     monkeypatch.setenv("CUDALINK_PROCESSES", "isolated")
@@ -330,6 +334,7 @@ def test_starts_pytest():
     assert found.run.settings["tests"] == {"value": "isolated", "source": "environment CUDALINK_PROCESSES"}
 
 
+@pytest.mark.slow
 def test_files_of_the_whole_run(run, pytester) -> None:
     """The run's temporary folder, its log and its debugging output are not begun anew by a child."""
     result = run(
@@ -357,6 +362,7 @@ def test_last(tmp_path_factory):
     assert "test_last" in pytester.path.joinpath("debug.log").read_text()
 
 
+@pytest.mark.slow
 def test_stopped_from_outside(run, pytester) -> None:
     """What a plugin raises while a child runs, as one that limits the time does, fails its test and ends the child."""
     pytester.makeconftest(
@@ -399,14 +405,15 @@ def test_all_outside_of_the_rootdir(run, pytester) -> None:
     arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-processes=isolated", "-k", "test")
     module = """
 class TestGroup:
-    @pytest.mark.parametrize("name", ["a::b", "c"])
-    def test_method(self, name): assert elsewhere()
+    @pytest.mark.parametrize("name", ["a::b"])
+    def test_method(self, name):
+        assert elsewhere()
+        link()
 
-def test_links(): link()
 def test_crash(): os.abort()
 """
     result = run(module, *arguments, file="cases/test_there.py")
-    result.assert_outcomes(passed=3, failed=1)
+    result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGABRT"])
     found = read(pytester.path / "run.jsonl")
     assert {test.nodeid for test in found.tests} == {start.nodeid for start in found.starts}
@@ -465,6 +472,7 @@ def test_two(): assert library.two() == 2
     result.stdout.fnmatch_lines(["library.py * 0 *100%", "2 tests started a new process each*"])
 
 
+@pytest.mark.slow
 def test_output_and_warnings(run) -> None:
     """With -s what an isolated test prints is shown once, whether it passes or not; its warnings are listed."""
     result = run(

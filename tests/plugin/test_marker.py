@@ -142,6 +142,7 @@ def test_usage_errors(run) -> None:
             )
 
 
+@pytest.mark.slow
 def test_usage_error_in_a_worker(run) -> None:
     """Under xdist, too, it is one usage error that names the test, and no test runs."""
     result = run("@pytest.mark.cudalink(driver='x')\ndef test_marked(): pass\ndef test_other(): pass\n", "-n2")

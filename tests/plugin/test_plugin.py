@@ -15,7 +15,7 @@ from pytest_cudalink.plugin import parts, settings
 from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
 from pytest_cudalink.plugin.session import blocked
 from pytest_cudalink.report.asked_for import AskedFor
-from tests.nested import ALONE, BOTH, XDIST
+from tests.nested import ALONE, BOTH, NO_HYPOTHESIS, XDIST
 
 FORCED = """
 import pytest
@@ -223,7 +223,7 @@ def test_both_ways_to_load(run, pytester, autoload) -> None:
     module, option = FORCED.format(backend="nvjitlink", policy="strict-major"), "--force-backend=nvjitlink"
     if autoload:
         pytester.makepyfile(module)
-        result = pytester.runpytest_subprocess(option)
+        result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, option)
     else:
         result = run(module, option, fresh=True)
     result.assert_outcomes(passed=1)
@@ -232,7 +232,7 @@ def test_both_ways_to_load(run, pytester, autoload) -> None:
 def test_switched_off(pytester) -> None:
     """``-p no:cudalink`` leaves nothing behind."""
     pytester.makepyfile("def test(request): assert not request.config.pluginmanager.has_plugin('cudalink')")
-    result = pytester.runpytest_subprocess("-p", "no:cudalink")
+    result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, "-p", "no:cudalink")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("cudalink:*")
 
@@ -376,7 +376,7 @@ def test_inert(pytester, monkeypatch, arguments) -> None:
     """A run that asks for nothing gets options, the marker and fixtures, and no line of output."""
     monkeypatch.delenv("CUDALINK_REQUIRE_TOOLKIT", raising=False)
     pytester.makepyfile(FINDS)
-    result = pytester.runpytest_subprocess("-v", "--strict-markers", *arguments)
+    result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, "-v", "--strict-markers", *arguments)
     result.assert_outcomes(passed=1)
     assert not [line for line in result.outlines if line.startswith("cudalink") or "= cudalink" in line]
 
@@ -393,7 +393,7 @@ def test():
     assert not any(type(one).__module__.startswith("pytest_cudalink.plugin") for one in sys.meta_path)
     import pytest_cudalink.plurals  # a test does as ever
 """)
-    result = pytester.runpytest_subprocess("--cudalink-driver=13.0", "--cudalink-report=r.jsonl")
+    result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, "--cudalink-driver=13.0", "--cudalink-report=r.jsonl")
     result.assert_outcomes(passed=1)
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from pytest_cudalink.report import read
+from tests.nested import NO_HYPOTHESIS
 from tests.system_runtime import make_system_runtime
 
 slow = pytest.mark.slow
@@ -237,7 +238,7 @@ def test_by_the_loader(run, systems, pytester, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
     pytester.makepyfile("import ctypes\ndef test(): ctypes.CDLL('libcudart.so.12')")
 
-    result = pytester.runpytest_subprocess("-p", "cudalink", "--cudalink-provenance=wheels")
+    result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, "-p", "cudalink", "--cudalink-provenance=wheels")
 
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"  LD_LIBRARY_PATH names {folder}: unset it, or install the wheel *"])

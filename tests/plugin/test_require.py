@@ -11,7 +11,7 @@ from pytest_cudalink import cli
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
-from tests.nested import ALONE, BOTH
+from tests.nested import ALONE, BOTH, NO_HYPOTHESIS
 
 LINK = """
 import pytest
@@ -177,7 +177,7 @@ def test_loaded_by_option_and_conftest(run, pytester, monkeypatch, first) -> Non
     pytester.makepyfile(test_it=MARKED)
     if not first:
         monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    result = pytester.runpytest_subprocess(*(("-p", first) if first else ()), "test_it.py")
+    result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, *(("-p", first) if first else ()), "test_it.py")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["cudalink: driver CUDA * (emulated, *because a marker forces the driver backend"])
 

@@ -14,7 +14,7 @@ from pytest_cudalink.plugin.session import lifecycle
 from pytest_cudalink.report import Recording, Writer, read, records
 from pytest_cudalink.report.cell_run import BAD
 from pytest_cudalink.report.merge import merge
-from tests.nested import ALONE
+from tests.nested import ALONE, XDIST
 from tests.plugin.by_hand import begun
 
 LINK = """
@@ -97,7 +97,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("arguments", [ALONE, pytest.param(("-n2",), id="xdist")])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
 def test_every_outcome(run, pytester, arguments) -> None:
     """Each test once, with its outcome, links, and what was documented or missing; the same under xdist."""
     result, found = run(OUTCOMES, "--junitxml=junit.xml", *arguments)
@@ -191,6 +191,7 @@ def test_environment(run, toolkit, pytester, monkeypatch) -> None:
     assert "old" not in pytester.path.joinpath("elsewhere.jsonl").read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_crashed_worker(run, pytester) -> None:
     """Under xdist the crash is told with the driver's last calls, and the rest goes on."""
     _, found = run(
@@ -263,6 +264,7 @@ def test_nothing_but_set_up(run, pytester) -> None:
 FIRST = "def test_one(): assert False\ndef test_two(): pass\n"
 
 
+@pytest.mark.slow
 def test_the_record_of_an_earlier_run(run, pytester, monkeypatch) -> None:
     """A run replaces it once it has run its tests; a failure is not lost to a run of other tests."""
     path = pytester.path / "run.jsonl"

@@ -87,18 +87,18 @@ def failures(result: pytest.RunResult) -> list[dict[str, str]]:
     return [match.groupdict() for match in FAILURE.finditer(str(result.stdout))]
 
 
-def test_failure_and_repeating_it(run) -> None:
+def test_failure(run) -> None:
     """The failure names the copy that was late, when and where, and the command that fails alike; the test passes."""
-    result = run(EARLY, "--cudalink-schedules=12:7")
+    result = run(EARLY, "--cudalink-schedules=4:7")
     assert result.ret == 1
     result.assert_outcomes(passed=1)
     (found,) = failures(result)
     assert (found["kind"], found["name"]) == ("failed", "test_early")
     result.stdout.fnmatch_lines(
         [
-            "cudalink: schedules 12:7 (from option)",
-            "schedules: 12 runs of 1 test from seed 7, 1 failure",
-            "failed: test_it.py::test_early under * of 12 schedules: AssertionError: assert 0 == 7",
+            "cudalink: schedules 4:7 (from option)",
+            "schedules: 4 runs of 1 test from seed 7, 1 failure",
+            "failed: test_it.py::test_early under * of 4 schedules: AssertionError: assert 0 == 7",
             "  seed * with 1 of * operations displaced; time is in calls of the driver:",
             "  [*] * cuMem*Async* (stream 1) *=*| test_it.py:* in *",
             "  *: cuMem*Async*, called at *error_paths.py:* in call < test_it.py:* in *, was queued in call *, and *",
@@ -106,6 +106,13 @@ def test_failure_and_repeating_it(run) -> None:
             "  E       assert 0 == 7",
         ]
     )
+
+
+@pytest.mark.slow
+def test_repeating_a_failure(run) -> None:
+    """The command of a failure fails alike, at the same place and time."""
+    result = run(EARLY, "--cudalink-schedules=12:7")
+    (found,) = failures(result)
     again = run(EARLY, f"--cudalink-schedules={found['asked']}")
     assert again.ret == 1
     assert failures(again) == [{**found, "number": "1"}]
@@ -121,11 +128,12 @@ def timeline(result: pytest.RunResult) -> list[str]:
 
 def test_sound_test(run) -> None:
     """A test that waits passes under every schedule, and so does the run."""
-    result = run(SOUND, "--cudalink-schedules=12:7")
+    result = run(SOUND, "--cudalink-schedules=4:7")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["schedules: 12 runs of 1 test from seed 7, 0 failures"])
+    result.stdout.fnmatch_lines(["schedules: 4 runs of 1 test from seed 7, 0 failures"])
 
 
+@pytest.mark.slow
 def test_fresh_seed(run) -> None:
     """Without a seed the run takes another one each time, which the header shows."""
     seeds = set()
@@ -149,6 +157,7 @@ def test_tests_that_do_not_run_under_schedules(run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_xdist(run) -> None:
     """Workers run their tests under the seeds of the run; the controller shows the same failures as without them."""
     alone = run(EARLY + SOUND, "--cudalink-schedules=6:7")
@@ -170,6 +179,7 @@ def test_worker_that_does_not_end_as_usual(how: str, run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_crash(run) -> None:
     """A process that dies leaves no list of its operations; the run in which nothing was late tells their places."""
     result = run(EARLY.replace("assert value == 7", "value == 7 or os._exit(3)"), "--cudalink-schedules=4:7")
@@ -182,6 +192,7 @@ def test_crash(run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_record_and_page(run, pytester: pytest.Pytester) -> None:
     """The record has what was queued when, and the report's page draws it."""
     run(EARLY, "--cudalink-schedules=6:7", "--cudalink-report=run.jsonl")
@@ -196,6 +207,7 @@ def test_record_and_page(run, pytester: pytest.Pytester) -> None:
     assert '<rect class="late' in page
 
 
+@pytest.mark.slow
 def test_failure_that_does_not_repeat(run) -> None:
     """A test that fails for a reason that no seed decides says so."""
     test = """
@@ -240,6 +252,7 @@ def test_freed(queue):
 """
 
 
+@pytest.mark.slow
 def test_undocumented_wait(run) -> None:
     """A test that relies on a wait which CUDA does not promise passes, and fails where only promised ones are kept."""
     test = FREED.format("")
@@ -263,6 +276,7 @@ def test_undocumented_wait(run) -> None:
     assert timeline(again) == timeline(result)
 
 
+@pytest.mark.slow
 def test_failures_with_and_without_waits(run) -> None:
     """What fails with all waits, too, relies on none; of a process that dies, the clean run tells the waits."""
     died = FREED.format("").replace("assert value == 7", "value == 7 or os._exit(3)")

@@ -156,6 +156,7 @@ def test_after(memory): pass
     ).assert_outcomes(passed=10)
 
 
+@pytest.mark.slow
 def test_every_phase(run) -> None:
     """An error in the set-up or the teardown of a fixture is that of its test.
 
@@ -237,9 +238,10 @@ def test_it(): pass
     assert "outside of tests: collecting the tests left the contexts of the process with CUDA_ERROR" in text(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mode",
-    [pytest.param(PLAIN, id="plain"), pytest.param(SHARED, id="shared", marks=pytest.mark.slow), SLOW_WORKERS],
+    [pytest.param(PLAIN, id="plain"), pytest.param(SHARED, id="shared"), SLOW_WORKERS],
 )
 def test_results(run, pytester: pytest.Pytester, mode) -> None:
     """Each culprit fails by name, once; the others pass; records, JUnit report and exit code are those of one run."""
@@ -278,6 +280,7 @@ def test_results(run, pytester: pytest.Pytester, mode) -> None:
     assert "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in properties
 
 
+@pytest.mark.slow
 def test_maxfail(run) -> None:
     """A culprit is a failure as any other, also in a fresh process; `test_stop` ends a run with the first."""
     result = run(SUITE.format(body="goes_wrong()"), "--maxfail=2")
