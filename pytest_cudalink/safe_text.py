@@ -22,20 +22,18 @@ _HIDDEN: Final = (
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     + "".join(rf"\U{plane:04x}fffe\U{plane:04x}ffff" for plane in range(1, 17))
 )
-_UNSAFE: Final = re.compile(f"[{_HIDDEN}]")
+# patterns as text: most processes that import this module use none, and to compile them takes a millisecond
+_UNSAFE: Final = f"[{_HIDDEN}]"
 # What a CI runner takes for a command in what a job prints: GitHub at the beginning of a line, after white space
 # (ActionCommand.cs and ActionCommandManager.cs of actions/runner), GitHub, Azure and TeamCity anywhere.
-_COMMAND: Final = re.compile(
-    r"(?:^(?P<indent>[^\S\n]*):(?=:(?:add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|notice|remove-matcher|"
-    r"save-state|set-env|set-output|stop-commands|warning)(?:[ ].*)?::))|(?P<mark>#)(?=#(?:\[|vso\[|teamcity\[))",
-    re.IGNORECASE | re.MULTILINE,
+_COMMAND: Final = (
+    r"(?im)(?:^(?P<indent>[^\S\n]*):(?=:(?:add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|notice|remove-matcher|"
+    r"save-state|set-env|set-output|stop-commands|warning)(?:[ ].*)?::))|(?P<mark>#)(?=#(?:\[|vso\[|teamcity\[))"
 )
 # What no quotes can hold; after an end of a line with the next sign, because $(…) removes the last ends of lines.
-_UNQUOTABLE: Final = re.compile(
-    rf"([{_HIDDEN}\t\n]+(?:(?<=\n).)?|#(?=#(?:\[|vso\[|teamcity\[)))", re.IGNORECASE | re.DOTALL
-)
-_ENDS: Final = re.compile(r"\r\n|\n|\t")
-_MARKUP: Final = re.compile(r"[\\|<>`*_\[\]&~$]")
+_UNQUOTABLE: Final = rf"(?is)([{_HIDDEN}\t\n]+(?:(?<=\n).)?|#(?=#(?:\[|vso\[|teamcity\[)))"
+_ENDS: Final = r"\r\n|\n|\t"
+_MARKUP: Final = r"[\\|<>`*_\[\]&~$]"
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -47,7 +45,7 @@ def _disarmed(text: str) -> str:
     """Return a text without commands for a CI runner: the first sign of each becomes an escape."""
     if "::" not in text and "##" not in text:
         return text
-    return _COMMAND.sub(lambda found: "\\x23" if found["mark"] else f"{found['indent']}\\x3a", text)
+    return re.sub(_COMMAND, lambda found: "\\x23" if found["mark"] else f"{found['indent']}\\x3a", text)
 
 
 def shortened(text: str, limit: int) -> str:
@@ -65,12 +63,12 @@ def line(value: object, limit: int = LINE_LIMIT) -> str:
 
 
 def _one_line(text: str) -> str:
-    return _disarmed(_UNSAFE.sub(_escape, _ENDS.sub(" ", text)))
+    return _disarmed(re.sub(_UNSAFE, _escape, re.sub(_ENDS, " ", text)))
 
 
 def block(value: object, limit: int = BLOCK_LIMIT) -> str:
     r"""Return a value as several lines: ``"\n"`` and ``"\t"`` stay, what cannot be shown becomes an escape."""
-    return _disarmed(_UNSAFE.sub(_escape, shortened(str(value), limit).replace("\r\n", "\n")))
+    return _disarmed(re.sub(_UNSAFE, _escape, shortened(str(value), limit).replace("\r\n", "\n")))
 
 
 def quote(word: str) -> str:
@@ -83,7 +81,7 @@ def quote(word: str) -> str:
         msg = f"{word!r} has a character that no command line can carry"
         raise ValueError(msg)
     pieces = []
-    for number, piece in enumerate(_UNQUOTABLE.split(word)):
+    for number, piece in enumerate(re.split(_UNQUOTABLE, word)):
         if number % 2:
             signs = "".join(f"\\{byte:03o}" for byte in piece.encode("utf-8", "surrogateescape"))
             pieces.append(f"\"$(printf '{signs}')\"")
@@ -97,4 +95,4 @@ def markdown(value: object) -> str:
 
     Nothing is cut: a line that `line` has cut keeps its count of what is missing.
     """
-    return _MARKUP.sub(r"\\\g<0>", " ".join(_one_line(str(value)).split()))
+    return re.sub(_MARKUP, r"\\\g<0>", " ".join(_one_line(str(value)).split()))

@@ -24,7 +24,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 #: Process and start of the process, in ticks since the system started.
-_NAME: Final = re.compile(r"cudalink-(\d{1,10})-(\d{1,20})-\w+", re.ASCII)
+_NAME: Final = r"cudalink-(\d{1,10})-(\d{1,20})-\w+"
 #: The lowest descriptor of a lock: programs count on those below (own_file.h has the same).
 _DESCRIPTORS: Final = 200
 _ATTEMPTS: Final = 10
@@ -85,7 +85,7 @@ def _sweep(parent: str) -> None:
         return
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
-            named = _NAME.fullmatch(entry.name)
+            named = entry.name.startswith("cudalink-") and re.fullmatch(_NAME, entry.name, re.ASCII)
             if named and _start_of(int(named[1])) != int(named[2]):
                 _remove(entry.path)
 

@@ -19,7 +19,7 @@ _NO_RECORDING: Final = (
     "{} shows no driver with a device; expected a file that cudalink driver record -o FILE wrote next to a GPU"
 )
 #: A file, and how many devices.
-_RECORDING: Final = re.compile(r"(.+\.json)(?::(.*))?")
+_RECORDING: Final = r"(.+\.json)(?::(.*))?"
 _UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -46,7 +46,7 @@ def parse_devices(text: str) -> Devices:
     Raises ValueError if a word is unknown, or a number or a size out of range; the message says what is expected.
     """
     words = read_words(text, _WORDS)
-    file = _RECORDING.fullmatch(words.get("", ""))
+    file = re.fullmatch(_RECORDING, words.get("", ""))
     if file:
         devices = _recorded(Path(file[1]).absolute())
         return devices._replace(number=_number(file[2]) or devices.number, memory=_bytes(words.get("memory", "")))

@@ -10,14 +10,14 @@ from typing import Final
 
 _MIB: Final = 1 << 20
 #: uv: ``Downloading nvidia-nvjitlink (38.8MiB)``, later `` Downloaded nvidia-nvjitlink``.
-_UV_BEGINS: Final = re.compile(r"\s*Downloading (?P<name>\S+) \((?P<size>[\d.]+)\s*(?P<unit>[KMG]i?B)\)")
-_UV_ENDS: Final = re.compile(r"\s*Downloaded (?P<name>\S+)")
+_UV_BEGINS: Final = r"\s*Downloading (?P<name>\S+) \((?P<size>[\d.]+)\s*(?P<unit>[KMG]i?B)\)"
+_UV_ENDS: Final = r"\s*Downloaded (?P<name>\S+)"
 #: pip: ``  Downloading nvidia_nvjitlink-13.0.88-py3-….whl (40.7 MB)``, then ``Progress 262144 of 40713933``.
-_PIP_BEGINS: Final = re.compile(r"\s*Downloading (?P<name>[^\s-]+)-\S+\.whl")
-_PIP_BYTES: Final = re.compile(r"Progress (?P<done>\d+) of (?P<total>\d+)")
-_UNPACKS: Final = re.compile(r"Installing collected")
+_PIP_BEGINS: Final = r"\s*Downloading (?P<name>[^\s-]+)-\S+\.whl"
+_PIP_BYTES: Final = r"Progress (?P<done>\d+) of (?P<total>\d+)"
+_UNPACKS: Final = r"Installing collected"
 #: The rest of what both write when nothing is wrong.
-_NEWS: Final = re.compile(
+_NEWS: Final = (
     r"\s*(Resolved|Prepared|Installed|Using CPython|Looking in|Collecting|Using cached|"
     r"Successfully installed|Obtaining dependency|\+ )"
 )
@@ -41,22 +41,22 @@ class Downloads:
 
     def heed(self, line: str) -> bool:
         """Return whether a line is about a download and no other message; update `text` if it is."""
-        if found := _PIP_BYTES.match(line):
+        if found := re.match(_PIP_BYTES, line):
             done, total = (int(found[one]) / _MIB for one in ("done", "total"))
             self._describe_one(f", {done:.0f} of {total:.0f} MiB")
-        elif found := _PIP_BEGINS.match(line):
+        elif found := re.match(_PIP_BEGINS, line):
             self._begun, self._name = min(self._begun + 1, self._wheels), found["name"]
             self._describe_one()
-        elif found := _UV_BEGINS.match(line):
+        elif found := re.match(_UV_BEGINS, line):
             self._open[found["name"]] = float(found["size"]) * _UNITS[found["unit"][0]]
             self._describe_open()
-        elif found := _UV_ENDS.match(line):
+        elif found := re.match(_UV_ENDS, line):
             self._open.pop(found["name"], None)
             self._describe_open()
-        elif _UNPACKS.match(line):
+        elif re.match(_UNPACKS, line):
             self.text = "unpacking"
         else:
-            return _NEWS.match(line) is not None
+            return re.match(_NEWS, line) is not None
         return True
 
     def _describe_one(self, bytes_of_it: str = "") -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from ..compat import names
 from . import worker_sources
@@ -48,8 +47,7 @@ class _Answer(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class WorkerAnswer:
+class WorkerAnswer(NamedTuple):
     """What one call in the worker resulted in."""
 
     code: int  # NvJitLink's result; meaningless after an end

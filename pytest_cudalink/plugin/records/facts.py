@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -29,35 +28,42 @@ VIOLATIONS: Final = {
 }
 
 
-@dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
-class Counts:
+class Counts:  # no dataclass: every run with an emulated driver would pay for the methods that it generates
     """What is counted in tests and outside of them; travels as plain values that cross a process border."""
 
-    links: Counter[str] = field(default_factory=Counter)  # number of links by `target/backend`
-    # number of links that no target steers, by `unsteered.key`
-    unsteered: Counter[str] = field(default_factory=Counter)
-    violations: Counter[str] = field(default_factory=Counter)  # number of violations by check
-    verdicts: list[dict[str, Any]] = field(default_factory=list)  # verdicts of the guard rails
-    unsupported: dict[str, str] = field(default_factory=dict)  # targets that cannot be steered, with the reason
+    def __init__(self) -> None:
+        self.links: Counter[str] = Counter()  # number of links by `target/backend`
+        self.unsteered: Counter[str] = Counter()  # number of links that no target steers, by `unsteered.key`
+        self.violations: Counter[str] = Counter()  # number of violations by check
+        self.verdicts: list[dict[str, Any]] = []  # verdicts of the guard rails
+        self.unsupported: dict[str, str] = {}  # targets that cannot be steered, with the reason
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
 
 
-@dataclass(eq=False)
 class Facts(Counts):
     """What one attempt of a test did; travels on its last report."""
 
-    undestroyed: int = 0  # number of nvJitLink handles that the test left behind
-    documented: dict[str, str] | None = None  # the failure that the test asserted: `requirement` and `raises`
-    missing: str | None = None  # the requirement that the skipped test needs
-    # calls that the emulated driver refused and because of which the test failed: `function` and `note`
-    refused: list[dict[str, str]] = field(default_factory=list)
-    cause: CauseRecord | None = None  # why the test failed
-    # the error with which the test left the contexts of its process: `code` and `error`; code -1 for work that does not
-    # end
-    sticky: dict[str, Any] | None = None
+    def __init__(
+        self,
+        *,
+        undestroyed: int = 0,
+        documented: dict[str, str] | None = None,
+        missing: str | None = None,
+        sticky: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.undestroyed = undestroyed  # number of nvJitLink handles that the test left behind
+        self.documented = documented  # the failure that the test asserted: `requirement` and `raises`
+        self.missing = missing  # the requirement that the skipped test needs
+        # calls that the emulated driver refused and because of which the test failed: `function` and `note`
+        self.refused: list[dict[str, str]] = []
+        self.cause: CauseRecord | None = None  # why the test failed
+        # the error with which the test left the contexts of its process: `code` and `error`; code -1 for work that does
+        # not end
+        self.sticky = sticky
 
     def refuse(self, calls: Iterable[tuple[str, str]], cause: CauseRecord | None) -> None:
         """Keep why a phase failed: the first cause, and the functions of the last phase in which some were refused."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,16 +19,19 @@ if TYPE_CHECKING:
     from ..run import Run
 
 
-@dataclass(eq=False)
 class Outside(Counts):
     """What belongs to no test of this process."""
 
-    missing: Counter[str] = field(default_factory=Counter)  # number of modules that were skipped, by what they need
-    problems: list[str] = field(default_factory=list)  # why the run fails although no test shows it
-    notes: list[str] = field(default_factory=list)  # what was seen outside of tests and fails nothing
-    unlinked_modules: int = 0  # number of modules that an emulated driver loaded and that no seen link can have made
-    # what holds for a whole process and fails no test by itself: two majors of one CUDA library, a refused CUDA runtime
-    of_processes: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing: Counter[str] = Counter()  # number of modules that were skipped, by what they need
+        self.problems: list[str] = []  # why the run fails although no test shows it
+        self.notes: list[str] = []  # what was seen outside of tests and fails nothing
+        # number of modules that an emulated driver loaded and that no seen link can have made
+        self.unlinked_modules = 0
+        # what holds for a whole process and fails no test by itself: two majors of one CUDA library, a refused CUDA
+        # runtime
+        self.of_processes: list[str] = []
 
     def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
         """Add what `as_json` returned, in this process or in another; problems and notes get the prefix."""
@@ -50,20 +52,20 @@ class Outside(Counts):
         self.unsupported.update(facts["unsupported"])
 
 
-@dataclass(eq=False)
 class Totals(Outside):
     """The sums of a run, over all its processes."""
 
-    # number of violations by check and test
-    violations_of_tests: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    # number of nvJitLink handles that were left behind, by test
-    undestroyed: Counter[str] = field(default_factory=Counter)
-    # tests that asserted a documented failure: test, requirement, failure
-    documented: list[tuple[str, str, str]] = field(default_factory=list)
-    # tests whose last attempt failed because the emulated driver refused calls, with the functions
-    refused: dict[str, list[str]] = field(default_factory=dict)
-    sticky: list[dict[str, Any]] = field(default_factory=list)  # the events "sticky" of the run
-    _after_sticky: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        super().__init__()
+        # number of violations by check and test
+        self.violations_of_tests: dict[str, Counter[str]] = defaultdict(Counter)
+        self.undestroyed: Counter[str] = Counter()  # number of nvJitLink handles that were left behind, by test
+        # tests that asserted a documented failure: test, requirement, failure
+        self.documented: list[tuple[str, str, str]] = []
+        # tests whose last attempt failed because the emulated driver refused calls, with the functions
+        self.refused: dict[str, list[str]] = {}
+        self.sticky: list[dict[str, Any]] = []  # the events "sticky" of the run
+        self._after_sticky: set[str] = set()
 
     def count_after_sticky(self, nodeid: str, worker: str | None) -> None:
         """Count a test that has ended for the last test of its worker, if any, that left the contexts unusable.

@@ -31,15 +31,15 @@ _ADVICE: Final = (
     "--cudalink-unsupported=skip skips such tests."
 )
 #: What libraries say that find no driver: cuda.bindings, cuda.pathfinder and the loader, numba, PyTorch, this project.
-_NO_DRIVER: Final = re.compile(
-    r"libcuda\.so|nvcuda\.dll|CUDA driver library|NVIDIA display driver|no NVIDIA driver|no CUDA driver", re.IGNORECASE
+_NO_DRIVER: Final = (
+    r"(?i)libcuda\.so|nvcuda\.dll|CUDA driver library|NVIDIA display driver|no NVIDIA driver|no CUDA driver"
 )
 #: What the CUDA runtime says, in whatever library it is: that it needs a newer driver, or any, and that the emulated
 #: one lacks the tables that it asks for once in a process.
-_INSUFFICIENT: Final = re.compile(r"cudaErrorInsufficientDriver|CUDA driver version is insufficient")
-_NOT_SUPPORTED: Final = re.compile(r"cudaErrorNotSupported|CUDA.*operation not supported")
+_INSUFFICIENT: Final = r"cudaErrorInsufficientDriver|CUDA driver version is insufficient"
+_NOT_SUPPORTED: Final = r"cudaErrorNotSupported|CUDA.*operation not supported"
 #: How libraries say so, too: enough where the runtime of the process is known to have been refused.
-_REPEATED: Final = re.compile(
+_REPEATED: Final = (
     r"cudaErrorNotSupported|operation not supported|not supported with this CUDA|(?i:error|code|status)\W{1,3}801\b"
 )
 #: Members of the events of refusals that are not shown as calls that are not emulated.
@@ -166,7 +166,7 @@ class Causes(Check):
             note = f"it was refused in {self._runtime_refused}, and repeats that for as long as its process lasts"
             if report is not None:
                 output = f"{report.capstdout}\n{report.capstderr}"
-        if self._driver is not None and (_telling(error, words) or words.search(output)):
+        if self._driver is not None and (_telling(error, words) or re.search(words, output)):
             return _Found(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
         if said and (version := driver_version()) is not None:
@@ -187,7 +187,7 @@ class Causes(Check):
         """Keep no error, whose frames keep the objects of its test alive."""
         self._known.clear()
 
-    def sections(self, phase: Phase) -> Iterator[Seen]:
+    def sections(self, phase: Phase) -> Sequence[Seen]:
         """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
         found = self._of(phase.error, phase.nodeid, phase.report)
         if self._has_cause and phase.when == "setup":  # a plugin runs the test again
@@ -195,10 +195,10 @@ class Causes(Check):
         if found.cause is None or not phase.report.failed:
             if self._runtime_refused and phase.report.failed:
                 self._unexplained.add(phase.nodeid)
-            return
+            return ()
         self._has_cause = True
         self._run.part(LEDGER).test.refuse(found.calls, found.cause)
-        yield _section(found, skips=self._skips)
+        return [_section(found, skips=self._skips)]
 
     def finish(self) -> Sequence[Seen]:
         """Tell how many failures the refused CUDA runtime of this process may have caused without a word of it."""
@@ -282,11 +282,11 @@ def _section(found: _Found, *, skips: bool = False) -> Seen:
     return Seen(_NOT_EMULATED, text, "skip" if skips else "report", reason)
 
 
-def _telling(error: BaseException, words: re.Pattern[str]) -> str:
+def _telling(error: BaseException, words: str) -> str:
     """Return the line of an error or of one that it comes from in which the words stand; empty without one."""
     for one in _chain(error):
         for line in _message(one).splitlines():
-            if words.search(line):
+            if re.search(words, line):
                 return f"{type(one).__name__}: {line.strip()[:200]}"
     return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...jitlink import jitlink_contract
@@ -75,8 +75,7 @@ class JitLinkContractCheck(ViolationCheck):
             self._notes = [f"{one} and not destroyed" for one in handles]
             self._run.part(LEDGER).test.undestroyed = len(handles)
 
-    def _sections(self, nodeid: str, when: str) -> Iterator[Seen]:
+    def sections(self, phase: Phase) -> Iterable[Seen]:
         notes, self._notes = self._notes, []
-        if notes:
-            yield Seen(f"{self.title}, notes", "\n".join(notes), "report")
-        yield from super()._sections(nodeid, when)
+        shown = [Seen(f"{self.title}, notes", "\n".join(notes), "report")] if notes else []
+        return [*shown, *super().sections(phase)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from ..run import Run
 
 _SECTION: Final = "cudalink provenance"
-#: Matches the name of every CUDA library, and of a few others: their table is read when one of these is loaded.
-_CANDIDATE: Final = re.compile(r"lib(?:accinj64|checkpoint|cu|nccl|npp|nv|pcsamplingutil)")
-_NUMBERED: Final = re.compile(r"(?P<name>lib[\w-]+?)(?:-[0-9a-f]{6,})?\.so\.(?P<number>\d+)")
+#: Beginnings of the name of every CUDA library, and of a few others: their table is read when one of these is loaded.
+_CANDIDATE: Final = tuple(
+    f"lib{name}" for name in ("accinj64", "checkpoint", "cu", "nccl", "npp", "nv", "pcsamplingutil")
+)
+_NUMBERED: Final = r"(?P<name>lib[\w-]+?)(?:-[0-9a-f]{6,})?\.so\.(?P<number>\d+)"
 
 
 def start(run: Run) -> None:
@@ -101,7 +103,7 @@ class Provenance(Check):
         self._openings.clear()
         self._take_up(new, openings, nodeid, during)
         for one in new:
-            if _CANDIDATE.match(one.path.rpartition("/")[2]) or _CANDIDATE.match(one.soname):
+            if one.path.rpartition("/")[2].startswith(_CANDIDATE) or one.soname.startswith(_CANDIDATE):
                 self._candidates.append(_Candidate(one, new, openings, nodeid, during))
         if self._candidates and not self._waits:
             self._judge()
@@ -255,19 +257,19 @@ class Provenance(Check):
     def look(self, phase: Phase) -> None:
         self.take(phase.nodeid, phase.when)
 
-    def sections(self, phase: Phase) -> Iterator[Seen]:
+    def sections(self, phase: Phase) -> Sequence[Seen]:
         """Fail a phase for what is noted, also for what an earlier run of the same test noted in it."""
         if not (self._pending or self._found_before):
-            return
+            return ()
         found, self._pending = self._pending, []
         place = (phase.nodeid, phase.when)
         texts = list(dict.fromkeys([*self._found_before.get(place, ()), *found]))
         if not texts:
-            return
+            return ()
         self._found_before[place] = texts
         from ...safe_text import block
 
-        yield Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))
+        return [Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
@@ -284,7 +286,7 @@ def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:
     """Whether two objects may be of one library and of different majors, by their names."""
     numbers: dict[str, set[str]] = {}
     for one in objects:
-        match = _NUMBERED.match(one.soname) or _NUMBERED.match(one.path.rpartition("/")[2])
+        match = re.match(_NUMBERED, one.soname) or re.match(_NUMBERED, one.path.rpartition("/")[2])
         if match is not None:
             numbers.setdefault(match["name"], set()).add(match["number"])
     return any(len(found) > 1 for found in numbers.values())

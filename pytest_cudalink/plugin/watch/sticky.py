@@ -10,7 +10,7 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -103,10 +103,13 @@ class StickyGuard(Check):
                 self.found, self._is_new = LeftBehind(phase.nodeid, code, phase.when), True
                 self._note(phase.item)
 
-    def sections(self, phase: Phase) -> Iterator[Seen]:
+    def sections(self, phase: Phase) -> Iterable[Seen]:
         """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
-        found, is_new, self._is_new = self.found, self._is_new, False
-        if found is None or phase.nodeid != found.nodeid:
+        return self._sections(phase, self.found) if self.found is not None else ()
+
+    def _sections(self, phase: Phase, found: LeftBehind) -> Iterator[Seen]:
+        is_new, self._is_new = self._is_new, False
+        if phase.nodeid != found.nodeid:
             return
         if phase.when == "teardown":
             yield from self._end(phase, found, is_late=not is_new)

@@ -119,7 +119,7 @@ class ViolationCheck(Check):
         self.collect(phase.nodeid)
 
     def sections(self, phase: Phase) -> Iterable[Seen]:
-        return self._sections(phase.nodeid, f"during this test's {phase.when}")
+        return self._sections(phase.nodeid, f"during this test's {phase.when}") if self._new else ()
 
     def _sections(self, nodeid: str, when: str) -> Iterator[Seen]:
         new, self._new = self._new, []
@@ -144,6 +144,3 @@ class DriverCheck(ViolationCheck):
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         self.driver.consume(violations)
-
-    def sections(self, phase: Phase) -> Iterable[Seen]:
-        return super().sections(phase) if self._new else ()
