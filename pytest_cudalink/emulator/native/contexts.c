@@ -355,7 +355,7 @@ static CUresult ctx_create_v4(EventLine *line, Context **context, const CreatePa
 EXPORTED(cuCtxCreate_v4, (Context **context, const CreateParameters *parameters, unsigned flags, CUdevice device),
          ctx_create_v4(line, context, parameters, flags, device))
 
-/* A context that goes waits for its unfinished work first (measured: campaigns/hardware/waits.py). */
+/* A context that goes waits for its unfinished work first (a closed gate on an H100, driver 580.159.04). */
 static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_left_out()) cl_finish(context);

@@ -164,8 +164,8 @@ static void launched(Work *end) {
   cl_executable_leave(executable);
 }
 
-/* Launches of one executable graph run one after the other, in whatever streams (measured: a closed gate on an
-   H100, driver 580.159.04). */
+/* Launches of one executable graph run one after the other, in whatever streams (a closed gate on an H100,
+   driver 580.159.04). */
 static CUresult queue(Executable *executable, Stream *stream) {
   Work *start = cl_work_make(&cl_no_work, stream->home), *end = cl_work_make(&cl_no_work, stream->home);
   if (start && end && cl_order_on) {
