@@ -358,18 +358,6 @@ def test_an_archive_that_nvjitlink_cannot_link(skewed, monkeypatch, loads_first)
     assert len(skewed.remembered) == 1
 
 
-def test_a_copy_that_came_later_is_not_the_one_that_is_declared(monkeypatch) -> None:
-    """A looked-up library counts before one that other code loaded later."""
-    strange = guard.attribution.LoadedLibrary("nvJitLink", "/torch/libnvJitLink.so.12")
-    stand_in(monkeypatch, {"nvrtc": "13.0", "nvJitLink": "13.0", strange.path: "12.5"})
-    one = CompatibilityGuardRails(**NEW)
-    for name in ("nvrtc", "nvJitLink"):
-        one.load_nvidia_dynamic_lib(name)
-    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [strange])
-    one.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
-    assert len(one.pipelines) == 1
-
-
 @pytest.mark.usefixtures("skewed")
 def test_pipelines_hold_on_an_unknown_driver() -> None:
     """Without a driver, best_effort still checks pipelines."""
