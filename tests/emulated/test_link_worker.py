@@ -204,7 +204,7 @@ assert expected[0] == 0
 assert link([(CUBIN, artifact("13.0/main.cubin")), (FATBINARY, bytes(data))]) == expected
 """
     )
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 60
 
 
 def test_real_deaths(on_driver, toolchain) -> None:

@@ -265,7 +265,7 @@ from pytest_cudalink.cli import main
 from pytest_cudalink.report import merge as module
 
 def slow(*given, **named):
-    time.sleep(0.5)
+    time.sleep(3 if sys.stderr.isatty() else 0.3)
     return merge(*given, **named)
 
 progress.DELAY, merge, module.merge = 0.1, module.merge, slow

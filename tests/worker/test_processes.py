@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.worker.fakes import eventually
+
 
 def finished(process: subprocess.Popen[str], code: int = 0) -> str:
     """What a process printed."""
@@ -100,7 +102,7 @@ if {end!r} == "_exit": os._exit(0)
     process = child(program)
     assert process.stdout.readline() == "linked\n"
     if end == "kill":
-        assert workers()
+        assert eventually(workers)
         process.kill()
     process.wait(60)
     assert gone()
@@ -123,11 +125,11 @@ def test_interrupt(child, gone) -> None:
     program = """
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 linked()
-print("ready", flush=True)
+answer = None
 try:
-    answer = None
+    print("ready", flush=True)
     answer = linked(b"!slow")
-    time.sleep(10)
+    time.sleep(60)
 except KeyboardInterrupt:
     print("interrupted", answer and answer.end, flush=True)
 assert linked().image == b"inx"

@@ -354,7 +354,8 @@ def test_without_pidfd(fake, workers, gone) -> None:
     command = ["bash", "-c", script, "bash", str(its.fileno()), str(worker.program()), fake, str(parent.pid)]
     running = subprocess.Popen(command, pass_fds=[its.fileno()])
     its.close()
-    time.sleep(0.6)
+    assert eventually(lambda: workers() == [running.pid])
+    time.sleep(0.6)  # it looks five times a second
     assert workers() == [running.pid]
     parent.kill()
     parent.wait()
