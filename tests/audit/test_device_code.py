@@ -16,6 +16,7 @@ import time
 import zipfile
 from collections import Counter
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from pytest_cudalink.audit.device_code import (
     what_happens,
 )
 from pytest_cudalink.audit.device_code.assemble import assemble
+from pytest_cudalink.audit.device_code.verdicts import grouped
 from pytest_cudalink.cli import audit_device_code, audit_output, main
 from pytest_cudalink.compat.architectures import ARCHITECTURES
 from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
@@ -679,3 +681,25 @@ def test_mercury_of_cub() -> None:
         assert artifacts.inspect(image.replace(head, struct.pack("<I", 0xC0000000 | number))).problems == ()
     for number in (2, 0x10001):
         assert artifacts.inspect(image.replace(head, struct.pack("<I", 0xC0000000 | number))).problems
+
+
+@pytest.mark.parametrize(
+    ("units", "fails"),
+    [
+        ((("sm_90a",), ("sm_100a",)), False),  # each for one GPU: the program chooses
+        ((("sm_90a", "sm_100a"), ("sm_100a", "sm_103a")), False),
+        ((("sm_100f",), ("sm_90",)), False),
+        ((("sm_90a",), ("sm_80",)), True),  # sm_80 may have been meant for every GPU
+        ((("sm_100a",), ("sm_103a",)), True),  # nothing of the file fits
+        ((("sm_100",), ("sm_90",)), True),
+    ],
+)
+def test_translation_units_for_one_gpu_each(units, fails) -> None:
+    """They are alternatives where one of the same file fits; the kernels of another file do not count."""
+    images = [replace(cubin(arch), path="one", group=at) for at, archs in enumerate(units, 1) for arch in archs]
+    driver = driver_named("580")
+    found = grouped("x.whl", images)
+    assert bool(found.failures(["sm_90"], [driver])) is fails
+    assert found.served("sm_90", [driver])[driver] == (0 if fails else 1)
+    apart = grouped("x.whl", [replace(one, path=str(one.group)) for one in images])
+    assert apart.failures(["sm_90"], [driver])

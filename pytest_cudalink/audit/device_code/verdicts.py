@@ -47,6 +47,21 @@ class DeviceCode:
     groups: tuple[ImageGroup, ...]
     faults: tuple[UnreadImage, ...]  # what could not be read
 
+    def fails(self, group: ImageGroup, arch: str, answer: DriverAnswer, driver: CudaVersion) -> bool:
+        """Whether an answer is a fault: not for code of other GPUs alone, where its files have code that fits.
+
+        A program chooses between translation units that are written for one GPU each, such as for sm_90a and sm_100a:
+        code for an architecture with a suffix runs nowhere else, so that it cannot have been forgotten for this one.
+        """
+        if (
+            not answer.outcome.fails
+            or answer.image is not None
+            or not all(one.arch[-1] in "af" for one in group.images)
+        ):
+            return answer.outcome.fails
+        fitting = {path for one in self.judged if not one.answer(arch, driver).outcome.fails for path in one.paths}
+        return not fitting.issuperset(group.paths)
+
     @property
     def judged(self) -> tuple[ImageGroup, ...]:
         """The groups that a driver gets; all of them where there are only those for a linker."""
@@ -63,9 +78,10 @@ class DeviceCode:
         for driver in drivers:
             refused: dict[str, bool] = {}
             for group in self.judged:
-                outcome = group.answer(arch, driver).outcome
-                if outcome is not DriverOutcome.UNDRIVEN:
-                    refused |= {path: refused.get(path) or outcome.fails for path in group.paths}
+                answer = group.answer(arch, driver)
+                if answer.outcome is not DriverOutcome.UNDRIVEN:
+                    failed = self.fails(group, arch, answer, driver)
+                    refused |= {path: refused.get(path) or failed for path in group.paths}
             if refused:
                 found[driver] = sum(not one for one in refused.values())
         return found
@@ -81,7 +97,7 @@ class DeviceCode:
                 failed: dict[DriverAnswer, list[CudaVersion]] = {}
                 for driver in drivers:
                     answer = group.answer(arch, driver)
-                    if answer.outcome.fails:
+                    if self.fails(group, arch, answer, driver):
                         failed.setdefault(answer, []).append(driver)
                 lines += [_failure(group, arch, answer, on) for answer, on in failed.items()]
         return lines
