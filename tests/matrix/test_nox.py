@@ -243,11 +243,15 @@ def test_a_cell_that_passes(run, project, keys, installs, runs) -> None:
 
 
 def test_a_cell_that_exits_with_0_in_a_test(run, project) -> None:
-    """It fails with what was concluded, or is red; a cell that the report judges takes no arguments of the user."""
+    """It fails with what was concluded, or is red; a cell that the report judges takes no arguments of the user.
+
+    The report judges no cell on a GPU.
+    """
     (project / "pyproject.toml").unlink()
     assert run("", Session("-x"), "died")[0][-1] == ("error", "died")
     asked, *_ = run("", Session("-x"), "died", judged=True)
     assert (asked[2][1:-1], asked[3]) == (("pytest",), ("skip", "RED: died"))
+    assert run("gpu = true", Session("-x"), "died", judged=True)[0][-1] == ("error", "died")
 
 
 @pytest.mark.parametrize(
