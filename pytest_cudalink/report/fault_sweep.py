@@ -237,9 +237,9 @@ def _repeats(numbered: Iterable[tuple[int, Call]], stacks: Sequence[Sequence[str
             alike.setdefault((call.function, *stacks[number - 1]), []).append(number)
     found: set[int] = set()
     for numbers in alike.values():
-        if len(numbers) > REPEATS:
-            step = (len(numbers) - 2) / (REPEATS - 2)
-            found |= set(numbers[1:]) - {numbers[1 + int(step * nth)] for nth in range(REPEATS - 1)}
+        step = (len(numbers) - 2) / (REPEATS - 2)
+        kept = {0, *(1 + int(step * nth) for nth in range(REPEATS))}
+        found |= {number for at, number in enumerate(numbers) if at not in kept}
     return found
 
 

@@ -470,7 +470,8 @@ def test_baseline(some: list[SweepFinding], others: list[SweepFinding]) -> None:
 
 @given(findings, findings)
 def test_adding_up(some: list[SweepFinding], others: list[SweepFinding]) -> None:
-    """Processes hand over what they found as JSON, and it adds up."""
+    """Processes hand over what they found as JSON, and it adds up; where nothing is said, no call is left out."""
+    assert (SweptTrial().unlisted, SweepTotals().repeats) == (0, 0)
     both = ({"a": 1, "b": 1}, {"c": 1}, {"d": 1}, {"f", "g"}, {"h"}, {"i"})
     first, second = SweepTotals(), SweepTotals(10, 20, 30, 40, 50, 60, *both, findings=others)
     first.add(SweepTotals(1, 2, 3, 4, 5, 6, {"a": 1}, called={"f"}, findings=some))
