@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun
-from pytest_cudalink.report.compare import KINDS, OutcomeChange, history, in_order
+from pytest_cudalink.report.compare import KINDS, OutcomeChange, compare, history, in_order
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
 
@@ -89,6 +89,7 @@ def test_changes_by_kind():
     assert by_kind == [("still", "a"), (None, "b"), ("new", "c"), ("flaky", "d")]
     assert [one.test for one in found.of("flaky")] == ["d"]
     assert list(KINDS) == ["new", "fixed", "flaky", "still"]
+    assert history([("a", report("PS")), ("b", report("PS"))]).changes == []
 
 
 def test_each_report_has_its_name_origin_and_totals():
@@ -99,6 +100,7 @@ def test_each_report_has_its_name_origin_and_totals():
     assert [one.name for one in found.reports] == ["old", "new"]
     assert found.reports[0].origin.started == "2026-11-01T00:00:00Z"
     assert [one.totals for one in found.reports] == [{"P": 2, "F": 1}, {"P": 3}]
+    assert [one.name for one in compare(*reports).reports] == ["older report", "this report"]
 
 
 def test_reports_are_sorted_by_date_where_all_have_one():

@@ -129,12 +129,21 @@ def test_a_value_that_does_not_fit(key, value) -> None:
         records.decode(json.dumps({"event": "test", **LINES["test"], key: value}).encode())
 
 
+@pytest.mark.parametrize("line", ['"run", "argv": 1', '"run", "schema": 1, "argv": 1', '"start", "schema": 9'])
+def test_a_line_of_this_version_that_does_not_fit(line) -> None:
+    """Only a run says the version of its format."""
+    with pytest.raises(RecordError, match="^is not a valid event "):
+        records.decode(f'{{"event": {line}}}'.encode())
+
+
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_last_line_that_does_not_fit(end) -> None:
     """Only a line without its end can be cut."""
     lines = [b'{"event": "run"}\n', b'{"event": "test", "nodeid": "a", "outcome": "well"}' + end.encode()]
     if not end:
         assert records.parse(lines).truncated
+        with pytest.raises(RecordError, match="^line 2 is not a valid event 'test'"):
+            records.parse([*lines, b'{"event": "end"}'])
         return
     with pytest.raises(RecordError, match=r"^line 2 is not a valid event 'test': Invalid enum value 'well'"):
         records.parse(lines)
@@ -539,7 +548,8 @@ def test_what_another_run_leaves(tmp_path) -> None:
     assert [type(records.decode(line)[0]) for line in path.read_bytes().splitlines()] == [StartRecord, EndRecord]
     run, end = (json.dumps({"event": name, "time": 1.0, "exitstatus": 0}) for name in ("run", "end"))
     for damaged in ('{"event": "test", "nodeid": 7}', '{"event": "end", "time": "x"}', '{"event": "run", "time": "x"}'):
-        path.write_text(f"{run}\n{damaged}\n{end}\n")
-        assert records.tests_to_keep(path, green=False) == set()
+        for lines in ((run, damaged, end), (run, end, damaged)):
+            path.write_text("".join(f"{line}\n" for line in lines))
+            assert records.tests_to_keep(path, green=False) == set()
     path.write_text("notes of the user\n" * 3)
     assert records.tests_to_keep(path, green=True) is None
