@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_cudalink import emulator
+from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.versions import CudaVersion
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -48,7 +48,8 @@ def run(command: str, folder: Path) -> str:
     }.items():
         (bin_folder / name).write_text(f"{text}\n", encoding="utf-8")
         (bin_folder / name).chmod(0o755)
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_"))}
+    left_out = re.compile("CUDALINK_(?!CACHE$)|PYTEST_")
+    own = {name: value for name, value in os.environ.items() if not left_out.match(name)}
     printed = shell(command, folder, {**own, "PATH": f"{bin_folder}:{os.environ['PATH']}"})
     return printed.replace(f" {' '.join(added)}", "")  # in commands that repeat a finding
 
@@ -85,7 +86,12 @@ def as_written(printed: str, toolkit: CudaVersion) -> str:
 
 
 def check(session: str, folder: Path, toolkit: CudaVersion = WRITTEN_FOR) -> None:
-    """Run each command; it must print what the session shows, or that with the versions of the installed toolkit."""
+    """Run each command; it must print what the session shows, or that with the versions of the installed toolkit.
+
+    The toolchains of its emulated drivers are fetched before: a run that fetches one says so, which no page shows.
+    """
+    for version in sorted({*re.findall(r"(?:--cudalink-driver=|driver run --version )(\d+\.\d+)", session)}):
+        toolchains.add(version)
     for command, shown in steps(session):
         printed = run(command, folder)
         assert matches(shown, printed) or matches(shown, as_written(printed, toolkit)), f"$ {command}\n{printed}"

@@ -186,7 +186,7 @@ def test_every_name_of_the_table_is_a_candidate() -> None:
     """The plugin looks at names before it reads the table."""
     table = libraries._table()
 
-    assert [name for name in (*table.libraries, *table.families) if not _CANDIDATE.match(name)] == []
+    assert [name for name in (*table.libraries, *table.families) if not name.startswith(_CANDIDATE)] == []
 
 
 @pytest.mark.parametrize(
