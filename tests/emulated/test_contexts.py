@@ -124,6 +124,8 @@ ok(cuda.cuDeviceGetHostAtomicCapabilities(capabilities, operations, 2, 0))
 assert tuple(capabilities) == (0, 0)
 ok(cuda.cuDeviceGetP2PAtomicCapabilities(capabilities, operations, 2, 0, 1))
 assert all(capabilities)
+for one, other in ((2, 0), (0, 2), (1, 1)):
+    assert cuda.cuDeviceGetP2PAtomicCapabilities(capabilities, operations, 2, one, other) == 101
 operations[0] = 13
 assert cuda.cuDeviceGetP2PAtomicCapabilities(capabilities, operations, 2, 0, 1) == 1
 assert cuda.cuDeviceGetHostAtomicCapabilities(capabilities, operations, 0, 0) == 1
