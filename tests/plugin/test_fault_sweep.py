@@ -269,6 +269,7 @@ def test_functions_and_budget(sweep, pytester: pytest.Pytester) -> None:
     assert not pytester.path.joinpath("known.txt").exists()
 
 
+@pytest.mark.slow
 def test_loop(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """Of the calls of a loop six fail, and the summary counts the others; another call of the loop counts apart."""
     pytester.makepyfile(

@@ -316,18 +316,21 @@ def test_outside_of_tests(run, arguments) -> None:
 # -- the setting
 
 
-def test_warn(run) -> None:
-    """The warning is at the test, and keeps its category from another process, although this one has not imported it.
+WARN = ("--force-backend=driver", "--cudalink-unsteered=warn")
 
-    A run that makes errors of warnings fails the test.
-    """
-    options = ("--force-backend=driver", "--cudalink-unsteered=warn")
-    result = run("def test(): library.on_nvjitlink()", *options, "--cudalink-processes=isolated")
+
+def test_warn(run) -> None:
+    """The warning is at the test, and keeps its category from another process, which alone imported it."""
+    result = run("def test(): library.on_nvjitlink()", *WARN, "--cudalink-processes=isolated")
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["test_it.py::test", f"*UnsteeredLinkWarning: {WRONG}"])
     result.stdout.fnmatch_lines(["1 link in your code was not steered *(not as forced)"])
+
+
+def test_warnings_that_are_errors(run) -> None:
+    """A run that makes errors of warnings fails the test."""
     category = "error::pytest_cudalink.plugin.watch.mismatches.UnsteeredLinkWarning"
-    run("def test(): library.on_nvjitlink()", *options, "-W", category).assert_outcomes(failed=1)
+    run("def test(): library.on_nvjitlink()", *WARN, "-W", category).assert_outcomes(failed=1)
 
 
 def test_allow(run) -> None:
