@@ -115,10 +115,8 @@ def source() -> str:
         (f"#: {comment}\n" if comment else "", name.replace("-", "_").upper(), value)
         for comment, name, value in _constants()
     ]
-    exported = [*sorted(name for _, name, _ in constants), *sorted(_LITERALS.values())]
-    exports = "\n".join(["__all__ = [", *(f'    "{name}",' for name in exported), "]"])
     body = [f"{comment}{_assignment(name, value)}" for comment, name, value in constants]
-    return "\n".join([_HEAD, exports, "", *body, ""])
+    return "\n".join([_HEAD, *body, ""])
 
 
 def main() -> int:

@@ -1,12 +1,10 @@
 """Walk a newcomer's path from the built wheel, and time it: ``nox -s stranger``.
 
     python -m campaigns.stranger [--cold | --warm] [--wheel PATH]
-    python -m campaigns.stranger --answers
 
 Without an option it walks twice, each time in a new home folder: first without any cache, then with the caches of pip,
 uv and cudalink that the first walk left. What the second one takes is ours, to unpack and to run; what the first one
-takes in addition is the downloads. With --answers it runs the tests of answers.toml instead, in an environment that has
-what all tests need. Exit code 1 if a step does not do what its page says, if a limit is missed, or if a test fails.
+takes in addition is the downloads. Exit code 1 if a step does not do what its page says, or if a limit is missed.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +24,6 @@ from .path import CACHES, Failure, Home, Step, steps
 ROOT = Path(__file__).parent.parent.parent
 #: Seconds for the whole path without caches, and for the part of it that no network decides.
 LIMIT, OURS = 600, 300
-ANSWERS = Path(__file__).with_name("answers.toml")
 SAVED = ROOT / ".cudalink" / "stranger.json"
 
 
@@ -92,23 +88,6 @@ def missed(cold: Sequence[float] | None, warm: Sequence[float] | None) -> list[s
     ]
 
 
-def answers() -> int:
-    """Run the tests of each item of answers.toml; return how many items have one that fails."""
-    content = tomllib.loads(ANSWERS.read_text(encoding="utf-8"))
-    failed = 0
-    for items in content.values():
-        for item, answer in items.items():
-            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", ""]
-            if isinstance(answer, str):
-                said = answer
-            else:
-                done = subprocess.run([*command, *answer], cwd=ROOT, capture_output=True, text=True, check=False)
-                failed += done.returncode != 0
-                said = f"{done.stdout.strip().rpartition(chr(10))[2]}: {' '.join(answer)}"
-            print(f"{item}: {said}", flush=True)
-    return failed
-
-
 def main() -> None:
     """Walk, print the table and keep the figures."""
     parser = argparse.ArgumentParser(
@@ -117,11 +96,8 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--cold", action="store_true", help="walk once, without caches: only the sum is judged")
     which.add_argument("--warm", action="store_true", help="walk once, with this user's caches of pip, uv and cudalink")
-    which.add_argument("--answers", action="store_true", help="run the tests of answers.toml, a line for each item")
     parser.add_argument("--wheel", type=Path, help="the wheel to take, instead of that of this commit")
     options = parser.parse_args()
-    if options.answers:
-        sys.exit(min(answers(), 1))
     path, machine = steps(), _machine()
     cold = warm = None
     with tempfile.TemporaryDirectory(prefix="cudalink-stranger-") as name:

@@ -320,7 +320,7 @@ WARN = ("--force-backend=driver", "--cudalink-unsteered=warn")
 
 
 def test_warn(run) -> None:
-    """The warning is at the test, and keeps its category from another process, which alone imported it."""
+    """The warning is at the test, and keeps its category from another process, though only that one imported it."""
     result = run("def test(): library.on_nvjitlink()", *WARN, "--cudalink-processes=isolated")
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["test_it.py::test", f"*UnsteeredLinkWarning: {WRONG}"])

@@ -29,7 +29,7 @@ def kinds(*reports):
         ("PSF", "new"),
         (".F", "new"),
         ("SF", "new"),
-        ("UE", "new"),
+        ("xE", "new"),
         ("PPC", "new"),
         ("FP", "fixed"),
         ("FSD", "fixed"),
