@@ -211,7 +211,8 @@ def examine(
     report.findings += _copy_findings(report)
     report.findings += conflicts.values()
     report.findings += [DoctorFinding("warning", f"{one.path}: {one.text}") for one in audit.unreadable]
-    report.findings += _known_bad_findings(report, system)
+    told = {one.text for one in conflicts.values()}  # the audit knows some of the combinations, too
+    report.findings += [one for one in _known_bad_findings(report, system) if one.text not in told]
     report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
     report.findings = [replace(one, fix=worded(one.fix, installer)) for one in report.findings]

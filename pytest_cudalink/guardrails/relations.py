@@ -43,9 +43,16 @@ def _groups(item: Item) -> dict[str, str]:
 
 
 def shared_groups(a: Item, b: Item) -> dict[str, str]:
-    """The groups that require two items to be of one CUDA release, with reasons; empty for independent items."""
+    """The groups that require two items to be of one CUDA release, with reasons; empty for independent items.
+
+    Items of a group that asks for one major only are independent within it.
+    """
     other = _groups(b)
     shared = {name: because for name, because in _groups(a).items() if name in other}
+    if a.version is not None and b.version is not None and a.version.major == b.version.major:
+        for group in component_table()["groups"]:
+            if group.get("same") == "major":
+                shared.pop(group["name"], None)
     if shared and (a.kind, a.name) == (b.kind, b.name):
         return {f"one {a.label} only": "with two, it is not known which one is used"}
     return shared

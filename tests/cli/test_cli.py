@@ -18,8 +18,7 @@ FULL = Path("/dev/full")
 CALLS = (
     *("toolchain list", "matrix list", "matrix check", "matrix check --schema", "matrix show ctk-13.0"),
     *("matrix github", "doctor", "driver info", "can-link 13.0 12.9 ptx"),
-    *("audit --help"),
-    *("report --help", "--help", "--version", "stubs list", "demo", "init --help"),
+    *("audit --help", "report --help", "--help", "--version", "stubs list", "demo", "init --help"),
 )
 
 

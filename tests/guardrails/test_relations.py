@@ -81,6 +81,10 @@ def test_a_relation_has_a_name_and_a_reason() -> None:
     nvrtc, header = item("nvrtc", "13.0"), item("nvrtc", "13.2", "headers")
     reason = "a header declares what its own release of the library has"
     assert shared_groups(nvrtc, header) == {"nvrtc headers with their library": reason}
+    reason = "NVRTC is known to compile the headers of its own major"
+    assert shared_groups(nvrtc, item("cccl", "13.2", "headers")) == {}
+    for other in (item("cccl", "12.9", "headers"), item("cudart", None, "headers")):
+        assert shared_groups(nvrtc, other) == {"NVRTC with the headers that it compiles": reason}
     cublas, cusolver = item("cublas", "13.0"), item("cusolver", "13.2")
     reason = "cuSOLVER is linked against the cuBLAS of its own release"
     assert shared_groups(cublas, cusolver) == {"dynamic-link component cublas": reason}

@@ -96,6 +96,12 @@ def nvrtc_13_2(wheels) -> Path:
     return wheels("cuda-toolkit[nvrtc]==13.2.2")
 
 
+@pytest.fixture(scope="module")
+def nvrtc_12_9(wheels) -> Path:
+    """An environment with NVRTC 12.9 and no headers of the runtime."""
+    return wheels("cuda-toolkit[nvrtc]==12.9.1")
+
+
 def run_fix(python: Path, message: str) -> None:
     """Run the command that a message gives, in an environment."""
     (command,) = [line.partition("fix:")[2].strip() for line in message.splitlines() if "fix:" in line]
@@ -106,43 +112,43 @@ def run_fix(python: Path, message: str) -> None:
     subprocess.run(["/bin/sh", "-c", script], check=True, capture_output=True, env=here)
 
 
-def test_the_problem_is_real(nvrtc_13_2, root, child) -> None:
+def test_the_problem_is_real(nvrtc_12_9, root, child) -> None:
     """Released pathfinder returns both without a warning."""
-    done = child(nvrtc_13_2, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="off")
+    done = child(nvrtc_12_9, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="off")
     assert done.returncode == 0, done.stderr
     nvrtc, headers = done.stdout.split()
-    assert nvrtc.endswith("nvidia/cu13/lib/libnvrtc.so.13")
+    assert nvrtc.endswith("nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
     assert headers == str(root / "include")
 
 
 @pytest.mark.parametrize("mode", ["strict", "best_effort"])
 @pytest.mark.parametrize("by", ["loader", "CUDA_PATH"])
-def test_newer_nvrtc_beside_older_headers(nvrtc_13_2, root, child, mode: str, by: str) -> None:
+def test_older_nvrtc_beside_newer_headers(nvrtc_12_9, root, child, mode: str, by: str) -> None:
     """Refused, with both items, how they were found, both versions and their witnesses, the rule and the command."""
     roots, variables = ([root], {}) if by == "loader" else ([], {"CUDA_PATH": str(root)})
-    done = child(nvrtc_13_2, REPRODUCER, roots=roots, CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS=mode, **variables)
+    done = child(nvrtc_12_9, REPRODUCER, roots=roots, CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS=mode, **variables)
     assert done.returncode == 1
     assert len(done.stdout.split()) == 1  # NVRTC was fine
     via = "system-ctk-root" if by == "loader" else "CUDA_PATH"
     for words in (
-        "CompatibilityCheckError: the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 13.2",
+        "CompatibilityCheckError: the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 12.9",
         f"found: cudart headers at {root}/include (found via {via}); CUDA 13.0: CUDA_VERSION 13000 in {root}/include/",
-        "libnvrtc.so.13 (found via site-packages); CUDA 13.2: nvidia-cuda-nvrtc 13.2.86 is of cuda-toolkit 13.2.2",
+        "libnvrtc.so.12 (found via site-packages); CUDA 12.9: nvidia-cuda-nvrtc-cu12 12.9.86 is of cuda-toolkit 12.9.",
         "rule:  same-ctk",
         # the environment has no pip, and no variable says that it is active
-        f"fix:   uv pip install --python {nvrtc_13_2.parents[1]} 'cuda-toolkit[cudart,nvrtc]==13.2.*'",
+        f"fix:   uv pip install --python {nvrtc_12_9.parents[1]} 'cuda-toolkit[cudart,nvrtc]==12.9.*'",
     ):
         assert words in done.stderr
 
 
 def test_the_command_repairs_it(wheels, root, child) -> None:
     """What the message says to run makes the same program pass."""
-    python = wheels("cuda-toolkit[nvrtc]==13.2.2", "pip")  # not the one of the other tests: it changes
+    python = wheels("cuda-toolkit[nvrtc]==12.9.1", "pip")  # not the one of the other tests: it changes
     refused = child(python, REPRODUCER, roots=[root], **STRICT)
     run_fix(python, refused.stderr)
     done = child(python, REPRODUCER, roots=[root], **STRICT)
     assert done.returncode == 0, done.stderr
-    assert "site-packages/nvidia/cu13/include" in done.stdout
+    assert "site-packages/nvidia/cuda_runtime/include" in done.stdout
 
 
 def test_the_command_for_an_old_driver(wheels, child) -> None:
@@ -161,9 +167,9 @@ def test_the_command_for_an_old_driver(wheels, child) -> None:
     assert all("site-packages/nvidia/cuda_" in path for path in done.stdout.split())
 
 
-def test_warning_only(nvrtc_13_2, root, child) -> None:
+def test_warning_only(nvrtc_12_9, root, child) -> None:
     """The same words as a warning at the caller's line, and the plain answer."""
-    done = child(nvrtc_13_2, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="warning_only")
+    done = child(nvrtc_12_9, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="warning_only")
     assert done.returncode == 0, done.stderr
     assert "<string>:7: CompatibilityWarning: the cudart headers are of CUDA 13.0, the nvrtc" in done.stderr
     assert str(root / "include") in done.stdout
@@ -324,16 +330,16 @@ print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard
 DOCTOR = "from pytest_cudalink.cli import main; raise SystemExit(main(['doctor', '--verbose']))"
 
 
-def test_doctor_on_the_reproducer(nvrtc_13_2, root, child) -> None:
+def test_doctor_on_the_reproducer(nvrtc_12_9, root, child) -> None:
     """The page shows both items with their witnesses, the rule that does not hold, and the command; exit code 1."""
-    done = child(nvrtc_13_2, DOCTOR, roots=[root], driver="13.2")
+    done = child(nvrtc_12_9, DOCTOR, roots=[root], driver="13.2")
     assert done.returncode == 1, done.stderr
     page = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert any(line.startswith("nvrtc library 13.2 site-packages") for line in page)
+    assert any(line.startswith("nvrtc library 12.9 site-packages") for line in page)
     assert f"CUDA_VERSION 13000 in {root}/include/cuda.h" in done.stdout
-    assert any(line.startswith("NO same-ctk") and "13.2" in line and "13.0" in line for line in page)
+    assert any(line.startswith("NO same-ctk") and "12.9" in line and "13.0" in line for line in page)
     assert any(line.startswith("uv pip install --python ") for line in page)  # the environment has no pip
-    assert any("'cuda-toolkit[cudart,nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'" in line for line in page)
+    assert any("'cuda-toolkit[cudart,nvjitlink]==12.9.*' 'nvidia-nvjitlink-cu12==12.9.*'" in line for line in page)
     first = f"nvrtc 13.0 first for the loader as libnvrtc.so.13 {root}/lib64/libnvrtc.so.13"
     assert any(line.startswith(first) for line in page)
     assert any(line.startswith("! another nvrtc is first for the loader") for line in page)
