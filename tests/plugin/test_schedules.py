@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -226,8 +228,8 @@ def test_other(queue):
 
 
 @pytest.mark.slow
-def test_hang(run) -> None:
-    """A test that waits for what never comes is ended, and its other schedules are left out."""
+def test_hang(run, pytester) -> None:
+    """A test that waits for what never comes is ended, its other schedules are left out, and no copy stays behind."""
     test = EARLY.replace("assert value == 7", "while value != 7: time.sleep(0.1)")
     result = run(test, "--cudalink-schedules=200:7", "--cudalink-processes=deadline=2")
     result.stdout.fnmatch_lines(
@@ -236,6 +238,20 @@ def test_hang(run) -> None:
             "hang: test_it.py::test_early under 2 of * schedules: the process was stopped: it did not end within 2 *",
         ]
     )
+    deadline = time.monotonic() + 60
+    while (left := copies_in(pytester.path)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+
+
+def copies_in(folder: Path) -> list[str]:
+    """The numbers of the second processes that run in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"again.py" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
+                found.append(process.name)
+    return found
 
 
 #: The host reads a result behind the freeing of other memory, and another one with no reason at all.
