@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -26,7 +25,6 @@ from ..run import Task, run_of
 from . import fork_hazards
 from .processes import key
 
-_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 #: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
 NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
     "basetemp": None,
@@ -270,7 +268,6 @@ class Server(Child):
         driver = run_of(session.config).emulated
         waiting = deque(enumerate(request["trials"]))
         running: dict[int, _Copy] = {}
-        libc, server = ctypes.CDLL(None), os.getpid()
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits decides
         try:
             while waiting or running:
@@ -279,10 +276,6 @@ class Server(Child):
                     fork_hazards.wait_for_rest()
                     child = _fork()
                     if child == 0:
-                        if sys.platform == "linux":  # who waits may end this process before hearing of a copy
-                            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-                            if os.getppid() != server:
-                                os._exit(1)
                         signal.signal(signal.SIGINT, before)
                         for descriptor in running:
                             os.close(descriptor)

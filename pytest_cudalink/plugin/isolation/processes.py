@@ -260,10 +260,14 @@ class ServerProcess:
             orderly = bool(reply)
         finally:
             if not orderly:
+                self._process.kill()
+                self._process.wait()
+                while reply := self._reply():  # it may have told of copies that nobody has read of yet
+                    pids ^= {reply["pid"]} if "pid" in reply else set()
                 for pid in pids:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
-                self.kill()
+                self.close()
 
     @property
     def alive(self) -> bool:
