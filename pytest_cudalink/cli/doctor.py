@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = (
     "Check whether the CUDA parts of this environment fit together and fit the driver, and show how to repair them. "
-    "The verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is "
-    "and has an nvJitLink that links. Exit code 0: coherent, 1: incoherent, 2: not enough is known, or a wrong option."
+    "The verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is, "
+    "and what links at run time has an nvJitLink that does. Exit code 0: coherent, 1: incoherent, 2: not enough is "
+    "known, or a wrong option."
 )
 
 _MARKS: Final = {
