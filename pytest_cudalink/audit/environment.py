@@ -7,7 +7,6 @@ environment runs, and no library of it is loaded.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shlex
@@ -388,7 +387,7 @@ def _shared_files(
         try:
             for path, digest in recorded_hashes(one):
                 found.setdefault(path, {})[one.name] = (one, digest)
-        except (OSError, ValueError, csv.Error) as error:
+        except (OSError, ValueError) as error:
             unreadable.append(Unreadable(f"{one.path}/RECORD", f"{error}: install the distribution again"))
     return {path: owners for path, owners in found.items() if len(owners) > 1}
 

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.parser import BytesHeaderParser
 from importlib.metadata import PathDistribution
@@ -284,17 +284,8 @@ def _files_of(site: Path, metadata: Path, one: Installed) -> tuple[str, ...]:
 
 def _recorded(record: Path) -> Iterator[str]:
     """The paths of a RECORD that can be a library's, or can belong to an editable install."""
-    try:
-        text = read_bounded(record, _MOST_METADATA).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return
-    wanted = [line for line in text.splitlines() if ".so" in line or ".pth" in line or "editable" in line
-              or ".dll" in line or ".pyd" in line]  # fmt: skip
-    try:
-        yield from (row[0] for row in csv.reader(wanted))
-    except csv.Error as error:
-        msg = f"RECORD is invalid ({error}); expected lines of PATH,HASH,SIZE"
-        raise ValueError(msg) from error
+    words = (".so", ".pth", "editable", ".dll", ".pyd")
+    yield from (row[0] for row in _rows(record, lambda line: any(word in line for word in words)))
 
 
 def recorded_hashes(one: Installed) -> Iterator[tuple[str, str]]:
@@ -303,13 +294,30 @@ def recorded_hashes(one: Installed) -> Iterator[tuple[str, str]]:
     Raises OSError or ValueError if there is a RECORD that cannot be read.
     """
     metadata = Path(one.path)
-    if metadata.suffix != ".dist-info" or not (metadata / "RECORD").is_file():
+    if metadata.suffix != ".dist-info":
         return
     site, own = str(metadata.parent), f"{metadata.name}/"
-    for row in csv.reader(read_bounded(metadata / "RECORD", _MOST_METADATA).decode("utf-8", "replace").splitlines()):
+    for row in _rows(metadata / "RECORD"):
         if len(row) == 3 and row[1] and not row[0].startswith(own):
             path = f"{site}/{row[0]}"
             yield os.path.normpath(path) if ".." in path else path, row[1]
+
+
+def _rows(record: Path, wanted: Callable[[str], bool] | None = None) -> Iterator[list[str]]:
+    """The rows of a RECORD, if there is one, of its lines that are wanted.
+
+    Raises OSError or ValueError if it cannot be read.
+    """
+    try:
+        text = read_bounded(record, _MOST_METADATA).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return
+    lines = text.splitlines()
+    try:
+        yield from csv.reader(lines if wanted is None else filter(wanted, lines))
+    except csv.Error as error:
+        msg = f"RECORD is invalid ({error}); expected lines of PATH,HASH,SIZE"
+        raise ValueError(msg) from error
 
 
 def _named_by_finder(finder: Path) -> Iterator[Path]:

@@ -607,9 +607,7 @@ class DriverControl:
 
     def alive(self) -> dict[str, Alive]:
         """Return what is alive in the driver, by kind; a kind of which nothing is alive is not there."""
-        text = ctypes.create_string_buffer(4096)
-        self._library.cudalinkAlive(text, len(text))
-        rows = (line.split(":") for line in text.value.decode().splitlines())
+        rows = (line.split(":") for line in self._text(self._library.cudalinkAlive).splitlines())
         return {kind: Alive(int(number), int(size)) for kind, number, size in rows}
 
     def state(self) -> DriverState:

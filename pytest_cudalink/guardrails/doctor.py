@@ -350,15 +350,19 @@ def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFindi
             if row["library"] == item.name and item.version and system.lacks(item, place):
                 name = place.rpartition("/")[2]
                 faults.append((f"{item.path} opens {name}, which is missing: {row['because']}", f"lacks {name}"))
-        for text, cause in faults:
-            wheel = attribution.owner(item.path)
-            yield DoctorFinding(
-                "incoherent",
-                text,
-                f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
-                "" if wheel else "reinstall the toolkit that this file belongs to",
-                f"the {item.label} {cause}",
-            )
+        yield from (_incomplete(item, text, cause) for text, cause in faults)
+
+
+def _incomplete(item: Item, text: str, cause: str) -> DoctorFinding:
+    """Return the finding about a library that only its own package, or its toolkit, makes whole."""
+    wheel = attribution.owner(item.path)
+    return DoctorFinding(
+        "incoherent",
+        text,
+        f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
+        "" if wheel else "reinstall the toolkit that this file belongs to",
+        f"the {item.label} {cause}",
+    )
 
 
 def _missing_companions(report: DoctorReport, used: Sequence[Item]) -> Iterator[DoctorFinding]:
@@ -367,13 +371,8 @@ def _missing_companions(report: DoctorReport, used: Sequence[Item]) -> Iterator[
         item = next((one for one in used if (one.kind, one.name) == ("dynamic-libs", row["library"])), None)
         label = label_of(row["kind"], row["name"])
         if item is not None and label in report.missing:
-            wheel = attribution.owner(item.path)
-            yield DoctorFinding(
-                "incoherent",
-                f"the {label} is missing beside {item.path}: {row['because']}",
-                f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
-                "" if wheel else "reinstall the toolkit that the library belongs to",
-                f"the {item.label} is without the {label}",
+            yield _incomplete(
+                item, f"the {label} is missing beside {item.path}: {row['because']}", f"is without the {label}"
             )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from itertools import compress
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,11 @@ class ImageGroup:
     images: tuple[DeviceImage, ...]  # those of the first of them, without their bytes
     for_linker: bool  # whether a linker gets them, not the driver: relocatable cubins, and what objects hold
 
+    @property
+    def is_for_one_gpu(self) -> bool:
+        """Whether all its images run on the very architecture, or family, that they are for."""
+        return all(image.arch.endswith(("a", "f")) for image in self.images)
+
     def answer(self, arch: str, driver: CudaVersion) -> DriverAnswer:
         """What a driver does with it on a GPU: `what_happens`."""
         return what_happens(self.images, arch, driver)
@@ -47,21 +53,6 @@ class DeviceCode:
     groups: tuple[ImageGroup, ...]
     faults: tuple[UnreadImage, ...]  # what could not be read
 
-    def fails(self, group: ImageGroup, arch: str, answer: DriverAnswer, driver: CudaVersion) -> bool:
-        """Whether an answer is a fault: not for code of other GPUs alone, where its files have code that fits.
-
-        A program chooses between translation units that are written for one GPU each, such as for sm_90a and sm_100a:
-        code for an architecture with a suffix runs nowhere else, so that it cannot have been forgotten for this one.
-        """
-        if (
-            not answer.outcome.fails
-            or answer.image is not None
-            or not all(one.arch[-1] in "af" for one in group.images)
-        ):
-            return answer.outcome.fails
-        fitting = {path for one in self.judged if not one.answer(arch, driver).outcome.fails for path in one.paths}
-        return not fitting.issuperset(group.paths)
-
     @property
     def judged(self) -> tuple[ImageGroup, ...]:
         """The groups that a driver gets; all of them where there are only those for a linker."""
@@ -72,16 +63,27 @@ class DeviceCode:
         found = [(group, group.answer(arch, driver)) for group in self.judged]
         return sorted(found, key=lambda one: -one[1].outcome.severity)
 
+    def _faults(self, arch: str, driver: CudaVersion) -> Iterator[tuple[ImageGroup, DriverAnswer, bool]]:
+        """Yield each group that a driver gets, its answer, and whether that is a fault, in the order of the groups.
+
+        What fails is none where the group is for other GPUs alone, and its files have code that fits: a program chooses
+        between translation units that are written for one GPU each, such as for sm_90a and sm_100a. Code for an
+        architecture with a suffix runs nowhere else, so that it cannot have been forgotten for this one.
+        """
+        found = [(group, group.answer(arch, driver)) for group in self.judged]
+        fitting = {path for group, answer in found if not answer.outcome.fails for path in group.paths}
+        for group, answer in found:
+            excused = answer.image is None and group.is_for_one_gpu and fitting.issuperset(group.paths)
+            yield group, answer, answer.outcome.fails and not excused
+
     def served(self, arch: str, drivers: Iterable[CudaVersion]) -> dict[CudaVersion, int]:
         """How many files are taken as a whole by each driver that knows a GPU."""
         found: dict[CudaVersion, int] = {}
         for driver in drivers:
             refused: dict[str, bool] = {}
-            for group in self.judged:
-                answer = group.answer(arch, driver)
+            for group, answer, fails in self._faults(arch, driver):
                 if answer.outcome is not DriverOutcome.UNDRIVEN:
-                    failed = self.fails(group, arch, answer, driver)
-                    refused |= {path: refused.get(path) or failed for path in group.paths}
+                    refused |= {path: refused.get(path) or fails for path in group.paths}
             if refused:
                 found[driver] = sum(not one for one in refused.values())
         return found
@@ -89,17 +91,17 @@ class DeviceCode:
     def failures(self, archs: Iterable[str], drivers: Iterable[CudaVersion], files: str = "*") -> list[str]:
         """A sentence for each group, architecture and outcome that fails, with the drivers on which it does."""
         drivers, archs, lines = tuple(drivers), tuple(archs), []
-        groups = [group for group in self.judged if any(fnmatch(path, files) for path in group.paths)]
-        if archs and files != "*" and not groups:
+        matches = [any(fnmatch(path, files) for path in group.paths) for group in self.judged]
+        if archs and files != "*" and not any(matches):
             return [f"files is {files!r}, and no file with device code matches; expected a pattern of one"]
         for arch in archs:
-            for group in groups:
+            by_driver = [list(self._faults(arch, driver)) for driver in drivers]
+            for faults in compress(zip(*by_driver, strict=True), matches):
                 failed: dict[DriverAnswer, list[CudaVersion]] = {}
-                for driver in drivers:
-                    answer = group.answer(arch, driver)
-                    if self.fails(group, arch, answer, driver):
+                for driver, (_, answer, fails) in zip(drivers, faults, strict=True):
+                    if fails:
                         failed.setdefault(answer, []).append(driver)
-                lines += [_failure(group, arch, answer, on) for answer, on in failed.items()]
+                lines += [_failure(faults[0][0], arch, answer, on) for answer, on in failed.items()]
         return lines
 
     def check(self, archs: Sequence[str], drivers: str | Sequence[str] = ">=525", files: str = "*") -> None:
