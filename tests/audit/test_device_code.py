@@ -703,3 +703,14 @@ def test_translation_units_for_one_gpu_each(units, fails) -> None:
     assert found.served("sm_90", [driver])[driver] == (0 if fails else 1)
     apart = grouped("x.whl", [replace(one, path=str(one.group)) for one in images])
     assert apart.failures(["sm_90"], [driver])
+
+
+def test_code_without_an_architecture_has_not_been_written_for_one_gpu() -> None:
+    """Tile IR has none: a driver that takes nothing of its group fails."""
+    tile = replace(cubin("sm_100a"), kind="tileir", arch="", path="one", group=1)
+    found = grouped("x.whl", [tile, replace(cubin("sm_90a"), path="one", group=2)])
+    driver = driver_named("580")
+    assert [group.is_for_one_gpu for group in found.groups] == [False, True]
+    assert len(found.failures(["sm_90"], [driver])) == sum(
+        answer.outcome.fails for _, answer in found.answers("sm_90", driver)
+    )

@@ -38,7 +38,7 @@ class ImageGroup:
     @property
     def is_for_one_gpu(self) -> bool:
         """Whether all its images run on the very architecture, or family, that they are for."""
-        return all(image.arch.endswith(("a", "f")) for image in self.images)
+        return all(image.suffix for image in self.images)
 
     def answer(self, arch: str, driver: CudaVersion) -> DriverAnswer:
         """What a driver does with it on a GPU: `what_happens`."""
