@@ -156,6 +156,17 @@ def test_a_run_that_is_out_of_time(jobs: int, monkeypatch) -> None:
     assert list(program._run(chosen, jobs, until=0.0)) == [(number, number, False) for number in range(jobs)]
 
 
+def test_a_module_that_the_campaign_itself_imports() -> None:
+    """Its tests see the changed module, not the imported one."""
+    (judged,) = (
+        one
+        for one in judged_modules(tomllib.loads(CONFIGURATION.read_text(encoding="utf-8")))
+        if one.name == "pytest_cudalink.compat.releases"
+    )
+    assert judged.name in sys.modules
+    assert os.waitpid(program._judge(judged, judged.mutants[0]), 0)[1]
+
+
 def test_every_mutant_of_the_sample_has_its_test() -> None:
     """A change of the C, or of the tests, replaces the lines of which it removes the mutant or the test."""
     sample = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name)

@@ -27,7 +27,7 @@ class _MappedFile(mmap.mmap):
         end = len(self) if end is None else min(end, len(self))
         while end - start > _WINDOW:
             stop = (start // _WINDOW + 1) * _WINDOW
-            place = super().find(sought, start, stop + len(sought) - 1)
+            place = super().find(sought, start, min(stop + len(sought) - 1, end))
             if place >= 0:
                 self.count_read(place - start)
                 return place

@@ -376,6 +376,7 @@ def test_bytes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert bytes(view) == b"67890"
     with buffers.buffer(io.BytesIO(b"123456")) as data:
         assert data == b"123456"
+        buffers.count_read(data, 6)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/smaps")
@@ -406,9 +407,10 @@ def test_a_mapped_file_is_searched_as_bytes_are(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "file").write_bytes(content)
     with (tmp_path / "file").open("rb") as stream, buffers.buffer(stream) as data:
         for start in range(0, len(content), 61):
-            for end in (None, start + 3, start + 4, start + 2 * page, len(content) + 9):
+            for end in (None, start + 3, start + 4, start + 2 * page, 5 * page + 1, len(content) + 9):
                 wanted = content.find(b"mark", start, *([] if end is None else [end]))
                 assert data.find(b"mark", start, *([] if end is None else [end])) == wanted
+        assert data.find(b"mark") == 0
         buffers.count_read(data, page)
         assert data[: len(content)] == content
 

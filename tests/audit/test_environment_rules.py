@@ -543,12 +543,16 @@ def test_order_of_copies(made: Faked) -> None:
     made.conda("two", "2", files=inside)
     for name, stem in (("nvidia-cuda-nvrtc-cu12", "rtc"), ("nvidia-nvjitlink-cu12", "JitLink")):
         made.wheel(name, "12.8.93", files=(made.put(f"new/libnv{stem}.so.12"),))
-        made.wheel(f"cuda-{stem}-of-conda", "12.6.20", files=(made.put(f"old/libnv{stem}.so.12"),), installer="conda")
+        for letter, version in zip(
+            "zxyw" if stem == "rtc" else "hfge", ("12.6.20", "12.5.20", "12.4.20", "12.3.20"), strict=True
+        ):
+            path = made.put(f"{letter}/libnv{stem}.so.12")
+            made.wheel(f"cuda-{letter}-of-conda", version, files=(path,), installer="conda")
         made.wheel(name.removesuffix("-cu12"), "13.0.88", files=(made.put(f"13/libnv{stem}.so.13"),))
     lines = told(made.audit())
     assert [line.partition(" is installed")[0] for line in lines if line.startswith(("do keep", "note copies"))] == [
-        "do keep one of cuda-jitlink-of-conda, nvidia-nvjitlink-cu12",
-        "do keep one of cuda-rtc-of-conda, nvidia-cuda-nvrtc-cu12",
+        "do keep one of cuda-e-of-conda, cuda-f-of-conda, cuda-g-of-conda, cuda-h-of-conda, nvidia-nvjitlink-cu12",
+        "do keep one of cuda-w-of-conda, cuda-x-of-conda, cuda-y-of-conda, cuda-z-of-conda, nvidia-cuda-nvrtc-cu12",
         "note copies: libnvJitLink",
         "note copies: libnvrtc",
     ]
@@ -558,6 +562,17 @@ def test_order_of_copies(made: Faked) -> None:
         "conflict copies: libnvrtc.so.12",
     ]
     assert lines[2] == "do conda remove --prefix @ one, then conda install --prefix @ two==2"
+
+
+def test_order_of_owners(made: Faked) -> None:
+    """By name, however many have a file."""
+    library = os.path.relpath(made.path(made.put("n/libnvrtc.so.12")), made.prefix)
+    for name in "dbeca":
+        made.conda(name, "1", files=[library])
+        made.wheel(f"wheel-{name}", "1", files=("ep/_c.so",))
+    (of_wheels, _, _, of_conda, *_) = told(made.audit())
+    assert "is installed by a 1 and b 1 and c 1 and d 1 and e 1;" in of_conda
+    assert " and ".join(f"wheel-{name} 1" for name in "abcde") in of_wheels
 
 
 def test_combinations_that_are_known_to_fail(made: Faked) -> None:
