@@ -35,7 +35,7 @@ FLOORS = (
     ("sticky", "faults", "sweep", "waits", "calls", "order_findings"),
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),
-    ("synchronize", "contexts", "context_settings", "peers"),
+    ("contexts", "context_settings", "peers"),
     (
         "streams",
         "conflicts",

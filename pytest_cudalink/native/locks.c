@@ -2,30 +2,17 @@
 #define _GNU_SOURCE
 #include "locks.h"
 
-#include <stdlib.h>
-
-enum { LOCKS = 96, FORGETTERS = 8 };
-static pthread_mutex_t *locks[LOCKS];
-static pthread_rwlock_t *shared[LOCKS];
-static Forget *forgetters[FORGETTERS];
-static unsigned lock_count, shared_count, forgetter_count;
+/* Where the linker lays the lists of this library; NULL for one that nothing is on. */
+#define LAID __attribute__((weak, visibility("hidden")))
+extern pthread_mutex_t *const __start_cl_locks[] LAID, *const __stop_cl_locks[] LAID;
+extern pthread_rwlock_t *const __start_cl_shared_locks[] LAID, *const __stop_cl_shared_locks[] LAID;
+extern Forget *const __start_cl_forgetters[] LAID, *const __stop_cl_forgetters[] LAID;
 
 static void open_all(void) {
   static const pthread_rwlock_t open = SHARED_LOCK;
-  for (unsigned at = 0; at < lock_count; at++) pthread_mutex_init(locks[at], NULL);
-  for (unsigned at = 0; at < shared_count; at++) *shared[at] = open;
-  for (unsigned at = 0; at < forgetter_count; at++) forgetters[at]();
+  for (pthread_mutex_t *const *at = __start_cl_locks; at < __stop_cl_locks; at++) pthread_mutex_init(*at, NULL);
+  for (pthread_rwlock_t *const *at = __start_cl_shared_locks; at < __stop_cl_shared_locks; at++) **at = open;
+  for (Forget *const *at = __start_cl_forgetters; at < __stop_cl_forgetters; at++) (*at)();
 }
 
-/* More than there is room for is our own fault, in every run. */
-static unsigned next(unsigned *count, unsigned room) {
-  if (!lock_count && !shared_count && !forgetter_count) pthread_atfork(NULL, NULL, open_all);
-  if (*count == room) abort();
-  return (*count)++;
-}
-
-void cl_open_in_children(pthread_mutex_t *lock) { locks[next(&lock_count, LOCKS)] = lock; }
-
-void cl_open_shared_in_children(pthread_rwlock_t *lock) { shared[next(&shared_count, LOCKS)] = lock; }
-
-void cl_forget_in_children(Forget *forget) { forgetters[next(&forgetter_count, FORGETTERS)] = forget; }
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, open_all); }

@@ -19,14 +19,21 @@
 
 #include <pthread.h>
 
-/* Both are to be called before main: there is no lock for these tables. */
-
-/* Has a lock be open in every forked child. */
-void cl_open_in_children(pthread_mutex_t *lock);
-void cl_open_shared_in_children(pthread_rwlock_t *lock);
-/* Has a function be called in every forked child, once the locks are open. */
 typedef void Forget(void);
-void cl_forget_in_children(Forget *forget);
+
+/* Has a lock be open in every forked child: the linker lays all of a library side by side. */
+#define OPEN_IN_CHILDREN(lock) ON_LIST(cl_locks, pthread_mutex_t *, &(lock), __LINE__)
+#define OPEN_SHARED_IN_CHILDREN(lock) ON_LIST(cl_shared_locks, pthread_rwlock_t *, &(lock), __LINE__)
+/* Has a function be called in every forked child, once the locks are open. */
+#define FORGET_IN_CHILDREN(forget) ON_LIST(cl_forgetters, Forget *, forget, __LINE__)
+#define ON_LIST(list, type, one, line) ON_LIST_AT(list, type, one, line)
+#define ON_LIST_AT(list, type, one, line) static type const list##_##line __attribute__((section(#list), KEPT)) = one
+/* zig links with --gc-sections, by which lld drops what nothing names */
+#if defined __clang__ && __has_attribute(retain)
+#define KEPT used, retain
+#else
+#define KEPT used
+#endif
 
 /* A lock that many hold to read. Who waits to write comes before who asks to read, so a thread must not hold it twice.
  */

@@ -37,7 +37,7 @@ static void free_array(Array *array) {
   free(array);
 }
 
-static void drop_arrays_of(const Context *context) {
+void cl_end_arrays(const Context *context) {
   pthread_mutex_lock(&lock);
   for (Array **link = &all; *link;) {
     Array *array = *link;
@@ -49,10 +49,7 @@ static void drop_arrays_of(const Context *context) {
   pthread_mutex_unlock(&lock);
 }
 
-__attribute__((constructor)) static void start(void) {
-  cl_open_in_children(&lock);
-  cl_on_context_death(drop_arrays_of);
-}
+OPEN_IN_CHILDREN(lock);
 
 static Array *make(const ArrayDescriptor *descriptor, HandleKind kind, Context *context) {
   Array *array = malloc(sizeof *array);

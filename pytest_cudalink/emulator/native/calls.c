@@ -19,8 +19,6 @@
 #include "sweep.h"
 #include "visible.h"
 
-CallGuard *cl_call_guard;
-CallBarrier *cl_call_barrier;
 _Atomic(CallEnd *) cl_call_end;
 _Atomic(CallWatch *) cl_call_watch;
 _Atomic(WaitWatch *) cl_wait_watch;
@@ -115,8 +113,8 @@ static CUresult wait_by(const WaitRow *row) {
   if (!row || cl_in_host_function) return CUDA_SUCCESS;
   WaitWatch *watch = cl_wait_watch;
   if (watch) watch(called, row);
-  if (row->by_itself || !cl_call_barrier || !cl_waits_by(row)) return CUDA_SUCCESS;
-  cl_call_barrier(row);
+  if (row->by_itself || !cl_waits_by(row)) return CUDA_SUCCESS;
+  cl_finish_by(row);
   waited = true;
   CUresult answer = cl_take_given_up();
   return answer ? answer : cl_sticky_answer(called); /* what was waited for may have failed */
@@ -168,7 +166,7 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
     cl_event_bool(line, "sticky", true);
     return sticky;
   }
-  CUresult guarded = cl_call_guard ? cl_call_guard(symbol) : CUDA_SUCCESS;
+  CUresult guarded = cl_guard_call(symbol);
   if (guarded) return cl_noted(line, guarded, "not permitted while a stream is captured");
   int waits = cl_symbols[symbol].at_entry;
   if (!waits || (waits == WAITS_BY_ITSELF && !cl_wait_watch)) return -1;

@@ -83,17 +83,15 @@ static inline CUresult cl_refuse_null(const void *handle) { return handle ? CUDA
 /* One that answers before cuInit too. */
 #define EXPORTED_ANY_TIME(name, parameters, answer) EXPORTED_WHEN(false, name, parameters, answer)
 
-/* Asked before a function does its work: what it must answer instead, or 0. Set before main, by what refuses calls. */
-typedef CUresult CallGuard(Sym symbol);
-extern CallGuard *cl_call_guard;
+/* Asked before a function does its work: what it must answer instead, or 0. In capture.c. */
+CUresult cl_guard_call(Sym symbol);
 
 /* Called when a function leaves, while a schedule runs. Returns nothing, and is under no lock. */
 typedef void CallEnd(void);
 extern _Atomic(CallEnd *) cl_call_end;
 
-/* Waits for all unfinished work of the current context, or of all, as a row says. Set before main. */
-typedef void CallBarrier(const WaitRow *row);
-extern CallBarrier *cl_call_barrier;
+/* Waits for all unfinished work of the current context, or of all, as a row says. In queues.c. */
+void cl_finish_by(const WaitRow *row);
 
 /* Told of each call that waits by data/emulator/waits.toml, before it does; under no lock. NULL: nobody is. */
 typedef void WaitWatch(Sym symbol, const WaitRow *row);

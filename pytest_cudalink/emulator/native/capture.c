@@ -130,7 +130,7 @@ static CUresult refuse(Sym symbol, const Context *context) {
 }
 
 /* A call without a current context fails for that first. */
-static CUresult guard(Sym symbol) {
+CUresult cl_guard_call(Sym symbol) {
   if (!atomic_load(&cl_guarded)) return CUDA_SUCCESS;
   cl_wait_for_locks(symbol);
   if (!atomic_load(&capture_count) || !(is_unsafe(symbol) || is_legacy_work(symbol))) return CUDA_SUCCESS;
@@ -138,8 +138,6 @@ static CUresult guard(Sym symbol) {
   const Context *context = cl_context(&result);
   return result ? CUDA_SUCCESS : LOCKED(refuse(symbol, context));
 }
-
-__attribute__((constructor)) static void stand_guard(void) { cl_call_guard = guard; }
 
 size_t cl_captures_open(int *mode) {
   *mode = thread_mode;
@@ -355,7 +353,7 @@ void cl_capture_abandon(Stream *stream) {
 
 /* Captures end with the context that they began in, and other streams of it leave theirs. The destructors of user
    objects come later: this is called under the lock of the contexts. */
-static void bury(const Context *context) {
+void cl_end_captures(const Context *context) {
   cl_streams_lock();
   for (Capture *capture = captures, *next; capture; capture = next) {
     next = capture->next;
@@ -365,8 +363,6 @@ static void bury(const Context *context) {
     if (stream->context == context) cl_capture_abandon(stream);
   cl_streams_leave();
 }
-
-__attribute__((constructor)) static void watch(void) { cl_on_context_death(bury); }
 
 static bool all_joined(const Capture *capture) {
   cl_mark_needed(capture->graph, &capture->origin->next);

@@ -9,7 +9,6 @@
 #include "devices.h"
 #include "locks.h"
 #include "sticky.h"
-#include "synchronize.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
 enum { KNOWN_FLAGS = 0xff }; /* CUctx_flags */
@@ -23,21 +22,13 @@ static struct {
 } contexts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
-enum { HOOKS = 9 };
-static ContextHook *hooks[HOOKS];
-
-void cl_on_context_death(ContextHook *hook) {
-  for (int at = 0; at < HOOKS; at++)
-    if (!hooks[at]) {
-      hooks[at] = hook;
-      return;
-    }
-  abort(); /* more hooks than HOOKS: a fault of the emulator, in every run */
-}
-
 static void mark_dead(Context *context) {
+  /* in this order: memory that arrays had is freed when they ask for it */
+  static EndOfContext *const ends[] = {cl_end_streams,  cl_end_order,     cl_end_works,
+                                       cl_end_captures, cl_end_coredumps, cl_end_memory,
+                                       cl_end_arrays,   cl_end_textures,  cl_end_modules};
   context->dead = true;
-  for (int at = 0; at < HOOKS && hooks[at]; at++) hooks[at](context);
+  for (size_t at = 0; at < sizeof ends / sizeof *ends; at++) ends[at](context);
 }
 
 uint64_t cl_next_id(void) {
@@ -45,7 +36,7 @@ uint64_t cl_next_id(void) {
   return atomic_fetch_add(&last, 1) + 1;
 }
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 /* Each thread changes its own, under the lock where another may read it. */
 typedef struct ThreadStack ThreadStack;
@@ -75,10 +66,9 @@ static void forget_stacks(void) {
   stack.next = NULL;
 }
 
-__attribute__((constructor)) static void make_stack_key(void) {
-  pthread_key_create(&stack_key, drop_stack);
-  cl_forget_in_children(forget_stacks);
-}
+FORGET_IN_CHILDREN(forget_stacks);
+
+void cl_start_contexts(void) { pthread_key_create(&stack_key, drop_stack); }
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
   static const size_t limits[CONTEXT_LIMITS] = {1024, 0, 8 << 20, 2, 2048, 64, 0, 232448, 0, 0};

@@ -67,9 +67,17 @@ void cl_pop_context(void);
 typedef void StackVisitor(void *with, bool own, Context *const *list, size_t count);
 void cl_each_stack(StackVisitor *visit, void *with);
 
-/* Called with each context that dies, under the lock of the contexts. */
-typedef void ContextHook(const Context *context);
-/* To be registered before main: there is no lock. */
-void cl_on_context_death(ContextHook *hook);
+/* Waits for all unfinished work of a context. Under no lock. In queues.c. */
+void cl_finish(const Context *context);
+/* To be called where a context, a stream or an event was synchronized: pools give back memory. In pools.c. */
+void cl_synchronized(void);
+
+/* What is of a context goes with it, in the file that has it; under the lock of the contexts. */
+typedef void EndOfContext(const Context *context);
+EndOfContext cl_end_streams, cl_end_order, cl_end_works, cl_end_captures, cl_end_coredumps, cl_end_memory,
+    cl_end_arrays, cl_end_textures, cl_end_modules;
+
+/* Prepares this file as the library is loaded. */
+void cl_start_contexts(void);
 
 #endif

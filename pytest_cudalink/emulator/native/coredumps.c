@@ -32,7 +32,7 @@ static bool global_started;
 static OfContext *of_contexts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all settings */
 
-static void drop_settings_of(const Context *context) {
+void cl_end_coredumps(const Context *context) {
   pthread_mutex_lock(&lock);
   for (OfContext **link = &of_contexts; *link;) {
     OfContext *one = *link;
@@ -44,10 +44,7 @@ static void drop_settings_of(const Context *context) {
   pthread_mutex_unlock(&lock);
 }
 
-__attribute__((constructor)) static void start(void) {
-  cl_open_in_children(&lock);
-  cl_on_context_death(drop_settings_of);
-}
+OPEN_IN_CHILDREN(lock);
 
 /* The settings of the process, with their defaults at first. Under the lock. */
 static Settings *of_process(void) {

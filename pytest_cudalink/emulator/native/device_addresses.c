@@ -37,7 +37,7 @@ static struct {
 
 static pthread_rwlock_t lock = SHARED_LOCK; /* of both, and of the bytes */
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_shared_in_children(&lock); }
+OPEN_SHARED_IN_CHILDREN(lock);
 
 static uintptr_t rounded(uintptr_t address, size_t unit) { return (address + unit - 1) & ~(uintptr_t)(unit - 1); }
 

@@ -36,7 +36,7 @@ static struct {
   int lost_error; /* errno of the first of them; 0: it was cut */
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = {.number = -1}};
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&events.lock); }
+OPEN_IN_CHILDREN(events.lock);
 
 /* The bytes of the UTF-8 character beyond ASCII that begins here, of which `left` bytes are there; 0 if there is no
    such character (RFC 3629). */

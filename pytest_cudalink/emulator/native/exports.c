@@ -6,6 +6,7 @@
 #include "abi.h"
 #include "calls.h"
 #include "own_symbols.h"
+#include "queues.h"
 
 /* A form that jumps to another one, whatever the parameters are, and says to `cl_enter` which it is. */
 #if defined __x86_64__
@@ -45,6 +46,9 @@ static const NewerName newer_names[] = {
 };
 #undef HIDDEN_NAMES
 
-__attribute__((constructor)) static void hide_newer_names(void) {
+__attribute__((constructor)) static void start(void) {
+  cl_start_contexts();
+  cl_start_streams();
+  cl_start_queues();
   cl_hide_names(newer_names, sizeof newer_names / sizeof *newer_names);
 }

@@ -21,7 +21,7 @@ enum { LAST_SEMAPHORE_TYPE = 10 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of memory and semaphores */
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 static CUresult unlocked(CUresult result) {
   pthread_mutex_unlock(&lock);

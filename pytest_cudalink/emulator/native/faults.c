@@ -36,7 +36,7 @@ static struct {
   atomic_int jit;  /* code that everything answers that needs the compiler of the driver */
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&faults.lock); }
+OPEN_IN_CHILDREN(faults.lock);
 
 /* Adds a fault to one function. Returns its number, 0 if there is no such function or no room. */
 static unsigned add_fault(const char *function, unsigned nth, int code, unsigned delay) {

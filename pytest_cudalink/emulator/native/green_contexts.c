@@ -23,7 +23,7 @@ typedef Context GreenContext;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of green contexts and descriptions */
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 /* Adds one resource to a description; those of multiprocessors must come from one split. */
 static CUresult add(Description *to, const DeviceResource *resource, CUdevice device) {

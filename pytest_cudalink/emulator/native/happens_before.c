@@ -29,10 +29,8 @@ static unsigned next_word;
 
 static void forget_parent(void) { queued = 0; }
 
-__attribute__((constructor)) static void watch_forks(void) {
-  cl_open_in_children(&lock);
-  cl_forget_in_children(forget_parent);
-}
+OPEN_IN_CHILDREN(lock);
+FORGET_IN_CHILDREN(forget_parent);
 
 /* -- clocks -- */
 
@@ -276,7 +274,7 @@ void cl_order_wait(Stream *stream, const Event *event) {
   pthread_mutex_unlock(&lock);
 }
 
-static void end_stream(Stream *stream) {
+void cl_order_end_stream(Stream *stream) {
   if (!stream->clock) return;
   pthread_mutex_lock(&lock);
   join(&orphans, stream->clock);
@@ -364,13 +362,8 @@ void cl_order_touch(Op *op, const Range *range, AccessKind kind) {
 
 /* -- on and off -- */
 
-static void death(const Context *context) {
+void cl_end_order(const Context *context) {
   if (cl_order_on) cl_order_waited_context(context);
-}
-
-__attribute__((constructor)) static void serve(void) {
-  cl_on_context_death(death);
-  cl_on_stream_end(end_stream);
 }
 
 static void watch(Sym symbol, bool entered) {

@@ -15,7 +15,7 @@ pthread_mutex_t cl_states_lock = PTHREAD_MUTEX_INITIALIZER;
 State *cl_states;
 static uint64_t last_state;
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&cl_states_lock); }
+OPEN_IN_CHILDREN(cl_states_lock);
 
 /* The handles of the latest states that were destroyed: what uses one of them is a fault of the caller's, until malloc
    gives the address to another state. */

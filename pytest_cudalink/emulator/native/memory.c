@@ -26,7 +26,7 @@ static struct {
 
 static pthread_rwlock_t lock = SHARED_LOCK; /* of the table: whoever copies holds it until the copy is done */
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_shared_in_children(&lock); }
+OPEN_SHARED_IN_CHILDREN(lock);
 
 /* Index of the block that holds an address, or of the first one behind it. */
 static size_t find(uintptr_t address, bool *inside) {
@@ -250,7 +250,7 @@ void cl_block_free(const Block *block) {
 }
 
 /* Frees what a context owns, when it dies. */
-static void free_of_context(const Context *context) {
+void cl_end_memory(const Context *context) {
   pthread_rwlock_wrlock(&lock);
   for (size_t at = memory.count; at-- > 0;)
     if (memory.list[at].context == context) {
@@ -264,8 +264,6 @@ static void free_of_context(const Context *context) {
     }
   pthread_rwlock_unlock(&lock);
 }
-
-__attribute__((constructor)) static void watch_contexts(void) { cl_on_context_death(free_of_context); }
 
 bool cl_memory_take(CUdevice device, size_t bytes) {
   pthread_rwlock_wrlock(&lock);

@@ -76,7 +76,7 @@ static void free_module(Module *module) {
 }
 
 /* What was loaded in a context goes with it; libraries stay. */
-static void free_modules_of(const Context *context) {
+void cl_end_modules(const Context *context) {
   pthread_mutex_lock(&cl_modules_lock);
   for (Module **link = &modules, *module; (module = *link);)
     if (module->context == context) {
@@ -87,10 +87,7 @@ static void free_modules_of(const Context *context) {
   pthread_mutex_unlock(&cl_modules_lock);
 }
 
-__attribute__((constructor)) static void watch(void) {
-  cl_open_in_children(&cl_modules_lock);
-  cl_on_context_death(free_modules_of);
-}
+OPEN_IN_CHILDREN(cl_modules_lock);
 
 /* -- loading -- */
 

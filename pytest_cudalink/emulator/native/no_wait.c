@@ -145,7 +145,5 @@ static void forget(void) {
   atomic_store(&cl_wait_watch, NULL);
 }
 
-__attribute__((constructor)) static void prepare(void) {
-  cl_open_in_children(&lock);
-  cl_forget_in_children(forget);
-}
+OPEN_IN_CHILDREN(lock);
+FORGET_IN_CHILDREN(forget);

@@ -64,7 +64,7 @@ static struct {
   int status;
 } notes = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&notes.lock); }
+OPEN_IN_CHILDREN(notes.lock);
 
 static void remember(Notes *file, const char *path) {
   snprintf(file->path, sizeof file->path, "%s", path);

@@ -18,7 +18,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned references;
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 static Result init(void) {
   pthread_mutex_lock(&lock);

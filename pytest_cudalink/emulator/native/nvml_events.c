@@ -13,7 +13,7 @@ typedef struct EventSet {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static EventSet *sets;
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 /* Where the table refers to a set; NULL if there is no such set. Only what the table has is followed. */
 static EventSet **find(const EventSet *wanted) {

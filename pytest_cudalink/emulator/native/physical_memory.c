@@ -17,7 +17,7 @@ enum { USAGES = 2, COMPRESSIONS = 1 }; /* CU_MEM_CREATE_USAGE_HW_DECOMPRESS, CUm
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the physical memory, and of what is mapped */
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 Physical *cl_physical_lock(uint64_t handle) {
   void *named = (void *)(uintptr_t)handle;

@@ -12,14 +12,13 @@
 #include "handles.h"
 #include "locks.h"
 #include "streams.h"
-#include "synchronize.h"
 
 enum { CHUNK = 512, SEGMENT = 32 << 20 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the pools */
 static Pool *all;
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 Pool *cl_pool_lock(void *handle) {
   pthread_mutex_lock(&lock);
@@ -346,10 +345,8 @@ bool cl_pool_free(CUdeviceptr address) {
 }
 
 /* A pool gives back what is above its threshold when the host waits for the device. */
-static void synchronized(void) {
+void cl_synchronized(void) {
   pthread_mutex_lock(&lock);
   for (Pool *pool = all; pool; pool = pool->next) trim(pool, pool->threshold);
   pthread_mutex_unlock(&lock);
 }
-
-__attribute__((constructor)) static void watch_synchronizing(void) { cl_on_synchronize(synchronized); }

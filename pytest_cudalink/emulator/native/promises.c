@@ -90,4 +90,4 @@ static void forget(void) {
   atomic_store(&cl_wait_judge, NULL);
 }
 
-__attribute__((constructor)) static void watch_forks(void) { cl_forget_in_children(forget); }
+FORGET_IN_CHILDREN(forget);

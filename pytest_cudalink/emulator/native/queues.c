@@ -16,7 +16,6 @@
 #include "locks.h"
 #include "openers.h"
 #include "sticky.h"
-#include "synchronize.h"
 #include "waiters.h"
 
 typedef struct {
@@ -30,8 +29,6 @@ static unsigned engines, idle_engines;
 static bool ending;
 static pthread_cond_t changed, wanted; /* a work is done; the engine has something to do */
 
-static WorkRunner *run_work;
-static WorkStarter *start_work;
 static const Scheduler *scheduler;
 static uint64_t moves;    /* rounds of work under a schedule */
 static pid_t host_thread; /* in which a host function runs */
@@ -41,14 +38,9 @@ static _Thread_local bool is_engine;
 
 bool cl_scheduled(void) { return scheduler; }
 bool cl_is_engine(void) { return is_engine; }
-void cl_begin_work(Work *work) { start_work(work); }
 
-void cl_on_work(WorkRunner *runner, WorkStarter *starter) {
-  run_work = runner;
-  start_work = starter;
-}
-
-static void make_conditions(void) {
+void cl_start_queues(void) {
+  cl_waiters_start();
   cl_condition_make(&changed);
   cl_condition_make(&wanted);
 }
@@ -63,9 +55,9 @@ static void forget(void) {
   calling = is_engine = cl_in_host_function = false;
   scheduler = NULL;
   cl_pending_forget();
-  cl_waiters_forget();
-  make_conditions();
+  cl_start_queues();
 }
+FORGET_IN_CHILDREN(forget);
 
 static void finish(const Context *context) {
   if (!cl_any_pending() || cl_in_host_function) return;
@@ -74,13 +66,13 @@ static void finish(const Context *context) {
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
-static void synchronize(const Context *context) {
+void cl_finish(const Context *context) {
   finish(context);
   bool waited = cl_order_on && !cl_in_host_function && cl_is_known_context(context); /* a caller's may be none */
   if (waited) cl_order_waited_context(context);
 }
 
-static void finish_current(const WaitRow *row) {
+void cl_finish_by(const WaitRow *row) {
   CUresult state;
   const Context *context = cl_context(&state);
   bool of_all = row->waits_for == WAITS_FOR_DEVICE;
@@ -94,19 +86,11 @@ static void finish_current(const WaitRow *row) {
 }
 
 /* Nothing of a dead context is done any more; what is behind it goes on. */
-static void cancel(const Context *context) {
+void cl_end_works(const Context *context) {
   cl_streams_lock();
   for (Work *work = cl_pending; work; work = work->behind)
     if (work->context == context) work->cancelled = work->hurried = true;
   cl_streams_unlock(CUDA_SUCCESS);
-}
-
-__attribute__((constructor)) static void prepare(void) {
-  make_conditions();
-  cl_forget_in_children(forget);
-  cl_on_finish(synchronize);
-  cl_on_context_death(cancel);
-  cl_call_barrier = finish_current;
 }
 
 /* -- lists -- */
@@ -202,7 +186,7 @@ static void perform(Work *work) {
   cl_working += !host;
   cl_streams_unlock(CUDA_SUCCESS);
   cl_in_host_function = host;
-  CUresult result = run_work(work);
+  CUresult result = cl_run_work(work);
   cl_in_host_function = false;
   cl_streams_lock();
   cl_working -= !host;
@@ -216,7 +200,7 @@ static void look_at_gates(void) {
   for (Work **at = &gates.first; *at;) {
     Work *work = *at;
     CUresult result = given_up(work);
-    if (!result) result = run_work(work);
+    if (!result) result = cl_run_work(work);
     if (result == CUDA_ERROR_NOT_READY) {
       at = &work->next;
       continue;

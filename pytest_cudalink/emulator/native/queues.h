@@ -8,11 +8,10 @@
 
 #include "work_order.h"
 
-/* Does a work; CUDA_ERROR_NOT_READY: not yet, ask again. To be registered before main. */
-typedef CUresult WorkRunner(Work *work);
-/* Begins a copy or a filling that is done later: from now on its destination holds poison. Under the lock. */
-typedef void WorkStarter(Work *work);
-void cl_on_work(WorkRunner *runner, WorkStarter *starter);
+/* Prepares this file and waiters.c as the library is loaded. */
+void cl_start_queues(void);
+/* Does a work; CUDA_ERROR_NOT_READY: not yet, ask again. In works.c. */
+CUresult cl_run_work(Work *work);
 
 /* All of these under the lock of the streams. */
 

@@ -298,4 +298,4 @@ static void forget(void) {
   atomic_store(&cl_call_end, NULL);
 }
 
-__attribute__((constructor)) static void watch_forks(void) { cl_forget_in_children(forget); }
+FORGET_IN_CHILDREN(forget);

@@ -45,7 +45,7 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the file of this process */
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 /* A number that no other file has, nor one of another process. */
 static uint64_t new_key(void) {

@@ -6,7 +6,6 @@
 #include "room.h"
 #include "sticky.h"
 #include "streams.h"
-#include "synchronize.h"
 
 /* -- streams -- */
 

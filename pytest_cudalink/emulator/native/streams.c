@@ -15,7 +15,6 @@ static Stream *streams;
 static _Thread_local Stream *own; /* the default streams of this thread, one for each context */
 static pthread_key_t own_key;     /* frees them when the thread ends */
 static Event *all_events;
-static StreamHook *at_stream_end;
 static Deferred *deferred, **last_deferred = &deferred;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of these, and of the graphs */
@@ -44,7 +43,7 @@ void cl_defer(Deferred *call) {
 }
 
 /* What belongs to a context dies with it. */
-static void bury(const Context *context) {
+void cl_end_streams(const Context *context) {
   cl_streams_lock();
   for (Stream *stream = streams; stream; stream = stream->behind)
     if (stream->home == context) stream->dead = true;
@@ -53,20 +52,14 @@ static void bury(const Context *context) {
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
-static void drop_own(void *first);
-
 /* What another thread of the parent was about to call is not the child's. */
 static void forget(void) {
   deferred = NULL;
   last_deferred = &deferred;
 }
 
-__attribute__((constructor)) static void watch(void) {
-  cl_open_in_children(&lock);
-  cl_forget_in_children(forget);
-  cl_on_context_death(bury);
-  pthread_key_create(&own_key, drop_own);
-}
+OPEN_IN_CHILDREN(lock);
+FORGET_IN_CHILDREN(forget);
 
 void cl_condition_make(pthread_cond_t *condition) {
   pthread_condattr_t attributes;
@@ -282,8 +275,6 @@ static CUresult create_with_priority(EventLine *line, Stream **stream, unsigned 
 EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority), refused(stream, flags),
                  create_with_priority(line, stream, flags, priority))
 
-void cl_on_stream_end(StreamHook *hook) { at_stream_end = hook; }
-
 void cl_stream_free(Stream *stream) {
   if (!stream->destroyed && stream->context) cl_handle_remove(stream, HANDLE_STREAM);
   stream->destroyed = true;
@@ -292,7 +283,7 @@ void cl_stream_free(Stream *stream) {
   else streams = stream->behind;
   if (stream->behind) stream->behind->before = stream->before;
   cl_dependencies_clear(&stream->next);
-  if (at_stream_end) at_stream_end(stream);
+  cl_order_end_stream(stream);
   free(stream);
 }
 
@@ -307,6 +298,8 @@ static void drop_own(void *first) {
   own = NULL;
   cl_streams_unlock(CUDA_SUCCESS);
 }
+
+void cl_start_streams(void) { pthread_key_create(&own_key, drop_own); }
 
 /* -- events -- */
 

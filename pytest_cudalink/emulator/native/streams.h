@@ -78,6 +78,8 @@ struct Event {
 
 enum { EVENT_FLAGS = 7 }; /* CUevent_flags */
 
+/* Prepares this file as the library is loaded. */
+void cl_start_streams(void);
 /* One lock for streams, events, captures and graphs. What is deferred is called once it is released. */
 void cl_streams_lock(void);
 /* Releases it; returns the result, so that a call can be one expression. */
@@ -117,9 +119,8 @@ bool cl_is_legacy(const void *handle);
 /* The legacy stream of a context; NULL if nobody used it. */
 Stream *cl_legacy_of(const Context *context);
 void cl_stream_free(Stream *stream);
-/* Called with each stream that is freed. To be registered before main: there is no lock. */
-typedef void StreamHook(Stream *stream);
-void cl_on_stream_end(StreamHook *hook);
+/* Called with each stream that is freed. In happens_before.c. */
+void cl_order_end_stream(Stream *stream);
 void cl_event_free(Event *event);
 CUresult cl_event_make(unsigned flags, Context *context, Event **out);
 void cl_event_stamp(Event *event);

@@ -41,7 +41,7 @@ static struct {
   Swept *calls; /* `room` of them */
 } sweep = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&sweep.lock); }
+OPEN_IN_CHILDREN(sweep.lock);
 
 static void forget_calls(void) {
   for (unsigned at = 0; at < sweep.count && at < sweep.room; at++)

@@ -26,7 +26,7 @@ typedef struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all references */
 
-__attribute__((constructor)) static void start(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 static CUresult create(Reference **out) {
   CUresult result = cl_check_context();

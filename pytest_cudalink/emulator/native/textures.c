@@ -28,7 +28,7 @@ struct Object {
 static Object *all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all objects */
 
-static void drop_objects_of(const Context *context) {
+void cl_end_textures(const Context *context) {
   pthread_mutex_lock(&lock);
   for (Object **link = &all; *link;) {
     Object *object = *link;
@@ -41,10 +41,7 @@ static void drop_objects_of(const Context *context) {
   pthread_mutex_unlock(&lock);
 }
 
-__attribute__((constructor)) static void start(void) {
-  cl_open_in_children(&lock);
-  cl_on_context_death(drop_objects_of);
-}
+OPEN_IN_CHILDREN(lock);
 
 static size_t device_has(int attribute) {
   int value = 0;

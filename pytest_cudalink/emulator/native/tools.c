@@ -36,7 +36,7 @@ struct Callback {
 static Callback *callbacks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the callbacks */
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+OPEN_IN_CHILDREN(lock);
 
 static CUresult keep(Callback **out, CUdevice device) {
   Callback *callback = malloc(sizeof *callback);

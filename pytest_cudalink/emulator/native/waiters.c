@@ -34,9 +34,7 @@ static pid_t this_thread(void) {
   return (pid_t)syscall(SYS_gettid);
 } /* gettid is younger than the glibc of our wheels */
 
-__attribute__((constructor)) static void prepare(void) { cl_condition_make(&released); }
-
-void cl_waiters_forget(void) {
+void cl_waiters_start(void) {
   for (; holders; holders = holders->next) atomic_fetch_sub(&cl_guarded, 1);
   waiters = NULL;
   for (unsigned at = 0; at < ENGINES; at++) resting[at] = 0;
@@ -221,14 +219,11 @@ static const MemoryOperation *operation_at(const Work *gate) {
   return all->count ? &all->list[gate->position < all->count ? gate->position : 0] : NULL;
 }
 
-static OutsideQuestion *is_of_others;
-void cl_on_outside(OutsideQuestion *question) { is_of_others = question; }
-
 /* Whether another process may open a gate: any, because what is behind that may open the others. */
 static bool may_be_opened_outside(void) {
   bool outside = false;
   for (const Work *work = cl_pending; work && !outside; work = work->behind)
-    if (is_gate(work) && !work->unmet && operation_at(work)) outside = is_of_others(operation_at(work)->address);
+    if (is_gate(work) && !work->unmet && operation_at(work)) outside = cl_is_of_others(operation_at(work)->address);
   return outside;
 }
 

@@ -58,10 +58,9 @@ enum { DEADLOCK_LOOK = 100000000 }; /* nanoseconds between two looks */
 void cl_engine_rests(bool rests);
 void cl_hold(Holder *holder, unsigned locks, const Context *context);
 void cl_let_go(Holder *holder);
-void cl_waiters_forget(void);
-/* Asked whether another process may write the value at an address. To be registered before main. */
-typedef bool OutsideQuestion(CUdeviceptr address);
-void cl_on_outside(OutsideQuestion *question);
+void cl_waiters_start(void); /* also anew in a forked child */
+/* Whether another process may write the value at an address. In works.c. */
+bool cl_is_of_others(CUdeviceptr address);
 
 /* Waits until no other thread holds up a call. Under no lock. */
 void cl_wait_for_locks(Sym symbol);

@@ -8,10 +8,8 @@
 
 Work *cl_pending, *cl_newest;
 static atomic_size_t pending_count;
-static WatchEnd *end_watch;
 
 bool cl_any_pending(void) { return atomic_load_explicit(&pending_count, memory_order_acquire); }
-void cl_on_watch_end(WatchEnd *end) { end_watch = end; }
 
 const NodeParameters cl_no_work = {.type = NODE_EMPTY};
 
@@ -28,7 +26,7 @@ Work *cl_work_make(const NodeParameters *parameters, Context *context) {
 
 void cl_work_drop(Work *work) {
   cl_parameters_free(&work->parameters);
-  if (work->watch) end_watch(work->watch);
+  cl_watch_end(work->watch);
   cl_order_drop(work->op);
   free(work->staged);
   free(work->source);

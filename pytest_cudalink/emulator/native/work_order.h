@@ -48,9 +48,8 @@ struct Work {
 
 /* Whether anything is pending at all: one atomic load, which is all that ordinary programs pay. */
 bool cl_any_pending(void);
-/* Frees the watch of a work. To be registered before main. */
-typedef void WatchEnd(Watch *watch);
-void cl_on_watch_end(WatchEnd *end);
+/* Frees the watch of a work, or NULL. In watched_copies.c. */
+void cl_watch_end(Watch *watch);
 
 /* All of these under the lock of the streams. */
 

@@ -19,7 +19,7 @@ static CUresult use(GraphMemory *memory) {
 }
 
 /* Whether another process may write to memory: it has been shared by handles, or its pages are. */
-static bool is_of_others(CUdeviceptr address) {
+bool cl_is_of_others(CUdeviceptr address) {
   const unsigned from_others = FROM_IPC | FROM_POOL_OF_OTHER | FROM_EXTERNAL;
   const Block *block = cl_block_lock(address);
   bool of_others = block && (block->exported || block->origin & from_others || (block->slab && block->slab->shared));
@@ -57,7 +57,7 @@ static void check_order(const Work *work) {
   else cl_touch_parameters(work->op, &work->parameters);
 }
 
-static CUresult run(Work *work) {
+CUresult cl_run_work(Work *work) {
   if (!work->op) return perform(work);
   check_order(work);
   cl_order_current = work->op;
@@ -67,14 +67,9 @@ static CUresult run(Work *work) {
   return result;
 }
 
-static void start(Work *work) {
+void cl_begin_work(Work *work) {
   const FillNode *fill = &work->parameters.fill;
   if (work->parameters.type == NODE_COPY) work->source = cl_begin_box(&work->parameters.copy.box, &work->reads_late);
   if (work->parameters.type == NODE_FILL)
     cl_begin_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
-}
-
-__attribute__((constructor)) static void serve(void) {
-  cl_on_work(run, start);
-  cl_on_outside(is_of_others);
 }

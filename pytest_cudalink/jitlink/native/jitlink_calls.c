@@ -119,11 +119,9 @@ static void forget_in_child(void) {
   refusal.content = NULL; /* (its memory may be half freed) */
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-  cl_open_in_children(&looking);
-  cl_open_in_children(&refusal.lock);
-  cl_forget_in_children(forget_in_child);
-}
+OPEN_IN_CHILDREN(looking);
+OPEN_IN_CHILDREN(refusal.lock);
+FORGET_IN_CHILDREN(forget_in_child);
 
 EXPORT unsigned long cudalinkTakeCalls(char *path, size_t size) {
   unsigned long taken = 0;

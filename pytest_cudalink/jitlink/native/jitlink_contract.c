@@ -60,10 +60,8 @@ static void forget_in_child(void) {
   main_thread = pthread_self();
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-  cl_open_in_children(&lock);
-  cl_forget_in_children(forget_in_child);
-}
+OPEN_IN_CHILDREN(lock);
+FORGET_IN_CHILDREN(forget_in_child);
 
 /* The main thread runs what is pending between two instructions of Python, so that its stack is the caller's. */
 static void note(uint64_t kind, uint64_t number) {

@@ -17,7 +17,7 @@
 
 enum { PLACES = 32, MOST_OF_A_LIBRARY = 8, ACCEPTED = 16 };
 
-static Worker workers[PLACES];
+static Worker workers[PLACES] = {[0 ... PLACES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t last_serial;
 
@@ -37,17 +37,12 @@ static void forget_in_child(void) {
     }
     worker->serial = 0;
     worker->users = worker->calls = 0;
+    pthread_mutex_init(&worker->lock, NULL);
   }
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-  for (Worker *worker = workers; worker < workers + PLACES; worker++) {
-    pthread_mutex_init(&worker->lock, NULL);
-    cl_open_in_children(&worker->lock);
-  }
-  cl_open_in_children(&pool_lock);
-  cl_forget_in_children(forget_in_child);
-}
+OPEN_IN_CHILDREN(pool_lock);
+FORGET_IN_CHILDREN(forget_in_child);
 
 static bool serves(const Worker *worker, const char *program, const char *library) {
   return worker->library && !strcmp(worker->library, library) && !strcmp(worker->program, program);
