@@ -38,6 +38,8 @@ WITHOUT_HEADER = {
     "cuProfilerStart",
     "cuProfilerStop",
 }
+#: The line from which on the table is written by hand.
+BY_HAND = "# What the emulated driver does with a symbol, written by hand"
 #: Functions whose forms with the same parameters the emulated driver answers alike. Others have such forms, too:
 #: it answers one of them otherwise, as cuStreamBatchMemOp, or not at all.
 ANSWERED_ALIKE = (
@@ -181,7 +183,8 @@ def symbols_of(first: dict[str, int]) -> list[str]:
 
 
 def write(folders: Iterable[Path]) -> None:
-    """Write the table from folders with headers, each named after its release."""
+    """Write the table from folders with headers, each named after its release; keep what is written by hand."""
+    _, by_hand, traits = OUT.read_text(encoding="utf-8").partition(BY_HAND)
     headers = Headers(list(folders))
     functions = functions_of(headers)
     lines = [
@@ -209,4 +212,4 @@ def write(folders: Iterable[Path]) -> None:
         *twins_of(headers),
         "",
     ]
-    OUT.write_text("\n".join(lines), encoding="utf-8")
+    OUT.write_text("\n".join(lines) + f"\n{by_hand}{traits}", encoding="utf-8")

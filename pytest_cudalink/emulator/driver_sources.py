@@ -6,6 +6,7 @@ import json
 import runpy
 import tomllib
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -245,6 +246,7 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
     """The facts of each symbol."""
     refused = _read("synchronization.toml")["host-functions"]["refused"]
     locks: dict[str, list[str]] = _read("waits.toml")["locks"]
+    traits: dict[str, list[str]] = _read("functions.toml")["traits"]
     rows_of: dict[str, list[dict[str, Any]]] = {}
     firsts: dict[str, int] = {}
     for at, (symbol, row) in enumerate(_waiting_calls(), 1):
@@ -254,7 +256,8 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
         at_entry = any("given" not in row for row in rows_of.get(symbol, ())) * (1 + ("Synchronize" in symbol))
         held = sum(1 << at for at, calls in enumerate(locks.values()) if symbol in calls)
         facts = (since.get(symbol, 0), firsts.get(symbol, 0), int(at_entry), held, int(symbol in refused))
-        yield f'[SYM_{symbol}] = {{"{symbol}", {", ".join(map(str, facts))}}},'
+        own = [f".{trait} = true" for trait, names in traits.items() if any(fnmatchcase(symbol, one) for one in names)]
+        yield f'[SYM_{symbol}] = {{"{symbol}", {", ".join(map(str, [*facts, *own]))}}},'
 
 
 def _waiting_calls() -> list[tuple[str, dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import subprocess
 import tomllib
@@ -110,6 +111,14 @@ new(cuda.cuGraphAddNode_v2, new(cuda.cuGraphCreate, 0), None, None, c_size_t(0),
 """,
 }
 test_programs = programs(PROGRAMS, older_forms_are_named_as_they_were_called={"version": "12.9"})
+
+
+def test_traits_are_of_functions_that_exist() -> None:
+    """Each name and pattern of a trait means a symbol; a misspelt one would have no effect."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    symbols = [name for names in table["symbols"].values() for name in names]
+    wanted = {name for names in table["traits"].values() for name in names}
+    assert {name for name in wanted if not fnmatch.filter(symbols, name)} == set()
 
 
 def test_a_program_linked_by_its_development_name(tmp_path: Path) -> None:

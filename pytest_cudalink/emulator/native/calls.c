@@ -46,44 +46,9 @@ EXPORT void cudalinkKeepDriver(void) {
   if (atomic_load(&initialized_in)) atomic_store(&initialized_in, getpid());
 }
 
-/* Functions that are asked hundreds of times and change nothing are not worth an event when they succeed. */
-static bool quiet(Sym symbol) {
-  switch (symbol) {
-    case SYM_cuGetProcAddress:
-    case SYM_cuGetProcAddress_v2:
-    case SYM_cuGetErrorName:
-    case SYM_cuGetErrorString:
-    case SYM_cuDriverGetVersion:
-    case SYM_cuCtxGetCurrent:
-    case SYM_cuCtxGetDevice:
-    case SYM_cuCtxPushCurrent_v2:
-    case SYM_cuCtxPopCurrent_v2:
-    case SYM_cuCtxSetCurrent:
-    case SYM_cuDeviceGetAttribute:
-    case SYM_cuFuncGetAttribute:
-    case SYM_cuKernelGetAttribute:
-    case SYM_cuPointerGetAttribute:
-    case SYM_cuPointerGetAttributes: return true;
-    default: return false;
-  }
-}
-
 static bool forked(void) {
   pid_t there = atomic_load(&initialized_in);
   return there && there != getpid();
-}
-
-/* A forked child must not use the link states that it inherits: their locks may be held by threads that it lacks. */
-static bool uses_state(Sym symbol) {
-  switch (symbol) {
-    case SYM_cuLinkAddData:
-    case SYM_cuLinkAddData_v2:
-    case SYM_cuLinkAddFile:
-    case SYM_cuLinkAddFile_v2:
-    case SYM_cuLinkComplete:
-    case SYM_cuLinkDestroy: return true;
-    default: return false;
-  }
 }
 
 static _Thread_local Sym called;
@@ -150,18 +115,19 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
     }
   }
   int since = cl_symbols[symbol].since;
+  bool uses_state = cl_symbols[symbol].uses_link_state;
   if (since > cl_config()->version) { /* by its symbol: cuGetProcAddress does not give it away */
     char note[64];
     snprintf(note, sizeof note, "newer than the emulated driver: introduced in %d.%d", since / 1000, since % 1000 / 10);
     return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, note);
   }
   if (cl_in_host_function && cl_symbols[symbol].refuses_host_calls) return CUDA_ERROR_NOT_PERMITTED;
-  if ((needs_init || (forked() && uses_state(symbol))) && !cl_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (lost && (needs_init || uses_state(symbol)) && symbol != SYM_cuLinkDestroy) {
+  if ((needs_init || (forked() && uses_state)) && !cl_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (lost && (needs_init || uses_state) && symbol != SYM_cuLinkDestroy) {
     cl_event_bool(line, "device lost", true);
     return lost;
   }
-  CUresult sticky = needs_init || uses_state(symbol) ? cl_sticky_answer(symbol) : CUDA_SUCCESS;
+  CUresult sticky = needs_init || uses_state ? cl_sticky_answer(symbol) : CUDA_SUCCESS;
   if (sticky) {
     cl_event_bool(line, "sticky", true);
     return sticky;
@@ -240,7 +206,7 @@ CUresult cl_leave(Call *call, CUresult result) {
   if (__builtin_expect(end != NULL, 0)) end();
   if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
     cl_event_note(&call->line, "a host function or a callback must not call the driver");
-  if (result != CUDA_SUCCESS || !quiet(call->symbol)) note_call(call, result);
+  if (result != CUDA_SUCCESS || !cl_symbols[call->symbol].quiet) note_call(call, result);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && cl_sweeping() && !cl_in_host_function)
     cl_swept_failed();
   CallWatch *watch = cl_call_watch;

@@ -28,74 +28,6 @@ Capture *cl_capture_numbered(uint64_t number) {
 
 /* -- calls that are unsafe while something is captured -- */
 
-static bool is_unsafe(Sym symbol) {
-  switch (symbol) {
-    case SYM_cuArray3DCreate_v2:
-    case SYM_cuArrayCreate_v2:
-    case SYM_cuCtxSetCacheConfig:
-    case SYM_cuCtxSetLimit:
-    case SYM_cuCtxSynchronize:
-    case SYM_cuDeviceSetMemPool:
-    case SYM_cuLaunch:
-    case SYM_cuLaunchGrid:
-    case SYM_cuLaunchGridAsync:
-    case SYM_cuMemAdvise:
-    case SYM_cuMemAdvise_v2:
-    case SYM_cuMemAlloc_v2:
-    case SYM_cuMemAllocHost_v2:
-    case SYM_cuMemAllocPitch_v2:
-    case SYM_cuMemFree_v2:
-    case SYM_cuMemFreeHost:
-    case SYM_cuMemHostAlloc:
-    case SYM_cuMemHostRegister_v2:
-    case SYM_cuMemHostUnregister:
-    case SYM_cuMemPoolCreate:
-    case SYM_cuMemPoolDestroy:
-    case SYM_cuMemPoolExportPointer:
-    case SYM_cuMemPoolExportToShareableHandle:
-    case SYM_cuMemPoolGetAccess:
-    case SYM_cuMemPoolGetAttribute:
-    case SYM_cuMemPoolImportFromShareableHandle:
-    case SYM_cuMemPoolImportPointer:
-    case SYM_cuMemPoolSetAccess:
-    case SYM_cuMemPoolSetAttribute:
-    case SYM_cuMemPoolTrimTo:
-    case SYM_cuMemSetMemPool:
-    case SYM_cuMipmappedArrayCreate:
-    case SYM_cuPointerSetAttribute:
-    case SYM_cuProfilerStart:
-    case SYM_cuProfilerStop: return true;
-    default: return false;
-  }
-}
-
-/* Calls that work in the legacy stream, which every other one of its context but those made so waits for. */
-static bool is_legacy_work(Sym symbol) {
-  switch (symbol) {
-    case SYM_cuMemcpy:
-    case SYM_cuMemcpy2DUnaligned_v2:
-    case SYM_cuMemcpy2D_v2:
-    case SYM_cuMemcpy3DPeer:
-    case SYM_cuMemcpy3D_v2:
-    case SYM_cuMemcpyAtoA_v2:
-    case SYM_cuMemcpyAtoD_v2:
-    case SYM_cuMemcpyAtoH_v2:
-    case SYM_cuMemcpyDtoA_v2:
-    case SYM_cuMemcpyDtoD_v2:
-    case SYM_cuMemcpyDtoH_v2:
-    case SYM_cuMemcpyHtoA_v2:
-    case SYM_cuMemcpyHtoD_v2:
-    case SYM_cuMemcpyPeer:
-    case SYM_cuMemsetD16_v2:
-    case SYM_cuMemsetD2D16_v2:
-    case SYM_cuMemsetD2D32_v2:
-    case SYM_cuMemsetD2D8_v2:
-    case SYM_cuMemsetD32_v2:
-    case SYM_cuMemsetD8_v2: return true;
-    default: return false;
-  }
-}
-
 static bool prohibits(const Capture *capture) {
   if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   if (capture->thread == this_thread()) return capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -125,7 +57,7 @@ static CUresult synchronized(const Context *context) {
 
 static CUresult refuse(Sym symbol, const Context *context) {
   Stream *legacy;
-  if (is_legacy_work(symbol)) return cl_stream_ready(NULL, &legacy);
+  if (cl_symbols[symbol].legacy_work) return cl_stream_ready(NULL, &legacy);
   return symbol == SYM_cuCtxSynchronize ? synchronized(context) : cl_prohibited();
 }
 
@@ -133,7 +65,8 @@ static CUresult refuse(Sym symbol, const Context *context) {
 CUresult cl_guard_call(Sym symbol) {
   if (!atomic_load(&cl_guarded)) return CUDA_SUCCESS;
   cl_wait_for_locks(symbol);
-  if (!atomic_load(&capture_count) || !(is_unsafe(symbol) || is_legacy_work(symbol))) return CUDA_SUCCESS;
+  const Symbol *call = &cl_symbols[symbol];
+  if (!atomic_load(&capture_count) || !(call->unsafe_in_capture || call->legacy_work)) return CUDA_SUCCESS;
   CUresult result;
   const Context *context = cl_context(&result);
   return result ? CUDA_SUCCESS : LOCKED(refuse(symbol, context));

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
 static atomic_int error; /* 0: none */
 static atomic_bool was_reset;
@@ -23,37 +22,10 @@ void cl_stick(int code) {
   if (stays(code)) atomic_compare_exchange_strong(&error, &none, code);
 }
 
-static bool begins(const char *name, const char *with) { return !strncmp(name, with, strlen(with)); }
-
-/* What does not reach the device: questions about devices, and each thread's stack of contexts (measured:
- * test_errors_that_stay). */
-static bool on_host(Sym symbol) {
-  const char *name = cl_symbols[symbol].name;
-  switch (symbol) {
-    case SYM_cuInit:
-    case SYM_cuDriverGetVersion:
-    case SYM_cuGetErrorName:
-    case SYM_cuGetErrorString:
-    case SYM_cuGetProcAddress:
-    case SYM_cuGetProcAddress_v2:
-    case SYM_cuCtxGetCurrent:
-    case SYM_cuCtxSetCurrent:
-    case SYM_cuCtxPushCurrent_v2:
-    case SYM_cuCtxPopCurrent_v2:
-    case SYM_cuCtxGetDevice: return true;
-    case SYM_cuDevicePrimaryCtxRetain: return false;
-    default: return begins(name, "cuDeviceGet") || begins(name, "cuDevicePrimaryCtx");
-  }
-}
-
-static bool makes_context(Sym symbol) {
-  return symbol == SYM_cuDevicePrimaryCtxRetain || begins(cl_symbols[symbol].name, "cuCtxCreate");
-}
-
 CUresult cl_sticky_answer(Sym symbol) {
   int code = atomic_load(&error);
-  if (!code || on_host(symbol)) return CUDA_SUCCESS;
-  return atomic_load(&was_reset) && !makes_context(symbol) ? CUDA_ERROR_INVALID_CONTEXT : code;
+  if (!code || cl_symbols[symbol].on_host) return CUDA_SUCCESS;
+  return atomic_load(&was_reset) && !cl_symbols[symbol].makes_context ? CUDA_ERROR_INVALID_CONTEXT : code;
 }
 
 static atomic_bool gave_up; /* ever: asking for the thread's own costs more */

@@ -117,19 +117,6 @@ EXPORT size_t cudalinkSweptStack(unsigned number, char *out, size_t size) {
 
 bool cl_sweeping(void) { return atomic_load(&sweep.active); }
 
-/* Questions about the driver itself, which no program expects to fail. */
-static bool is_counted(Sym symbol) {
-  switch (symbol) {
-    case SYM_cuGetErrorName:
-    case SYM_cuGetErrorString:
-    case SYM_cuGetProcAddress:
-    case SYM_cuGetProcAddress_v2:
-    case SYM_cuGetExportTable:
-    case SYM_cuDriverGetVersion: return false;
-    default: return true;
-  }
-}
-
 /* `line`: NULL for a call that has no event. */
 static int swept(EventLine *line, const char *function) {
   if (sweep.process != getpid()) return -1;
@@ -166,7 +153,7 @@ static int swept(EventLine *line, const char *function) {
 
 int cl_swept(EventLine *line, Sym symbol) {
   counted = 0;
-  return is_counted(symbol) ? swept(line, cl_symbols[symbol].name) : -1;
+  return cl_symbols[symbol].not_swept ? -1 : swept(line, cl_symbols[symbol].name);
 }
 
 void cl_swept_failed(void) {

@@ -1,4 +1,4 @@
-/* The names of the driver's functions; generated from data/functions.toml. */
+/* The names of the driver's functions; generated from data/emulator/functions.toml. */
 #ifndef CUDALINK_SYMBOLS_H
 #define CUDALINK_SYMBOLS_H
 
@@ -17,6 +17,8 @@ typedef struct {
   unsigned char at_entry;  /* whatever its arguments are */
   unsigned char held_up;   /* by the locks of data/emulator/waits.toml, one bit each */
   bool refuses_host_calls; /* whatever its arguments are */
+  /* the traits of functions.toml, which says what each means */
+  bool quiet, uses_link_state, unsafe_in_capture, legacy_work, on_host, makes_context, not_swept;
 } Symbol;
 
 extern const Symbol cl_symbols[SYMBOL_COUNT];
