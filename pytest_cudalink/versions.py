@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Self
+from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple, Self
 
-__all__ = ["CudaVersion", "Needs", "skew_remedy"]
+__all__ = ["FIRST_BRANCH", "CudaVersion", "Needs", "ranges", "skew_remedy"]
+
+#: Numbers from here on are branches of drivers, such as 575, and no versions of CUDA.
+FIRST_BRANCH: Final = 100
 
 
 class CudaVersion(NamedTuple):
@@ -39,6 +45,12 @@ class CudaVersion(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
+
+
+def ranges(releases: Iterable[CudaVersion]) -> str:
+    """Return known releases in words, a range for each major: one range would seem to have 12.10, too."""
+    majors = [list(ones) for _, ones in groupby(sorted(releases), attrgetter("major"))]
+    return ", ".join(f"{one[0]} to {one[-1]}" for one in majors)
 
 
 class Needs(NamedTuple):

@@ -12,7 +12,7 @@ from ..compat.link_rules import ARCH, expected
 from ..compat.releases import PTX_ISA
 from ..compat.wheels import TILEIRAS
 from ..installers import install_command
-from ..versions import CudaVersion
+from ..versions import CudaVersion, ranges
 from .rules import Prediction, predictions
 
 #: The libraries that read code, with their names in sentences.
@@ -142,7 +142,7 @@ def _why_not(atlas: Atlas, one: Question) -> str:
     what = f" for {_NAMES[TILE]}" if one.kind == TILE else ""
     for release in (one.producer, one.consumer.release):
         if str(release) not in known:
-            return f"CUDA {release} is not in the atlas, which has {known[0]} to {known[-1]}{what}"
+            return f"CUDA {release} is not in the atlas, which has {ranges(map(CudaVersion.parse, known))}{what}"
     archs = tuple(dict.fromkeys(grid.arch for grid in atlas.grids if (grid.step, grid.kind) == (one.step, one.kind)))
     if archs and one.arch not in archs:
         other = ARCH if ARCH in archs else archs[0]

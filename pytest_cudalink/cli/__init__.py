@@ -20,7 +20,8 @@ __all__ = ["COMMANDS", "GROUPS", "main", "make_parser", "module_of"]
 _BROKEN_PIPE: Final = 141  # what a shell gives for SIGPIPE
 
 #: The subcommands by what a user needs, with a line for each, in the order of the help. The module of the same name in
-#: this package, with _ for -, has ``DESCRIPTION``, ``configure(parser)`` and ``run(options) -> exit code``.
+#: this package, with _ for -, has ``DESCRIPTION``, ``configure(parser)`` and ``run(options) -> exit code``. Those with
+#: verbs may have ``GUESSED``: a verb that people try and that does not exist, and what to type instead.
 GROUPS: Final = {
     "look at this environment": {
         "doctor": "check whether the CUDA parts here fit together, and show repairs",
@@ -132,6 +133,11 @@ def _run(arguments: Sequence[str] | None) -> int:
         from .names import hint
 
         parser.error(f"there is no command {given[0]!r}{hint(given[0], COMMANDS)} `cudalink --help` lists them")
+    if len(given) > 1 and given[0] in COMMANDS:
+        guessed = getattr(import_module(module_of(given[0])), "GUESSED", {})
+        if given[1] in guessed:
+            complain(f"cudalink {given[0]}: there is no verb {given[1]!r}; {guessed[given[1]]}")
+            return 2
     options = parser.parse_args(given)
     if "run" not in options:  # nothing but --
         parser.print_help()

@@ -114,6 +114,7 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
         missing = "CONSUMER is" if options.producer else "PRODUCER and CONSUMER are"
         msg = f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir"
         raise _WrongWordError(msg)
+    options.kind = options.kind and options.kind.lower()
     if options.kind is not None and options.kind not in kinds:
         msg = f"KIND is {options.kind!r}; expected {', '.join(kinds)}{_near(options.kind, kinds)}"
         raise _WrongWordError(msg)
@@ -148,13 +149,19 @@ def _is_release(text: str) -> bool:
 
 
 def _release(text: str, what: str) -> CudaVersion:
-    from ..versions import CudaVersion
+    from ..compat.gpus import driver_named
+    from ..versions import FIRST_BRANCH, CudaVersion
 
     try:
-        return CudaVersion.parse(text)
+        release = CudaVersion.parse(text)
+        branch = driver_named(text) if release.major >= FIRST_BRANCH else None
     except ValueError as error:
         msg = f"{what}: {error}"
         raise _WrongWordError(msg) from error
+    if branch is not None:
+        msg = f"{what}: {text!r} is a branch of drivers, of CUDA {branch}; write driver-{text} as CONSUMER"
+        raise _WrongWordError(msg)
+    return release
 
 
 def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
@@ -213,8 +220,23 @@ def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
     if not _is_release(release):
         msg = f"CONSUMER is {text!r}; expected a release such as 13.2, nvjitlink-13.2, driver-13.2 or this"
         raise _WrongWordError(f"{msg}{_near(text, _consumers())}")
-    version = _release(release, "CONSUMER")
+    version = _driver(release) if library == "driver" else _release(release, "CONSUMER")
     return tuple(Consumer(name, version) for name in ((library,) if dash else ("nvjitlink", "driver")))
+
+
+def _driver(text: str) -> CudaVersion:
+    """Return the CUDA version of a driver, by its number or by the driver's release; one that is not known, too."""
+    from ..compat.gpus import driver_named
+    from ..versions import FIRST_BRANCH, CudaVersion
+
+    version = CudaVersion.parse(text)
+    if version.major < FIRST_BRANCH and text.count(".") < 2:
+        return version
+    try:
+        return driver_named(text)
+    except ValueError as error:
+        msg = f"CONSUMER: {error}"
+        raise _WrongWordError(msg) from error
 
 
 def _installed() -> tuple[Consumer, ...]:

@@ -25,6 +25,10 @@ DESCRIPTION: Final = (
     "and GitHub read the same file of cells."
 )
 
+GUESSED: Final = {
+    "run": "nox and tox run cells: `cudalink matrix list` shows the names, and `nox -s NAME` or `tox -e NAME` runs one"
+}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from ..tables import read_table
-from ..versions import CudaVersion
+from ..versions import FIRST_BRANCH, CudaVersion, ranges
 from .architectures import ARCHITECTURES, parse_architecture
 from .releases import DRIVER_RELEASES
 
@@ -67,18 +67,21 @@ def driver_named(text: str) -> CudaVersion:
     """
     digits = re.fullmatch(r"[Rr]?(\d{1,4}(?:\.\d{1,4}){0,2})", text.strip(), re.ASCII)
     releases = list(DRIVER_RELEASES)
-    oldest, newest = releases[0], releases[-1]
+    oldest = releases[0]
     if digits is not None:
         numbers = tuple(int(one) for one in digits[1].split("."))
-        if numbers[0] < 100:
+        if numbers[0] < FIRST_BRANCH:
             version = CudaVersion.parse(digits[1])
+            if len(numbers) > 2:
+                msg = f"driver {text!r}: drivers of one CUDA release answer alike; write {version}, or its release"
+                raise ValueError(msg)
             if version in DRIVER_RELEASES:
                 return version
         elif numbers[0] >= driver_branch(oldest):
             return max(one for one in releases if driver_branch(one) <= numbers[0])
     msg = (
         f"driver {text!r}: expected a release from {driver_branch(oldest)} on, such as 535 or 535.104.05, "
-        f"or a CUDA version from {oldest} to {newest}"
+        f"or a CUDA version from {ranges(releases)}"
     )
     raise ValueError(msg)
 

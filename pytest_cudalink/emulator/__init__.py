@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,7 +18,7 @@ from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
 from ..compat.wheels import NVJITLINK, installed_wheels
-from ..versions import CudaVersion
+from ..versions import FIRST_BRANCH, CudaVersion, ranges
 from .devices import Devices, parse_devices, recorded
 
 __all__ = [
@@ -46,8 +44,6 @@ _LAST_OF_12: Final = max(release for release in DRIVER_RELEASES if release.major
 PERTURB_BYTE: Final = 0xA5
 MMAP_THRESHOLD: Final = 3072 * 1024
 TRIM_THRESHOLD: Final = 1 << 30
-#: Numbers from here on are branches of drivers, and not versions of CUDA.
-_FIRST_BRANCH: Final = 100
 _VARIABLES: Final = (
     *("VERSION", "RELEASE", "ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY", "PROFILE"),
     *("NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS", "LIFETIME"),
@@ -198,7 +194,7 @@ def emulation_for(
             raise EmulatorError(str(error), "version") from error
         device, version, release = device or version, told["cuda"], release or told["driver"] or None
     try:
-        wanted = _version_of(version)
+        wanted = version_named(version)
     except ValueError as error:
         raise EmulatorError(str(error), "version") from error
     try:
@@ -230,11 +226,14 @@ def emulation_for(
     return completed(emulation)
 
 
-def _version_of(given: str | CudaVersion) -> CudaVersion:
-    """Return the version that is meant; a ValueError says why none is, and what to write."""
+def version_named(given: str | CudaVersion) -> CudaVersion:
+    """Return the version of an emulated driver that is meant.
+
+    Raises ValueError if none is, with the reason and what to write.
+    """
     text, known = str(given).strip(), supported_versions()
     wanted = CudaVersion.parse(text)
-    if wanted.major >= _FIRST_BRANCH:
+    if wanted.major >= FIRST_BRANCH:
         of_branch = [str(one) for one in known if release_of(one).startswith(f"{wanted.major}.")]
         meant = f", which came with CUDA {' and '.join(of_branch)}" if of_branch else ""
         msg = f"{text!r} is a branch of drivers{meant}; write a version of CUDA, such as {(of_branch or ['13.0'])[-1]}"
@@ -244,11 +243,7 @@ def _version_of(given: str | CudaVersion) -> CudaVersion:
         raise ValueError(msg)
     if wanted not in known:
         newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
-        ranges = [known]
-        if known[0] < wanted < known[-1]:  # as 12.10, which one range seems to have
-            ranges = [tuple(ones) for _, ones in groupby(known, attrgetter("major"))]
-        supported = ", ".join(f"{one[0]} to {one[-1]}" for one in ranges)
-        msg = f"CUDA {wanted} cannot be emulated; supported: {supported}; choose one of these{newer}"
+        msg = f"CUDA {wanted} cannot be emulated; supported: {ranges(known)}; choose one of these{newer}"
         raise ValueError(msg)
     return wanted
 

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..compat import names
-from ..emulator import supported_versions
+from ..emulator import version_named
 from ..versions import CudaVersion
 
 LATEST: Final = "latest"
@@ -53,10 +53,11 @@ def _like(pattern: str, needed: str) -> Callable[[str], str]:
 
 
 def _driver_fault(value: str) -> str:
-    known = supported_versions()
-    if not release_fault(value) and CudaVersion.parse(value) in known:
-        return ""
-    return f"a CUDA version that can be emulated, {known[0]} to {known[-1]}"
+    try:
+        version_named(value)
+    except ValueError as error:
+        return f"a CUDA version that can be emulated: {error}"
+    return ""
 
 
 def _arch_fault(value: str) -> str:

@@ -138,9 +138,13 @@ def _release(version: str | tuple[int, int]) -> CudaVersion:
     if not isinstance(version, str):
         return CudaVersion(*version)
     try:
-        return max(releases()) if version == "latest" else CudaVersion.parse(version)
+        release = max(releases()) if version == "latest" else CudaVersion.parse(version)
     except ValueError as error:
         raise ToolchainError(str(error)) from error
+    if version.count(".") > 1:
+        msg = f"{version!r} has three numbers, and a toolchain has the newest wheels of its release; write {release}"
+        raise ToolchainError(msg)
+    return release
 
 
 def _entry(version: str | tuple[int, int]) -> dict[str, Any]:

@@ -555,6 +555,12 @@ def test_unknown_drivers(text) -> None:
         driver_named(text)
 
 
+def test_patch_release_of_a_driver() -> None:
+    """One that is taken for another would be answered by guessing."""
+    with pytest.raises(ValueError, match="drivers of one CUDA release answer alike; write 12.9"):
+        driver_named("12.9.1")
+
+
 def test_ranges_of_drivers() -> None:
     assert drivers_in(">=525") == tuple(DRIVERS)
     assert drivers_in(">=12.3, <550") == ((12, 3),)

@@ -126,6 +126,7 @@ def test_a_release_is_both_of_its_libraries(capsys: pytest.CaptureFixture[str]) 
     ("words", "why"),
     [
         (("12.7", "nvjitlink-13.0", "ptx"), "CUDA 12.7 is not in the atlas, which has "),
+        (("12.10", "nvjitlink-13.0", "ptx"), "CUDA 12.10 is not in the atlas, which has 12.0 to 12.9, 13.0 to 13.5; "),
         (("13.0", "nvjitlink-14.0", "ptx"), "CUDA 14.0 is not in the atlas, which has "),
         (("13.0", "nvjitlink-13.2", "ptx", "--arch", "sm_89"), "sm_89 was not measured, only "),
     ],
@@ -174,6 +175,11 @@ def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
         )
 
 
+def test_a_branch_of_drivers_and_a_kind_in_capitals(capsys: pytest.CaptureFixture[str]) -> None:
+    """A driver may have the name under which it is installed."""
+    assert said(capsys, "13.0", "driver-575.57.08", "PTX") == said(capsys, "13.0", "driver-12.9", "ptx")
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -189,6 +195,9 @@ def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
         (("nope.cubin", "13.0"), "PRODUCER is nope.cubin: No such file or directory; expected a CUDA release such as"),
         (("", "13.0"), "PRODUCER is ''; expected a CUDA release such as 12.4, or a file of device code"),
         ((".", "13.0"), "PRODUCER is ., a folder; expected a CUDA release such as"),
+        (("13.0", "driver-12.9.1", "ptx"), "drivers of one CUDA release answer alike; write 12.9"),
+        (("13.0", "575", "ptx"), "CONSUMER: '575' is a branch of drivers, of CUDA 12.9; write driver-575 as CONSUMER"),
+        (("575", "13.0", "ptx"), "PRODUCER: '575' is a branch of drivers, of CUDA 12.9"),
         (("123456.1", "13.0", "ptx"), "PRODUCER: '123456.1' is not a CUDA version"),
     ],
 )

@@ -60,6 +60,23 @@ def test_a_command_without_its_verb(command: str, missing: str, capsys: pytest.C
     assert _said([command], capsys) == (2, f"cudalink {command}: {missing}")
 
 
+@pytest.mark.parametrize(
+    ("words", "what_to_type"),
+    [
+        (
+            ["toolchain", "fetch", "12.9"],
+            "no verb 'fetch'; to fetch CUDA 13.0, type: cudalink toolchain add 13.0",
+        ),
+        (["matrix", "run"], "`nox -s NAME` or `tox -e NAME` runs one"),
+    ],
+)
+def test_a_verb_that_is_often_guessed(words: list[str], what_to_type: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error says what to type instead."""
+    code, said = _said(words, capsys)
+    assert (code, said.count("\n")) == (2, 0)
+    assert what_to_type in said
+
+
 def test_help_imports_no_command() -> None:
     """The help reads no module of a command, so that it is there at once."""
     code = (
@@ -104,7 +121,7 @@ def test_version_says_what_is_bundled(capsys: pytest.CaptureFixture[str]) -> Non
         (
             ["driver", "run", "--version", "99.0", "--", "true"],
             2,
-            "CUDA 99.0 cannot be emulated; supported: 12.0 to 13.5",
+            "CUDA 99.0 cannot be emulated; supported: 12.0 to 12.9, 13.0 to 13.5",
         ),
         (
             ["driver", "run", "--version", "13.0", "--", "nope"],

@@ -202,7 +202,7 @@ def test_other_library_first(run, pytester) -> None:
     result.stderr.fnmatch_lines([f"*{folder}/libcuda.so.1 is in this process already. Load the plugin early*"])
 
 
-KNOWN = "cannot be emulated; supported: 12.0 to 13.5; choose one of these"
+KNOWN = "cannot be emulated; supported: 12.0 to 12.9, 13.0 to 13.5; choose one of these"
 
 
 @pytest.mark.parametrize(

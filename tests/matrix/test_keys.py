@@ -6,15 +6,13 @@ import pytest
 
 from pytest_cudalink import toolchains
 from pytest_cudalink.compat import names
-from pytest_cudalink.emulator import supported_versions
 from pytest_cudalink.matrix import keys
 from pytest_cudalink.matrix.keys import KEYS, REQUIREMENTS, VERSION, CellValues
 from pytest_cudalink.versions import CudaVersion
 
 LONG, MOST = 128 << 10, "at most 131071 bytes"
 RELEASE = "a CUDA release such as '13.0'"
-FIRST, *_, LAST = supported_versions()
-DRIVERS = f"'auto' or 'real' or 'absent' or a CUDA version that can be emulated, {FIRST} to {LAST}"
+DRIVERS = "'auto' or 'real' or 'absent' or a CUDA version that can be emulated: "
 ARCH = f"an architecture that can be emulated: {', '.join(names.EMULATED_ARCHITECTURES)}"
 NUL = "a text without NUL, which no program can be given"
 PROJECT = "a name of letters, digits, '.', '_' and '-', or of these and {major}"
@@ -30,7 +28,12 @@ TEXTS = {
     "kind": (["test", "bare"], {"": "one of 'test', 'bare'"}),
     "python": (["3.12", "3.9", "3.14t"], dict.fromkeys(["3.123", "3.x", "12", "3.12\n"], "a Python such as '3.12'")),
     "ctk": (["13.0", "none", "latest"], {"x": f"'none' or 'latest' or {RELEASE}"}),
-    "driver": (["auto", "real", "absent", "13.0"], dict.fromkeys(["new", "1.0"], DRIVERS)),
+    "driver": (["auto", "real", "absent", "13.0"], {
+        "new": f"{DRIVERS}'new' is not a CUDA version; write MAJOR.MINOR, such as '13.0'",
+        "575": f"{DRIVERS}'575' is a branch of drivers, which came with CUDA 12.9; write a version of CUDA, "
+        "such as 12.9",
+        "12.9.1": f"{DRIVERS}'12.9.1' has three numbers, and drivers of one CUDA release answer alike; write 12.9",
+    }),
     "nvjitlink": (["auto", "absent", "12.9"], {"x": f"'auto' or 'absent' or {RELEASE}"}),
     "backend": (["auto", "driver", "nvjitlink", "each"], {"x": "one of 'auto', 'driver', 'nvjitlink', 'each'"}),
     "install": (["editable", "wheel", "none"], {"x": "one of 'editable', 'wheel', 'none'"}),
