@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "devices.h"
+#include "grow.h"
 #include "locks.h"
 #include "sticky.h"
 
@@ -49,13 +50,13 @@ static _Thread_local ThreadStack stack;
 static ThreadStack *stacks;     /* those that have a list */
 static pthread_key_t stack_key; /* frees a thread's list when the thread ends */
 
-static void drop_stack(void *list) {
+static void drop_stack(void *of_thread) {
   pthread_mutex_lock(&lock);
   ThreadStack **at = &stacks;
   while (*at && *at != &stack) at = &(*at)->next;
   if (*at) *at = stack.next;
   pthread_mutex_unlock(&lock);
-  free(list);
+  free(stack.list);
   memset(&stack, 0, sizeof stack);
 }
 
@@ -100,17 +101,12 @@ static Context *top(void) { return stack.count ? stack.list[stack.count - 1] : N
 
 /* Under the lock. */
 static bool push(Context *context) {
-  if (stack.count == stack.room) {
-    size_t room = stack.room ? 2 * stack.room : 8;
-    Context **list = realloc(stack.list, room * sizeof *list);
-    if (!list) return false;
-    if (!stack.list) {
-      stack.next = stacks;
-      stacks = &stack;
-    }
-    stack.list = list;
-    stack.room = room;
-    pthread_setspecific(stack_key, list);
+  bool is_first = !stack.list;
+  if (!cl_grow(&stack.list, stack.count, &stack.room, sizeof *stack.list)) return false;
+  if (is_first) {
+    stack.next = stacks;
+    stacks = &stack;
+    pthread_setspecific(stack_key, &stack);
   }
   stack.list[stack.count++] = context;
   return true;
@@ -254,23 +250,13 @@ static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *fl
 EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
          primary_get_state(line, device, flags, active))
 
-/* Makes room for one context more. Under the lock. */
-static bool has_room(void) {
-  if (contexts.count < contexts.room) return true;
-  size_t room = contexts.room ? 2 * contexts.room : 16;
-  Context **list = realloc(contexts.list, room * sizeof *list);
-  if (!list) return false;
-  contexts.list = list;
-  contexts.room = room;
-  return true;
-}
-
 /* A context of its own, on the thread's stack or apart from it; NULL if memory is out. */
 static Context *new_context(CUdevice device, unsigned flags, bool current) {
   Context *context = calloc(1, sizeof *context);
   if (!context) return NULL;
   pthread_mutex_lock(&lock);
-  bool made = has_room() && (!current || push(context));
+  bool made =
+      cl_grow(&contexts.list, contexts.count, &contexts.room, sizeof *contexts.list) && (!current || push(context));
   if (made) {
     start_context(context, device, flags);
     contexts.list[contexts.count++] = context;

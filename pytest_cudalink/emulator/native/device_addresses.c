@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "grow.h"
 #include "locks.h"
 #include "shared_memory.h"
 
@@ -121,18 +122,8 @@ static uintptr_t any_gap(size_t size, size_t alignment) {
   return 0;
 }
 
-static bool has_room(void) {
-  if (spans.count < spans.room) return true;
-  size_t room = spans.room ? 2 * spans.room : 64;
-  Span *list = realloc(spans.list, room * sizeof *list);
-  if (!list) return false;
-  spans.list = list;
-  spans.room = room;
-  return true;
-}
-
 static uintptr_t take(size_t size, size_t alignment, uintptr_t wanted) {
-  if (!has_room()) return 0;
+  if (!cl_grow(&spans.list, spans.count, &spans.room, sizeof *spans.list)) return 0;
   const AddressRange *range = wanted && wanted % alignment == 0 ? cl_address_range(wanted) : NULL;
   uintptr_t start = range ? gap(wanted, range->start + range->size, size, alignment) : 0;
   if (!start || start != wanted) start = any_gap(size, alignment);

@@ -11,6 +11,7 @@
 #include "contexts.h"
 #include "devices.h"
 #include "events.h"
+#include "grow.h"
 #include "occupancy_rules.h"
 
 #include "device_functions.inc" /* device_functions */
@@ -45,14 +46,9 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
     if (own && attribute == INFO_LANGUAGE && size >= 4) function->tile |= art_u32(at) == LANGUAGE_TILE_IR;
     if (own && attribute == INFO_KPARAM && size >= 12) {
       size_t ordinal = art_u16(at + 4);
-      if (ordinal >= function->parameter_count) {
-        void *grown = realloc(function->parameters, (ordinal + 1) * sizeof *function->parameters);
-        if (!grown) return false;
-        function->parameters = grown;
-        memset(function->parameters + function->parameter_count, 0,
-               (ordinal + 1 - function->parameter_count) * sizeof *function->parameters);
-        function->parameter_count = ordinal + 1;
-      }
+      if (!cl_grow(&function->parameters, ordinal, &function->parameter_room, sizeof *function->parameters))
+        return false;
+      if (ordinal >= function->parameter_count) function->parameter_count = ordinal + 1;
       function->parameters[ordinal].offset = art_u16(at + 6);
       function->parameters[ordinal].size = (size_t)(art_u32(at + 8) >> 18);
     } else if (!own && size >= 8 && art_u32(at) == function->symbol) {

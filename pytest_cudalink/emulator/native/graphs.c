@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "handles.h"
 
 static uint64_t last_graph, last_node;
@@ -112,18 +113,9 @@ static void free_node(Node *node, Graph **doomed) {
   free(node);
 }
 
-static bool make_room(Graph *graph) {
-  if (graph->count < graph->room) return true;
-  size_t room = graph->room ? 2 * graph->room : 8;
-  Node **nodes = realloc(graph->nodes, room * sizeof *nodes);
-  if (!nodes) return false;
-  graph->nodes = nodes;
-  graph->room = room;
-  return true;
-}
-
 Node *cl_node_add(Graph *graph, const NodeParameters *owned, const Dependencies *on) {
-  Node *node = make_room(graph) ? calloc(1, sizeof *node) : NULL;
+  bool fits = cl_grow(&graph->nodes, graph->count, &graph->room, sizeof(Node *));
+  Node *node = fits ? calloc(1, sizeof *node) : NULL;
   bool whole = node && (graph->hidden || cl_handle_add(node, HANDLE_GRAPH_NODE));
   if (node) node->graph = graph;
   for (size_t at = 0; whole && on && at < on->count; at++) whole = cl_edge_add(on->nodes[at], node, on->data[at]);

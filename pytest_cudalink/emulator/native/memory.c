@@ -10,6 +10,7 @@
 #include "config.h"
 #include "device_addresses.h"
 #include "devices.h"
+#include "grow.h"
 #include "locks.h"
 #include "shared_memory.h"
 
@@ -40,22 +41,12 @@ static size_t find(uintptr_t address, bool *inside) {
   return *inside ? low - 1 : low;
 }
 
-static bool has_room(void) {
-  if (memory.count < memory.room) return true;
-  size_t room = memory.room ? 2 * memory.room : 64;
-  Block *list = realloc(memory.list, room * sizeof *list);
-  if (!list) return false;
-  memory.list = list;
-  memory.room = room;
-  return true;
-}
-
 static CUresult enter(Block *block) {
   bool inside;
   size_t at = find(block->start, &inside);
   if (inside || (at < memory.count && memory.list[at].start - block->start < block->size))
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  if (!has_room()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!cl_grow(&memory.list, memory.count, &memory.room, sizeof *memory.list)) return CUDA_ERROR_OUT_OF_MEMORY;
   memmove(memory.list + at + 1, memory.list + at, (memory.count - at) * sizeof *memory.list);
   block->id = ++memory.last_id;
   memory.list[at] = *block;

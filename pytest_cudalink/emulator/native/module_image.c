@@ -13,6 +13,7 @@
 #include "containers.h"
 #include "events.h"
 #include "fatbins.h"
+#include "grow.h"
 #include "link_inputs.h"
 #include "locks.h"
 #include "memory.h"
@@ -320,10 +321,8 @@ CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, uns
 static bool is_used(Module *library, uint64_t context, bool use) {
   for (size_t at = 0; at < library->uses; at++)
     if (library->used_in[at] == context) return true;
-  uint64_t *grown = use ? realloc(library->used_in, (library->uses + 1) * sizeof *grown) : NULL;
-  if (!grown) return false;
-  library->used_in = grown;
-  grown[library->uses++] = context;
+  if (use && cl_grow(&library->used_in, library->uses, &library->use_room, sizeof *library->used_in))
+    library->used_in[library->uses++] = context;
   return false;
 }
 

@@ -31,7 +31,7 @@ typedef struct Module {
   bool refused;       /* there is nothing that could be kept of it */
   char as_module;     /* of a library: its address is the handle of its module */
   uint64_t *used_in;  /* of a library: the contexts that it is loaded into, by their numbers */
-  size_t uses;
+  size_t uses, use_room;
   Function *functions;
   bool placed;
   Global *globals;
@@ -57,7 +57,7 @@ struct Function {
   struct {
     size_t offset, size;
   } *parameters;
-  size_t parameter_count;
+  size_t parameter_count, parameter_room;
 };
 
 struct Global {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "grow.h"
 #include "locks.h"
 #include "stacks.h"
 #include "work_order.h"
@@ -17,7 +18,7 @@ typedef struct {
 
 /* All of it under the lock of the streams. */
 static Entry *entries;
-static uint32_t entry_count, entry_room;
+static size_t entry_count, entry_room;
 static uint32_t *wanted; /* numbers of those that are left out */
 static size_t wanted_count;
 static bool all_wanted;
@@ -28,22 +29,11 @@ static bool is_wanted(uint32_t number) {
   return all_wanted || at < wanted_count;
 }
 
-/* Room for one more, or false. */
-static bool has_room(void) {
-  if (entry_count < entry_room) return true;
-  uint32_t room = entry_room ? 2 * entry_room : 64;
-  Entry *grown = realloc(entries, room * sizeof *grown);
-  if (!grown) return false;
-  entries = grown;
-  entry_room = room;
-  return true;
-}
-
 static bool judge(Sym symbol, const WaitRow *row) {
   Stack stack;
   cl_note_stack(&stack); /* never under the lock */
   cl_streams_lock();
-  bool kept = has_room();
+  bool kept = cl_grow(&entries, entry_count, &entry_room, sizeof *entries);
   UnpromisedWait wait = {row ? row->number : 0, cl_pending != NULL, cl_symbols[symbol].name};
   if (kept) entries[entry_count++] = (Entry){wait, stack};
   bool waits = !kept || !is_wanted(entry_count);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "grow.h"
 #include "locks.h"
 #include "queues.h"
 #include "stacks.h"
@@ -30,11 +31,11 @@ static struct {
   bool threads;      /* more than one has */
   const char *actor; /* the function whose call does work */
   Entry *entries;
-  uint32_t count, room;
+  size_t count, room;
   Stack *sites; /* of the calls that submitted work */
-  uint32_t site_count, site_room;
+  size_t site_count, site_room;
   uint64_t *streams; /* by number */
-  uint32_t stream_count, stream_room;
+  size_t stream_count, stream_room;
 } now;
 static Work *held;          /* works that nothing is before */
 static atomic_bool unnoted; /* who submitted each */
@@ -81,24 +82,13 @@ static uint32_t draw_delay(uint32_t number) {
 
 /* -- the log -- */
 
-/* Room for one more, or false; the array may move. */
-static bool has_room(void **array, uint32_t count, uint32_t *room, size_t size) {
-  if (count < *room) return true;
-  uint32_t more = *room ? 2 * *room : 64;
-  void *grown = realloc(*array, more * size);
-  if (!grown) return false;
-  *array = grown;
-  *room = more;
-  return true;
-}
-
 static uint64_t this_call(void) { return now.calls + !now.leaving; }
 
 static uint32_t stream_number(uint64_t id) {
   if (!id) return 0;
   for (uint32_t at = 0; at < now.stream_count; at++)
     if (now.streams[at] == id) return at + 1;
-  if (!has_room((void **)&now.streams, now.stream_count, &now.stream_room, sizeof *now.streams)) return 0;
+  if (!cl_grow(&now.streams, now.stream_count, &now.stream_room, sizeof *now.streams)) return 0;
   now.streams[now.stream_count++] = id;
   return now.stream_count;
 }
@@ -131,7 +121,7 @@ static Entry *entry_of(const Work *work) { return work->number ? &now.entries[wo
 static void submitted(Work *work) {
   const char *kind = kind_of(work);
   work->number = 0;
-  if (!kind || !has_room((void **)&now.entries, now.count, &now.room, sizeof *now.entries)) return;
+  if (!kind || !cl_grow(&now.entries, now.count, &now.room, sizeof *now.entries)) return;
   uint32_t number = work->number = ++now.count, delay = draw_delay(number);
   uint64_t call = this_call();
   work->due = call + (delay == SCHEDULE_LATE ? LATEST : delay);
@@ -202,7 +192,7 @@ bool cl_notes_submitters(void) { return !atomic_load(&unnoted); }
 /* Gives the works that this thread submitted in its call the place of that. */
 static void note_site(Stack *stack) {
   uint64_t thread = this_thread();
-  bool kept = has_room((void **)&now.sites, now.site_count, &now.site_room, sizeof *now.sites);
+  bool kept = cl_grow(&now.sites, now.site_count, &now.site_room, sizeof *now.sites);
   if (kept) now.sites[now.site_count++] = *stack;
   else cl_free_stack(stack);
   for (uint32_t at = now.count; at-- > 0;) {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "abi.h"
+#include "grow.h"
 
 /* The functions of Python's C API that are needed here: the driver is not linked with Python, so Python hands them
    over. Calling a function written in Python would be shorter, but an interrupt could arrive in it and be lost. */
@@ -78,11 +79,7 @@ static char *python_lines(void) {
   void *frame = api->frame();
   if (frame) api->keep(frame);
   for (int count = 0; frame && count < PYTHON_LINES; count++) {
-    if (room < length + LINE_ROOM) {
-      char *grown = realloc(lines, room = 2 * room + LINE_ROOM);
-      if (!grown) break;
-      lines = grown;
-    }
+    if (!cl_grow(&lines, length + LINE_ROOM, &room, 1)) break;
     length += (size_t)describe_line(api, frame, lines + length);
     void *outer = api->back(frame);
     api->drop(frame);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "handles.h"
 #include "locks.h"
 
@@ -108,20 +109,16 @@ static bool is_in(const Dependencies *all, const Node *node) {
 }
 
 static bool grow(Dependencies *all) {
-  size_t room = all->room ? 2 * all->room : 4;
-  Node **nodes = realloc(all->nodes, room * sizeof *nodes);
-  if (nodes) all->nodes = nodes;
-  EdgeData *data = realloc(all->data, room * sizeof *data);
-  if (data) all->data = data;
-  size_t *places = room > FEW ? calloc(2 * room, sizeof *places) : NULL;
-  if (!nodes || !data || (room > FEW && !places)) {
-    free(places);
+  size_t room = all->room, same = all->room;
+  if (!cl_grow(&all->nodes, all->count, &room, sizeof *all->nodes) ||
+      !cl_grow(&all->data, all->count, &same, sizeof *all->data))
     return false;
-  }
+  size_t *places = room > FEW ? calloc(2 * room, sizeof *places) : NULL;
+  if (room > FEW && !places) return false;
   free(all->places);
   all->places = places;
   all->room = room;
-  for (size_t at = 0; places && at < all->count; at++) *place_of(all, nodes[at]) = at + 1;
+  for (size_t at = 0; places && at < all->count; at++) *place_of(all, all->nodes[at]) = at + 1;
   return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "abi.h"
 #include "faults.h"
+#include "grow.h"
 #include "locks.h"
 #include "stacks.h"
 
@@ -37,7 +38,8 @@ static struct {
   int code;
   Stays stays;
   const char *failed; /* function of the call that failed; NULL: none did */
-  unsigned count, room;
+  unsigned count;
+  size_t room;
   Swept *calls; /* `room` of them */
 } sweep = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -51,15 +53,9 @@ static void forget_calls(void) {
   sweep.count = sweep.room = 0;
 }
 
-/* Makes room for twice as many calls, up to CALLS_KEPT. */
-static bool grow(void) {
-  unsigned room = sweep.room ? sweep.room * 2 : 128;
-  Swept *more = room <= CALLS_KEPT ? realloc(sweep.calls, room * sizeof *more) : NULL;
-  if (!more) return false;
-  memset(more + sweep.room, 0, (room - sweep.room) * sizeof *more);
-  sweep.calls = more;
-  sweep.room = room;
-  return true;
+/* Makes room for a call by its number. */
+static bool has_room(unsigned number) {
+  return number <= CALLS_KEPT && cl_grow(&sweep.calls, number - 1, &sweep.room, sizeof *sweep.calls);
 }
 
 /* Counts the calls of this process from now on, and lets call `number` answer `code`: alone, with each later call of
@@ -72,7 +68,7 @@ EXPORT int cudalinkSweep(unsigned number, int code, int stays) {
   sweep.code = code;
   sweep.stays = (Stays)stays;
   sweep.failed = NULL;
-  bool ready = grow();
+  bool ready = has_room(1);
   atomic_store(&sweep.active, ready);
   pthread_mutex_unlock(&sweep.lock);
   return ready;
@@ -125,7 +121,7 @@ static int swept(EventLine *line, const char *function) {
   counted = number;
   bool meant = number && number == sweep.number;
   bool again = number && sweep.stays == SAME_FUNCTION && sweep.failed && !strcmp(sweep.failed, function);
-  bool kept = number && (number <= sweep.room || grow()), noted = kept && (meant || !sweep.number);
+  bool kept = number && has_room(number), noted = kept && (meant || !sweep.number);
   int code = meant || again ? sweep.code : -1;
   if (meant) sweep.failed = function;
   if (kept) {

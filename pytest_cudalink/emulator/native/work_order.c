@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "grow.h"
 #include "happens_before.h"
 
 Work *cl_pending, *cl_newest;
@@ -36,13 +37,7 @@ void cl_work_drop(Work *work) {
 
 bool cl_work_after(Work *work, Work *earlier) {
   if (!earlier || earlier->done) return true;
-  if (earlier->dependent_count == earlier->dependent_room) {
-    size_t room = earlier->dependent_room ? 2 * earlier->dependent_room : 2;
-    Work **list = realloc(earlier->dependents, room * sizeof *list);
-    if (!list) return false;
-    earlier->dependents = list;
-    earlier->dependent_room = room;
-  }
+  if (!cl_grow(&earlier->dependents, earlier->dependent_count, &earlier->dependent_room, sizeof(Work *))) return false;
   earlier->dependents[earlier->dependent_count++] = work;
   work->unmet++;
   return true;

@@ -1,0 +1,24 @@
+/* The one way in which arrays grow. */
+#ifndef CUDALINK_GROW_H
+#define CUDALINK_GROW_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Makes room for item number `at` of the array at `*array`, which may move, and whose new items are zero. Returns
+   false, and leaves all as it is, if memory is out. */
+static inline bool cl_grow(void *array, size_t at, size_t *room, size_t item) {
+  if (at < *room) return true;
+  char *list;
+  size_t more = *room ? 2 * *room : 8;
+  while (more <= at) more *= 2;
+  memcpy(&list, array, sizeof list);
+  if (!(list = realloc(list, more * item))) return false;
+  memset(list + *room * item, 0, (more - *room) * item);
+  memcpy(array, &list, sizeof list);
+  *room = more;
+  return true;
+}
+
+#endif
