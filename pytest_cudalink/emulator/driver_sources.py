@@ -75,7 +75,7 @@ FLOORS = (
     ("link_state", "lifetimes", "link_inputs", "link"),
     ("module_image", "functions", "module"),
     ("occupancy", "kernel_nodes", "launches", "launches_old"),
-    ("graph_rules", "graph_nodes", "graph_queries", "graph_exec", "graph_launch", "graph_dot"),
+    ("graph_rules", "graph_exec", "graph_nodes", "graph_queries", "graph_launch", "graph_dot"),
     ("green_contexts",),
     ("alive", "exports", "procaddr"),
 )

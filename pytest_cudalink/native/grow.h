@@ -14,9 +14,10 @@ static inline bool cl_grow(void *array, size_t at, size_t *room, size_t item) {
   size_t more = *room ? 2 * *room : 8;
   while (more <= at) more *= 2;
   memcpy(&list, array, sizeof list);
-  if (!(list = realloc(list, more * item))) return false;
-  memset(list + *room * item, 0, (more - *room) * item);
-  memcpy(array, &list, sizeof list);
+  char *grown = realloc(list, more * item);
+  if (!grown) return false;
+  memset(grown + *room * item, 0, (more - *room) * item);
+  memcpy(array, &grown, sizeof grown);
   *room = more;
   return true;
 }

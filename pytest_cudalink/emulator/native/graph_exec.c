@@ -6,7 +6,6 @@
 #include "calls.h"
 #include "capture.h"
 #include "contexts.h"
-#include "graph_nodes.h"
 #include "graph_rules.h"
 #include "handles.h"
 #include "streams.h"
@@ -288,29 +287,16 @@ static CUresult update_v1(void *executable, void *graph, Node **failed, int *res
 EXPORTED(cuGraphExecUpdate, (Executable * executable, Graph *graph, Node **failed, int *result),
          update_v1(executable, graph, failed, result))
 
-/* -- updating one node -- */
+/* -- one node -- */
 
-/* The node of an executable graph that stands for one of a caller's graph. */
-static Node *stand_in(void *handle, void *node_handle) {
+Node *cl_stand_in(void *handle, void *node_handle) {
   const Executable *executable = cl_executable(handle);
   const Node *node = cl_node(node_handle);
   return executable && node ? cl_node_like(executable->graph, node->id, true) : NULL;
 }
 
-static CUresult put(void *executable, void *handle, NodeParameters *parameters) {
-  Node *node = stand_in(executable, handle);
-  if (!node || node->parameters.type != parameters->type) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_parameters_check_handles(parameters);
-  if (result) return result;
-  if (!cl_parameters_may_become(&node->parameters, parameters, true)) return CUDA_ERROR_INVALID_VALUE;
-  cl_parameters_free(&node->parameters);
-  node->parameters = *parameters;
-  return CUDA_SUCCESS;
-}
-
-/* A child takes the parameters of a graph of the same shape. */
-static CUresult put_child(void *executable, void *handle, void *child) {
-  const Node *node = stand_in(executable, handle);
+CUresult cl_put_child(void *executable, void *handle, void *child) {
+  const Node *node = cl_stand_in(executable, handle);
   Graph *fresh = cl_graph(child);
   UpdateResult how;
   if (cl_node(handle) && fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
@@ -323,61 +309,13 @@ static CUresult put_child(void *executable, void *handle, void *child) {
   return CUDA_SUCCESS;
 }
 
-static CUresult type_of(void *executable, void *handle, int *type) {
-  const Node *node = stand_in(executable, handle);
-  if (node) *type = node->parameters.type;
-  return node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult change(void *executable, void *node, NodeParameters parameters) {
-  int type = -1;
-  CUresult result = LOCKED(type_of(executable, node, &type));
-  if (result || type != parameters.type) return CUDA_ERROR_INVALID_VALUE;
-  if (type == NODE_CHILD) return LOCKED(put_child(executable, node, parameters.child.graph));
-  if (type == NODE_ALLOCATE || type == NODE_FREE || type == NODE_CONDITIONAL) return CUDA_ERROR_NOT_SUPPORTED;
-  result = cl_parameters_prepare(&parameters);
-  if (result) return result;
-  result = LOCKED(put(executable, node, &parameters));
-  if (result) cl_parameters_free(&parameters);
-  return result;
-}
-
-static CUresult set(void *executable, void *node, int type, const void *given, size_t size) {
-  return given ? change(executable, node, cl_node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
-}
-#define SETTER(name, type, size)                                                                     \
-  EXPORTED_WHEN(executable != NULL, name, (Executable * executable, Node * node, const void *given), \
-                set(executable, node, type, given, size))
-SETTER(cuGraphExecKernelNodeSetParams, NODE_KERNEL, KERNEL_NODE_V1)
-SETTER(cuGraphExecKernelNodeSetParams_v2, NODE_KERNEL, sizeof(KernelNode))
-SETTER(cuGraphExecHostNodeSetParams, NODE_HOST, sizeof(HostNode))
-SETTER(cuGraphExecExternalSemaphoresSignalNodeSetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
-SETTER(cuGraphExecExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
-SETTER(cuGraphExecBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
-EXPORTED_WHEN(executable != NULL, cuGraphExecEventRecordNodeSetEvent,
-              (Executable * executable, Node *node, Event *event),
-              set(executable, node, NODE_RECORD, &event, sizeof(Event *)))
-EXPORTED_WHEN(executable != NULL, cuGraphExecEventWaitNodeSetEvent, (Executable * executable, Node *node, Event *event),
-              set(executable, node, NODE_WAIT, &event, sizeof(Event *)))
-EXPORTED_WHEN(executable != NULL, cuGraphExecChildGraphNodeSetParams,
-              (Executable * executable, Node *node, Graph *child), LOCKED(put_child(executable, node, child)))
-EXPORTED_WHEN(executable != NULL, cuGraphExecMemcpyNodeSetParams,
-              (Executable * executable, Node *node, const Box *box, Context *context),
-              box ? change(executable, node, cl_copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED_WHEN(executable != NULL, cuGraphExecMemsetNodeSetParams,
-              (Executable * executable, Node *node, const void *given, Context *context),
-              given ? change(executable, node, cl_fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED_WHEN(executable != NULL, cuGraphExecNodeSetParams,
-              (Executable * executable, Node *node, NodeParameters *given),
-              given ? change(executable, node, *given) : CUDA_ERROR_INVALID_VALUE)
-
 static bool can_be_disabled(const Node *node) {
   int type = node ? node->parameters.type : NODE_EMPTY;
   return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL;
 }
 
 static CUresult set_enabled(void *executable, void *handle, unsigned enabled) {
-  Node *node = stand_in(executable, handle);
+  Node *node = cl_stand_in(executable, handle);
   if (!can_be_disabled(node)) return CUDA_ERROR_INVALID_VALUE;
   node->disabled = !enabled;
   return CUDA_SUCCESS;
@@ -386,7 +324,7 @@ EXPORTED_WHEN(executable != NULL, cuGraphNodeSetEnabled, (Executable * executabl
               LOCKED(set_enabled(executable, node, enabled)))
 
 static CUresult get_enabled(void *executable, void *handle, unsigned *enabled) {
-  const Node *node = stand_in(executable, handle);
+  const Node *node = cl_stand_in(executable, handle);
   if (!enabled || !can_be_disabled(node)) return CUDA_ERROR_INVALID_VALUE;
   *enabled = !node->disabled;
   return CUDA_SUCCESS;

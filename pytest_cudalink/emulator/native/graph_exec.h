@@ -22,5 +22,9 @@ typedef struct {
 /* Under the lock of the streams. */
 Executable *cl_executable(const void *handle);
 void cl_executable_leave(Executable *executable);
+/* The node of an executable graph that stands for one of a caller's graph. */
+Node *cl_stand_in(void *handle, void *node_handle);
+/* Gives a child of an executable graph the parameters of a graph of the same shape. */
+CUresult cl_put_child(void *executable, void *handle, void *child);
 
 #endif

@@ -1,27 +1,31 @@
 /* Nodes: adding them, asking for their parameters, changing those. */
-#include "graph_nodes.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi.h"
 #include "calls.h"
+#include "graph_exec.h"
 #include "graph_memory.h"
+#include "graph_parameters.h"
 #include "graph_rules.h"
 #include "graphs.h"
 #include "handles.h"
 
-NodeParameters cl_node_parameters(int type, const void *given, size_t size) {
+enum { KERNEL_NODE_V1 = 56, FILL_NODE_V1 = 40 };
+
+/* What a call of the API has at the parameters of a kind of node. */
+static NodeParameters node_parameters(int type, const void *given, size_t size) {
   NodeParameters parameters = {.type = type};
   memcpy(parameters.reserved1, given, size);
   return parameters;
 }
 
-NodeParameters cl_copy_parameters(const Box *box, Context *context) {
+static NodeParameters copy_parameters(const Box *box, Context *context) {
   return (NodeParameters){.type = NODE_COPY, .copy = {.context = context, .box = *box}};
 }
 
-NodeParameters cl_fill_parameters(const void *given, Context *context) {
-  NodeParameters parameters = cl_node_parameters(NODE_FILL, given, FILL_NODE_V1);
+static NodeParameters fill_parameters(const void *given, Context *context) {
+  NodeParameters parameters = node_parameters(NODE_FILL, given, FILL_NODE_V1);
   parameters.fill.context = context;
   return parameters;
 }
@@ -171,25 +175,10 @@ static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) 
 /* Adds a node whose parameters are a structure that begins as the one of a node does. */
 static CUresult add_given(EventLine *line, Adding adding, int type, const void *given, size_t size) {
   if (!given) return CUDA_ERROR_INVALID_VALUE;
-  NodeParameters parameters = cl_node_parameters(type, given, size);
+  NodeParameters parameters = node_parameters(type, given, size);
   return add(line, adding, &parameters);
 }
-EXPORTED(cuGraphAddKernelNode, ADDING(const void *given), add_given(line, PLAINLY, NODE_KERNEL, given, KERNEL_NODE_V1))
-EXPORTED(cuGraphAddKernelNode_v2, ADDING(const void *given),
-         add_given(line, PLAINLY, NODE_KERNEL, given, sizeof(KernelNode)))
-EXPORTED_WHEN(graph != NULL, cuGraphAddHostNode, ADDING(const void *given),
-              add_given(line, PLAINLY, NODE_HOST, given, sizeof(HostNode)))
-EXPORTED(cuGraphAddExternalSemaphoresSignalNode, ADDING(const void *given),
-         add_given(line, PLAINLY, NODE_SIGNAL_SEMAPHORES, given, sizeof(SemaphoreNode)))
-EXPORTED(cuGraphAddExternalSemaphoresWaitNode, ADDING(const void *given),
-         add_given(line, PLAINLY, NODE_WAIT_SEMAPHORES, given, sizeof(SemaphoreNode)))
-EXPORTED_WHEN(graph != NULL, cuGraphAddBatchMemOpNode, ADDING(const void *given),
-              add_given(line, PLAINLY, NODE_MEMORY_OPERATIONS, given, sizeof(OperationsNode)))
 EXPORTED_WHEN(graph != NULL, cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
-EXPORTED_WHEN(graph != NULL, cuGraphAddEventRecordNode, ADDING(Event *event),
-              add_given(line, PLAINLY, NODE_RECORD, &event, sizeof(Event *)))
-EXPORTED_WHEN(graph != NULL, cuGraphAddEventWaitNode, ADDING(Event *event),
-              add_given(line, PLAINLY, NODE_WAIT, &event, sizeof(Event *)))
 EXPORTED(cuGraphAddMemFreeNode, ADDING(CUdeviceptr address),
          add_given(line, PLAINLY, NODE_FREE, &address, sizeof address))
 EXPORTED(cuGraphAddChildGraphNode, ADDING(Graph *child),
@@ -197,14 +186,14 @@ EXPORTED(cuGraphAddChildGraphNode, ADDING(Graph *child),
 
 static CUresult add_copy(EventLine *line, Adding adding, const Box *box, Context *context) {
   if (!box) return CUDA_ERROR_INVALID_VALUE;
-  NodeParameters parameters = cl_copy_parameters(box, context);
+  NodeParameters parameters = copy_parameters(box, context);
   return add(line, adding, &parameters);
 }
 EXPORTED(cuGraphAddMemcpyNode, ADDING(const Box *box, Context *context), add_copy(line, PLAINLY, box, context))
 
 static CUresult add_fill(EventLine *line, Adding adding, const void *given, Context *context) {
   if (!given) return CUDA_ERROR_INVALID_VALUE;
-  NodeParameters parameters = cl_fill_parameters(given, context);
+  NodeParameters parameters = fill_parameters(given, context);
   return add(line, adding, &parameters);
 }
 EXPORTED(cuGraphAddMemsetNode, ADDING(const void *given, Context *context), add_fill(line, PLAINLY, given, context))
@@ -259,18 +248,10 @@ static CUresult get(void *handle, int type, void *out, size_t offset, size_t siz
   memcpy(out, (const char *)node->parameters.reserved1 + offset, size);
   return CUDA_SUCCESS;
 }
-#define GETTER(name, type, size) \
-  EXPORTED_WHEN(node != NULL, name, (Node * node, void *out), LOCKED(get(node, type, out, 0, size)))
-GETTER(cuGraphKernelNodeGetParams, NODE_KERNEL, KERNEL_NODE_V1)
-GETTER(cuGraphKernelNodeGetParams_v2, NODE_KERNEL, sizeof(KernelNode))
-GETTER(cuGraphHostNodeGetParams, NODE_HOST, sizeof(HostNode))
-GETTER(cuGraphEventRecordNodeGetEvent, NODE_RECORD, sizeof(Event *))
-GETTER(cuGraphEventWaitNodeGetEvent, NODE_WAIT, sizeof(Event *))
-GETTER(cuGraphExternalSemaphoresSignalNodeGetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
-GETTER(cuGraphExternalSemaphoresWaitNodeGetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
-GETTER(cuGraphBatchMemOpNodeGetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
-GETTER(cuGraphMemAllocNodeGetParams, NODE_ALLOCATE, sizeof(AllocateNode))
-GETTER(cuGraphMemFreeNodeGetParams, NODE_FREE, sizeof(CUdeviceptr))
+EXPORTED_WHEN(node != NULL, cuGraphMemAllocNodeGetParams, (Node * node, void *out),
+              LOCKED(get(node, NODE_ALLOCATE, out, 0, sizeof(AllocateNode))))
+EXPORTED_WHEN(node != NULL, cuGraphMemFreeNodeGetParams, (Node * node, void *out),
+              LOCKED(get(node, NODE_FREE, out, 0, sizeof(CUdeviceptr))))
 EXPORTED(cuGraphMemsetNodeGetParams, (Node * node, void *out), LOCKED(get(node, NODE_FILL, out, 0, FILL_NODE_V1)))
 EXPORTED(cuGraphChildGraphNodeGetGraph, (Node * node, Graph **out),
          LOCKED(get(node, NODE_CHILD, out, 0, sizeof(Graph *))))
@@ -287,55 +268,105 @@ EXPORTED(cuGraphNodeGetParams, (Node * node, NodeParameters *out), LOCKED(get_an
 
 /* -- changing -- */
 
-static CUresult put(void *handle, NodeParameters *parameters) {
-  Node *node = cl_node(handle);
+/* A node as a call names it: one of a graph, or what stands for it in an executable graph. */
+typedef struct {
+  bool is_executable;
+  void *executable, *node;
+} Named;
+#define OF_GRAPH ((Named){.node = node})
+#define OF_EXECUTABLE ((Named){true, executable, node})
+
+static Node *find(const Named *named) {
+  return named->is_executable ? cl_stand_in(named->executable, named->node) : cl_node(named->node);
+}
+
+static CUresult put(const Named *named, NodeParameters *parameters) {
+  Node *node = find(named);
   if (!node || node->parameters.type != parameters->type) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_parameters_check_handles(parameters);
   if (result) return result;
+  if (named->is_executable && !cl_parameters_may_become(&node->parameters, parameters, true))
+    return CUDA_ERROR_INVALID_VALUE;
   cl_parameters_free(&node->parameters);
   node->parameters = *parameters;
   return CUDA_SUCCESS;
 }
 
-static CUresult type_of(void *handle, int *type) {
-  const Node *node = cl_node(handle);
+static CUresult type_of(const Named *named, int *type) {
+  const Node *node = find(named);
   if (node) *type = node->parameters.type;
   return node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult change(void *handle, NodeParameters parameters) {
+static CUresult change(Named named, NodeParameters parameters) {
   int type = -1;
-  CUresult result = LOCKED(type_of(handle, &type));
+  CUresult result = LOCKED(type_of(&named, &type));
   if (result || type != parameters.type) return CUDA_ERROR_INVALID_VALUE;
+  if (type == NODE_CHILD && named.is_executable)
+    return LOCKED(cl_put_child(named.executable, named.node, parameters.child.graph));
   bool fixed = type == NODE_CHILD || type == NODE_ALLOCATE || type == NODE_FREE || type == NODE_CONDITIONAL;
   if (fixed) return CUDA_ERROR_NOT_SUPPORTED;
   result = cl_parameters_prepare(&parameters);
   if (result) return result;
-  result = LOCKED(put(handle, &parameters));
+  result = LOCKED(put(&named, &parameters));
   if (result) cl_parameters_free(&parameters);
   return result;
 }
 
-static CUresult set(void *handle, int type, const void *given, size_t size) {
-  return given ? change(handle, cl_node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
+static CUresult set(Named named, int type, const void *given, size_t size) {
+  return given ? change(named, node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
 }
-#define SETTER(name, type, size) \
-  EXPORTED_WHEN(node != NULL, name, (Node * node, const void *given), set(node, type, given, size))
-SETTER(cuGraphKernelNodeSetParams, NODE_KERNEL, KERNEL_NODE_V1)
-SETTER(cuGraphKernelNodeSetParams_v2, NODE_KERNEL, sizeof(KernelNode))
-SETTER(cuGraphMemsetNodeSetParams, NODE_FILL, FILL_NODE_V1)
-SETTER(cuGraphHostNodeSetParams, NODE_HOST, sizeof(HostNode))
-SETTER(cuGraphExternalSemaphoresSignalNodeSetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
-SETTER(cuGraphExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
-SETTER(cuGraphBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
 EXPORTED_WHEN(node != NULL, cuGraphMemcpyNodeSetParams, (Node * node, const Box *box),
-              box ? change(node, cl_copy_parameters(box, NULL)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED_WHEN(node != NULL, cuGraphEventRecordNodeSetEvent, (Node * node, Event *event),
-              set(node, NODE_RECORD, &event, sizeof(Event *)))
-EXPORTED_WHEN(node != NULL, cuGraphEventWaitNodeSetEvent, (Node * node, Event *event),
-              set(node, NODE_WAIT, &event, sizeof(Event *)))
+              box ? change(OF_GRAPH, copy_parameters(box, NULL)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(executable != NULL, cuGraphExecMemcpyNodeSetParams,
+              (Executable * executable, Node *node, const Box *box, Context *context),
+              box ? change(OF_EXECUTABLE, copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(node != NULL, cuGraphMemsetNodeSetParams, (Node * node, const void *given),
+              set(OF_GRAPH, NODE_FILL, given, FILL_NODE_V1))
+EXPORTED_WHEN(executable != NULL, cuGraphExecMemsetNodeSetParams,
+              (Executable * executable, Node *node, const void *given, Context *context),
+              given ? change(OF_EXECUTABLE, fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(executable != NULL, cuGraphExecChildGraphNodeSetParams,
+              (Executable * executable, Node *node, Graph *child), LOCKED(cl_put_child(executable, node, child)))
 
 static CUresult set_any(void *handle, const NodeParameters *given) {
-  return given && is_clean(given) ? change(handle, *given) : CUDA_ERROR_INVALID_VALUE;
+  return given && is_clean(given) ? change((Named){.node = handle}, *given) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED_WHEN(node != NULL, cuGraphNodeSetParams_v2, (Node * node, NodeParameters *given), set_any(node, given))
+EXPORTED_WHEN(executable != NULL, cuGraphExecNodeSetParams,
+              (Executable * executable, Node *node, NodeParameters *given),
+              given ? change(OF_EXECUTABLE, *given) : CUDA_ERROR_INVALID_VALUE)
+
+/* -- kinds whose functions differ in nothing else -- */
+
+/* cuGraphAddXNode, cuGraphXNodeGetParams, cuGraphXNodeSetParams and cuGraphExecXNodeSetParams, which take the beginning
+   of the structure of a kind; some add without a cuInit where the graph is NULL. */
+#define KIND(kind, version, add_when, type, size)                                                      \
+  EXPORTED_WHEN(add_when, cuGraphAdd##kind##Node##version, ADDING(const void *given),                  \
+                add_given(line, PLAINLY, type, given, size))                                           \
+  EXPORTED_WHEN(node != NULL, cuGraph##kind##NodeGetParams##version, (Node * node, void *out),         \
+                LOCKED(get(node, type, out, 0, size)))                                                 \
+  EXPORTED_WHEN(node != NULL, cuGraph##kind##NodeSetParams##version, (Node * node, const void *given), \
+                set(OF_GRAPH, type, given, size))                                                      \
+  EXPORTED_WHEN(executable != NULL, cuGraphExec##kind##NodeSetParams##version,                         \
+                (Executable * executable, Node * node, const void *given), set(OF_EXECUTABLE, type, given, size))
+KIND(Kernel, , true, NODE_KERNEL, KERNEL_NODE_V1)
+KIND(Kernel, _v2, true, NODE_KERNEL, sizeof(KernelNode))
+KIND(Host, , graph, NODE_HOST, sizeof(HostNode))
+KIND(ExternalSemaphoresSignal, , true, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
+KIND(ExternalSemaphoresWait, , true, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
+KIND(BatchMemOp, , graph, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
+
+/* The same of events, which are passed by themselves: cuGraphXNodeGetEvent and so on. */
+#define EVENT_KIND(kind, type)                                                          \
+  EXPORTED_WHEN(graph, cuGraphAdd##kind##Node, ADDING(Event *event),                    \
+                add_given(line, PLAINLY, type, &event, sizeof(Event *)))                \
+  EXPORTED_WHEN(node != NULL, cuGraph##kind##NodeGetEvent, (Node * node, void *out),    \
+                LOCKED(get(node, type, out, 0, sizeof(Event *))))                       \
+  EXPORTED_WHEN(node != NULL, cuGraph##kind##NodeSetEvent, (Node * node, Event *event), \
+                set(OF_GRAPH, type, &event, sizeof(Event *)))                           \
+  EXPORTED_WHEN(executable != NULL, cuGraphExec##kind##NodeSetEvent,                    \
+                (Executable * executable, Node * node, Event *event),                   \
+                set(OF_EXECUTABLE, type, &event, sizeof(Event *)))
+EVENT_KIND(EventRecord, NODE_RECORD)
+EVENT_KIND(EventWait, NODE_WAIT)
