@@ -54,8 +54,8 @@ _CAUSES: Final = {
 }
 _PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
 
-#: The libraries that every program of NVRTC and nvJitLink loads, in small letters as their headers are called.
-_CORE: Final = ("cudart", "nvrtc", "nvjitlink")
+#: The libraries that programs load together, wherever each is.
+_CORE: Final = ("nvrtc", "nvJitLink")
 _LINKER: Final = Item("dynamic-libs", "nvJitLink", "", "site-packages", "ctk", None, "")
 #: The wheels that cuda-tile takes together: tileiras first.
 _TILE_WHEELS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
@@ -223,11 +223,10 @@ def _in_use(items: Sequence[Item], system: System) -> list[Item]:
     """Return the items that programs of this environment use together.
 
     Parts of a toolkit outside of an environment that has its own do not count: its programs take their headers and
-    libraries from beside themselves. The libraries that every program of NVRTC and nvJitLink loads, and their headers,
-    count wherever they are.
+    libraries from beside themselves. NVRTC and nvJitLink count wherever they are, as one program loads both.
     """
     inside = [item for item in items if not system.is_outside(item)]
-    core = [item for item in items if item.name.lower() in _CORE]
+    core = [item for item in items if item.kind == "dynamic-libs" and item.name in _CORE]
     return [item for item in items if item in inside or item in core] if inside else list(items)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
@@ -29,10 +29,14 @@ def packaged_with(kind: ItemKind, name: str, toolkit_names: Iterable[str]) -> Pa
     return "other" if name in table["outside"].get(kind, ()) else "ctk"
 
 
-def _groups(item: Item) -> dict[str, str]:
+def _groups(item: Item, headers_there: Collection[str]) -> dict[str, str]:
     """The groups of an item, each with its reason."""
     table = component_table()
-    found = {group["name"]: group["because"] for group in table["groups"] if item.name in group.get(item.kind, ())}
+    found = {
+        group["name"]: group["because"]
+        for group in table["groups"]
+        if item.name in group.get(item.kind, ()) and ("beside" not in group or group["beside"] in headers_there)
+    }
     if item.kind in ("dynamic-libs", "headers"):
         headers = item.name
         if item.kind == "dynamic-libs":
@@ -42,13 +46,20 @@ def _groups(item: Item) -> dict[str, str]:
     return found
 
 
-def shared_groups(a: Item, b: Item) -> dict[str, str]:
+def besides() -> frozenset[str]:
+    """The headers without which the items of some groups are independent."""
+    return frozenset(group["beside"] for group in component_table()["groups"] if "beside" in group)
+
+
+def shared_groups(a: Item, b: Item, headers_there: Collection[str] = ()) -> dict[str, str]:
     """The groups that require two items to be of one CUDA release, with reasons; empty for independent items.
 
     Items of a group that asks for one major only are independent within it.
+
+    `headers_there`: the names of all headers that are there.
     """
-    other = _groups(b)
-    shared = {name: because for name, because in _groups(a).items() if name in other}
+    other = _groups(b, headers_there)
+    shared = {name: because for name, because in _groups(a, headers_there).items() if name in other}
     if a.version is not None and b.version is not None and a.version.major == b.version.major:
         for group in component_table()["groups"]:
             if group.get("same") == "major":

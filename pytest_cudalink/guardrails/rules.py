@@ -7,8 +7,9 @@ it, and for its release only if the versions alone do not decide.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final, Protocol
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -18,7 +19,7 @@ from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Fact, Item, Verdict, compatible
 from .pipelines import Pipeline, check_pipeline
-from .relations import archive_and_linker, libraries_by_name, shared_groups
+from .relations import archive_and_linker, besides, libraries_by_name, shared_groups
 from .repair import by_hand, extra_of, published_releases, repair, worth
 
 __all__ = [
@@ -160,9 +161,12 @@ def _keep_last(a: Item, b: Item, driver: CudaVersion | None) -> tuple[Item, Item
     return (a, b) if worth(a, driver) <= worth(b, driver) else (b, a)
 
 
-def check_pair(a: Item, b: Item) -> Verdict:
-    """Whether two toolkit items may be used together; the repair keeps the release of the second."""
-    groups = shared_groups(a, b) if a.packaged_with == b.packaged_with == "ctk" else {}
+def check_pair(a: Item, b: Item, headers_there: Collection[str] = ()) -> Verdict:
+    """Whether two toolkit items may be used together; the repair keeps the release of the second.
+
+    `headers_there`: the names of all headers that are there.
+    """
+    groups = shared_groups(a, b, headers_there) if a.packaged_with == b.packaged_with == "ctk" else {}
     if not groups or a.version is None or b.version is None:
         return compatible("same-ctk", f"the {a.label} and the {b.label} are independent", a, b)
     name, because = next(iter(groups.items()))
@@ -284,11 +288,18 @@ def _alone(
     if item.packaged_with != "ctk":
         return
     yield check_constraint(item, constraint)
+    there = _headers((item, *remembered))
     for other in remembered:
         if other != item:
-            yield check_pair(item, other)
+            yield check_pair(item, other, there)
             yield check_linked(item, other)
+    if item.kind == "headers" and item.name in besides():
+        yield from (check_pair(*pair, there) for pair in combinations(remembered, 2))
     yield check_driver(item, driver, assume_forward=assume_forward, hint=hint)
+
+
+def _headers(items: Iterable[Item]) -> set[str]:
+    return {item.name for item in items if item.kind == "headers"}
 
 
 def _piped(item: Item, remembered: Iterable[Item], pipelines: Iterable[Pipeline]) -> Iterator[Verdict]:
@@ -355,9 +366,10 @@ def judge_all(
     for item in ordered:
         verdicts += _alone(item, (), constraint, driver, assume_forward=assume_forward, hint=hint)
     known = [item for item in ordered if item.packaged_with == "ctk"]
+    there = _headers(known)
     for number, a in enumerate(known):
-        related = [b for b in known[number + 1 :] if shared_groups(a, b)]
-        verdicts += [check_pair(*_keep_last(a, b, driver.cuda().value)) for b in related]
+        related = [b for b in known[number + 1 :] if shared_groups(a, b, there)]
+        verdicts += [check_pair(*_keep_last(a, b, driver.cuda().value), there) for b in related]
         verdicts += [check_linked(a, b) for b in known[number + 1 :] if archive_and_linker(a, b)]
     for pipeline in sorted(set(pipelines), key=str):
         ends = [

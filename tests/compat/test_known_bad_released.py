@@ -62,16 +62,22 @@ CASES = [
         LINK,
         "FunctionNotFoundError: function nvJitLinkVersion is not found",
     ),
-    ("nvcc-13-0-newer-crt", toolchain("13.0", cuda_crt="13.5"), toolchain("13.0"), NVCC, "__cudaLaunch"),
+    ("nvvm-13-0-newer-crt", toolchain("13.0", cuda_crt="13.5"), toolchain("13.0"), NVCC, "__cudaLaunch"),
     (
-        "nvcc-13-1-crt-13-0",
+        "nvvm-13-1-crt-13-0",
         toolchain("13.5", cuda_crt="13.0"),
         toolchain("13.5", cuda_crt="13.1"),
         NVCC,
         "__cudaLaunch",
     ),
-    ("nvcc-13-1-nvvm-13-0", toolchain("13.2", nvvm="13.0"), toolchain("13.2", nvvm="13.1"), NVCC, "__cudaLaunch"),
-    ("nvcc-13-3-nvvm-13-1", toolchain("13.5", nvvm="13.1"), toolchain("13.5", nvvm="13.2"), NVCC, "--simt-only"),
+    (
+        "nvvm-13-0-newer-crt",
+        toolchain("13.2", nvvm="13.0"),
+        toolchain("13.2", nvvm="13.0", cuda_crt="13.0"),
+        NVCC,
+        "__cudaLaunch",
+    ),
+    ("nvcc-13-3-older-nvvm", toolchain("13.5", nvvm="13.1"), toolchain("13.5", nvvm="13.2"), NVCC, "--simt-only"),
 ]
 
 

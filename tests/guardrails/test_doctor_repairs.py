@@ -45,8 +45,8 @@ MIXTURES = {
     "newer NVRTC": (["cuda-toolkit[all]==13.0.2", "nvidia-cuda-nvrtc==13.2.*"], "", "13.5"),
     "older linker": (["cuda-toolkit[cudart,nvjitlink,nvrtc]==13.2.0", "nvidia-nvjitlink==13.0.*"], "", "13.5"),
     "linker older than all": (["cuda-toolkit[all]==12.9.1", "nvidia-nvjitlink-cu12==12.0.*"], "", "12.9"),
-    "older runtime": (["cuda-toolkit[all]==12.9.1", "nvidia-cuda-runtime-cu12==12.4.*"], "", "13.0"),
-    "older compiler": (["cuda-toolkit[all]==12.9.1", "nvidia-cuda-nvcc-cu12==12.6.*"], "", "12.9"),
+    "older runtime": (["cuda-toolkit[all]==13.5.0", "nvidia-cuda-runtime==13.0.*"], "", "13.5"),
+    "older compiler": (["cuda-toolkit[all]==13.5.0", "nvidia-cuda-nvcc==13.2.*"], "", "13.5"),
     "three releases": (
         ["cuda-toolkit[all]==13.4.3", "nvidia-cuda-nvrtc==13.1.*", "nvidia-cuda-runtime==13.0.*"], "", "13.5",
     ),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from pytest_cudalink.guardrails.items import Item
 from pytest_cudalink.guardrails.relations import (
     archive_and_linker,
+    besides,
     libraries_by_name,
     packaged_with,
     shared_groups,
@@ -49,17 +48,9 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
         (("dynamic-libs", "cupti"), ("headers", "profiler"), True),
         (("dynamic-libs", "cupti"), ("headers", "cupti"), False),
         (("static-libs", "cudart"), ("headers", "cudart"), False),
-        *[
-            (x, y, True)
-            for x, y in itertools.combinations(
-                [
-                    *(("headers", name) for name in ("cudart", "nvcc")),
-                    ("static-libs", "cudadevrt"),
-                    ("binaries", "nvcc"),
-                ],
-                2,
-            )
-        ],
+        (("headers", "cudart"), ("binaries", "nvcc"), False),
+        (("headers", "cudart"), ("headers", "nvcc"), False),
+        (("static-libs", "cudadevrt"), ("binaries", "nvcc"), False),
         (("binaries", "ptxas"), ("binaries", "nvcc"), False),
         (("headers", "nvvm"), ("binaries", "nvcc"), False),
         (("headers", "cccl"), ("binaries", "nvcc"), False),
@@ -90,6 +81,19 @@ def test_a_relation_has_a_name_and_a_reason() -> None:
     assert shared_groups(cublas, cusolver) == {"dynamic-link component cublas": reason}
     reason = "with two, it is not known which one is used"
     assert shared_groups(nvrtc, item("nvrtc", "13.2")) == {"one nvrtc library only": reason}
+
+
+def test_a_relation_that_other_headers_make() -> None:
+    """Nvcc and the runtime's headers are independent until CCCL's are there, which compares them."""
+    nvcc, headers, cccl = (
+        item("nvcc", "13.0", "binaries"),
+        item("cudart", "13.2", "headers"),
+        item("cccl", "13.1", "headers"),
+    )
+    assert shared_groups(nvcc, headers, {"cudart", "nvrtc"}) == {}
+    assert [*shared_groups(nvcc, headers, {"cudart", "cccl"})] == ["nvcc with CCCL"]
+    assert shared_groups(nvcc, cccl, {"cccl"}) == {}
+    assert besides() == {"cccl"}
 
 
 def test_an_archive_and_its_linker() -> None:
