@@ -41,15 +41,27 @@ def write(folder: Path) -> list[Path]:
         workflows = root / ".github" / "workflows"
         shutil.copy(ROOT / "docs" / "examples" / "github" / "nightly.yml", workflows)  # calls the other
         written += [workflows / "cudalink.yml", workflows / "nightly.yml"]
-    return written
+    return [*written, _in_a_folder(folder / "repository")]
+
+
+def _in_a_folder(top: Path) -> Path:
+    """Write the workflow of a project in a folder of a repository, whose noxfile needs a package."""
+    root = top / "python" / "part"
+    root.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    (root / "noxfile.py").write_text('# /// script\n# dependencies = ["nox", "nox-poetry>=1,<2"]\n# ///\n')
+    (change,) = (one for one in adopt.plan_changes(root, "nox") if one.path.suffix == ".yml")
+    (root / change.path).parent.mkdir(parents=True)
+    (root / change.path).write_text(change.content, encoding="utf-8")
+    return top / ".github" / "workflows" / "cudalink-python-part.yml"
 
 
 def shown() -> tuple[Path, str]:
     """Return the file that the how-to page shows, with what ``init`` writes into the page's example project."""
     examples = ROOT / "docs" / "examples"
-    (change,) = (
-        change for change in adopt.plan_changes(examples / "github", "nox") if change.path.name == "cudalink.yml"
-    )
+    with tempfile.TemporaryDirectory() as folder:  # the page's project is not in a folder of this repository
+        shutil.copy(examples / "github" / "pyproject.toml", folder)
+        (change,) = (one for one in adopt.plan_changes(Path(folder), "nox") if one.path.name == "cudalink.yml")
     return examples / "written" / "github.yml", change.content
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import shlex
+import sys
+import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..regular_files import TEXT, read_bounded
+from ..report.checkout import Repository, repository
 from .ci import CELLS_VARIABLE, RUN, RUNNER_PACKAGES, default_python
 from .keys import MAJOR
 from .project import Project, major_of_extra
@@ -34,6 +39,21 @@ _BROUGHT_BY: Final = {
     "cupy": ("cupy",),
     "pynvjitlink": ("pynvjitlink",),
 }
+_INSTALL: Final = "pip install 'pytest-cudalink[nox]'"
+#: What is appended to a noxfile: without the plugin, its other sessions must still run, on any Python and system.
+_GUARDED: Final = """
+# The cells of matrices/cells.toml; where pytest-cudalink is not installed, nox has the sessions above alone.
+try:
+    from pytest_cudalink.matrix.nox import sessions as cudalink_sessions
+except ModuleNotFoundError:
+    pass
+else:
+    cudalink_sessions("matrices/cells.toml"{given})
+"""
+#: The block of a script that names its requirements (packaging.python.org, "Inline script metadata").
+_SCRIPT: Final = re.compile(r"^# /// script$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///$", re.MULTILINE)
+#: A folder of a project that a workflow names without quotes.
+_PLAIN_FOLDER: Final = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
 #: Operators of a requirement that limit a version from below.
 _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
 
@@ -61,7 +81,7 @@ def plan_changes(root: Path, runner: str | None = None, ci: str = "github") -> l
     runner = runner or ("tox" if has_tox and not (root / "noxfile.py").exists() else "nox")
     changes = [_file(root, CELLS, _cells(root)), _runner(root, runner)]
     if ci == "github":
-        changes.append(_file(root, Path(".github", "workflows", "cudalink.yml"), _workflow(root, runner)))
+        changes.append(_workflow(root, runner, repository(root)))
     # what each runner makes, whichever of the two this project has
     changes.append(_lines(root, Path(".gitignore"), [".nox/", ".tox/", f"{RECORDS}/"]))
     return changes
@@ -71,18 +91,82 @@ def _template(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _workflow(root: Path, runner: str) -> str:
-    """Return the workflow with the runner and the Python of the project."""
+def _workflow(root: Path, runner: str, checkout: Repository) -> Change:
+    """Return the workflow with the runner and the Python of the project, where GitHub reads it: at the top.
+
+    A project in a folder of the repository has its own workflow there, which runs in that folder.
+    """
+    inside = root.resolve().relative_to(checkout.top).as_posix() if checkout.top else "."
+    folder = "" if inside == "." else inside
+    if folder and not _PLAIN_FOLDER.fullmatch(folder):
+        msg = f"the folder of the project in its repository is {folder!r}; expected letters, digits and '._+@-'"
+        raise CellsError([f"{msg}; rename it, or leave the workflow out with --ci none"])
+    name = f"cudalink-{folder.replace('/', '-')}.yml" if folder else "cudalink.yml"
+    more, unknown = _noxfile_requirements(root) if runner == "nox" else ([], [])
     words = {
         "RUNNER": runner,
-        "RUN": f"{RUNNER_PACKAGES[runner]}{RUN[runner]}",
+        "RUN": "".join(f"--with {shlex.quote(one)} " for one in more) + RUNNER_PACKAGES[runner] + RUN[runner],
         "PYTHON": default_python(root),
+        "BRANCH": checkout.branch if checkout.branch in ("main", "master") else json.dumps(checkout.branch),
+        "FILE": name,
+        "NAME": f"cudalink {folder}".rstrip(),
+        "DIRECTORY": folder,
+        "FOLDER": f"{folder}/" if folder else "",
     }
     # only in quotes can a key of YAML begin with @
     text = _template("github.yml").replace('"@VARIABLE@"', CELLS_VARIABLE[runner])
+    # one of the template's lines counts in a folder alone
+    text = re.sub(r"^#IN# ?", "", text, flags=re.MULTILINE) if folder else re.sub(r"(?m)^#IN#.*\n", "", text)
     for word, value in words.items():
         text = text.replace(f"@{word}@", value)
-    return text
+    path = Path(os.path.relpath(checkout.top or root, root), ".github", "workflows", name)
+    change = _file(root, path, text)
+    if unknown:
+        names = ", ".join(unknown)
+        advice = f"noxfile.py imports {names}: put --with and the package that has it before `nox` in the job test"
+        return replace(change, advice=advice)
+    return change
+
+
+def _noxfile_requirements(root: Path) -> tuple[list[str], list[str]]:
+    """Return the requirements of a noxfile besides nox and the plugin, and the modules whose package is not known.
+
+    The block of a script names them; else the project's own requirement for the package of a module's name counts.
+    """
+    try:
+        text = _read(root / "noxfile.py") or ""
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return [], []
+    if named := _script_requirements(text):
+        return [one for one in named if one != "nox"], []
+    modules = [one.name for statement in body if isinstance(statement, ast.Import) for one in statement.names]
+    modules += [one.module for one in body if isinstance(one, ast.ImportFrom) and one.module and not one.level]
+    tops = dict.fromkeys(module.partition(".")[0] for module in modules)
+    others = [
+        top
+        for top in tops
+        if top not in sys.stdlib_module_names
+        and top not in ("nox", "pytest_cudalink", "packaging")  # both require packaging
+        and not (root / f"{top}.py").exists()
+        and not (root / top).is_dir()
+    ]
+    known = {canonicalize_name(one.name): str(one) for one in Project.read(root).every}
+    found = [known[name] for one in others if (name := canonicalize_name(one)) in known]
+    return found, [one for one in others if canonicalize_name(one) not in known]
+
+
+def _script_requirements(text: str) -> list[str]:
+    """Return the requirements that the block of a script names; none without a block."""
+    block = _SCRIPT.search(text.replace("\r\n", "\n"))
+    if block is None:
+        return []
+    try:
+        content = tomllib.loads("".join(f"{line[2:]}\n" for line in block["lines"].splitlines()))
+    except tomllib.TOMLDecodeError:
+        return []
+    found = content.get("dependencies", [])
+    return [str(one) for one in found] if isinstance(found, list) else []
 
 
 def _file(root: Path, path: Path, content: str) -> Change:
@@ -114,17 +198,18 @@ def _runner(root: Path, runner: str) -> Change:
             return Change(path, present, "keep")
         # at the end: the sessions of the project come first in its lists
         taken = "report" in _nox_sessions(present)
-        given, advice = "", ""
+        given = f', report="{_OTHER_REPORT}"' if taken else ""
+        advice = [f"`nox -l` lists the cells where the plugin is installed together with nox: {_INSTALL}"]
         if taken:
-            given = f', report="{_OTHER_REPORT}"'
-            advice = (
+            advice.append(
                 f"this noxfile has a session report; `nox -s {_OTHER_REPORT}` runs the cells and merges their records"
             )
-        more = (
-            "\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\n"
-            f'sessions("matrices/cells.toml"{given})\n'
-        )
-        return Change(path, _added(present.rstrip(), f"\n{more}"), "append", advice)
+        if _script_requirements(present):
+            advice.append(
+                'its script block names what `uv run noxfile.py` installs: add "pytest-cudalink[nox]" to that'
+            )
+        more = f"\n{_GUARDED.format(given=given)}"
+        return Change(path, _added(present.rstrip(), more), "append", "\n".join(advice))
     file = _tox_file(root) or Path("tox.toml")
     present = _read(root / file)
     if present is None:

@@ -72,6 +72,14 @@ class Project:
             _table(content.get("tool")).keys(),
         )
 
+    @property
+    def every(self) -> Iterator[Requirement]:
+        """The requirements of the project, of all its extras and of all its groups."""
+        yield from self.dependencies
+        for table in (self.extras, self.groups):
+            for lines in table.values():
+                yield from _read(lines)
+
 
 def major_of_extra(name: str) -> int | None:
     """Return the major release of CUDA that an extra brings by its name, such as ``cu12``; None if it names none."""

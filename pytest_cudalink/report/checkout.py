@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 #: How the name of a branch begins in git.
 BRANCHES: Final = "refs/heads/"
@@ -20,7 +20,38 @@ _STATUS: Final = (
     *("-c", "core.fsmonitor=false", "status"),
     *("--porcelain", "--untracked-files=no", "--ignore-submodules=all"),
 )
+#: Asks git for the folder of the checkout.
+_TOP: Final = ("rev-parse", "--show-toplevel")
+#: Asks git which branches there are, the likeliest default first; ``origin/HEAD`` names the one of the remote.
+_BRANCHES: Final = (
+    *("for-each-ref", "--format=%(refname) %(symref)", "refs/remotes/origin/HEAD"),
+    *(f"{where}/{name}" for where in ("refs/remotes/origin", "refs/heads") for name in ("main", "master")),
+)
 _GIT_SECONDS: Final = 2.0
+
+
+class Repository(NamedTuple):
+    """The repository that a folder is in."""
+
+    top: Path | None  # its uppermost folder; None outside of a checkout
+    branch: str  # its default branch
+
+
+def repository(root: Path, environment: Mapping[str, str] = os.environ) -> Repository:
+    """Return the repository that a folder is in; its branch is ``main`` where git names no other.
+
+    The default branch is that of the remote ``origin`` as the clone found it, else ``main`` or ``master``, which is
+    there.
+    """
+    top = _git(_TOP, root, environment)
+    if top is None:
+        return Repository(None, "main")
+    lines = (_git(_BRANCHES, root, environment) or b"").decode("utf-8", "replace").splitlines()
+    found = dict(line.split(" ", 1) for line in lines)
+    remote = found.pop("refs/remotes/origin/HEAD", "").removeprefix("refs/remotes/origin/")
+    names = {name.rpartition("/")[2] for name in found}
+    there = "master" if names == {"master"} else "main"
+    return Repository(Path(os.fsdecode(top.removesuffix(b"\n"))).resolve(), remote or there)
 
 
 def commit_or_none(text: str | None) -> str | None:

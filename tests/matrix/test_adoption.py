@@ -121,9 +121,12 @@ def outcome(folder: Path) -> dict[str, tuple]:
 
 def test_tox_and_nox_list_the_same(project, runners) -> None:
     """Same cells with the same descriptions."""
+    assert cli.main(["init", "--runner", "tox", "--ci", "none"]) == 0
     nox = dict(re.findall(r"^[-*] (\S+)(?: \[.*?\])? -> (.*)$", run("nox", "-l", cwd=project, **runners), re.MULTILINE))
     del nox["report"]
-    tox = dict(re.findall(r"^(\S+)\s+-> (.*)$", run("tox", "l", cwd=project, **runners), re.MULTILINE))
+    # the command that the written file names
+    (command,) = re.findall(r"^# `(tox .*?)` lists", (project / "tox.toml").read_text(), re.MULTILINE)
+    tox = dict(re.findall(r"^(\S+)\s+-> (.*)$", run(*command.split(), cwd=project, **runners), re.MULTILINE))
     del tox["py"]  # what tox has without a configuration
     assert nox == tox == {cell.name: cell.description for cell in load_cells(project / "matrices" / "cells.toml")}
 
@@ -312,6 +315,16 @@ def test_what_a_project_has_decides(tmp_path, present, words, actions) -> None:
     assert changes == actions | {"matrices/cells.toml": "write", ".gitignore": "write"}
 
 
+GUARDED = """\
+# The cells of matrices/cells.toml; where pytest-cudalink is not installed, nox has the sessions above alone.
+try:
+    from pytest_cudalink.matrix.nox import sessions as cudalink_sessions
+except ModuleNotFoundError:
+    pass
+else:
+    cudalink_sessions("matrices/cells.toml"{})
+"""
+NOXFILE = "`nox -l` lists the cells where the plugin is installed together with nox: pip install 'pytest-cudalink[nox]'"
 REQUIRES = 'requires = ["pytest-cudalink[tox]"]'
 ADVICE = "put this into {}, or add to what is there:\n{}"
 
@@ -332,11 +345,8 @@ ADVICE = "put this into {}, or add to what is there:\n{}"
         (
             "noxfile.py",
             "import nox\n\n",
-            (
-                "import nox\n\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\n"
-                'sessions("matrices/cells.toml")\n'
-            ),
-            "",
+            "import nox\n\n" + GUARDED.format(""),
+            NOXFILE,
         ),
         ("noxfile.py", "from pytest_cudalink.matrix.nox import sessions\n", None, ""),
     ],
@@ -347,7 +357,7 @@ def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advic
     (change,) = (one for one in adopt.plan_changes(tmp_path, ci="none") if str(one.path) == name)
     assert change.action == ("keep" if content is None else "append")
     assert change.content == (before if content is None else content)
-    assert change.advice == (ADVICE.format(name, advice) if advice else "")
+    assert change.advice == (ADVICE.format(name, advice) if advice and advice != NOXFILE else advice)
 
 
 @pytest.mark.parametrize(
@@ -367,8 +377,105 @@ def test_init_beside_a_session_report(tmp_path, session, taken) -> None:
     (tmp_path / "noxfile.py").write_text(f"import nox\n{session}", encoding="utf-8")
     (change,) = (one for one in adopt.plan_changes(tmp_path, ci="none") if str(one.path) == "noxfile.py")
     given = ', report="cudalink-report"' if taken else ""
-    assert change.content.endswith(f'\nsessions("matrices/cells.toml"{given})\n')
+    assert change.content.endswith(GUARDED.format(given))
     assert ("`nox -s cudalink-report` runs the cells" in change.advice) is taken
+
+
+def test_a_noxfile_without_the_plugin(runners, tmp_path) -> None:
+    """Contributors who have nox alone keep their sessions; what follows `nox.main()` at the end counts, too."""
+    noxfile = tmp_path / "noxfile.py"
+    noxfile.write_text(
+        "import nox\n\n@nox.session\ndef lint(session): ...\n\nif __name__ == '__main__':\n    nox.main()\n"
+    )
+    for change in adopt.plan_changes(tmp_path, ci="none"):
+        if change.path.name in ("noxfile.py", "cells.toml"):
+            (tmp_path / change.path).parent.mkdir(exist_ok=True)
+            (tmp_path / change.path).write_text(change.content)
+    assert "ctk-13.0" in run("nox", "-l", cwd=tmp_path, **runners)
+    (tmp_path / "pytest_cudalink.py").write_text("raise ModuleNotFoundError")
+    said = run("nox", "-l", cwd=tmp_path, **runners, PYTHONPATH=str(tmp_path))
+    assert "* lint" in said
+    assert "ctk-13.0" not in said
+
+
+@pytest.mark.parametrize(
+    ("noxfile", "groups", "more", "unknown"),
+    [
+        ("import os, nox.command\nfrom packaging import tags\nfrom . import nothing\n", "", "", ""),
+        ("from nox_poetry import session\n", 'test = ["Nox.Poetry>=1,<2"]', "--with 'Nox.Poetry<2,>=1' ", ""),
+        ("import nox_poetry\nimport helper\nimport tools.of_ours\n", "", "", "nox_poetry"),
+        ("try:\n    import yaml\nexcept ImportError: ...\ndef f(): import yaml\n", "", "", ""),
+        ('# /// script\n# dependencies = ["nox", "pyyaml"]\n# ///\nimport yaml\n', "", "--with pyyaml ", ""),
+        ("# /// script\n# dependencies = 1\n# ///\nimport yaml\n", "", "", "yaml"),
+        ("# /// script\n# [\n# ///\n", "", "", ""),
+        ("import (", "", "", ""),
+    ],
+)
+def test_the_workflow_installs_what_the_noxfile_imports(tmp_path, noxfile, groups, more, unknown) -> None:
+    """."""
+    (tmp_path / "pyproject.toml").write_text(f"[dependency-groups]\n{groups}\n")
+    (tmp_path / "noxfile.py").write_text(noxfile)
+    (tmp_path / "helper.py").touch()
+    (tmp_path / "tools").mkdir()
+    (change,) = (one for one in adopt.plan_changes(tmp_path) if one.path.suffix == ".yml")
+    assert f'- run: uvx --with "$CUDALINK_REQUIREMENT" {more}nox\n' in change.content
+    advice = f"noxfile.py imports {unknown}: put --with and the package that has it before `nox` in the job test"
+    assert change.advice == (advice if unknown else "")
+    (tox,) = (one for one in adopt.plan_changes(tmp_path, "tox") if one.path.suffix == ".yml")
+    assert (" --with tox-uv tox run\n" in tox.content, tox.advice) == (True, "")
+
+
+def git(folder: Path, *words: str) -> None:
+    """Run git without the settings of the machine."""
+    run("git", "-c", "user.name=a", "-c", "user.email=a@b", *words, cwd=folder, GIT_CONFIG_GLOBAL="/dev/null")
+
+
+@pytest.mark.parametrize(
+    ("branches", "head", "expected"),
+    [
+        (["topic"], "", "main"),
+        (["topic", "master"], "", "master"),
+        (["main", "master"], "", "main"),
+        (["main"], "dev/1.x", '"dev/1.x"'),
+    ],
+)
+def test_the_workflow_runs_on_the_default_branch(tmp_path, branches, head, expected) -> None:
+    """The one of the remote as the clone found it, whatever is checked out; else the usual one that is there."""
+    git(tmp_path, "init", "-q", "-b", branches[0])
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "a")
+    for name in branches[1:]:
+        git(tmp_path, "branch", name)
+    if head:
+        git(tmp_path, "update-ref", f"refs/remotes/origin/{head}", "HEAD")
+        git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{head}")
+    (change,) = (one for one in adopt.plan_changes(tmp_path) if one.path.suffix == ".yml")
+    assert f"    branches: [{expected}]\n" in change.content
+
+
+def test_a_project_in_a_folder_of_its_repository(tmp_path, monkeypatch, capsys) -> None:
+    """GitHub reads workflows at the top alone: there it is written, and runs in the folder of the project."""
+    git(tmp_path, "init", "-q")
+    root = tmp_path / "python" / "part"
+    root.mkdir(parents=True)
+    monkeypatch.chdir(root)
+    assert cli.main(["init"]) == 0
+    assert "write   ../../.github/workflows/cudalink-python-part.yml\n" in capsys.readouterr().out
+    workflow = yaml.safe_load((tmp_path / ".github" / "workflows" / "cudalink-python-part.yml").read_text())
+    assert workflow["defaults"] == {"run": {"working-directory": "python/part"}}
+    assert workflow["name"] == "cudalink python/part"  # the group of what may run at a time has it, too
+    steps = [step["with"] for job in workflow["jobs"].values() for step in job["steps"] if "with" in step]
+    outside = [value for step in steps for key in ("path", "cache-dependency-glob") if (value := step.get(key))]
+    assert set(outside) == {
+        *("~/.cache/pytest-cudalink", "python/part/matrices/cells.toml"),
+        *("python/part/.cudalink", "python/part/cudalink.html"),
+    }
+    assert [step["key"].count("hashFiles('python/part/matrices/cells.toml')") for step in steps if "key" in step] == [1]
+    assert (root / "matrices" / "cells.toml").exists()
+    (tmp_path / "a b").mkdir()
+    monkeypatch.chdir(tmp_path / "a b")
+    assert cli.main(["init"]) == 2
+    assert "the folder of the project in its repository is 'a b'; expected letters" in capsys.readouterr().err
+    assert cli.main(["init", "--ci", "none"]) == 0
 
 
 OLDEST = "# the oldest release of each direct requirement of the project; each needs a lower bound"
