@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..compat import exports, known_bad
+from ..compat.gpus import architecture_of, driver_named
 from ..installers import install_command
 from ..plurals import and_more, counted
 from ..regular_files import open_regular
@@ -33,6 +34,7 @@ from .device_code.scan import pieces
 from .installed import Installed, Place, Unreadable, find_place, is_library, read_distributions, recorded_hashes
 from .libraries import majors_of
 from .loadable import read_dynamic
+from .machine import Misfit, TargetMachine, misfits
 from .needs import Need, needs_of_scan
 from .providers import Provider, Providers, is_numbered
 from .scan import MOST_UNPACKED, Scan, nvjitlink_needs
@@ -50,7 +52,7 @@ _EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
 #: What the name of a build for one CUDA major has in addition to that of its project.
 _VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
 
-Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "known-bad"]
+Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "known-bad", "machine"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class EnvironmentFinding:
     # required), "missing" (a required distribution is not installed), "floor" (a file needs a newer library),
     # "unprovided" (a file is linked with a library that is not there), "copies" (two releases of one library),
     # "same-file" (two distributions installed one file, with other contents), "known-bad" (versions that are known to
-    # fail together)
+    # fail together), "machine" (something does not run on the machine that is asked about)
     kind: Kind
     severity: Literal["conflict", "note"]  # "conflict"; or "note", which is not counted
     text: str  # what it is, and what is expected
@@ -83,6 +85,7 @@ class EnvironmentAudit:
     unreadable: tuple[Unreadable, ...]
     files: int  # libraries that were measured; 0 if only declared requirements were read
     seconds: float = field(compare=False)
+    machine: str = ""  # the driver and GPU that were asked about; empty for none
 
     @property
     def conflicts(self) -> tuple[EnvironmentFinding, ...]:
@@ -102,7 +105,10 @@ class EnvironmentAudit:
         unread = f", {len(self.unreadable)} not readable" if self.unreadable else ""
         libraries = f"{counted(self.files, 'library', 'libraries')} measured"
         measured = libraries if self.files else "declared requirements only"
-        return f"{conflicts}{unread}: {counted(self.distributions, 'distribution')}, {measured}, in {self.prefix}"
+        where = f" on {self.machine}" if self.machine else ""
+        return (
+            f"{conflicts}{where}{unread}: {counted(self.distributions, 'distribution')}, {measured}, in {self.prefix}"
+        )
 
     def check(self) -> None:
         """Raise unless there are no conflicts and everything was readable.
@@ -119,30 +125,40 @@ class EnvironmentAudit:
         return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self)}
 
 
-def audit_environment(prefix: str | Path | None = None, *, measure: bool = True) -> EnvironmentAudit:
+def audit_environment(
+    prefix: str | Path | None = None, *, measure: bool = True, driver: str = "", gpu: str = ""
+) -> EnvironmentAudit:
     """Audit an environment.
 
     `prefix`: its prefix, its Python or its site-packages folder; default: the environment of this process.
     `measure`: read the installed libraries, too; False: only what is declared.
+    `driver`: also ask whether it runs on a driver: ``"12.8"``, ``"570"`` or ``"570.86.15"``.
+    `gpu`: and on a GPU: ``"A100"``, ``"8.0"`` or ``"sm_80"``.
     Raises AuditError if there is no environment at `prefix`.
+    Raises ValueError if the driver or the GPU is unknown, or a GPU is given without a driver.
     """
+    if gpu and not driver:
+        msg = f"gpu = {gpu!r} is given without a driver; name one, such as 12.8 or 570"
+        raise ValueError(msg)
+    machine = TargetMachine(driver_named(driver), architecture_of(gpu) if gpu else "") if driver else None
     began = time.monotonic()
     place = find_place(prefix)
     distributions, unreadable = read_distributions(place, files=measure)
     packages, damaged = conda.read_packages(place.prefix, files=measure)
     unreadable += damaged
     claims = list(declared_claims(place, distributions, unreadable))
-    by_conda, driver = _by_conda(place, packages, unreadable)
+    by_conda, virtual = _by_conda(place, packages, unreadable)
     claims += by_conda
     everything = _without_doubles(distributions, packages)
-    repair = _Repair(place, [*everything, *driver])
+    repair = _Repair(place, [*everything, *virtual])
     measured: list[Claim] = []
     findings: list[EnvironmentFinding] = []
-    files = 0
+    files, needs = 0, {}
     providers = Providers(everything)
     for one in everything:  # which have no files unless those are measured
         files += len(one.files)
-        claimed, unprovided = _measured(one, _needs(place, one, unreadable), providers, claims, repair)
+        needs[str(one)] = _needs(place, one, unreadable)
+        claimed, unprovided = _measured(one, needs[str(one)], providers, claims, repair)
         measured += claimed
         findings += unprovided
     shared = _shared_files(everything, unreadable) if measure else {}
@@ -151,10 +167,16 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
     claims += measured
     findings[:0] = _judged(claims, repair)
     findings += _known_to_fail(everything)
+    if machine is not None:
+        findings += map(_on_machine, misfits(machine, everything, needs, providers))
     return EnvironmentAudit(
         str(place.prefix), place.python, len(everything), tuple(claims), tuple(findings), tuple(unreadable), files,
-        round(time.monotonic() - began, 3),
+        round(time.monotonic() - began, 3), str(machine or ""),
     )  # fmt: skip
+
+
+def _on_machine(one: Misfit) -> EnvironmentFinding:
+    return EnvironmentFinding("machine", one.severity, one.text, (), str(one.owner or ""), one.fix)
 
 
 def _without_doubles(distributions: Sequence[Installed], packages: Sequence[CondaPackage]) -> list[Installed]:

@@ -78,10 +78,13 @@ def misfit(options: argparse.Namespace) -> str:
     """The sentence about an option that nothing would be done with; empty if there is none."""
     libraries = {"--symbols": options.symbols, "--require": options.require}
     if options.environment is not None:
-        device = "an option of device code" if audit_device_code.asked(options) else None
-        given = next((name for name, value in libraries.items() if value), device)
+        of_files = {"--device-code": options.device_code, "--require-archs": options.require_archs}
+        of_files |= libraries | {"--assemble": options.assemble}
+        given = next((name for name, value in of_files.items() if value), None)
         if given:
             return f"{given} is given with --environment, which audits what is installed; give it in another command"
+        if len(options.gpu) > 1:
+            return f"--gpu is {', '.join(options.gpu)}; expected one with --environment; give others in other commands"
     elif audit_device_code.asked(options):
         given = next((name for name, value in libraries.items() if value), None)
         if given:

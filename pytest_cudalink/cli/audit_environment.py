@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const=True,
         metavar="PREFIX|PYTHON",
         help="audit the installed distributions of an environment: show which CUDA libraries they need, and which are "
-        "installed (default: the environment of this command)",
+        "installed (default: the environment of this command); with --driver and --gpu also whether it runs there",
     )
 
 
@@ -40,13 +40,14 @@ def run(options: argparse.Namespace) -> int:
     if not options.environment:
         complain("cudalink audit: --environment is empty; expected a prefix; leave it out for this one")
         return 2
-    from ..audit.environment import AuditError, audit_environment
+    from ..audit.environment import audit_environment
 
     output = AuditOutput(options.format)
+    prefix = None if options.environment is True else options.environment
     try:
         with progress("auditing the environment"):
-            found = audit_environment(None if options.environment is True else options.environment)
-    except (AuditError, OSError) as error:
+            found = audit_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
+    except (OSError, ValueError) as error:  # AuditError is a ValueError
         output.fail(error)
         return 2
     findings = [(one.severity, (f"{one.severity}: {one.kind}", f"{one.text}; {one.fix}")) for one in found.findings]

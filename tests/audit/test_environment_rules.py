@@ -149,6 +149,83 @@ def test_floors(made: Faked) -> None:
     assert found.files == 12
 
 
+DRIVER_12_8 = "a driver of CUDA 12.8 (570)"
+
+
+def on_machine(made: Faked, driver: str, gpu: str = "") -> list[str]:
+    """What the audit says about a machine, each with its remedy."""
+    found = audit_environment(made.prefix, driver=driver, gpu=gpu)
+    return [f"{one.severity}: {one.text}; do: {one.fix}" for one in found.findings if one.kind == "machine"]
+
+
+def test_machine_with_an_older_driver(made: Faked) -> None:
+    """Runtimes and makers of code of a newer major are conflicts, or notes beside others that may be in use."""
+    made.wheel("nvidia-cuda-runtime", "13.0.96", files=(made.put("n/libcudart.so.13"),))
+    made.wheel("nvidia-cuda-nvrtc", "13.0.88", files=(made.put("n/libnvrtc.so.13"),))
+    made.wheel("nvidia-nvjitlink", "13.0.88", files=(made.put("n/libnvJitLink.so.13"),))
+    made.wheel("cuda-bindings", "13.0.3")
+    newer = "take a driver of CUDA 13.0 (580.65.06) or newer"
+    builds = f"{newer}, or install the builds for CUDA 12"
+    answers_35 = "needs a driver of CUDA 13.0 or newer; this one is of CUDA 12.8: each of its calls answers 35, "
+    answers_35 += "cudaErrorInsufficientDriver; do: "
+    no_cubin = "is newer than the driver, of CUDA 12.8: no cubin that it makes is loaded; do: "
+    assert on_machine(made, "12.8") == [
+        f"conflict: libcudart.so.13 of nvidia-cuda-runtime 13.0.96 {answers_35}{builds}",
+        f"conflict: the CUDA runtime inside cuda-bindings 13.0.3 {answers_35}{builds}",
+        f"conflict: NVRTC 13.0 of nvidia-cuda-nvrtc 13.0.88 {no_cubin}{newer}, or compile with CUDA 12.8",
+        f"conflict: nvJitLink 13.0 of nvidia-nvjitlink 13.0.88 {no_cubin}{newer}, or compile with CUDA 12.8",
+    ]
+    assert on_machine(made, "13.0") == on_machine(made, "610") == []
+    assert audit_environment(made.prefix, driver="12.8").verdict.startswith(f"4 conflicts on {DRIVER_12_8}: ")
+
+    made.wheel("nvidia-cuda-runtime-cu12", "12.8.90", files=(made.put("o/libcudart.so.12"),))
+    made.wheel("nvidia-cuda-nvrtc-cu12", "12.9.86", files=(made.put("o/libnvrtc.so.12"),))
+    runtime, bindings, newer_nvrtc, minor, jitlink = on_machine(made, "12.8")
+    assert [one.partition(":")[0] for one in (runtime, bindings, newer_nvrtc, jitlink)] == [
+        "note", "conflict", "note", "conflict",
+    ]  # fmt: skip
+    assert minor == (
+        "note: NVRTC 12.9 of nvidia-cuda-nvrtc-cu12 12.9.86 is newer than the driver, of CUDA 12.8: it refuses its PTX "
+        "(222), and loads its cubins; do: take a driver of CUDA 12.9 (575.51.03) or newer, or compile with CUDA 12.8"
+    )
+    made.wheel("user", "1", files=(made.put("u/u.so", CUDART_13),))
+    assert on_machine(made, "12.8")[0].startswith("conflict: libcudart.so.13 of ")
+
+
+def test_machine_without_a_function_or_a_gpu(made: Faked) -> None:
+    """A library that wants a newer driver's function; a driver that does not drive the GPU, newer or older than it."""
+    wants = made.put("x/a.so", "libcuda.so.1", cuDevSmResourceSplit="libcuda.so.1")
+    made.wheel("x", "1", files=(wants,))
+    assert on_machine(made, "13.1") == []
+    (function,) = on_machine(made, "13.0")
+    assert function.startswith("conflict: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA ")
+    for gpu, driver, expected in (("B200", "12.6", "12.8 to 13.5"), ("V100", "13.1", "12.0 to 13.0")):
+        (no_gpu,) = on_machine(made, driver, gpu)
+        assert no_gpu.startswith(f"conflict: a driver of CUDA {driver} drives no sm_")
+        assert no_gpu.endswith(f"do: take a driver of CUDA {expected}")
+    with pytest.raises(ValueError, match="gpu = 'A100' is given without a driver"):
+        audit_environment(made.prefix, gpu="A100")
+
+
+@pytest.mark.parametrize(
+    ("code", "driver", "gpu", "severity"),
+    [
+        (("12.9/linked.cubin",), "12.8", "H100", ""),
+        (("12.9/linked.cubin",), "12.8", "A100", "conflict"),
+        (("13.0/linked.cubin",), "12.8", "H100", "conflict"),  # of a newer major
+        (("12.9/user.ptx", "12.9/linked.cubin"), "12.8", "H100", "conflict"),  # PTX alone that is too new
+        (("12.9/linked.cubin", "../device_code/virtual.cubin"), "13.0", "H100", "note"),
+    ],
+)
+def test_machine_and_device_code(code: tuple[str, ...], driver: str, gpu: str, severity: str, made: Faked) -> None:
+    """What the driver is too old for, and a distribution of which nothing fits, are conflicts; a part is a note."""
+    files = [made.put(f"x/{at}.so", content=(ARTIFACTS / name).read_bytes()) for at, name in enumerate(code)]
+    made.wheel("x", "1", files=tuple(files))
+    found = on_machine(made, driver, gpu)
+    assert [one.partition(":")[0] for one in found] == ([severity] if severity else [])
+    assert all(": device code of x 1 does not run: " in one for one in found)
+
+
 def test_libraries_that_are_nowhere(made: Faked) -> None:
     """Advice names NVIDIA's package where one is known, and the manager; a module that may be unused is a note."""
     made.wheel("a", "1", files=(made.put("a/a.so", CUDART_13, CUDART_13, "libcuda.so.1"),))
