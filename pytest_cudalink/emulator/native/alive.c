@@ -78,9 +78,9 @@ EXPORT size_t cudalinkAlive(char *out, size_t size) {
   }
   size_t bytes, orphans = cl_blocks_orphaned(&bytes);
   add(&text, "allocation that only the end of its context freed", orphans, bytes);
-  add(&text, "module", cl_modules_alive(MODULE_MAGIC), 0);
+  add(&text, "module", cl_handles_alive(HANDLE_MODULE), 0);
   add(&text, "module that only the end of its context unloaded", cl_modules_orphaned(), 0);
-  add(&text, "library", cl_modules_alive(LIBRARY_MAGIC), 0);
+  add(&text, "library", cl_handles_alive(HANDLE_LIBRARY), 0);
   add(&text, "link state", cudalinkLiveStates(), 0);
   size_t uses, contexts = cl_contexts_alive(&uses);
   add(&text, "context", contexts, 0);

@@ -15,53 +15,38 @@ enum { MOST_LEVELS = 32, TILE = 65536 };
 
 typedef struct Array Array;
 struct Array {
-  Array *next; /* of all that are freed on their own */
+  Object head;
   ArrayDescriptor descriptor;
-  CUdeviceptr memory; /* 0: none is bound to it */
-  Context *context;
+  CUdeviceptr memory;          /* 0: none is bound to it */
   bool part;                   /* a plane or a level: it goes with the whole */
-  HandleKind kind;             /* HANDLE_ARRAY or HANDLE_MIPMAP */
   unsigned parts;              /* of planes or levels */
   Array *part_of[MOST_LEVELS]; /* the planes or levels themselves */
 };
 
-static Array *all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all arrays */
 
 /* Frees an array with its parts; its memory goes once, with the whole. */
-static void free_array(Array *array) {
-  for (unsigned at = 0; at < array->parts; at++)
-    if (array->part_of[at]) free_array(array->part_of[at]);
-  cl_handle_remove(array, array->kind);
+static void free_array(Object *object) {
+  Array *array = (Array *)object;
+  for (unsigned at = 0; at < array->parts; at++) {
+    cl_object_unname(&array->part_of[at]->head);
+    free_array(&array->part_of[at]->head);
+  }
   if (array->memory && !array->part) cl_release(array->memory);
   free(array);
 }
 
-void cl_end_arrays(const Context *context) {
-  pthread_mutex_lock(&lock);
-  for (Array **link = &all; *link;) {
-    Array *array = *link;
-    if (array->context == context) {
-      *link = array->next;
-      free_array(array);
-    } else link = &array->next;
-  }
-  pthread_mutex_unlock(&lock);
-}
+static Objects all = {.free = free_array, .lock = &lock}; /* but for the parts */
 
+void cl_end_arrays(const Context *context) { cl_objects_end(&all, context); }
 OPEN_IN_CHILDREN(lock);
-
-static Array *make(const ArrayDescriptor *descriptor, HandleKind kind, Context *context) {
-  Array *array = malloc(sizeof *array);
-  if (array) *array = (Array){.descriptor = *descriptor, .kind = kind, .context = context};
-  return array;
-}
 
 /* Adds a plane or a level that begins so many bytes behind the beginning of the memory. */
 static bool add_part(Array *whole, const ArrayDescriptor *descriptor, size_t *offset) {
   ArrayLayout layout;
-  Array *part = cl_layout_of(descriptor, &layout) ? make(descriptor, HANDLE_ARRAY, whole->context) : NULL;
+  Array *part = cl_layout_of(descriptor, &layout) ? calloc(1, sizeof *part) : NULL;
   if (!part) return false;
+  part->descriptor = *descriptor;
   part->part = true;
   if (whole->memory) part->memory = whole->memory + *offset;
   *offset += layout.bytes;
@@ -70,10 +55,11 @@ static bool add_part(Array *whole, const ArrayDescriptor *descriptor, size_t *of
 }
 
 /* Enters an array with its parts, once all of them are made: a handle can be that of an array destroyed before. */
-static bool enter(const Array *array) {
-  bool entered = cl_handle_add(array, array->kind);
-  for (unsigned at = 0; entered && at < array->parts; at++) entered = enter(array->part_of[at]);
-  return entered;
+static bool enter(Array *array, HandleKind kind, Context *context) {
+  bool entered = true;
+  for (unsigned at = 0; entered && at < array->parts; at++)
+    entered = cl_object_enter(&array->part_of[at]->head, HANDLE_ARRAY, context, NULL);
+  return entered && cl_object_enter(&array->head, kind, context, &all);
 }
 
 /* The bytes of all levels; false if they do not fit into a number. */
@@ -96,8 +82,9 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
   if (result) return result;
   size_t bytes, offset = 0;
   if (!bytes_of(descriptor, levels ? levels : 1, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  Array *array = make(descriptor, levels ? HANDLE_MIPMAP : HANDLE_ARRAY, context);
+  Array *array = calloc(1, sizeof *array);
   if (!array) return CUDA_ERROR_OUT_OF_MEMORY;
+  array->descriptor = *descriptor;
   bool bound = !(descriptor->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING));
   if (bound) array->memory = cl_allocate(bytes, ON_DEVICE);
   bool made = !bound || array->memory;
@@ -111,12 +98,9 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
     made = add_part(array, &one, &offset);
   }
   pthread_mutex_lock(&lock);
-  made = made && enter(array);
-  if (made) {
-    array->next = all;
-    all = array;
-    *out = array;
-  } else free_array(array);
+  made = made && enter(array, levels ? HANDLE_MIPMAP : HANDLE_ARRAY, context);
+  if (made) *out = array;
+  else free_array(&array->head);
   pthread_mutex_unlock(&lock);
   return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -166,7 +150,7 @@ CUresult cl_check_array_context(const void *handle) {
   CUresult result;
   const Context *context = cl_context(&result);
   pthread_mutex_lock(&lock);
-  bool foreign = cl_handle_is(handle, HANDLE_ARRAY) && ((const Array *)handle)->context != context;
+  bool foreign = cl_handle_is(handle, HANDLE_ARRAY) && ((const Object *)handle)->context != context;
   pthread_mutex_unlock(&lock);
   return foreign && !result ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
 }
@@ -223,12 +207,7 @@ EXPORTED(cuArrayCreate_v2, (void **array, const FlatDescriptor *descriptor), cre
 static CUresult destroy(void *handle, HandleKind kind) {
   Array *array = find(handle, kind);
   if (!array) return CUDA_ERROR_INVALID_HANDLE;
-  if (!array->part) {
-    Array **link = &all;
-    while (*link != array) link = &(*link)->next;
-    *link = array->next;
-    free_array(array);
-  }
+  if (!array->part) cl_object_end(&array->head);
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }

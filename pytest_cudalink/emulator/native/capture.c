@@ -92,7 +92,8 @@ EXPORTED(cuThreadExchangeStreamCaptureMode, (int *mode), exchange_mode(mode))
 static Capture *implicit(void) {
   CUresult result;
   const Context *context = cl_context(&result);
-  for (Stream *stream = cl_first_stream(); stream && atomic_load(&capture_count); stream = stream->behind)
+  if (!atomic_load(&capture_count)) return NULL;
+  EACH (Stream, stream, &cl_streams)
     if (stream->capture && !(stream->flags & CU_STREAM_NON_BLOCKING) && stream->context == context)
       return stream->capture;
   return NULL;
@@ -255,7 +256,7 @@ static void leave(Stream *stream) {
 static void finish(Capture *capture, bool wanted) {
   Graph *graph = capture->graph;
   bool keep = !graph->orphan && (wanted || !capture->owned);
-  for (Stream *stream = cl_first_stream(); stream; stream = stream->behind)
+  EACH (Stream, stream, &cl_streams)
     if (stream->capture == capture) leave(stream);
   graph->capture = NULL;
   for (Capture **at = &captures; *at; at = &(*at)->next)
@@ -292,7 +293,7 @@ void cl_end_captures(const Context *context) {
     next = capture->next;
     if (capture->context == context) finish(capture, false);
   }
-  for (Stream *stream = cl_first_stream(); stream; stream = stream->behind)
+  EACH (Stream, stream, &cl_streams)
     if (stream->context == context) cl_capture_abandon(stream);
   cl_streams_leave();
 }
@@ -301,7 +302,7 @@ static bool all_joined(const Capture *capture) {
   cl_mark_needed(capture->graph, &capture->origin->next);
   for (size_t at = 0; at < capture->left.count; at++)
     if (cl_node(capture->left.nodes[at]) && !capture->left.nodes[at]->mark) return false;
-  for (Stream *stream = cl_first_stream(); stream; stream = stream->behind) {
+  EACH (Stream, stream, &cl_streams) {
     if (stream->capture != capture || stream == capture->origin) continue;
     for (size_t at = 0; at < stream->next.count; at++)
       if (!stream->next.nodes[at]->mark) return false;

@@ -9,11 +9,12 @@
 
 #include "abi.h"
 #include "calls.h"
+#include "handles.h"
 
 enum { CONTEXT_LIMITS = 10, GREATEST_PRIORITY = -5 };
 
-typedef struct Context Context;
 struct Context {
+  Object head; /* of a green one: its handle is that of its green context */
   uint32_t magic;
   CUdevice device;
   bool primary;

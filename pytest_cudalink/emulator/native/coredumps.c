@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "contexts.h"
+#include "handles.h"
 #include "locks.h"
 
 enum { PATH_ROOM = 1024 };
@@ -20,30 +21,17 @@ typedef struct {
   unsigned flags;
 } Settings;
 
-typedef struct OfContext OfContext;
-struct OfContext {
-  OfContext *next;
-  const Context *context;
+typedef struct {
+  Object head;
   Settings settings;
-};
+} OfContext;
 
 static Settings global;
 static bool global_started;
-static OfContext *of_contexts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all settings */
+static Objects of_contexts = {.lock = &lock};
 
-void cl_end_coredumps(const Context *context) {
-  pthread_mutex_lock(&lock);
-  for (OfContext **link = &of_contexts; *link;) {
-    OfContext *one = *link;
-    if (one->context == context) {
-      *link = one->next;
-      free(one);
-    } else link = &one->next;
-  }
-  pthread_mutex_unlock(&lock);
-}
-
+void cl_end_coredumps(const Context *context) { cl_objects_end(&of_contexts, context); }
 OPEN_IN_CHILDREN(lock);
 
 /* The settings of the process, with their defaults at first. Under the lock. */
@@ -59,13 +47,12 @@ static Settings *of_process(void) {
 }
 
 /* Those of a context begin as those of the process. Under the lock; NULL if memory is out. */
-static Settings *of_context(const Context *context) {
-  for (OfContext *one = of_contexts; one; one = one->next)
-    if (one->context == context) return &one->settings;
-  OfContext *made = malloc(sizeof *made);
+static Settings *of_context(Context *context) {
+  EACH (OfContext, one, &of_contexts)
+    if (one->head.context == context) return &one->settings;
+  OfContext *made = cl_object_make(sizeof *made, NO_HANDLE, context, &of_contexts);
   if (!made) return NULL;
-  *made = (OfContext){of_contexts, context, *of_process()};
-  of_contexts = made;
+  made->settings = *of_process();
   return &made->settings;
 }
 
@@ -124,7 +111,7 @@ static CUresult use(const Access *access) {
   CUresult result = CUDA_SUCCESS;
   bool known = access->setting >= CU_COREDUMP_ENABLE_ON_EXCEPTION && access->setting < CU_COREDUMP_MAX;
   if (!access->size || !known || (access->write && !access->value)) return CUDA_ERROR_INVALID_VALUE;
-  const Context *context = access->whole_process ? NULL : cl_context(&result);
+  Context *context = access->whole_process ? NULL : cl_context(&result);
   if (result) return result;
   /* a user triggers a dump of the whole process, through one pipe */
   bool of_context_too = access->setting != CU_COREDUMP_ENABLE_USER_TRIGGER && access->setting != CU_COREDUMP_PIPE;

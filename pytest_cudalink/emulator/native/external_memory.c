@@ -59,8 +59,34 @@ typedef struct {
 } BufferDescription;
 _Static_assert(sizeof(BufferDescription) == 88, "CUDA_EXTERNAL_MEMORY_BUFFER_DESC");
 
+/* What memory and semaphores begin with. */
 typedef struct {
+  Object head;
   OwnFile file;
+} External;
+
+static void free_external(Object *object) {
+  close_own(&((External *)object)->file);
+  free(object);
+}
+
+static Objects all = {.free = free_external};
+
+static void *make(size_t size, HandleKind kind, int file) {
+  External *made = cl_object_make(size, kind, NULL, &all);
+  if (made) made->file = own_file(file); /* which is the driver's from now on */
+  return made;
+}
+
+static CUresult destroy(void *handle, HandleKind kind) {
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_handle_is(handle, kind)) return CUDA_ERROR_INVALID_HANDLE;
+  cl_object_end(handle);
+  return CUDA_SUCCESS;
+}
+
+typedef struct {
+  External of;
   unsigned long long size;
 } ExternalMemory;
 
@@ -76,10 +102,9 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   if (type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD && type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD)
     return cl_unsupported(line, "external memory is emulated for files only");
   if (fstat(description->handle.file, &known)) return no_file(type);
-  ExternalMemory *memory = cl_handle_make(sizeof *memory, HANDLE_EXTERNAL_MEMORY);
+  ExternalMemory *memory = make(sizeof *memory, HANDLE_EXTERNAL_MEMORY, description->handle.file);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
-  *memory = (ExternalMemory){own_file(description->handle.file),
-                             description->size}; /* the file is the driver's from now on */
+  memory->size = description->size;
   *out = memory;
   return CUDA_SUCCESS;
 }
@@ -97,7 +122,7 @@ static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const
       __builtin_add_overflow(description->offset, description->size, &end) || end > memory->size)
     return CUDA_ERROR_INVALID_VALUE;
   size_t before = description->offset & (cl_page_size() - 1), size = description->size + before;
-  uintptr_t pages = cl_device_file(own_descriptor(&memory->file), description->offset - before, size);
+  uintptr_t pages = cl_device_file(own_descriptor(&memory->of.file), description->offset - before, size);
   if (!pages) return CUDA_ERROR_INVALID_VALUE;
   Block block = {
       .start = pages + before,
@@ -125,14 +150,7 @@ static CUresult map_array(EventLine *line, const void *out, const void *memory, 
 EXPORTED(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, const void *description),
          map_array(line, out, memory, description))
 
-static CUresult destroy_memory(ExternalMemory *memory) {
-  if (!memory) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_handle_remove(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
-  close_own(&memory->file);
-  free(memory);
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), LOCKED_HERE(destroy_memory(memory)))
+EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), LOCKED_HERE(destroy(memory, HANDLE_EXTERNAL_MEMORY)))
 
 /* -- semaphores -- */
 
@@ -159,7 +177,7 @@ _Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_SIGN
 _Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS");
 
 typedef struct {
-  OwnFile file;
+  External of;
   bool timeline;
   unsigned long long value; /* of one without a timeline: 1 when it was signaled and not waited for */
 } Semaphore;
@@ -176,10 +194,9 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
       type != CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD)
     return cl_unsupported(line, "external semaphores are emulated for files only");
   if (fstat(description->handle.file, &known)) return no_file(type);
-  Semaphore *semaphore = cl_handle_make(sizeof *semaphore, HANDLE_EXTERNAL_SEMAPHORE);
+  Semaphore *semaphore = make(sizeof *semaphore, HANDLE_EXTERNAL_SEMAPHORE, description->handle.file);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
-  *semaphore = (Semaphore){.file = own_file(description->handle.file),
-                           .timeline = type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD};
+  semaphore->timeline = type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
   *out = semaphore;
   return CUDA_SUCCESS;
 }
@@ -222,14 +239,8 @@ EXPORTED(cuWaitExternalSemaphoresAsync,
          (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
          LOCKED_HERE(wait_semaphores(line, list, parameters, count, stream)))
 
-static CUresult destroy_semaphore(Semaphore *semaphore) {
-  if (!semaphore) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_handle_remove(semaphore, HANDLE_EXTERNAL_SEMAPHORE)) return CUDA_ERROR_INVALID_HANDLE;
-  close_own(&semaphore->file);
-  free(semaphore);
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuDestroyExternalSemaphore, (Semaphore * semaphore), LOCKED_HERE(destroy_semaphore(semaphore)))
+EXPORTED(cuDestroyExternalSemaphore, (Semaphore * semaphore),
+         LOCKED_HERE(destroy(semaphore, HANDLE_EXTERNAL_SEMAPHORE)))
 
 /* -- graphics: nothing can be registered, so no resource is known -- */
 

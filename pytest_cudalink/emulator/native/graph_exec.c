@@ -61,17 +61,16 @@ static CUresult check(Graph *graph, Instantiation *how) {
 static uint64_t last_executable;
 
 static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
-  Executable *made = calloc(1, sizeof *made);
-  Graph *copy = made ? cl_graph_copy(graph, true) : NULL;
-  if (!copy || !cl_handle_add(made, HANDLE_GRAPH_EXEC)) {
+  Graph *copy = cl_graph_copy(graph, true);
+  Executable *made = copy ? cl_object_make(sizeof *made, HANDLE_GRAPH_EXEC, NULL, NULL) : NULL;
+  if (!made) {
     cl_graph_free(copy);
-    free(made);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *made = (Executable){.graph = copy,
-                       .flags = how->flags & ~(uint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-                                                         CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
-                       .source_id = graph->id};
+  made->graph = copy;
+  made->flags =
+      how->flags & ~(uint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
+  made->source_id = graph->id;
   made->source = graph;
   made->sole = cl_graph_is_unique(graph);
   graph->sole_executables += made->sole;
@@ -150,7 +149,7 @@ EXPORTED(cuGraphInstantiate_v2, (Executable * *out, Graph *graph, Node **failed,
 /* -- destroying -- */
 
 void cl_executable_leave(Executable *executable) {
-  if (executable->running || !executable->dead) return;
+  if (executable->running || executable->head.kind == HANDLE_GRAPH_EXEC) return;
   const Graph *source = cl_graph(executable->source);
   if (source && source->id == executable->source_id) {
     executable->source->executables--;
@@ -158,7 +157,7 @@ void cl_executable_leave(Executable *executable) {
   }
   cl_graph_free(executable->graph);
   free(executable->clock);
-  free(executable);
+  cl_object_end(&executable->head);
 }
 
 static CUresult destroy(void *handle) {
@@ -166,8 +165,7 @@ static CUresult destroy(void *handle) {
   Executable *executable = cl_executable(handle);
   if (result) return result;
   if (!executable) return CUDA_ERROR_INVALID_VALUE;
-  cl_handle_remove(executable, HANDLE_GRAPH_EXEC);
-  executable->dead = true;
+  cl_object_unname(&executable->head);
   cl_executable_leave(executable);
   return CUDA_SUCCESS;
 }

@@ -7,15 +7,16 @@
 
 #include "abi.h"
 #include "graphs.h"
+#include "handles.h"
 
 typedef struct {
+  Object head;
   Graph *graph; /* hidden */
   uint64_t flags, source_id, id;
   Graph *source;       /* that it was made of, if it is still alive */
   unsigned running;    /* launches that are not done */
   Work *last;          /* the end of the last of them */
   struct Clock *clock; /* what happens before the next one */
-  bool dead;           /* destroyed meanwhile */
   bool sole;           /* its graph may have no other meanwhile */
 } Executable;
 

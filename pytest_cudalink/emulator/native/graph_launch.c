@@ -167,14 +167,14 @@ static void launched(Work *end) {
 /* Launches of one executable graph run one after the other, in whatever streams (a closed gate on an H100,
    driver 580.159.04). */
 static CUresult queue(Executable *executable, Stream *stream) {
-  Work *start = cl_work_make(&cl_no_work, stream->home), *end = cl_work_make(&cl_no_work, stream->home);
+  Work *start = cl_work_make(&cl_no_work, stream->head.context), *end = cl_work_make(&cl_no_work, stream->head.context);
   if (start && end && cl_order_on) {
     start->op = cl_order_submit(stream, false, true);
     cl_order_know(start->op, executable->clock);
     end->op = cl_order_submit(stream, false, true);
   }
   if (!start || !end || !cl_work_in_order(start, stream, false) || !cl_work_after(start, executable->last) ||
-      !expand(executable->graph, stream->home, start, end))
+      !expand(executable->graph, stream->head.context, start, end))
     return CUDA_ERROR_OUT_OF_MEMORY; /* works that were made are never started */
   end->parameters.type = WORK_LAUNCHED;
   end->stream = stream->id;

@@ -297,9 +297,13 @@ enum { ASSIGN_DEFAULT = 1 }; /* CU_GRAPH_COND_ASSIGN_DEFAULT */
 static CUresult make_condition(uint64_t *out, void *handle, Context *context, unsigned value, unsigned flags) {
   Graph *graph = cl_graph(handle);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  Conditional *one = cl_handle_make(sizeof *one, HANDLE_CONDITIONAL);
+  Conditional *one = cl_object_make(sizeof *one, HANDLE_CONDITIONAL, NULL, NULL);
   if (!one) return CUDA_ERROR_OUT_OF_MEMORY;
-  *one = (Conditional){graph->conditionals, graph, context, flags & ASSIGN_DEFAULT ? value : 0, flags, NULL};
+  one->next = graph->conditionals;
+  one->graph = graph;
+  one->context = context;
+  one->value = flags & ASSIGN_DEFAULT ? value : 0;
+  one->flags = flags;
   graph->conditionals = one;
   *out = (uintptr_t)one;
   return CUDA_SUCCESS;

@@ -14,11 +14,8 @@ Graph *cl_graph(const void *handle) { return cl_handle_is(handle, HANDLE_GRAPH) 
 Node *cl_node(const void *handle) { return cl_handle_is(handle, HANDLE_GRAPH_NODE) ? (Node *)(uintptr_t)handle : NULL; }
 
 Graph *cl_graph_make(bool hidden) {
-  Graph *graph = calloc(1, sizeof *graph);
-  if (!graph || (!hidden && !cl_handle_add(graph, HANDLE_GRAPH))) {
-    free(graph);
-    return NULL;
-  }
+  Graph *graph = cl_object_make(sizeof *graph, hidden ? NO_HANDLE : HANDLE_GRAPH, NULL, NULL);
+  if (!graph) return NULL;
   graph->hidden = hidden;
   graph->id = ++last_graph;
   return graph;
@@ -105,30 +102,28 @@ static void doom(Graph *graph, Graph **doomed) {
 
 static void free_node(Node *node, Graph **doomed) {
   Graph **inner;
-  if (!node->hidden) cl_handle_remove(node, HANDLE_GRAPH_NODE);
   if (node->memory && !--node->memory->nodes) node->memory->drop(node->memory);
   for (unsigned number = 0; (inner = inner_graph(node, number)); number++) doom(*inner, doomed);
   cl_parameters_free(&node->parameters);
   free(node->attributes);
-  free(node);
+  cl_object_end(&node->head);
 }
 
 Node *cl_node_add(Graph *graph, const NodeParameters *owned, const Dependencies *on) {
   bool fits = cl_grow(&graph->nodes, graph->count, &graph->room, sizeof(Node *));
-  Node *node = fits ? calloc(1, sizeof *node) : NULL;
-  bool whole = node && (graph->hidden || cl_handle_add(node, HANDLE_GRAPH_NODE));
-  if (node) node->graph = graph;
+  Node *node = fits ? cl_object_make(sizeof *node, graph->hidden ? NO_HANDLE : HANDLE_GRAPH_NODE, NULL, NULL) : NULL;
+  if (!node) return NULL;
+  bool whole = true;
+  node->graph = graph;
   for (size_t at = 0; whole && on && at < on->count; at++) whole = cl_edge_add(on->nodes[at], node, on->data[at]);
   if (!whole) {
-    if (node) remove_edges(node);
-    if (node && !graph->hidden) cl_handle_remove(node, HANDLE_GRAPH_NODE);
-    free(node);
+    remove_edges(node);
+    cl_object_end(&node->head);
     return NULL;
   }
   node->parameters = *owned;
   node->id = ++last_node;
   node->local = ++graph->last_local;
-  node->hidden = graph->hidden;
   graph->nests += owns_graphs(node);
   Graph **inner;
   for (unsigned number = 0; (inner = inner_graph(node, number)); number++)
@@ -149,13 +144,11 @@ static void free_doomed(Graph *doomed) {
     while (graph->conditionals) {
       Conditional *one = graph->conditionals;
       graph->conditionals = one->next;
-      if (!graph->hidden) cl_handle_remove(one, HANDLE_CONDITIONAL);
-      free(one);
+      cl_object_end(&one->head);
     }
     cl_user_objects_drop(&graph->users);
-    if (!graph->hidden) cl_handle_remove(graph, HANDLE_GRAPH);
     free(graph->nodes);
-    free(graph);
+    cl_object_end(&graph->head);
   }
 }
 
@@ -197,11 +190,12 @@ AttributeValue *cl_node_attribute(Node *node, unsigned attribute) {
 /* -- copies -- */
 
 static Conditional *copy_conditional(Graph *graph, const Conditional *from) {
-  Conditional *copy = calloc(1, sizeof *copy);
+  Conditional *copy = cl_object_make(sizeof *copy, NO_HANDLE, NULL, NULL);
   if (!copy) return NULL;
-  *copy = *from;
+  copy->context = from->context;
+  copy->value = from->value;
+  copy->flags = from->flags;
   copy->graph = graph;
-  copy->node = NULL;
   copy->next = graph->conditionals;
   return graph->conditionals = copy;
 }

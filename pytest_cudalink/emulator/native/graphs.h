@@ -9,6 +9,7 @@
 #include "abi.h"
 #include "contexts.h"
 #include "graph_parameters.h"
+#include "handles.h"
 #include "streams.h"
 #include "user_objects.h"
 
@@ -44,12 +45,12 @@ typedef struct {
 } Edges;
 
 struct Node {
+  Object head;               /* of an executable graph: without a handle */
   NodeParameters parameters; /* arrays behind pointers are the node's own */
   Graph *graph;
   uint64_t id, origin; /* origin: number of the node that it was cloned from */
   unsigned local;
   bool disabled;
-  bool hidden; /* of an executable graph: no handle */
 
   GraphMemory *memory;
   AttributeValue *attributes; /* of a kernel, STREAM_ATTRIBUTES of them; NULL: all are 0, because few nodes have any */
@@ -60,6 +61,7 @@ struct Node {
 };
 
 struct Conditional {
+  Object head;
   Conditional *next;
   Graph *graph;
   Context *context;
@@ -68,6 +70,7 @@ struct Conditional {
 };
 
 struct Graph {
+  Object head;
   uint64_t id, origin; /* origin: number of the graph that it was cloned from */
   Node **nodes;        /* in the order of their making */
   size_t count, room;

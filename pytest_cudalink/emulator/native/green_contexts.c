@@ -15,6 +15,7 @@ enum { MOST_RESOURCES = 64 };
 
 /* The resources of a green context, summed up: one of each type. */
 typedef struct {
+  Object head;
   DeviceResource multiprocessors, queues;
 } Description;
 
@@ -48,9 +49,10 @@ static CUresult describe(void **out, const DeviceResource *resources, unsigned c
     CUresult result = add(&described, &resources[at], resources[0].device);
     if (result) return result;
   }
-  Description *kept = cl_handle_make(sizeof *kept, HANDLE_RESOURCE_DESCRIPTION);
+  Description *kept = cl_object_make(sizeof *kept, HANDLE_RESOURCE_DESCRIPTION, NULL, NULL);
   if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
-  *kept = described;
+  kept->multiprocessors = described.multiprocessors;
+  kept->queues = described.queues;
   *out = kept;
   return CUDA_SUCCESS;
 }
@@ -73,7 +75,7 @@ static CUresult create(EventLine *line, void **out, const Description *descripti
   if (!resources) return CUDA_ERROR_OUT_OF_MEMORY;
   *resources = *description;
   GreenContext *green = cl_make_green_context(device, resources);
-  if (green && cl_handle_add(green, HANDLE_GREEN_CONTEXT)) {
+  if (green && cl_object_enter(&green->head, HANDLE_GREEN_CONTEXT, NULL, NULL)) {
     *out = green;
     return CUDA_SUCCESS;
   }
@@ -86,8 +88,11 @@ EXPORTED(cuGreenCtxCreate, (void **out, void *description, CUdevice device, unsi
 
 static CUresult destroy(GreenContext *green) {
   pthread_mutex_lock(&lock);
-  bool alive = cl_handle_remove(green, HANDLE_GREEN_CONTEXT);
-  if (alive) free((void *)green->green);
+  bool alive = cl_handle_is(green, HANDLE_GREEN_CONTEXT);
+  if (alive) {
+    cl_object_unname(&green->head);
+    free((void *)green->green);
+  }
   pthread_mutex_unlock(&lock);
   if (!alive) return green ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
   cl_end_green_context(green);

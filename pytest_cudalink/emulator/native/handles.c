@@ -1,4 +1,4 @@
-/* The handles that are alive: a hash table with open addresses. */
+/* Objects, and their handles that are alive: a hash table with open addresses. */
 #include "handles.h"
 
 #include <pthread.h>
@@ -45,7 +45,7 @@ static bool grow(void) {
   return true;
 }
 
-bool cl_handle_add(const void *handle, HandleKind kind) {
+static bool add(const void *handle, HandleKind kind) {
   pthread_mutex_lock(&lock);
   bool fits = 2 * (table.count + 1) <= table.room || grow();
   if (fits) {
@@ -57,13 +57,6 @@ bool cl_handle_add(const void *handle, HandleKind kind) {
   return fits;
 }
 
-void *cl_handle_make(size_t size, HandleKind kind) {
-  void *object = calloc(1, size);
-  if (object && cl_handle_add(object, kind)) return object;
-  free(object);
-  return NULL;
-}
-
 bool cl_handle_is(const void *handle, HandleKind kind) {
   pthread_mutex_lock(&lock);
   bool alive = handle && table.room && table.entries[place(handle)].handle && table.entries[place(handle)].kind == kind;
@@ -71,26 +64,20 @@ bool cl_handle_is(const void *handle, HandleKind kind) {
   return alive;
 }
 
-bool cl_handle_remove(const void *handle, HandleKind kind) {
+static void take_out(const void *handle) {
   pthread_mutex_lock(&lock);
-  bool alive = false;
-  if (handle && table.room) {
-    size_t at = place(handle);
-    alive = table.entries[at].handle && table.entries[at].kind == kind;
-    /* what was entered behind it moves up, so that no search ends too early */
-    for (size_t next = at; alive;) {
-      table.entries[at].handle = NULL;
-      do next = (next + 1) & (table.room - 1);
-      while (table.entries[next].handle &&
-             ((next - home(table.entries[next].handle)) & (table.room - 1)) < ((next - at) & (table.room - 1)));
-      if (!table.entries[next].handle) break;
-      table.entries[at] = table.entries[next];
-      at = next;
-    }
-    if (alive) table.count--;
+  /* what was entered behind it moves up, so that no search ends too early */
+  for (size_t at = place(handle), next = at;;) {
+    table.entries[at].handle = NULL;
+    do next = (next + 1) & (table.room - 1);
+    while (table.entries[next].handle &&
+           ((next - home(table.entries[next].handle)) & (table.room - 1)) < ((next - at) & (table.room - 1)));
+    if (!table.entries[next].handle) break;
+    table.entries[at] = table.entries[next];
+    at = next;
   }
+  table.count--;
   pthread_mutex_unlock(&lock);
-  return alive;
 }
 
 size_t cl_handles_alive(HandleKind kind) {
@@ -98,5 +85,54 @@ size_t cl_handles_alive(HandleKind kind) {
   pthread_mutex_lock(&lock);
   for (size_t at = 0; at < table.room; at++) count += table.entries[at].handle && table.entries[at].kind == kind;
   pthread_mutex_unlock(&lock);
+  return count;
+}
+
+/* -- objects -- */
+
+bool cl_object_enter(Object *object, HandleKind kind, Context *context, Objects *list) {
+  if (kind != NO_HANDLE && !add(object, kind)) return false;
+  *object = (Object){.kind = kind, .context = context, .list = list};
+  if (!list) return true;
+  object->behind = list->first;
+  if (list->first) list->first->before = object;
+  list->first = object;
+  return true;
+}
+
+void *cl_object_make(size_t size, HandleKind kind, Context *context, Objects *list) {
+  Object *object = calloc(1, size);
+  if (object && cl_object_enter(object, kind, context, list)) return object;
+  free(object);
+  return NULL;
+}
+
+void cl_object_unname(Object *object) {
+  if (object->kind != NO_HANDLE) take_out(object);
+  object->kind = NO_HANDLE;
+}
+
+void cl_object_end(Object *object) {
+  Objects *list = object->list;
+  cl_object_unname(object);
+  if (list) {
+    if (object->before) object->before->behind = object->behind;
+    else list->first = object->behind;
+    if (object->behind) object->behind->before = object->before;
+  }
+  if (list && list->free) list->free(object);
+  else free(object);
+}
+
+size_t cl_objects_end(const Objects *list, const Context *context) {
+  size_t count = 0;
+  pthread_mutex_lock(list->lock);
+  for (Object *object = list->first, *next; object; object = next) {
+    next = object->behind;
+    if (object->context != context) continue;
+    cl_object_end(object);
+    count++;
+  }
+  pthread_mutex_unlock(list->lock);
   return count;
 }

@@ -1,13 +1,17 @@
-/* The handles that are alive, each with what it is: a stale or foreign one is told by this table, and never followed.
- */
+/* What every object begins with, how it is entered and how it ends. The handles that are alive are in a table, each
+   with what it is: a stale or foreign one is recognized by it, and never followed. */
 #ifndef CUDALINK_HANDLES_H
 #define CUDALINK_HANDLES_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
+typedef struct Context Context;
+
 typedef enum {
-  HANDLE_STREAM = 1,
+  NO_HANDLE,
+  HANDLE_STREAM,
   HANDLE_EVENT,
   HANDLE_POOL,
   HANDLE_PHYSICAL_MEMORY,
@@ -24,19 +28,47 @@ typedef enum {
   HANDLE_CONDITIONAL,
   HANDLE_USER_OBJECT,
   HANDLE_GREEN_CONTEXT,
+  HANDLE_MODULE,
+  HANDLE_LIBRARY,
   HANDLE_RESOURCE_DESCRIPTION,
   HANDLE_NOTIFICATION,
 } HandleKind;
 
-/* Makes a zeroed object and enters it; NULL if memory is out. Its owner removes the handle and frees it. */
-void *cl_handle_make(size_t size, HandleKind kind);
-/* Enters a handle; false if memory is out. */
-bool cl_handle_add(const void *handle, HandleKind kind);
+typedef struct Object Object;
+
+/* The objects of a file, the newest first, under its lock; objects that nobody has to find have a list, too, if they
+   are to be freed in another way than by free(). */
+typedef struct {
+  void (*free)(Object *object); /* that has left the list; NULL: free() */
+  pthread_mutex_t *lock;        /* of those that end with their context */
+  Object *first;
+} Objects;
+
+/* What an object begins with. */
+struct Object {
+  HandleKind kind;  /* NO_HANDLE: its address is not a handle, or not any more */
+  Context *context; /* that it is of; NULL: of none, or of whichever is current */
+  Objects *list;    /* NULL: it is on none */
+  Object *before, *behind;
+};
+
+/* Goes through the objects of a list, of which none may end meanwhile. */
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the names of a type and of a variable
+#define EACH(Type, one, list) for (Type *one = (Type *)(list)->first; one; one = (Type *)one->head.behind)
+
+/* Makes a zeroed object, and enters it; NULL if memory is out. */
+void *cl_object_make(size_t size, HandleKind kind, Context *context, Objects *list);
+/* Puts an object on a list, and its handle into the table; false, and nothing is done, if memory is out. */
+bool cl_object_enter(Object *object, HandleKind kind, Context *context, Objects *list);
+/* Takes away the handle of an object that goes on without one, if it still has one. */
+void cl_object_unname(Object *object);
+/* Ends an object: it loses its handle, leaves its list and is freed. */
+void cl_object_end(Object *object);
+/* Ends all of a context, under the lock of the list; returns how many they were. */
+size_t cl_objects_end(const Objects *list, const Context *context);
 /* Whether a handle is alive and of this kind. The answer holds while the lock of its owner is held: each file adds,
    asks and removes its own kinds under a lock of its own, so that an object cannot go while another thread uses it. */
 bool cl_handle_is(const void *handle, HandleKind kind);
-/* Removes a handle; false if it is not alive or of another kind. */
-bool cl_handle_remove(const void *handle, HandleKind kind);
 /* How many of a kind are alive. */
 size_t cl_handles_alive(HandleKind kind);
 

@@ -116,19 +116,19 @@ void cl_order_drop(Op *op) {
 }
 
 static bool synchronizes(const Stream *stream, const Context *context) {
-  return stream->home == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
+  return stream->head.context == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
 }
 
 /* Joins what the legacy stream waits for, or what waits for it. */
 static void join_others(Clock **clock, const Stream *stream) {
-  if (stream->flags & CU_STREAM_NON_BLOCKING || !stream->home) return;
-  const Stream *legacy = cl_legacy_of(stream->home);
+  if (stream->flags & CU_STREAM_NON_BLOCKING || !stream->head.context) return;
+  const Stream *legacy = cl_legacy_of(stream->head.context);
   if (!stream->is_legacy) {
     if (legacy) join(clock, legacy->clock);
     return;
   }
-  for (const Stream *other = cl_first_stream(); other; other = other->behind)
-    if (synchronizes(other, stream->home)) join(clock, other->clock);
+  EACH (Stream, other, &cl_streams)
+    if (synchronizes(other, stream->head.context)) join(clock, other->clock);
 }
 
 static void name_stream(Op *op, const Stream *stream) {
@@ -168,8 +168,8 @@ Op *cl_order_enter(const void *handle) {
 
 /* What all streams of a context did; NULL: of all contexts. */
 static void join_context(Clock **clock, const Context *context) {
-  for (const Stream *stream = cl_first_stream(); stream; stream = stream->behind)
-    if (!context || stream->home == context) join(clock, stream->clock);
+  EACH (Stream, stream, &cl_streams)
+    if (!context || stream->head.context == context) join(clock, stream->clock);
   const Stream *legacy = context ? cl_legacy_of(context) : NULL;
   if (legacy) join(clock, legacy->clock);
   join(clock, orphans);

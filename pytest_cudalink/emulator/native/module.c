@@ -52,7 +52,7 @@ static CUresult module_load_data_ex(EventLine *line, Module **module, const void
 }
 EXPORTED(cuModuleLoadDataEx, (Module **module, const void *data, unsigned count, int *keys, void **values),
          module_load_data_ex(line, module, data, count, keys, values))
-EXPORTED(cuModuleUnload, (Module *module), cl_unload(module, MODULE_MAGIC))
+EXPORTED(cuModuleUnload, (Module *module), cl_unload(module, HANDLE_MODULE))
 
 static CUresult module_get_loading_mode(int *mode) {
   if (!mode) return CUDA_ERROR_INVALID_VALUE;
@@ -69,7 +69,7 @@ static CUresult module_get_function(EventLine *line, Function **out, Module *han
   Function *function;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
-  Module *module = cl_find_module(handle, MODULE_MAGIC);
+  Module *module = cl_find_module(handle, HANDLE_MODULE);
   if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, &function);
   if (!result) {
     function->loaded = true; /* at the latest (measured: programs/core) */
@@ -91,7 +91,7 @@ static CUresult missing(const void *out, const void *handle) {
 static CUresult module_get_function_count(unsigned *count, Module *handle) {
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
-  Module *module = cl_find_module(handle, MODULE_MAGIC);
+  Module *module = cl_find_module(handle, HANDLE_MODULE);
   if (module) {
     *count = cl_kernel_count(&module->elf);
     result = CUDA_SUCCESS;
@@ -105,7 +105,7 @@ EXPORTED_CHECKED(cuModuleGetFunctionCount, (unsigned *count, Module *handle), mi
 static CUresult module_enumerate_functions(void **functions, unsigned room, Module *handle) {
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
-  Module *module = cl_find_module(handle, MODULE_MAGIC);
+  Module *module = cl_find_module(handle, HANDLE_MODULE);
   if (module) result = cl_list_kernels(module, functions, room, false);
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
@@ -158,12 +158,12 @@ static void place_globals(Module *module) {
   }
 }
 
-static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, size_t *size, const char *name,
+static CUresult global_of(Module *handle, HandleKind kind, CUdeviceptr *address, size_t *size, const char *name,
                           bool managed) {
   if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
-  Module *module = cl_find_module(handle, magic);
+  Module *module = cl_find_module(handle, kind);
   if (module) {
     result = cl_answer_of(module, module->on_device);
     if (!result && managed && !is_managed(&module->elf, name))
@@ -179,7 +179,7 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
 
 static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  return global_of(module, MODULE_MAGIC, address, size, name, false);
+  return global_of(module, HANDLE_MODULE, address, size, name, false);
 }
 EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name),
          module_get_global(address, size, module, name))
@@ -190,7 +190,7 @@ static CUresult get_reference(const void *out, const Module *handle, const char 
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&cl_modules_lock);
-  const Module *module = cl_find_module(handle, MODULE_MAGIC);
+  const Module *module = cl_find_module(handle, HANDLE_MODULE);
   pthread_mutex_unlock(&cl_modules_lock);
   return module ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -244,14 +244,14 @@ EXPORTED(cuLibraryLoadFromFile,
 
 static CUresult library_unload(Module *library) {
   CUresult result = cl_end_library(library);
-  return result ? result : cl_unload(library, LIBRARY_MAGIC);
+  return result ? result : cl_unload(library, HANDLE_LIBRARY);
 }
 EXPORTED_CHECKED(cuLibraryUnload, (Module *library), cl_refuse_null(library), library_unload(library))
 
 static CUresult library_get_kernel(EventLine *line, Function **out, Module *handle, const char *name) {
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
-  Module *library = cl_find_module(handle, LIBRARY_MAGIC);
+  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   if (library) {
     result = cl_answer_of(library, library->state);
     if (!result) result = cl_function_in(library, name, out);
@@ -266,7 +266,7 @@ EXPORTED_CHECKED(cuLibraryGetKernel, (Function **out, Module *handle, const char
 static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
-  Module *library = cl_find_module(handle, LIBRARY_MAGIC);
+  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   if (library) {
     *count = library->state ? 0 : cl_kernel_count(&library->elf);
     result = CUDA_SUCCESS;
@@ -280,7 +280,7 @@ EXPORTED_CHECKED(cuLibraryGetKernelCount, (unsigned *count, Module *handle), mis
 static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module *handle) {
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
-  Module *library = cl_find_module(handle, LIBRARY_MAGIC);
+  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   if (library) {
     result = cl_answer_of(library, library->state);
     if (!result) result = cl_list_kernels(library, kernels, room, true);
@@ -297,7 +297,7 @@ static CUresult library_get_module(Module **module, Module *handle) {
   if (state) return state;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
-  Module *library = cl_find_module(handle, LIBRARY_MAGIC);
+  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   if (library) {
     result = cl_answer_of(library, library->on_device);
     if (!result) *module = cl_module_handle(library);
@@ -315,19 +315,19 @@ static CUresult unnamed(const Module *library, const char *name) {
 static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
   CUresult state = cl_check_context();
   if (!state) state = cl_use_library(library);
-  return state ? state : global_of(library, LIBRARY_MAGIC, address, size, name, false);
+  return state ? state : global_of(library, HANDLE_LIBRARY, address, size, name, false);
 }
 EXPORTED_CHECKED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
                  unnamed(library, name), library_get_global(address, size, library, name))
 
 /* Managed variables are of no context; only images without a cubin for the device have none of them. */
 EXPORTED_CHECKED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
-                 unnamed(library, name), global_of(library, LIBRARY_MAGIC, address, size, name, true))
+                 unnamed(library, name), global_of(library, HANDLE_LIBRARY, address, size, name, true))
 
 /* A function for host and device alike: no image that nvcc makes today has one. */
 static CUresult get_unified(const void *handle) {
   pthread_mutex_lock(&cl_modules_lock);
-  const Module *library = cl_find_module(handle, LIBRARY_MAGIC);
+  const Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   pthread_mutex_unlock(&cl_modules_lock);
   return library ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
 }

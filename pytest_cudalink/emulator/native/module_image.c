@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "module_image.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -19,36 +20,39 @@
 #include "memory.h"
 
 pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
-static Module *modules; /* modules and libraries, under the lock */
-static size_t orphans;  /* modules that died with their context, under the lock */
+static atomic_size_t orphans; /* modules that ended with their context */
+static void free_module(Object *object);
+static Objects modules = {.free = free_module, .lock = &cl_modules_lock}; /* and libraries */
 
-Module *cl_find_module(const void *handle, uint32_t magic) {
-  for (Module *module = modules; module; module = module->next)
-    if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module)
-      return module;
+Module *cl_find_module(const void *handle, HandleKind kind) {
+  if (cl_handle_is(handle, kind)) return (Module *)(uintptr_t)handle;
+  EACH (Module, module, &modules)
+    if (kind == HANDLE_MODULE && handle == &module->as_module) return module;
   return NULL;
 }
 
-void *cl_module_handle(Module *module) { return module->magic == LIBRARY_MAGIC ? (void *)&module->as_module : module; }
+void *cl_module_handle(Module *module) {
+  return module->head.kind == HANDLE_LIBRARY ? (void *)&module->as_module : module;
+}
 
 Function *cl_find_function(const void *handle) {
-  for (Module *module = modules; module; module = module->next)
+  EACH (Module, module, &modules)
     for (Function *function = module->functions; function; function = function->next)
       if (function == handle || &function->as_function == handle) return function;
   return NULL;
 }
 
 bool cl_is_usable(const Function *function, const Context *context) {
-  const Context *own = function->module->context;
+  const Context *own = function->module->head.context;
   return !own || cl_shares(own, context);
 }
 
 bool cl_is_kernel(const Function *function, const void *handle) {
-  return function->module->magic == LIBRARY_MAGIC && function == handle;
+  return function->module->head.kind == HANDLE_LIBRARY && function == handle;
 }
 
 void *cl_function_handle(Function *function) {
-  return function->module->magic == LIBRARY_MAGIC ? (void *)&function->as_function : function;
+  return function->module->head.kind == HANDLE_LIBRARY ? (void *)&function->as_function : function;
 }
 
 void cl_free_function(Function *function) {
@@ -57,7 +61,8 @@ void cl_free_function(Function *function) {
   free(function);
 }
 
-static void free_module(Module *module) {
+static void free_module(Object *object) {
+  Module *module = (Module *)object;
   free(module->used_in);
   while (module->functions) {
     Function *next = module->functions->next;
@@ -72,22 +77,11 @@ static void free_module(Module *module) {
   }
   free(module->image);
   free(module->refusal);
-  module->magic = 0;
   free(module);
 }
 
 /* What was loaded in a context goes with it; libraries stay. */
-void cl_end_modules(const Context *context) {
-  pthread_mutex_lock(&cl_modules_lock);
-  for (Module **link = &modules, *module; (module = *link);)
-    if (module->context == context) {
-      *link = module->next;
-      free_module(module);
-      orphans++;
-    } else link = &module->next;
-  pthread_mutex_unlock(&cl_modules_lock);
-}
-
+void cl_end_modules(const Context *context) { orphans += cl_objects_end(&modules, context); }
 OPEN_IN_CHILDREN(cl_modules_lock);
 
 /* -- loading -- */
@@ -232,31 +226,26 @@ static CUresult load(Module *module, const void *data, const JitOptions *options
   return result;
 }
 
-static Module *new_module(uint32_t magic) {
-  Module *module = calloc(1, sizeof *module);
-  if (module) module->magic = magic;
-  return module;
-}
-
-static void keep(Module *module) {
+static CUresult keep(Module *module, HandleKind kind, Context *context) {
   pthread_mutex_lock(&cl_modules_lock);
-  module->next = modules;
-  modules = module;
+  bool kept = cl_object_enter(&module->head, kind, context, &modules);
+  if (!kept) free_module(&module->head);
   pthread_mutex_unlock(&cl_modules_lock);
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cl_load_module(Module **out, const void *data, const JitOptions *options, LinkText *text) {
-  Module *module = new_module(MODULE_MAGIC);
+  Module *module = calloc(1, sizeof *module);
   if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = load(module, data, options, text);
   if (result) {
-    free_module(module);
+    free_module(&module->head);
     return result;
   }
-  module->context = cl_context(&result);
-  keep(module);
-  *out = module;
-  return CUDA_SUCCESS;
+  Context *context = cl_context(&result);
+  result = keep(module, HANDLE_MODULE, context);
+  if (!result) *out = module;
+  return result;
 }
 
 enum { ERROR_ROOM = 512 }; /* of an error log in an event */
@@ -264,14 +253,14 @@ enum { ERROR_ROOM = 512 }; /* of an error log in an event */
 /* Loaded lazily: the first use reports what is wrong with the image, though the logs have it at once (measured:
    test_options_of_loading). */
 CUresult cl_load_library(Module **out, const void *data, const JitOptions *options, LinkText *text) {
-  Module *library = new_module(LIBRARY_MAGIC);
+  Module *library = calloc(1, sizeof *library);
   CUresult result;
   if (!library) return CUDA_ERROR_OUT_OF_MEMORY;
   library->on_device = load(library, data, options, text);
   library->refusal = cl_take_refused_image();
   if (library->refused) {
     result = cl_answer_of(library, library->on_device);
-    free_module(library);
+    free_module(&library->head);
     return result;
   }
   /* made for another device, it has its kernels all the same (measured: test_options_of_loading) */
@@ -282,9 +271,9 @@ CUresult cl_load_library(Module **out, const void *data, const JitOptions *optio
     cl_event_text(&line, "library", text->error, ERROR_ROOM);
     cl_event_end(&line);
   }
-  keep(library);
-  *out = library;
-  return CUDA_SUCCESS;
+  result = keep(library, HANDLE_LIBRARY, NULL);
+  if (!result) *out = library;
+  return result;
 }
 
 static void write_log(const LogBuffer *log, const char *text, uint64_t *values) {
@@ -332,8 +321,8 @@ static CUresult wait_for_use(const void *handle, bool use) {
   if (!context) return CUDA_SUCCESS;
   pthread_mutex_lock(&cl_modules_lock);
   const Function *kernel = cl_find_function(handle);
-  Module *library = kernel && cl_is_kernel(kernel, handle) ? kernel->module : cl_find_module(handle, LIBRARY_MAGIC);
-  bool is_there = library && library->magic == LIBRARY_MAGIC;
+  Module *library = kernel && cl_is_kernel(kernel, handle) ? kernel->module : cl_find_module(handle, HANDLE_LIBRARY);
+  bool is_there = library && library->head.kind == HANDLE_LIBRARY;
   bool first = is_there && !is_used(library, context->id, use);
   pthread_mutex_unlock(&cl_modules_lock);
   return is_there ? cl_wait_by_table(&(WaitFacts){.first = first}) : CUDA_SUCCESS;
@@ -347,37 +336,13 @@ CUresult cl_answer_of(const Module *library, CUresult result) {
   return result;
 }
 
-CUresult cl_unload(void *handle, uint32_t magic) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  Module *found = NULL;
+CUresult cl_unload(void *handle, HandleKind kind) {
   pthread_mutex_lock(&cl_modules_lock);
-  for (Module **link = &modules; *link; link = &(*link)->next)
-    if (magic == MODULE_MAGIC && handle == &(*link)->as_module) {
-      result = CUDA_ERROR_NOT_PERMITTED; /* the module of a library goes with it */
-    } else if (*link == handle && (*link)->magic == magic) {
-      found = *link;
-      *link = found->next;
-      break;
-    }
+  Module *module = cl_find_module(handle, kind);
+  bool is_known = module, is_own = module == handle; /* the module of a library goes with it */
+  if (is_known && is_own) cl_object_end(&module->head);
   pthread_mutex_unlock(&cl_modules_lock);
-  if (found) {
-    free_module(found);
-    result = CUDA_SUCCESS;
-  }
-  return result;
+  return !is_known ? CUDA_ERROR_INVALID_HANDLE : is_own ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
 }
 
-size_t cl_modules_alive(uint32_t magic) {
-  size_t count = 0;
-  pthread_mutex_lock(&cl_modules_lock);
-  for (const Module *module = modules; module; module = module->next) count += module->magic == magic;
-  pthread_mutex_unlock(&cl_modules_lock);
-  return count;
-}
-
-size_t cl_modules_orphaned(void) {
-  pthread_mutex_lock(&cl_modules_lock);
-  size_t count = orphans;
-  pthread_mutex_unlock(&cl_modules_lock);
-  return count;
-}
+size_t cl_modules_orphaned(void) { return orphans; }

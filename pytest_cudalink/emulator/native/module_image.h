@@ -9,19 +9,16 @@
 
 #include "abi.h"
 #include "contexts.h"
+#include "handles.h"
 #include "image.h"
 #include "jitlink.h"
 #include "options.h"
-
-enum { MODULE_MAGIC = 0x6d6f6421, LIBRARY_MAGIC = 0x6c696221 };
 
 typedef struct Function Function;
 typedef struct Global Global;
 
 typedef struct Module {
-  uint32_t magic;         /* MODULE_MAGIC or LIBRARY_MAGIC */
-  const Context *context; /* of a module: the one that it dies with */
-  struct Module *next;
+  Object head;
   void *image;
   Elf elf;
   int ptx_target;     /* that of the PTX that it was compiled from; 0: of none */
@@ -71,7 +68,7 @@ struct Global {
 extern pthread_mutex_t cl_modules_lock;
 
 /* A module that was loaded as one, or the module of a library. Under the lock. */
-Module *cl_find_module(const void *handle, uint32_t magic);
+Module *cl_find_module(const void *handle, HandleKind kind);
 /* A function or kernel handle, in whatever module it is. Under the lock. */
 Function *cl_find_function(const void *handle);
 /* Whether a function can be used in a context: that of its module; kernels of libraries are of every context. */
@@ -87,9 +84,7 @@ Load cl_load_module, cl_load_library;
 /* One loading call: logs and wall time are written before it returns, so nothing of the caller's must outlive it. */
 CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys,
                               void **values);
-CUresult cl_unload(void *handle, uint32_t magic);
-/* How many are loaded. */
-size_t cl_modules_alive(uint32_t magic);
+CUresult cl_unload(void *handle, HandleKind kind);
 /* How many modules were not unloaded before their context died. */
 size_t cl_modules_orphaned(void);
 /* Waits as a call does that uses the library of a handle, which is a kernel or the library itself; the first use in a

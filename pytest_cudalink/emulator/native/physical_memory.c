@@ -41,7 +41,7 @@ static void free_unused(Physical *physical) {
   if (physical->file.number >= 0) close_own(&physical->file);
   else cl_file_forget(file_of(physical), physical->offset, physical->size);
   if (physical->counted) cl_memory_give(physical->properties.location.id, physical->size);
-  free(physical);
+  cl_object_end(&physical->head);
 }
 
 void cl_physical_hold(Physical *physical) { physical->mappings++; }
@@ -52,7 +52,7 @@ void cl_physical_drop(Physical *physical) {
 }
 
 bool cl_physical_retain(Physical *physical) {
-  if (!physical->references && !cl_handle_add(physical, HANDLE_PHYSICAL_MEMORY)) return false;
+  if (!physical->references && !cl_object_enter(&physical->head, HANDLE_PHYSICAL_MEMORY, NULL, NULL)) return false;
   physical->references++;
   return true;
 }
@@ -158,7 +158,7 @@ EXPORTED(cuMemCreate, (uint64_t *handle, size_t size, const PhysicalProperties *
 static CUresult mem_release(uint64_t handle) {
   Physical *physical = cl_physical_lock(handle);
   if (physical && --physical->references == 0) {
-    cl_handle_remove(physical, HANDLE_PHYSICAL_MEMORY);
+    cl_object_unname(&physical->head);
     free_unused(physical);
   }
   cl_physical_unlock();

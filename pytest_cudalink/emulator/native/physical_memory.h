@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "handles.h"
 #include "memory.h"
 
 #include "../../native/own_file.h"
@@ -26,6 +27,7 @@ _Static_assert(sizeof(PhysicalProperties) == 32, "CUmemAllocationProp");
 enum { GRANULARITY = 2 << 20 };
 
 typedef struct {
+  Object head;
   PhysicalProperties properties;
   size_t size;
   OwnFile file; /* that other processes may map; none: it is a part of the file of this process */

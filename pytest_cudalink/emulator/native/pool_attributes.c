@@ -232,7 +232,7 @@ static CUresult export_pointer(ExportedPointer *out, CUdeviceptr address) {
   if (block && block->origin == FROM_POOL && block->shared) {
     const Pool *pool = block->owner;
     block->exported = true;
-    *out = (ExportedPointer){.key = pool->head.key, .offset = block->offset, .size = block->size};
+    *out = (ExportedPointer){.key = pool->file_head.key, .offset = block->offset, .size = block->size};
     result = CUDA_SUCCESS;
   }
   cl_block_unlock();
@@ -250,7 +250,7 @@ static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr
   Block block = {.start = pages + before,
                  .size = data->size,
                  .origin = FROM_POOL_OF_OTHER,
-                 .device = pool->head.device,
+                 .device = pool->file_head.device,
                  .pages = pages,
                  .pages_size = size,
                  .owner = pool,
@@ -268,7 +268,7 @@ static CUresult import_pointer(CUdeviceptr *out, void *handle, const ExportedPoi
   if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
   Pool *pool = cl_pool_lock(handle);
   CUresult result = NO_POOL;
-  if (pool && pool->imported && pool->head.key == data->key) result = map_pointer(pool, data, out);
+  if (pool && pool->imported && pool->file_head.key == data->key) result = map_pointer(pool, data, out);
   cl_pool_unlock();
   return result;
 }

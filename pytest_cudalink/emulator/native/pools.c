@@ -16,7 +16,8 @@
 enum { CHUNK = 512, SEGMENT = 32 << 20 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the pools */
-static Pool *all;
+static void free_pool(Object *object);
+static Objects all = {.free = free_pool};
 
 OPEN_IN_CHILDREN(lock);
 
@@ -114,17 +115,13 @@ static Chunk *give_out(Pool *pool, size_t size, Segment **from) {
   return NULL;
 }
 
-static void free_pool(Pool *pool) {
+static void free_pool(Object *object) {
+  Pool *pool = (Pool *)object;
   while (pool->segments) {
     Segment *segment = pool->segments;
     pool->segments = segment->next;
     drop_segment(pool, segment);
   }
-  for (Pool **at = &all; *at; at = &(*at)->next)
-    if (*at == pool) {
-      *at = pool->next;
-      break;
-    }
   close_own(&pool->file);
   free(pool);
 }
@@ -142,28 +139,22 @@ static void take_back(Pool *pool, uintptr_t start) {
     }
     break;
   }
-  if (--pool->live == 0 && pool->destroyed) free_pool(pool);
+  if (--pool->live == 0 && pool->destroyed) cl_object_end(&pool->head);
 }
 
 /* -- pools -- */
 
 CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out) {
-  Pool *pool = calloc(1, sizeof *pool);
+  Pool *pool = cl_object_make(sizeof *pool, HANDLE_POOL, NULL, &all);
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
   pool->properties = *properties;
   pool->file = own_file(file);
-  if (head) pool->head = *head;
+  if (head) pool->file_head = *head;
   pool->file_end = cl_file_begin();
   pool->imported = imported;
   for (int at = 0; at < REUSE_FLAGS; at++) pool->reuse[at] = 1;
   if (on_device(pool) && properties->type == PINNED_TYPE)
     pool->access[properties->location.id] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (!cl_handle_add(pool, HANDLE_POOL)) {
-    free(pool);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  pool->next = all;
-  all = pool;
   *out = pool;
   return CUDA_SUCCESS;
 }
@@ -188,7 +179,7 @@ static bool same_location(const Location *one, const Location *other) {
 
 /* The default pool of a location, which is made when it is first asked for; under the lock. */
 static CUresult default_pool(const Location *location, int type, Pool **out) {
-  for (Pool *pool = all; pool; pool = pool->next)
+  EACH (Pool, pool, &all)
     if (pool->is_default && pool->properties.type == type && same_location(&pool->properties.location, location)) {
       *out = pool;
       return CUDA_SUCCESS;
@@ -253,11 +244,11 @@ static CUresult pool_destroy(void *handle) {
   Pool *pool = cl_pool_lock(handle);
   CUresult result = !pool ? NO_POOL : pool->is_default ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   if (!result) {
-    cl_handle_remove(pool, HANDLE_POOL);
-    for (Pool *at = all; at; at = at->next)
+    cl_object_unname(&pool->head);
+    EACH (Pool, at, &all)
       if (at->current == pool) at->current = NULL;
     pool->destroyed = true;
-    if (!pool->live) free_pool(pool);
+    if (!pool->live) cl_object_end(&pool->head);
   }
   cl_pool_unlock();
   return result;
@@ -337,7 +328,7 @@ bool cl_pool_free(CUdeviceptr address) {
     free(taken.advice);
   } else if (found) {
     Pool *pool = taken.owner;
-    if (--pool->live == 0 && pool->destroyed) free_pool(pool);
+    if (--pool->live == 0 && pool->destroyed) cl_object_end(&pool->head);
     cl_block_free(&taken);
   }
   pthread_mutex_unlock(&lock);
@@ -347,6 +338,6 @@ bool cl_pool_free(CUdeviceptr address) {
 /* A pool gives back what is above its threshold when the host waits for the device. */
 void cl_synchronized(void) {
   pthread_mutex_lock(&lock);
-  for (Pool *pool = all; pool; pool = pool->next) trim(pool, pool->threshold);
+  EACH (Pool, pool, &all) trim(pool, pool->threshold);
   pthread_mutex_unlock(&lock);
 }

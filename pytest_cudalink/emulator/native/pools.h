@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "config.h"
+#include "handles.h"
 #include "memory.h"
 #include "shared_memory.h"
 
@@ -35,17 +36,17 @@ enum { REUSE_FLAGS = 3 };
 
 typedef struct Pool Pool;
 struct Pool {
+  Object head;
   PoolProperties properties;
   bool is_default, imported, destroyed;
   int reuse[REUSE_FLAGS];
   uint64_t threshold, reserved, reserved_high, used, used_high;
   int access[DEVICES_MAX];
-  size_t live;   /* blocks */
-  OwnFile file;  /* that other processes may map, if there is one */
-  FileHead head; /* of that file */
+  size_t live;  /* blocks */
+  OwnFile file; /* that other processes may map, if there is one */
+  FileHead file_head;
   size_t file_end;
   Segment *segments;
-  Pool *next;
   Pool *current; /* of a default one: the pool that stands in its place, or NULL */
 };
 

@@ -389,7 +389,7 @@ CUresult cl_queue(Stream *stream, const NodeParameters *parameters, bool alone, 
 }
 
 CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *parameters, bool alone, Work **out) {
-  Work *work = cl_work_make(parameters, stream->home);
+  Work *work = cl_work_make(parameters, stream->head.context);
   if (!work) return CUDA_ERROR_OUT_OF_MEMORY;
   if (out) *out = work;
   if (cl_order_on) work->op = cl_order_submit(stream, alone, true);
@@ -444,7 +444,7 @@ void cl_drain(Stream *stream) {
 
 void cl_wait_for_stream(Stream *stream) {
   if (!cl_is_busy(stream, true)) return;
-  Work *work = cl_work_make(&cl_no_work, stream->home);
+  Work *work = cl_work_make(&cl_no_work, stream->head.context);
   if (!work || !cl_work_in_order(work, stream, true)) {
     wait_without_memory(stream, true);
     return;

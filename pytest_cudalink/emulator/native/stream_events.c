@@ -91,7 +91,7 @@ static CUresult record_by(Work *work, Event *event) {
 
 /* Records behind the legacy stream's work, and leaves the stream itself without work. */
 static CUresult record_beside(Event *event, Stream *stream, const NodeParameters *parameters) {
-  Work *work = cl_work_make(parameters, stream->home);
+  Work *work = cl_work_make(parameters, stream->head.context);
   return work && cl_work_in_order(work, stream, false) ? record_by(work, event) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -118,7 +118,7 @@ static CUresult record(void *handle, const Context *current, const void *stream_
   if (!result) result = find_event(handle, &event);
   if (result) return result;
   if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_shares(stream->context ? stream->context : current, event->context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!cl_shares(stream->context ? stream->context : current, event->head.context)) return CUDA_ERROR_INVALID_HANDLE;
   result = refuse_interprocess(event, stream);
   if (result) return result;
   if (stream->capture) return record_captured(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
@@ -288,8 +288,9 @@ EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), record_in_context(c
 static CUresult wait_all(const Context *context, void *handle) {
   Event *event;
   CUresult result = may_wait_for_event(handle, &event);
-  for (Stream *stream = cl_first_stream(); stream && !result && (event->record || cl_order_on); stream = stream->behind)
-    if (stream->home == context) result = wait_in_order(stream, event);
+  EACH (Stream, stream, &cl_streams)
+    if (!result && (event->record || cl_order_on) && stream->head.context == context)
+      result = wait_in_order(stream, event);
   Stream *legacy = cl_legacy_of(context);
   return result || !legacy ? result : wait_in_order(legacy, event);
 }

@@ -12,10 +12,10 @@
 enum { NO_POLICY = -1 }; /* what a stream has until one is set (measured: programs/core) */
 
 static Stream nowhere = {.policy = NO_POLICY, .domains = {0, 1}}; /* of a thread without a context */
-static Stream *streams;
+Objects cl_streams;
 static _Thread_local Stream *own; /* the default streams of this thread, one for each context */
 static pthread_key_t own_key;     /* frees them when the thread ends */
-static Event *all_events;
+static Objects events;
 static Deferred *deferred, **last_deferred = &deferred;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of these, and of the graphs */
@@ -46,10 +46,10 @@ void cl_defer(Deferred *call) {
 /* What belongs to a context dies with it. */
 void cl_end_streams(const Context *context) {
   cl_streams_lock();
-  for (Stream *stream = streams; stream; stream = stream->behind)
-    if (stream->home == context) stream->dead = true;
-  for (Event *event = all_events; event; event = event->behind)
-    if (event->context == context) event->dead = true;
+  EACH (Stream, stream, &cl_streams)
+    if (stream->head.context == context) stream->dead = true;
+  EACH (Event, event, &events)
+    if (event->head.context == context) event->dead = true;
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
@@ -158,17 +158,13 @@ bool cl_dependencies_copy(Dependencies *to, const Dependencies *from) {
 
 /* -- streams -- */
 
-static void enter(Stream *stream, Context *context) {
-  stream->home = context;
+static Stream *new_stream(HandleKind kind, Context *context, Objects *list) {
+  Stream *stream = cl_object_make(sizeof *stream, kind, context, list);
+  if (!stream) return NULL;
   stream->id = cl_next_id();
   stream->policy = NO_POLICY;
   stream->domains[1] = 1;
-}
-
-static void enlist(Stream *stream) {
-  stream->behind = streams;
-  if (streams) streams->before = stream;
-  streams = stream;
+  return stream;
 }
 
 bool cl_is_legacy(const void *handle) {
@@ -184,16 +180,14 @@ static Stream *default_stream(bool of_thread) {
   if (!context) return &nowhere;
   if (!of_thread && context->legacy) return context->legacy;
   for (Stream *stream = own; of_thread && stream; stream = stream->sibling)
-    if (stream->home == context && !stream->dead) return stream;
-  Stream *made = calloc(1, sizeof *made);
+    if (stream->head.context == context && !stream->dead) return stream;
+  Stream *made = new_stream(NO_HANDLE, context, of_thread ? &cl_streams : NULL);
   if (!made) return NULL;
-  enter(made, context);
   made->is_legacy = !of_thread;
   if (!of_thread) return context->legacy = made;
   made->sibling = own;
   own = made;
   pthread_setspecific(own_key, made);
-  enlist(made);
   return made;
 }
 
@@ -201,8 +195,6 @@ Stream *cl_stream(const void *handle) {
   if ((uintptr_t)handle <= CU_STREAM_PER_THREAD) return default_stream(!cl_is_legacy(handle));
   return cl_handle_is(handle, HANDLE_STREAM) ? (Stream *)(uintptr_t)handle : NULL;
 }
-
-Stream *cl_first_stream(void) { return streams; }
 
 CUresult cl_stream_state(const void *handle, Stream **stream) {
   *stream = cl_stream(handle);
@@ -241,13 +233,11 @@ Context *cl_context_in(const void *handle) {
 CUresult cl_stream_device(const void *handle, CUdevice *device) { return LOCKED(device_of(handle, device)); }
 
 static CUresult make_stream(Stream **out, unsigned flags, int priority, Context *context) {
-  Stream *stream = cl_handle_make(sizeof *stream, HANDLE_STREAM);
+  Stream *stream = new_stream(HANDLE_STREAM, context, &cl_streams);
   if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->flags = flags;
   stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   stream->context = context;
-  enter(stream, context);
-  enlist(stream);
   *out = stream;
   return CUDA_SUCCESS;
 }
@@ -273,15 +263,12 @@ EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, i
                  create_with_priority(line, stream, flags, priority))
 
 void cl_stream_free(Stream *stream) {
-  if (!stream->destroyed && stream->context) cl_handle_remove(stream, HANDLE_STREAM);
+  cl_object_unname(&stream->head);
   stream->destroyed = true;
   if (stream->last) return; /* its work goes on */
-  if (stream->before) stream->before->behind = stream->behind;
-  else streams = stream->behind;
-  if (stream->behind) stream->behind->before = stream->before;
   cl_dependencies_clear(&stream->next);
   cl_order_end_stream(stream);
-  free(stream);
+  cl_object_end(&stream->head);
 }
 
 /* The end of a thread, whose default streams nobody can use any more. */
@@ -303,25 +290,17 @@ void cl_start_streams(void) { pthread_key_create(&own_key, drop_own); }
 Event *cl_event(const void *handle) { return cl_handle_is(handle, HANDLE_EVENT) ? (Event *)(uintptr_t)handle : NULL; }
 
 CUresult cl_event_make(unsigned flags, Context *context, Event **out) {
-  Event *event = cl_handle_make(sizeof *event, HANDLE_EVENT);
+  Event *event = cl_object_make(sizeof *event, HANDLE_EVENT, context, &events);
   if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
   event->flags = flags;
-  event->context = context;
-  event->behind = all_events;
-  if (all_events) all_events->before = event;
-  all_events = event;
   *out = event;
   return CUDA_SUCCESS;
 }
 
 void cl_event_free(Event *event) {
-  cl_handle_remove(event, HANDLE_EVENT);
-  if (event->before) event->before->behind = event->behind;
-  else all_events = event->behind;
-  if (event->behind) event->behind->before = event->before;
   cl_dependencies_clear(&event->work);
   free(event->clock);
-  free(event);
+  cl_object_end(&event->head);
 }
 
 void cl_event_stamp(Event *event) {

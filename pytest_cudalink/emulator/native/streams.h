@@ -11,6 +11,7 @@
 #include "abi.h"
 #include "calls.h"
 #include "contexts.h"
+#include "handles.h"
 
 typedef struct Node Node;
 typedef struct Capture Capture;
@@ -42,11 +43,11 @@ _Static_assert(sizeof(AttributeValue) == 64, "CUlaunchAttributeValue");
 
 typedef struct Stream Stream;
 struct Stream {
+  Object head; /* of the context whose work it does */
   unsigned flags;
   int priority;
   uint64_t id;
   Context *context; /* NULL: a default stream, which is of the current one */
-  Context *home;    /* whose work it does */
   bool is_legacy;
   bool dead;           /* its context is */
   bool destroyed;      /* it has no handle, and is freed when its work is done */
@@ -59,21 +60,19 @@ struct Stream {
   AttributeValue window; /* the attributes that have a value */
   int policy, domain;
   uint8_t domains[2];
-  Stream *before, *behind; /* in the list of all */
-  Stream *sibling;         /* the next default stream of the same thread */
+  Stream *sibling; /* the next default stream of the same thread */
 };
 
 typedef struct Event Event;
 struct Event {
+  Object head;
   unsigned flags;
   bool recorded, dead;
   struct timespec time;
-  Context *context;
   uint64_t captured;   /* number of the capture that it was last recorded in; 0: in none */
   Dependencies work;   /* what it stands for in that capture */
   Work *record;        /* that is not done, and records it */
   struct Clock *clock; /* what happens before it */
-  Event *before, *behind;
 };
 
 enum { EVENT_FLAGS = 7 }; /* CUevent_flags */
@@ -110,8 +109,8 @@ Stream *cl_stream(const void *handle);
    did too; what a call without a context answers for a default stream. */
 CUresult cl_stream_state(const void *handle, Stream **stream);
 Event *cl_event(const void *handle);
-/* The first of all streams but the legacy ones; the one behind it is its `behind`. */
-Stream *cl_first_stream(void);
+/* All streams but the legacy ones; also those whose context is dead. */
+extern Objects cl_streams;
 enum { LEGACY = 1 }; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 /* Whether a handle is the legacy stream's in the current call: NULL is, unless the call has a `_ptsz` or `_ptds` name.
  */

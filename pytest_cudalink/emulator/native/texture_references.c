@@ -16,6 +16,7 @@ enum { AXES = 3, NO_OVERRIDE = 2, REFERENCE_FLAGS = 0x7f };
 typedef enum { BOUND_NOTHING, BOUND_MEMORY, BOUND_ARRAY, BOUND_MIPMAP } Bound;
 
 typedef struct {
+  Object head;
   Bound bound;
   CUdeviceptr address;
   void *array;
@@ -33,11 +34,12 @@ static CUresult create(Reference **out) {
   if (result) return result;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
-  Reference *made = cl_handle_make(sizeof *made, HANDLE_TEXTURE_REFERENCE);
-  if (made)
-    *made = (Reference){.format = CU_AD_FORMAT_FLOAT,
-                        .channels = 1,
-                        .modes = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP}};
+  Reference *made = cl_object_make(sizeof *made, HANDLE_TEXTURE_REFERENCE, NULL, NULL);
+  if (made) {
+    made->format = CU_AD_FORMAT_FLOAT;
+    made->channels = 1;
+    for (int axis = 0; axis < AXES; axis++) made->modes[axis] = CU_TR_ADDRESS_MODE_CLAMP;
+  }
   pthread_mutex_unlock(&lock);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = made;
@@ -47,9 +49,9 @@ EXPORTED(cuTexRefCreate, (Reference * *out), create(out))
 
 static CUresult destroy(Reference *reference) {
   pthread_mutex_lock(&lock);
-  bool known = cl_handle_remove(reference, HANDLE_TEXTURE_REFERENCE);
+  bool known = cl_handle_is(reference, HANDLE_TEXTURE_REFERENCE);
+  if (known) cl_object_end(&reference->head);
   pthread_mutex_unlock(&lock);
-  if (known) free(reference);
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 EXPORTED(cuTexRefDestroy, (Reference * reference), destroy(reference))

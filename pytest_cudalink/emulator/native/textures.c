@@ -14,34 +14,21 @@
 
 enum { TEXTURE_FLAGS = 0x7f };
 
-typedef struct Object Object;
-struct Object {
-  Object *next;
-  HandleKind kind;
-  Context *context;
+/* A texture or surface object. */
+typedef struct {
+  Object head;
   Resource resource;
   Sampling sampling;
   View view;
   bool has_view;
-};
+} Texture;
 
-static Object *all;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all objects */
-
-void cl_end_textures(const Context *context) {
-  pthread_mutex_lock(&lock);
-  for (Object **link = &all; *link;) {
-    Object *object = *link;
-    if (object->context == context) {
-      *link = object->next;
-      cl_handle_remove(object, object->kind);
-      free(object);
-    } else link = &object->next;
-  }
-  pthread_mutex_unlock(&lock);
-}
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of them */
+static Objects all = {.lock = &lock};
 
 OPEN_IN_CHILDREN(lock);
+
+void cl_end_textures(const Context *context) { cl_objects_end(&all, context); }
 
 static size_t device_has(int attribute) {
   int value = 0;
@@ -114,19 +101,15 @@ static CUresult check_view(const View *view, const ArrayDescriptor *array, unsig
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult keep(uint64_t *out, const Object *like) {
-  Object *object = malloc(sizeof *object);
-  if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
-  *object = *like;
+static CUresult keep(uint64_t *out, const Texture *like, HandleKind kind, Context *context) {
+  Texture *texture = malloc(sizeof *texture);
+  if (!texture) return CUDA_ERROR_OUT_OF_MEMORY;
+  *texture = *like;
   pthread_mutex_lock(&lock);
-  bool kept = cl_handle_add(object, object->kind);
-  if (kept) {
-    object->next = all;
-    all = object;
-  }
+  bool kept = cl_object_enter(&texture->head, kind, context, &all);
   pthread_mutex_unlock(&lock);
-  if (kept) *out = (uintptr_t)object;
-  else free(object);
+  if (kept) *out = (uintptr_t)texture;
+  else free(texture);
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -136,7 +119,7 @@ static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *r
   Context *context = cl_context(&result);
   if (result) return result;
   if (!out || !resource || !sampling) return CUDA_ERROR_INVALID_VALUE;
-  Object object = {.kind = HANDLE_TEXTURE, .context = context, .resource = *resource, .sampling = *sampling};
+  Texture texture = {.resource = *resource, .sampling = *sampling};
   cl_event_int(line, "resource", resource->type);
   if (resource->type < CU_RESOURCE_TYPE_ARRAY || resource->type > CU_RESOURCE_TYPE_PITCH2D || resource->flags)
     return CUDA_ERROR_INVALID_VALUE;
@@ -148,9 +131,9 @@ static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *r
   if (!result && view && of_array) result = check_view(view, &array, levels); /* memory has no views: theirs are left */
   if (!result && resource->type == CU_RESOURCE_TYPE_ARRAY) result = cl_check_array_context(resource->of.array);
   if (result) return result;
-  object.has_view = view && of_array;
-  if (object.has_view) object.view = *view;
-  return keep(out, &object);
+  texture.has_view = view && of_array;
+  if (texture.has_view) texture.view = *view;
+  return keep(out, &texture, HANDLE_TEXTURE, context);
 }
 EXPORTED(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling *sampling, const View *view),
          create_texture(line, out, resource, sampling, view))
@@ -160,13 +143,13 @@ static CUresult create_surface(uint64_t *out, const Resource *resource) {
   Context *context = cl_context(&result);
   if (result) return result;
   if (!out || !resource) return CUDA_ERROR_INVALID_VALUE;
-  Object object = {.kind = HANDLE_SURFACE, .context = context, .resource = *resource};
+
   ArrayDescriptor array;
   unsigned levels;
   if (resource->type != CU_RESOURCE_TYPE_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
   result = array_of(resource, &array, &levels);
   if (!result) result = cl_check_array_context(resource->of.array);
-  return result ? result : keep(out, &object);
+  return result ? result : keep(out, &(Texture){.resource = *resource}, HANDLE_SURFACE, context);
 }
 EXPORTED(cuSurfObjectCreate, (uint64_t *out, const Resource *resource), create_surface(out, resource))
 
@@ -174,59 +157,53 @@ static CUresult destroy(uint64_t handle, HandleKind kind) {
   CUresult result = cl_check_context();
   if (result || !handle) return result;
   pthread_mutex_lock(&lock);
-  Object *object = NULL;
-  for (Object **link = &all; *link; link = &(*link)->next)
-    if ((uintptr_t)*link == handle && (*link)->kind == kind) {
-      object = *link;
-      *link = object->next;
-      cl_handle_remove(object, kind);
-      break;
-    }
+  Object *texture = (Object *)(uintptr_t)handle;
+  bool alive = cl_handle_is(texture, kind);
+  if (alive) cl_object_end(texture);
   pthread_mutex_unlock(&lock);
-  free(object);
-  return object ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return alive ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuTexObjectDestroy, (uint64_t texture), destroy(texture, HANDLE_TEXTURE))
 EXPORTED(cuSurfObjectDestroy, (uint64_t surface), destroy(surface, HANDLE_SURFACE))
 
-/* Copies an object; false if it is not alive. */
-static bool read_object(uint64_t handle, HandleKind kind, Object *object) {
+/* Copies one; false if it is not alive. */
+static bool read_texture(uint64_t handle, HandleKind kind, Texture *texture) {
   const void *address = (const void *)(uintptr_t)handle;
   pthread_mutex_lock(&lock);
   bool alive = cl_handle_is(address, kind);
-  if (alive) *object = *(const Object *)address;
+  if (alive) *texture = *(const Texture *)address;
   pthread_mutex_unlock(&lock);
   return alive;
 }
 
-static CUresult asked(const void *out, uint64_t handle, HandleKind kind, Object *object) {
+static CUresult asked(const void *out, uint64_t handle, HandleKind kind, Texture *texture) {
   CUresult result = cl_check_context();
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
-  return read_object(handle, kind, object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return read_texture(handle, kind, texture) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
-  Object object;
-  CUresult result = asked(out, handle, kind, &object);
-  if (!result) *out = object.resource;
+  Texture texture;
+  CUresult result = asked(out, handle, kind, &texture);
+  if (!result) *out = texture.resource;
   return result;
 }
 EXPORTED(cuTexObjectGetResourceDesc, (Resource * out, uint64_t texture), get_resource(out, texture, HANDLE_TEXTURE))
 EXPORTED(cuSurfObjectGetResourceDesc, (Resource * out, uint64_t surface), get_resource(out, surface, HANDLE_SURFACE))
 
 static CUresult get_sampling(Sampling *out, uint64_t handle) {
-  Object object;
-  CUresult result = asked(out, handle, HANDLE_TEXTURE, &object);
-  if (!result) *out = object.sampling;
+  Texture texture;
+  CUresult result = asked(out, handle, HANDLE_TEXTURE, &texture);
+  if (!result) *out = texture.sampling;
   return result;
 }
 EXPORTED(cuTexObjectGetTextureDesc, (Sampling * out, uint64_t texture), get_sampling(out, texture))
 
 static CUresult get_view(View *out, uint64_t handle) {
-  Object object;
-  CUresult result = asked(out, handle, HANDLE_TEXTURE, &object);
-  if (!result && object.has_view) *out = object.view; /* without a view nothing is written */
+  Texture texture;
+  CUresult result = asked(out, handle, HANDLE_TEXTURE, &texture);
+  if (!result && texture.has_view) *out = texture.view; /* without a view nothing is written */
   return result;
 }
 EXPORTED(cuTexObjectGetResourceViewDesc, (View * out, uint64_t texture), get_view(out, texture))

@@ -27,46 +27,30 @@ EXPORTED_ANY_TIME(cuProfilerInitialize, (const char *configuration, const char *
 enum { OF_LOG = -1 };
 
 /* A registered callback: of a device, or of the log. */
-typedef struct Callback Callback;
-struct Callback {
-  Callback *next;
+typedef struct {
+  Object head;
   CUdevice device;
-};
+} Callback;
 
-static Callback *callbacks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the callbacks */
 
 OPEN_IN_CHILDREN(lock);
 
 static CUresult keep(Callback **out, CUdevice device) {
-  Callback *callback = malloc(sizeof *callback);
-  if (!callback) return CUDA_ERROR_OUT_OF_MEMORY;
-  callback->device = device;
   pthread_mutex_lock(&lock);
-  bool kept = cl_handle_add(callback, HANDLE_NOTIFICATION);
-  if (kept) {
-    callback->next = callbacks;
-    callbacks = callback;
-  }
+  Callback *callback = cl_object_make(sizeof *callback, HANDLE_NOTIFICATION, NULL, NULL);
+  if (callback) callback->device = device;
   pthread_mutex_unlock(&lock);
-  if (!kept) free(callback);
-  else if (out) *out = callback;
-  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (callback && out) *out = callback;
+  return callback ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult drop(const Callback *callback, CUdevice device) {
-  Callback *found = NULL;
+static CUresult drop(Callback *callback, CUdevice device) {
   pthread_mutex_lock(&lock);
-  for (Callback **link = &callbacks; *link; link = &(*link)->next)
-    if (*link == callback && callback->device == device) {
-      found = *link;
-      *link = found->next;
-      cl_handle_remove(found, HANDLE_NOTIFICATION);
-      break;
-    }
+  bool known = cl_handle_is(callback, HANDLE_NOTIFICATION) && callback->device == device;
+  if (known) cl_object_end(&callback->head);
   pthread_mutex_unlock(&lock);
-  free(found);
-  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult register_notification(CUdevice device, const void *function, Callback **out) {
@@ -75,7 +59,7 @@ static CUresult register_notification(CUdevice device, const void *function, Cal
 }
 EXPORTED(cuDeviceRegisterAsyncNotification, (CUdevice device, void *function, void *data, Callback **out),
          register_notification(device, function, out))
-static CUresult unregister_notification(CUdevice device, const Callback *callback) {
+static CUresult unregister_notification(CUdevice device, Callback *callback) {
   if (!callback) return CUDA_ERROR_INVALID_VALUE;
   return cl_is_device(device) ? drop(callback, device) : CUDA_ERROR_INVALID_DEVICE;
 }

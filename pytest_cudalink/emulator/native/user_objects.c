@@ -21,7 +21,8 @@ typedef struct {
 } Giver;
 
 struct UserObject {
-  Deferred destroy; /* first: what is deferred is the object itself */
+  Object head;
+  Deferred destroy;
   void (*destructor)(void *);
   void *data;
   uint64_t id;
@@ -107,7 +108,7 @@ static UserObject *known(void *handle, bool releases) {
 static void destroy(void *data) {
   UserObject *object = data;
   object->destructor(object->data);
-  free(object);
+  cl_object_end(&object->head);
 }
 
 static void bury(UserObject *object) {
@@ -120,7 +121,7 @@ static void bury(UserObject *object) {
 
 static void destroy_unused(UserObject *object) {
   if (object->callers || object->graphs) return;
-  cl_handle_remove(object, HANDLE_USER_OBJECT);
+  cl_object_unname(&object->head);
   bury(object);
   object->destroy = (Deferred){.function = destroy, .data = object};
   cl_defer(&object->destroy);
@@ -134,7 +135,7 @@ static Giver note_giver(const char *name) {
 }
 
 static CUresult enter(void **out, void *data, void (*destructor)(void *), unsigned references, Giver *giver) {
-  UserObject *object = cl_handle_make(sizeof *object, HANDLE_USER_OBJECT);
+  UserObject *object = cl_object_make(sizeof *object, HANDLE_USER_OBJECT, NULL, NULL);
   if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
   for (unsigned at = 0; at < REMEMBERED; at++)
     if (graves[at].handle == object) graves[at].handle = NULL;

@@ -45,18 +45,18 @@ bool cl_work_after(Work *work, Work *earlier) {
 
 /* Whether a stream and the legacy one of a context wait for each other. */
 static bool synchronizes(const Stream *stream, const Context *context) {
-  return stream->home == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
+  return stream->head.context == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
 }
 
 bool cl_visit_earlier(const Stream *stream, bool alone, WorkVisit *visit, Work *new) {
   if (stream->last && !visit(new, stream->last)) return false;
   if (stream->flags & CU_STREAM_NON_BLOCKING || (alone && !stream->is_legacy)) return true;
   if (!stream->is_legacy) {
-    const Stream *legacy = cl_legacy_of(stream->home);
+    const Stream *legacy = cl_legacy_of(stream->head.context);
     return !legacy || !legacy->last || visit(new, legacy->last);
   }
-  for (const Stream *other = cl_first_stream(); other; other = other->behind)
-    if (other->last && synchronizes(other, stream->home) && !visit(new, other->last)) return false;
+  EACH (Stream, other, &cl_streams)
+    if (other->last && synchronizes(other, stream->head.context) && !visit(new, other->last)) return false;
   return true;
 }
 
