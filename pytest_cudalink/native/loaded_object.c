@@ -30,6 +30,7 @@ bool cl_read_object(const struct dl_phdr_info *info, LoadedObject *object) {
     if (dynamic->d_tag == DT_STRTAB) object->names = (const char *)place;
     if (dynamic->d_tag == DT_SONAME) object->soname = value;
     if (dynamic->d_tag == DT_GNU_HASH) object->hash = (const uint32_t *)place;
+    if (dynamic->d_tag == DT_HASH) object->old_hash = (const uint32_t *)place;
     if (dynamic->d_tag == DT_JMPREL) object->tables[0] = (const ElfW(Rela) *)place;
     if (dynamic->d_tag == DT_RELA) object->tables[1] = (const ElfW(Rela) *)place;
     if (dynamic->d_tag == DT_PLTRELSZ) plt_size = value;
@@ -54,8 +55,25 @@ bool cl_has_address(const LoadedObject *object, uintptr_t address) {
   return false;
 }
 
+static bool is_defined(const ElfW(Sym) * symbol) { return symbol->st_value && symbol->st_shndx != SHN_UNDEF; }
+
+/* By the table of the System V ABI: numbers of buckets and of symbols, the buckets, and for each symbol the next one. */
+static ElfW(Sym) * symbol_of_old_hash(const LoadedObject *object, const char *name) {
+  uint32_t buckets = object->old_hash[0], hash = 0;
+  const uint32_t *bucket = object->old_hash + 2, *chain = bucket + buckets;
+  for (const char *at = name; *at; at++) {
+    hash = (hash << 4) + (uint8_t)*at;
+    hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+  }
+  for (uint32_t index = buckets ? bucket[hash % buckets] : 0; index; index = chain[index]) {
+    ElfW(Sym) *symbol = &object->symbols[index];
+    if (is_defined(symbol) && !strcmp(object->names + symbol->st_name, name)) return symbol;
+  }
+  return NULL;
+}
+
 ElfW(Sym) * cl_defined_symbol(const LoadedObject *object, const char *name) {
-  if (!object->hash) return NULL;
+  if (!object->hash) return object->old_hash ? symbol_of_old_hash(object, name) : NULL;
   uint32_t buckets = object->hash[0], first = object->hash[1], filter = object->hash[2], hash = 5381;
   const uint32_t *bucket = object->hash + 4 + filter * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
   const uint32_t *chain = bucket + buckets;
@@ -71,7 +89,13 @@ ElfW(Sym) * cl_defined_symbol(const LoadedObject *object, const char *name) {
 }
 
 void cl_visit_symbols(const LoadedObject *object, VisitSymbol *visit, void *context) {
-  if (!object->hash) return;
+  if (!object->hash) {
+    for (uint32_t at = 1; object->old_hash && at < object->old_hash[1]; at++) {
+      ElfW(Sym) *symbol = &object->symbols[at];
+      if (is_defined(symbol)) visit(context, object, object->names + symbol->st_name, symbol);
+    }
+    return;
+  }
   uint32_t buckets = object->hash[0], first = object->hash[1], filter = object->hash[2];
   const uint32_t *bucket = object->hash + 4 + filter * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
   const uint32_t *chain = bucket + buckets;

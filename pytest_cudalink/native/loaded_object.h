@@ -19,6 +19,7 @@ typedef struct {
   const char *names;
   size_t soname;                /* in the names; 0 if there is none */
   const uint32_t *hash;         /* of DT_GNU_HASH; NULL if there is none */
+  const uint32_t *old_hash;     /* of DT_HASH, all that nvJitLink up to 12.6 has; NULL if there is none */
   const ElfW(Rela) * tables[2]; /* DT_JMPREL, and DT_RELA without the relative ones at its beginning */
   size_t counts[2];
 } LoadedObject;

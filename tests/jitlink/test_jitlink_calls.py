@@ -71,12 +71,14 @@ def calls():
     return {Path(path).name: count for path, count in found.calls}, found.late
 """
 
-#: How the object that calls is linked: all at once or at the first call, with read-only slots or without.
+#: How both are linked: all at once or at the first call, with read-only slots or without, and with the only table of
+#: symbols that nvJitLink had up to 12.6.
 BINDINGS = {
     "at once": ("-Wl,-z,now", "-Wl,-z,relro"),
     "at the first call": ("-Wl,-z,lazy", "-Wl,-z,norelro"),
     "without a table of calls": ("-fno-plt", "-Wl,-z,now"),
     "without a read-only part": ("-Wl,-z,now", "-Wl,-z,norelro"),
+    "with DT_HASH alone": ("-Wl,--hash-style=sysv",),
 }
 
 
@@ -84,7 +86,7 @@ BINDINGS = {
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library that stands in for libnvJitLink, and one that calls it."""
     made = tmp_path_factory.mktemp("calls")
-    library = compile_c(made / "libnvJitLink.so", LIBRARY)
+    library = compile_c(made / "libnvJitLink.so", LIBRARY, *BINDINGS[request.param])
     compile_c(made / "user.so", USER, *BINDINGS[request.param], str(library), "-Wl,-rpath,$ORIGIN")
     return made
 
