@@ -9,20 +9,23 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, Literal
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..regular_files import TEXT, read_bounded
 from ..report.checkout import Repository, repository
+from .cells import Cell
 from .ci import CELLS_VARIABLE, RUN, RUNNER_PACKAGES, default_python
-from .keys import MAJOR
-from .project import Project, major_of_extra
+from .keys import MAJOR, CellValues
+from .project import CellRequirement, Project, major_of_extra, pytest_settings, requirements
 from .reading import CellsError
 from .runner import CELLS, RECORDS, newest
 
@@ -31,7 +34,34 @@ RUNNERS: Final = ("nox", "tox")
 _OTHER_REPORT: Final = "cudalink-report"
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The extra or the dependency group that tests need, the likeliest name first.
-_TESTS: Final = ("test", "tests", "dev")
+_TESTS: Final = ("test", "tests", "testing", "testsuite", "dev")
+#: The same with a release of CUDA, as in ``test-cu13``: its name has one of these words before the release.
+_TESTS_OF_CUDA: Final = re.compile(rf"({'|'.join(sorted(_TESTS, key=len, reverse=True))})-?(.+)")
+#: Folders that can have the tests of a project, and those whose content is not the project's.
+_TEST_FOLDER: Final = re.compile(r"(?:py|unit)?tests?|testing")
+_FOREIGN_FOLDER: Final = re.compile(r"[._].*|build|dist|docs?|examples?|node_modules|third_?party|vendor|.*\.egg-info")
+#: How deep below the project its tests and packages are looked for.
+_DEPTH: Final = 5
+#: The plugins of pytest that bring an option, by its beginning; pytest refuses one that it does not know.
+_OF_OPTION: Final = {
+    "--asyncio-": "pytest-asyncio",
+    "--benchmark": "pytest-benchmark",
+    "--cov": "pytest-cov",
+    "--dist": "pytest-xdist",
+    "--doctest-plus": "pytest-doctestplus",
+    "--html": "pytest-html",
+    "--hypothesis": "hypothesis",
+    "--mpl": "pytest-mpl",
+    "--mypy": "pytest-mypy",
+    "--no-cov": "pytest-cov",
+    "--numprocesses": "pytest-xdist",
+    "--random-order": "pytest-random-order",
+    "--randomly": "pytest-randomly",
+    "--reruns": "pytest-rerunfailures",
+    "--self-contained-html": "pytest-html",
+    "--timeout": "pytest-timeout",
+    "-n": "pytest-xdist",
+}
 #: Modules that cannot be imported without a part of a toolkit, with the beginnings of the distributions that bring it;
 #: cuda-core imports cuda.bindings, and does not require it.
 _BROUGHT_BY: Final = {
@@ -263,30 +293,36 @@ def _added(present: str, text: str) -> str:
 
 
 def _cells(root: Path) -> str:
-    """Return the first cells, with the extras, groups and test folder of the project."""
-    project = Project.read(root)
-    tests = next((name for name in ("tests", "test") if (root / name).is_dir()), "")
+    """Return the first cells, with the extras, groups and tests of the project; what is guessed is a comment."""
+    project, settings = Project.read(root), pytest_settings(root)
+    groups, extras = _of_tests(project, "groups"), _of_tests(project, "extras")
+    packages, why = _packages(project, settings, extras, groups)
     words = {
-        "TESTS": [tests] if tests else [],
-        "GROUPS": _of_tests(project.groups),
-        "EXTRAS": _of_tests(project.extras),
+        "TESTS": [] if settings.get("testpaths") else _test_folders(root),
+        "GROUPS": groups,
+        "EXTRAS": extras,
+        "PACKAGES": packages,
     }
     text = _template("cells.toml").replace(
         "@NEWEST@", str(max(one for one in toolchains.releases() if one.major == 13))
     )
-    required = project.dependencies
+    text = text.replace("@WHY@", "".join(f"\n# {line}" for line in why))
+    covered = any(one.startswith("--cov") for one in settings.get("addopts", []))
+    text = re.sub(r"(?m)^#COVERED#(.*\n)", r"#\1" if covered else "", text)
+    text = text.replace("@ENV@", ', PYTEST_ADDOPTS = "--no-cov"' if covered else "")
+    required = [one for one in project.dependencies if one.marker is None or one.marker.evaluate({"extra": ""})]
     unlimited = [one.name for one in required if not any(each.operator in _FROM_BELOW for each in one.specifier)]
     text = _proposed(text, "OLDEST", not required or unlimited)
     text = text.replace("@UNLIMITED@", f"; without one: {', '.join(unlimited)}" if unlimited else "")
     asks_for_core = any(canonicalize_name(one.name) == "cuda-core" for one in required)
     previous = _previous_release("cuda-core") if asks_for_core else ""
-    module = re.sub(r"[-.]+", "_", project.name) or "mylib"
-    forgotten = _forgotten(root, module, required)
-    why = f".\n# Not yet for this project: {forgotten}" if forgotten else ""
+    module, guessed = _module(root, project.name)
+    forgotten = _forgotten(root, module, required) or guessed
+    reason = f".\n# Not yet for this project: {forgotten}" if forgotten else ""
     text = _proposed(text, "BARE", not project.name or forgotten)
-    text = text.replace("@MODULE@", module).replace("@FORGOTTEN@", why)
+    text = text.replace("@MODULE@", module).replace("@FORGOTTEN@", reason)
     text = _proposed(text, "CORE", not previous).replace("@PREVIOUS@", previous or "1.0.0")
-    if not {"project", "build-system"}.intersection(project.tables):
+    if not _is_installable(root, project):
         text = text.replace(
             "[defaults]\n",
             '[defaults]\n# this folder has no pyproject.toml that could be installed\ninstall = "none"\n',
@@ -296,11 +332,134 @@ def _cells(root: Path) -> str:
     return text
 
 
-def _of_tests(names: Iterable[str]) -> list[str]:
-    """Return the extra or the group of a project's tests, and that of a release of CUDA as each cell fills it in."""
-    tests = [name for wanted in _TESTS for name in names if canonicalize_name(name) == wanted]
-    of_cuda = [re.sub(r"\d\d", MAJOR, name) for name in names if major_of_extra(name) is not None]
-    return [*tests[:1], *of_cuda[:1]]
+def _is_installable(root: Path, project: Project) -> bool:
+    """Return whether an installer takes a folder for a project."""
+    named = {"project", "build-system"}.intersection(project.tables)
+    return bool(named) or any((root / name).is_file() for name in ("setup.py", "setup.cfg"))
+
+
+def _of_tests(project: Project, key: Literal["groups", "extras"]) -> list[str]:
+    """Return the extras or groups of a project's tests, and those of a release of CUDA as each cell fills them in.
+
+    What another of them brings is left out. A group that one major release lacks is, too: nothing is installed then.
+    """
+    names = list(project.groups if key == "groups" else project.extras)
+    plain = [name for wanted in _TESTS for name in names if canonicalize_name(name) == wanted]
+    of_tests: list[str] = []
+    of_cuda: list[str] = []
+    for name in names:
+        found = _TESTS_OF_CUDA.fullmatch(canonicalize_name(name))
+        if major_of_extra(found[2] if found else name) is None:
+            continue
+        both = {re.sub(r"\d\d", str(major), canonicalize_name(name)) for major in (12, 13)}
+        if key == "extras" or both.issubset(map(canonicalize_name, names)):
+            (of_tests if found else of_cuda).append(name)
+    brought: set[str] = set()
+    chosen = []
+    for one in (*of_tests[:1], *plain[:1], *of_cuda[:1]):
+        name = one if one in plain else re.sub(r"\d\d", MAJOR, one)
+        if canonicalize_name(name.replace(MAJOR, "13")) in brought:
+            continue
+        found_there = _required(project, **{key: (name,)})
+        brought |= {canonicalize_name(each.where.partition(" ")[2]) for each in found_there}
+        chosen.append(name)
+    # the plain ones first, as in the file of a person
+    return sorted(chosen, key=lambda name: MAJOR in name)
+
+
+def _required(project: Project, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> Iterator[CellRequirement]:
+    """Yield the requirements of a project with some extras and groups, of CUDA 13 where a cell fills in the release."""
+    filled = {
+        "extras": tuple(one.replace(MAJOR, "13") for one in extras),
+        "groups": tuple(one.replace(MAJOR, "13") for one in groups),
+    }
+    yield from requirements(Cell("", CellValues().changed(filled), ()), project)
+
+
+def _packages(
+    project: Project, settings: Mapping[str, list[str]], extras: list[str], groups: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return the requirements of the tests that no extra and no group has, and a line for each about its reason."""
+    why = []
+    found: list[str] = []
+    if not (extras or groups):
+        group = next((name for name in _TESTS if name in project.poetry_groups), "")
+        found = [str(one) for one in project.poetry_groups.get(group, [])]
+        why += [f"packages: what poetry's group {group!r} requires, which other installers do not read"] * bool(found)
+    brought = {canonicalize_name(one.requirement.name) for one in _required(project, extras=extras, groups=groups)}
+    brought |= {canonicalize_name(Requirement(one).name) for one in found}
+    for one in settings.get("required_plugins", []):
+        with suppress(InvalidRequirement):
+            if (name := canonicalize_name(Requirement(one).name)) not in brought:
+                found.append(one)
+                brought.add(name)
+                why.append(f"{one}: pytest's required_plugins names it")
+    for option in settings.get("addopts", []):
+        plugin = next((name for begin, name in _OF_OPTION.items() if option.startswith(begin)), "")
+        if plugin and canonicalize_name(plugin) not in brought:
+            found.append(plugin)
+            brought.add(canonicalize_name(plugin))
+            why.append(f"{plugin}: pytest's addopts has {option.partition('=')[0]}")
+    return found, why
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the project's own folders with the names of their files, from above; symbolic links are not followed."""
+    for folder, below, files in os.walk(root):
+        inside = Path(folder).relative_to(root)
+        below[:] = sorted(name for name in below if not _FOREIGN_FOLDER.fullmatch(name))
+        if len(inside.parts) >= _DEPTH:
+            below.clear()
+        yield inside, files
+
+
+def _test_folders(root: Path) -> list[str]:
+    """Return the folder of the tests: at the top by its usual names, else the only one further below; empty if several.
+
+    Without any pytest looks everywhere.
+    """
+    usual = [name for name in ("tests", "test") if (root / name).is_dir()]
+    if usual:
+        return usual[:1]
+    found: list[Path] = []
+    for folder, files in _folders(root):
+        named = [at for at, part in enumerate(folder.parts, 1) if _TEST_FOLDER.fullmatch(part)]
+        if named and any(fnmatch(name, "test_*.py") or fnmatch(name, "*_test.py") for name in files):
+            top = Path(*folder.parts[: named[0]])
+            found += [top] if top not in found else []
+    return [found[0].as_posix()] if len(found) == 1 else []
+
+
+def _module(root: Path, name: str) -> tuple[str, str]:
+    """Return the module of a project to import, and why that is a guess; empty if a folder or file has its name.
+
+    `name`: the project's. Its module has that name, or is in a namespace that begins it: ``cuda-cccl`` is
+    ``cuda.cccl``.
+    """
+    parts = [part for part in re.split(r"[-.]+", name) if part]
+    whole = "_".join(parts)
+    if not whole:
+        return "mylib", ""
+    spaces = [".".join(["_".join(parts[:at]), "_".join(parts[at:])]) for at in range(1, len(parts))]
+    for module in (whole, whole.lower(), *spaces):
+        if _file_of(root, module) is not None:
+            return module, ""
+    tops = {
+        folder.parts[-1]
+        for folder, files in _folders(root)
+        if "__init__.py" in files and not _TEST_FOLDER.fullmatch(folder.parts[-1] if folder.parts else "tests")
+        if len(folder.parts) == 1 or (len(folder.parts) == 2 and folder.parts[0] == "src")
+    }
+    likely = {top for top in tops if whole.startswith(top)} or tops
+    module = likely.pop() if len(likely) == 1 else whole
+    return module, f"nothing here is named {whole}; {module!r} is a guess"
+
+
+def _file_of(root: Path, module: str) -> Path | None:
+    """Return the file of a module of the project, at the top or below src; None if there is none."""
+    places = [base.joinpath(*module.split(".")) for base in (root, root / "src")]
+    files = (file for place in places for file in (place / "__init__.py", place.with_suffix(".py")))
+    return next((file for file in files if file.is_file()), None)
 
 
 def _forgotten(root: Path, module: str, required: list[Requirement]) -> str:
@@ -320,9 +479,7 @@ def _imports(root: Path, module: str) -> Iterator[str]:
     seen = [module]
     for name in seen:
         parts = name.split(".")
-        places = [base.joinpath(*parts) for base in (root, root / "src")]
-        files = (file for place in places for file in (place / "__init__.py", place.with_suffix(".py")))
-        file = next((file for file in files if file.is_file()), None)
+        file = _file_of(root, name)
         if file is None:
             continue
         try:

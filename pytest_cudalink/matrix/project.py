@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import configparser
 import re
+import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from ..plurals import listed
@@ -42,6 +45,8 @@ class Project:
     dependencies: list[Requirement] = field(default_factory=list)
     extras: Mapping[str, object] = field(default_factory=dict)  # the content of each extra
     groups: Mapping[str, object] = field(default_factory=dict)  # that of each dependency group
+    # those of poetry, which other installers do not read; a requirement that PEP 440 cannot say is left out
+    poetry_groups: Mapping[str, list[Requirement]] = field(default_factory=dict)
     tables: Collection[str] = ()  # the names of the file's tables
     tools: Collection[str] = ()  # the names of those in `tool`
 
@@ -51,31 +56,43 @@ class Project:
 
         Raises CellsError if the file cannot be read.
         """
-        file = root / "pyproject.toml"
-        try:
-            content = tomllib.loads(read_bounded(file, TEXT).decode())
-        except FileNotFoundError:
+        content = _content(root)
+        if not content:
             return cls()
-        except UnicodeDecodeError as error:
-            raise CellsError([f"{file}: not UTF-8: {error}"]) from error
-        except tomllib.TOMLDecodeError as error:
-            raise CellsError([f"{file}: not TOML: {error}"]) from error
-        table = _table(content.get("project"))
-        return cls(
+        table, tool = _table(content.get("project")), _table(content.get("tool"))
+        poetry = _table(tool.get("poetry"))
+        groups = {name: _table(one).get("dependencies") for name, one in _table(poetry.get("group")).items()}
+        groups |= {"dev": poetry["dev-dependencies"]} if "dev-dependencies" in poetry else {}
+        found = cls(
             str(table.get("name", "")),
             str(table.get("requires-python", "")),
             _list(table.get("dynamic")),
             _read(table.get("dependencies")),
             _table(table.get("optional-dependencies")),
             _table(content.get("dependency-groups")),
+            {name: [*_of_poetry(one)] for name, one in groups.items()},
             content.keys(),
-            _table(content.get("tool")).keys(),
+            tool.keys(),
+        )
+        if table or not poetry:
+            return found
+        # poetry before its release 2 has all of it in its own tables
+        required = _table(poetry.get("dependencies"))
+        python = required.pop("python", "*")
+        return replace(
+            found,
+            name=str(poetry.get("name", "")),
+            requires_python=_bounds(str(python)) or "",
+            dependencies=[*_of_poetry(required, optional=False)],
+            extras=_table(poetry.get("extras")),
         )
 
     @property
     def every(self) -> Iterator[Requirement]:
         """The requirements of the project, of all its extras and of all its groups."""
         yield from self.dependencies
+        for group in self.poetry_groups.values():
+            yield from group
         for table in (self.extras, self.groups):
             for lines in table.values():
                 yield from _read(lines)
@@ -85,6 +102,101 @@ def major_of_extra(name: str) -> int | None:
     """Return the major release of CUDA that an extra brings by its name, such as ``cu12``; None if it names none."""
     found = _OF_MAJOR.fullmatch(canonicalize_name(name))
     return int(found[1]) if found else None
+
+
+def _content(root: Path) -> dict[str, object]:
+    """Return the content of a project's ``pyproject.toml``; empty without the file.
+
+    Raises CellsError if the file cannot be read.
+    """
+    file = root / "pyproject.toml"
+    try:
+        return tomllib.loads(read_bounded(file, TEXT).decode())
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        raise CellsError([f"{file}: not UTF-8: {error}"]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise CellsError([f"{file}: not TOML: {error}"]) from error
+
+
+def _of_poetry(table: object, *, optional: bool = True) -> Iterator[Requirement]:
+    """Yield the requirements of a table of poetry; a path, an address and what has several versions are left out.
+
+    `optional`: whether those are included that an extra alone brings.
+    """
+    for name, value in _table(table).items():
+        given = {"version": value} if isinstance(value, str) else _table(value)
+        bounds = _bounds(str(given.get("version", "")))
+        if bounds is None or "version" not in given or (given.get("optional") and not optional):
+            continue
+        extras = ",".join(map(str, _list(given.get("extras"))))
+        with suppress(InvalidRequirement):
+            yield Requirement(f"{name}[{extras}]{bounds}" if extras else f"{name}{bounds}")
+
+
+def _bounds(text: str) -> str | None:
+    """Return the bounds of a version of poetry in PEP 440's words (python-poetry.org, "Dependency specification").
+
+    None for what these cannot say, such as a choice of two ranges.
+    """
+    found = []
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        caret = re.fullmatch(r"([\^~]) ?(\d+(?:\.\d+)*)", part)
+        if part == "*":
+            continue
+        if caret:
+            numbers = [int(one) for one in caret[2].split(".")]
+            # ^ keeps the first number that is not 0, ~ the second one
+            first = next((at for at, one in enumerate(numbers) if one), len(numbers) - 1)
+            at = first if caret[1] == "^" else min(1, len(numbers) - 1)
+            above = [*numbers[:at], numbers[at] + 1]
+            found.append(f">={caret[2]},<{'.'.join(map(str, above))}")
+        else:
+            found.append(f"=={part}" if part[0].isdigit() else part)
+    try:
+        SpecifierSet(",".join(found))
+    except InvalidSpecifier:
+        return None
+    return ",".join(found)
+
+
+#: Where pytest's settings of a project are, and the section of each file, in pytest's order of preference.
+_PYTEST_FILES: Final = (
+    *(("pytest.ini", "pytest"), (".pytest.ini", "pytest"), ("pyproject.toml", "")),
+    *(("tox.ini", "pytest"), ("setup.cfg", "tool:pytest")),
+)
+
+
+def pytest_settings(root: Path) -> dict[str, list[str]]:
+    """Return pytest's settings of a project, each as words; empty without any.
+
+    Raises CellsError if ``pyproject.toml`` cannot be read.
+    """
+    for name, section in _PYTEST_FILES:
+        if not (root / name).is_file():
+            continue
+        if section:
+            parser = configparser.ConfigParser(interpolation=None, strict=False)
+            try:
+                parser.read_string(read_bounded(root / name, TEXT).decode())
+            except (configparser.Error, UnicodeDecodeError):
+                continue  # pytest says what is wrong with it
+            found: Mapping[str, object] = dict(parser[section]) if parser.has_section(section) else {}
+        else:
+            settings = _table(_table(_content(root).get("tool")).get("pytest"))
+            found = _table(settings.get("ini_options")) or settings
+        if found or name.endswith("pytest.ini"):
+            return {key: _words(value) for key, value in found.items()}
+    return {}
+
+
+def _words(value: object) -> list[str]:
+    """Return a setting as words, as a shell splits them."""
+    try:
+        return shlex.split(value) if isinstance(value, str) else [str(one) for one in _list(value)]
+    except ValueError:
+        return []
 
 
 def _named(tables: Mapping[str, object], name: str) -> list[object] | None:

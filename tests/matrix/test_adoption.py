@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -498,7 +499,7 @@ ALONE = "# here alone, as elsewhere a toolkit of the system or a package of the 
         ('[build-system]\nrequires = ["x"]', ("test",), {}, ['tests = ["test"]'], ['install = "none"']),
         (
             '[project]\nname = "a.b-c"\ndependencies = ["numpy>=1", "cuda_core>=1"]',
-            ("test", "tests"),
+            ("test", "tests", "a_b_c.py"),
             INDEX,
             [
                 *("[cells.oldest]", "[cells.bare]", 'imports = ["a_b_c"]', 'tests = ["tests"]', OLDEST, ALONE),
@@ -507,7 +508,7 @@ ALONE = "# here alone, as elsewhere a toolkit of the system or a package of the 
             ["# [cells.bare]"],
         ),
         (
-            '[project]\nname = "a"\ndependencies = ["numpy<2", "cuda-core", "scipy~=1.0,!=1.2"]',
+            '[project]\nname = "a"\ndependencies = ["numpy<2", "cuda-core", "scipy~=1.0,!=1.2", "x; os_name==\'nt\'"]',
             (),
             {"cuda-core": None},
             ["# [cells.oldest]", "# [cells.cuda-core-previous]", f"{OLDEST}; without one: numpy, cuda-core"],
@@ -520,7 +521,7 @@ ALONE = "# here alone, as elsewhere a toolkit of the system or a package of the 
             ["[cells.oldest]", "# [cells.cuda-core-previous]"],
             [],
         ),
-        ('[project]\nname = "a"\ndependencies = []', (), {}, ["# [cells.oldest]", "[cells.bare]"], []),
+        ('[project]\nname = "a"\ndependencies = []', ("a.py",), {}, ["# [cells.oldest]", "[cells.bare]"], []),
     ],
 )
 def test_the_first_cells(tmp_path, monkeypatch, pyproject, folders, answers, expected, absent) -> None:
@@ -529,7 +530,7 @@ def test_the_first_cells(tmp_path, monkeypatch, pyproject, folders, answers, exp
     if pyproject:
         (tmp_path / "pyproject.toml").write_text(pyproject)
     for name in folders:
-        (tmp_path / name).mkdir()
+        (tmp_path / name).touch() if name.endswith(".py") else (tmp_path / name).mkdir()
     written = adopt.plan_changes(tmp_path)[0].content.splitlines()
     assert [line for line in expected if line not in written] == []
     assert [line for line in absent if line in written] == []
@@ -548,7 +549,24 @@ def test_the_first_cells_beside_a_later_major(tmp_path, monkeypatch) -> None:
     [
         ("[dependency-groups]\ndev = []", ['groups = ["dev"]', "extras = []"]),
         ("[dependency-groups]\ndev = []\nTests = []", ['groups = ["Tests"]', "extras = []"]),
-        ("[dependency-groups]\nlint = []\ncu12 = []", ['groups = ["cu{major}"]', "extras = []"]),
+        ("[dependency-groups]\nlint = []\ncu12 = []\ncu13 = []", ['groups = ["cu{major}"]', "extras = []"]),
+        # nothing could be installed into the cells of the other release
+        ("[dependency-groups]\nlint = []\ncu12 = []", ["groups = []", "extras = []"]),
+        (
+            (
+                '[dependency-groups]\ntest = ["a"]\ntest-cu12 = []\ntest_cu13 = [{include-group = "test"}]\n'
+                "test-sysctk12 = []\n[project.optional-dependencies]\ncu12 = []\ncu13 = []\n"
+            ),
+            ['groups = ["test-cu{major}"]', 'extras = ["cu{major}"]'],
+        ),
+        (
+            (
+                '[project.optional-dependencies]\ntest = ["pytest"]\ntests-cuda12x = []\ncu13 = ["a"]\n'
+                'tests-cuda13x = ["p[cu13]"]\n'
+            ),
+            ["groups = []", 'extras = ["test", "tests-cuda{major}x"]'],
+        ),
+        ("[project.optional-dependencies]\ntestsuite = []\ndocs = []", ["groups = []", 'extras = ["testsuite"]']),
         (
             "[project.optional-dependencies]\ncu12 = []\ncu13 = []\ntest = []",
             ["groups = []", 'extras = ["test", "cu{major}"]'],
@@ -604,7 +622,6 @@ def test_init_warns_of_the_extra_of_another_release(tmp_path, monkeypatch, capsy
             [],
             "cuda",
         ),
-        ({}, [], ""),
     ],
 )
 def test_the_bare_cell_is_for_projects_that_can_pass_it(tmp_path, files, requires, needs) -> None:
@@ -617,6 +634,123 @@ def test_the_bare_cell_is_for_projects_that_can_pass_it(tmp_path, files, require
     assert ("\n[cells.bare]\n" in written) is not bool(needs)
     assert ("# Not yet for this project: its import needs " in written) is bool(needs)
     assert f"its import needs {needs}" in written or not needs
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "module"),
+    [
+        ("my-lib", ["src/my_lib/__init__.py", "other/__init__.py"], "my_lib"),
+        ("My.Lib", ["my_lib.py"], "my_lib"),
+        ("cuda-cccl", ["cuda/cccl/__init__.py"], "cuda.cccl"),
+        ("my-own-lib", ["src/my/own_lib.py"], "my.own_lib"),
+        (
+            "quack-kernels",
+            ["quack/__init__.py", "tests/__init__.py", "docs/__init__.py", "quack/a/__init__.py"],
+            "quack?",
+        ),
+        ("warp-lang", ["src/warp/__init__.py", "__init__.py"], "warp?"),
+        ("nvmath-python", ["builder/__init__.py", "nvmath/__init__.py"], "nvmath?"),
+        ("my-lib", ["a/__init__.py", "b/__init__.py"], "my_lib?"),
+        ("my-lib", [], "my_lib?"),
+    ],
+)
+def test_the_import_of_the_bare_cell_is_there(tmp_path, name, files, module) -> None:
+    """What is called as the project is, as its code is laid out; anything else is a guess, and so a comment."""
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
+    written = adopt.plan_changes(tmp_path)[0].content
+    certain = module.rstrip("?")
+    assert (f'\n[cells.bare]\nkind = "bare"\nimports = ["{certain}"]\n' in written) is (certain == module)
+    assert (f"nothing here is named {name.replace('-', '_')}; {certain!r} is a guess" in written) is (certain != module)
+
+
+POETRY = """
+[tool.poetry.group.test.dependencies]
+pytest = "^8.4"
+mock = "*"
+scikit-optimize = "0.10.2"
+nox-poetry = { version = "~1.0.3", extras = ["a", "b"] }
+ours = { path = "../ours" }
+either = "^1 || ^2"
+"""
+OF_POETRY = ["pytest<9,>=8.4", "mock", "scikit-optimize==0.10.2", "nox-poetry[a,b]<1.1,>=1.0.3"]
+
+
+@pytest.mark.parametrize(
+    ("files", "packages", "reasons"),
+    [
+        ({"pyproject.toml": POETRY}, OF_POETRY, ["packages: what poetry's group 'test' requires"]),
+        ({"pyproject.toml": f"{POETRY}\n[dependency-groups]\ntest = []\n"}, [], []),
+        ({"pyproject.toml": '[tool.poetry.dev-dependencies]\npytest = ">=8.4,<10"\n'}, ["pytest<10,>=8.4"], ["'dev'"]),
+        (
+            {"pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--cov=a --cov-report=\"b c\" -n2 --covers'\n"},
+            ["pytest-cov", "pytest-xdist"],
+            ["pytest-cov: pytest's addopts has --cov\n", "pytest-xdist: pytest's addopts has -n2\n"],
+        ),
+        (
+            {"pyproject.toml": '[tool.pytest]\naddopts = ["-n2"]\n[dependency-groups]\ndev = ["pytest_xdist"]'},
+            [],
+            [],
+        ),
+        (
+            {
+                "pytest.ini": "[pytest]\nrequired_plugins = pytest-mock>=3 %s\n",
+                "setup.cfg": "[tool:pytest]\naddopts=-n2",
+            },
+            ["pytest-mock>=3"],
+            ["pytest-mock>=3: pytest's required_plugins names it\n"],
+        ),
+        ({"setup.cfg": "[tool:pytest]\naddopts = --reruns 2\n"}, ["pytest-rerunfailures"], ["addopts has --reruns"]),
+        ({"tox.ini": "[pytest]\naddopts = '\n", "setup.cfg": "not an ini file"}, [], []),
+    ],
+)
+def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None:
+    """Poetry's group of the tests in words of other installers, and the plugins that pytest's settings ask for."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "cells.toml").write_text(written := adopt.plan_changes(tmp_path)[0].content)
+    (cell,) = [one for one in load_cells(tmp_path / "cells.toml") if one.name == "ctk-13.0"]
+    assert [one for one in reasons if one not in written] == []
+    assert list(cell.packages[-len(packages) :] if packages else []) == packages
+    assert tomllib.loads(written)["defaults"]["packages"] == packages
+    # a run in which tests are skipped covers less than the project wants of all
+    covered = "--cov" in str(files)
+    assert (cell.values.env.get("PYTEST_ADDOPTS") == "--no-cov") is covered
+    assert ("coverage is not measured here" in written) is covered
+
+
+@pytest.mark.parametrize(
+    ("files", "settings", "found"),
+    [
+        (["tests/a.py", "a/tests/test_a.py"], "", ["tests"]),
+        (
+            ["numba_cuda/cuda/tests/driver/test_a.py", "numba_cuda/cuda/tests/nvm/test_b.py"],
+            "",
+            ["numba_cuda/cuda/tests"],
+        ),
+        (["testing/python/a/b_test.py", "docs/tests/test_a.py", ".nox/a/tests/test_b.py"], "", ["testing"]),
+        (["a/tests/test_a.py", "b/tests/test_b.py"], "", []),
+        (["a/tests/data.py", "a/latest/test_b.py"], "", []),
+        (["tests/a.py"], '[tool.pytest.ini_options]\ntestpaths = "unit"\n', []),
+    ],
+)
+def test_the_folder_of_the_tests(tmp_path, files, settings, found) -> None:
+    """At the top, else the only one below; pytest's own setting comes first."""
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / "pyproject.toml").write_text(settings)
+    assert tomllib.loads(adopt.plan_changes(tmp_path)[0].content)["defaults"]["tests"] == found
+
+
+def test_a_project_with_setup_py_alone(tmp_path) -> None:
+    """Installers take it for a project."""
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    assert '\ninstall = "none"\n' in adopt.plan_changes(tmp_path)[0].content
+    (tmp_path / "setup.py").touch()
+    assert '\ninstall = "none"\n' not in adopt.plan_changes(tmp_path)[0].content
 
 
 def test_a_project_of_the_name_of_a_cuda_module(tmp_path) -> None:

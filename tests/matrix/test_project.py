@@ -78,6 +78,22 @@ def test_a_project_as_far_as_its_file_says_it(tmp_path) -> None:
     assert (found.name, found.requires_python, found.tools) == ("p", ">=3.11", {}.keys())
 
 
+def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
+    """All of it is in poetry's own tables; with a table `project` they only add to that."""
+    text = (
+        '[tool.poetry]\nname = "p"\n[tool.poetry.extras]\ncuda = ["cupy"]\n[tool.poetry.dependencies]\n'
+        'python = "^3.10"\nnumpy = "^0.2.3"\ncupy = { version = "*", optional = true }\nzero = "^0"\n'
+        'one = "~1"\nstar = "1.2.*"\nlocal = { path = "x" }\nbroken = "a b"\n'
+    )
+    (tmp_path / "pyproject.toml").write_text(text)
+    found = Project.read(tmp_path)
+    assert (found.name, found.requires_python, [*found.extras]) == ("p", ">=3.10,<4", ["cuda"])
+    assert [str(one) for one in found.dependencies] == ["numpy<0.3,>=0.2.3", "zero<1,>=0", "one<2,>=1", "star==1.2.*"]
+    (tmp_path / "pyproject.toml").write_text(f'{text}[project]\nname = "q"\n')
+    found = Project.read(tmp_path)
+    assert (found.name, found.requires_python, found.dependencies, found.extras) == ("q", "", [], {})
+
+
 def test_extras_come_in_the_order_of_their_names(tmp_path, warned) -> None:
     """So that an environment is the same in every run."""
     names = "abcdefgh"
