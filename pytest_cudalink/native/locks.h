@@ -43,4 +43,14 @@ typedef void Forget(void);
 #define SHARED_LOCK PTHREAD_RWLOCK_INITIALIZER
 #endif
 
+/* Holds a lock until the block ends; what is returned is found under it. */
+#define HOLD(lock) UNTIL_END(mutex, lock, mutex_lock)
+#define HOLD_TO_READ(lock) UNTIL_END(rwlock, lock, rwlock_rdlock)
+#define HOLD_TO_WRITE(lock) UNTIL_END(rwlock, lock, rwlock_wrlock)
+#define UNTIL_END(kind, lock, take)                                                            \
+  __attribute__((cleanup(cl_drop_##kind))) pthread_##kind##_t *const held_until_end = &(lock); \
+  pthread_##take(held_until_end)
+static inline void cl_drop_mutex(pthread_mutex_t *const *lock) { pthread_mutex_unlock(*lock); }
+static inline void cl_drop_rwlock(pthread_rwlock_t *const *lock) { pthread_rwlock_unlock(*lock); }
+
 #endif

@@ -97,11 +97,10 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
     ArrayDescriptor one = cl_plane_of(descriptor, plane);
     made = add_part(array, &one, &offset);
   }
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   made = made && enter(array, levels ? HANDLE_MIPMAP : HANDLE_ARRAY, context);
   if (made) *out = array;
   else free_array(&array->head);
-  pthread_mutex_unlock(&lock);
   return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -149,9 +148,8 @@ CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *st
 CUresult cl_check_array_context(const void *handle) {
   CUresult result;
   const Context *context = cl_context(&result);
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool foreign = cl_handle_is(handle, HANDLE_ARRAY) && ((const Object *)handle)->context != context;
-  pthread_mutex_unlock(&lock);
   return foreign && !result ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
 }
 

@@ -130,18 +130,15 @@ CUresult cl_check_context(void) {
 
 bool cl_is_known_context(const Context *context) {
   if (!context) return top() != NULL;
-  pthread_mutex_lock(&lock);
-  bool known = is_context(context);
-  pthread_mutex_unlock(&lock);
-  return known;
+  HOLD(lock);
+  return is_context(context);
 }
 
 size_t cl_contexts_alive(size_t *references) {
   size_t count = *references = 0;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   for (size_t at = 0; at < DEVICES_MAX; at++) *references += primary[at].references;
   for (size_t at = 0; at < contexts.count; at++) count += !contexts.list[at]->dead && !contexts.list[at]->green;
-  pthread_mutex_unlock(&lock);
   return count;
 }
 
@@ -213,11 +210,10 @@ EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release_quietly(l
 static CUresult primary_reset(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_finish(&primary[device]);
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   cl_sticky_reset();
   if (is_active(&primary[device]))
     mark_dead(&primary[device]); /* what was retained is still to be released (measured: programs/core) */
-  pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
@@ -225,9 +221,8 @@ EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, devi
 /* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: test_flags). */
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {
   if (!cl_valid_context_flags(flags) || flags & CU_CTX_MAP_HOST) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   primary[device].flags = primary_flags[device] = flags;
-  pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
 
@@ -241,10 +236,9 @@ EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags), prima
 static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *flags, int *active) {
   if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   *flags = primary_flags[device];
   *active = is_active(&primary[device]);
-  pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
@@ -336,14 +330,13 @@ static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_left_out()) cl_finish(context);
   CUresult result = CUDA_SUCCESS;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   if (!is_context(context) || context->primary || context->green) result = CUDA_ERROR_INVALID_CONTEXT;
   else if (context->dead) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   else {
     mark_dead(context);
     if (top() == context) stack.count--;
   }
-  pthread_mutex_unlock(&lock);
   return result;
 }
 
@@ -355,12 +348,11 @@ Context *cl_make_green_context(CUdevice device, void *green) {
   Context *context = new_context(device, 0, false);
   if (!context) return NULL;
   context->green = green;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   if (primary[device].references++ == 0 || primary[device].dead) {
     primary[device].primary = true;
     start_context(&primary[device], device, primary_flags[device]);
   }
-  pthread_mutex_unlock(&lock);
   return context;
 }
 
@@ -373,31 +365,26 @@ void cl_end_green_context(Context *context) {
 }
 
 bool cl_push_context(Context *context) {
-  pthread_mutex_lock(&lock);
-  bool pushed = push(context);
-  pthread_mutex_unlock(&lock);
-  return pushed;
+  HOLD(lock);
+  return push(context);
 }
 
 void cl_pop_context(void) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   stack.count--;
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_each_stack(StackVisitor *visit, void *with) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   visit(with, true, stack.list, stack.count);
   for (const ThreadStack *one = stacks; one; one = one->next)
     if (one != &stack) visit(with, false, one->list, one->count);
-  pthread_mutex_unlock(&lock);
 }
 
 static CUresult ctx_push_current(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool known = is_context(context), pushed = known && push(context);
-  pthread_mutex_unlock(&lock);
   return pushed ? CUDA_SUCCESS : known ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
 }
 EXPORTED(cuCtxPushCurrent_v2, (Context *context), ctx_push_current(context))
@@ -413,13 +400,12 @@ static CUresult ctx_pop_current(Context **context) {
 EXPORTED(cuCtxPopCurrent_v2, (Context **context), ctx_pop_current(context))
 
 static CUresult ctx_set_current(Context *context) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool known = !context || is_context(context);
   if (known) {
     if (stack.count) stack.count--;
     if (context) push(context);
   }
-  pthread_mutex_unlock(&lock);
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 EXPORTED(cuCtxSetCurrent, (Context *context), ctx_set_current(context))
@@ -484,11 +470,10 @@ EXPORTED(cuCtxGetApiVersion, (Context *context, unsigned *version), ctx_get_api_
 static CUresult ctx_get_id(Context *context, uint64_t *id) {
   if (!id) return CUDA_ERROR_INVALID_VALUE;
   if (!context) context = top();
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool known = context && is_context(context);
   if (known) *id = context->id;
   bool dead = known && context->dead;
-  pthread_mutex_unlock(&lock);
   return dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 EXPORTED(cuCtxGetId, (Context *context, uint64_t *id), ctx_get_id(context, id))

@@ -116,12 +116,11 @@ static CUresult use(const Access *access) {
   /* a user triggers a dump of the whole process, through one pipe */
   bool of_context_too = access->setting != CU_COREDUMP_ENABLE_USER_TRIGGER && access->setting != CU_COREDUMP_PIPE;
   if (!access->whole_process && !of_context_too) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   Settings *settings = context ? of_context(context) : of_process();
   if (!settings) result = CUDA_ERROR_OUT_OF_MEMORY;
   else if (access->write) result = write_setting(settings, access->setting, access->value, *access->size);
   else result = read_setting(settings, access->setting, access->value, access->size);
-  pthread_mutex_unlock(&lock);
   return result;
 }
 

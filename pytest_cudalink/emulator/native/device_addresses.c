@@ -139,10 +139,8 @@ static uintptr_t take(size_t size, size_t alignment, uintptr_t wanted) {
 uintptr_t cl_addresses_take(size_t size, size_t alignment, uintptr_t wanted) {
   size_t page = cl_page_size();
   if (!size || size > MOST_ADDRESSES || alignment > MOST_ADDRESSES) return 0;
-  pthread_rwlock_wrlock(&lock);
-  uintptr_t start = take(rounded(size, page), alignment > page ? alignment : page, wanted);
-  pthread_rwlock_unlock(&lock);
-  return start;
+  HOLD_TO_WRITE(lock);
+  return take(rounded(size, page), alignment > page ? alignment : page, wanted);
 }
 
 /* Removes the bytes of some addresses. */
@@ -154,12 +152,11 @@ static void empty(uintptr_t start, size_t size) {
 }
 
 void cl_addresses_give(uintptr_t start, size_t size) {
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   empty(start, size);
   size_t at = find(start);
   spans.count--;
   memmove(spans.list + at, spans.list + at + 1, (spans.count - at) * sizeof *spans.list);
-  pthread_rwlock_unlock(&lock);
 }
 
 /* -- bytes -- */
@@ -167,9 +164,8 @@ void cl_addresses_give(uintptr_t start, size_t size) {
 /* Notes that all addresses of a span have bytes from now on, or gives them back if they could get none. */
 static uintptr_t filled(uintptr_t start, size_t size, bool done) {
   if (!done) return cl_addresses_give(start, size), 0;
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   spans.list[find(start)].filled = true;
-  pthread_rwlock_unlock(&lock);
   return start;
 }
 
@@ -191,9 +187,8 @@ uintptr_t cl_device_file(int file, size_t offset, size_t size) {
 }
 
 void cl_addresses_empty(uintptr_t start, size_t size) {
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   empty(start, size);
-  pthread_rwlock_unlock(&lock);
 }
 
 void cl_addresses_hold(void) { pthread_rwlock_rdlock(&lock); }

@@ -194,7 +194,7 @@ static void keep(const Kept *line) {
 void cl_event_end(const EventLine *members) {
   Kept kept;
   char *line = kept.text;
-  pthread_mutex_lock(&events.lock);
+  HOLD(events.lock);
   size_t length = (size_t)snprintf(line, sizeof kept.text, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s",
                                    (unsigned long long)events.count, (int)getpid(), syscall(SYS_gettid), members->text);
   close_event(line, length);
@@ -214,7 +214,6 @@ void cl_event_end(const EventLine *members) {
     ssize_t written = write(file, line, length);
     if (written != (ssize_t)length) lose_event("write to", path, written < 0 ? errno : 0);
   }
-  pthread_mutex_unlock(&events.lock);
 }
 
 /* How many events there were, of which the ring has the last; a signal handler may ask. */
@@ -222,11 +221,9 @@ EXPORT uint64_t cudalinkEventCount(void) { return __atomic_load_n(&events.count,
 
 /* Returns how many events the file lacks, and in `error` the errno of the first one; 0 for one that was cut. */
 EXPORT uint64_t cudalinkLostEventCount(int *error) {
-  pthread_mutex_lock(&events.lock);
-  uint64_t count = events.lost;
+  HOLD(events.lock);
   *error = events.lost_error;
-  pthread_mutex_unlock(&events.lock);
-  return count;
+  return events.lost;
 }
 
 /* Copies what fits of event `number`; returns its length, or -1 if the ring does not hold it. A signal handler may ask:

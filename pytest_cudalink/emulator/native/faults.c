@@ -43,7 +43,7 @@ static unsigned add_fault(const char *function, unsigned nth, int code, unsigned
   int symbol = cl_symbol_named(function);
   unsigned number = 0;
   if (symbol < 0) return 0;
-  pthread_mutex_lock(&faults.lock);
+  HOLD(faults.lock);
   for (int at = 0; at < FAULTS; at++) {
     if (faults.list[at].number) continue;
     number = ++faults.made;
@@ -51,7 +51,6 @@ static unsigned add_fault(const char *function, unsigned nth, int code, unsigned
     atomic_fetch_add(&faults.active, 1);
     break;
   }
-  pthread_mutex_unlock(&faults.lock);
   return number;
 }
 
@@ -88,7 +87,7 @@ EXPORT unsigned cudalinkInject(const char *function, unsigned nth, int code, uns
 EXPORT int cudalinkFaultMet(unsigned number, int take_back) {
   int met = 1;
   pthread_once(&faults_once, read_faults);
-  pthread_mutex_lock(&faults.lock);
+  HOLD(faults.lock);
   for (int at = 0; at < FAULTS; at++) {
     Fault *fault = &faults.list[at];
     if (fault->number != number) continue;
@@ -99,7 +98,6 @@ EXPORT int cudalinkFaultMet(unsigned number, int take_back) {
     }
     break;
   }
-  pthread_mutex_unlock(&faults.lock);
   return met;
 }
 
@@ -112,12 +110,11 @@ EXPORT int cudalinkLoseDevice(int code) {
 
 EXPORT void cudalinkClearFaults(void) {
   pthread_once(&faults_once, read_faults);
-  pthread_mutex_lock(&faults.lock);
+  HOLD(faults.lock);
   memset(faults.list, 0, sizeof faults.list);
   atomic_store(&faults.active, 0);
   atomic_store(&faults.lost, 0);
   cl_sticky_end();
-  pthread_mutex_unlock(&faults.lock);
 }
 
 /* For NVML in the same process too. */
@@ -136,12 +133,11 @@ bool cl_faults_active(void) { return atomic_load(&faults.active) > 0; }
 /* Whether a fault gives this code to every call of a function; does not count as a call. */
 static bool stands(Sym symbol, int code) {
   bool found = false;
-  pthread_mutex_lock(&faults.lock);
+  HOLD(faults.lock);
   for (int at = 0; at < FAULTS; at++) {
     const Fault *fault = &faults.list[at];
     found = found || (fault->number && !fault->nth && fault->symbol == symbol && fault->code == code);
   }
-  pthread_mutex_unlock(&faults.lock);
   return found;
 }
 

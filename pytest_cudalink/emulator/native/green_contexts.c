@@ -104,10 +104,9 @@ EXPORTED(cuGreenCtxDestroy, (GreenContext * green), destroy(green))
    there is no context, and what is no green context counts as destroyed. */
 static CUresult read_green(const GreenContext *green, Description *resources) {
   if (!green) return CUDA_ERROR_INVALID_CONTEXT;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool alive = cl_handle_is(green, HANDLE_GREEN_CONTEXT);
   if (alive) *resources = *(const Description *)green->green;
-  pthread_mutex_unlock(&lock);
   return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 

@@ -46,26 +46,23 @@ static bool grow(void) {
 }
 
 static bool add(const void *handle, HandleKind kind) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool fits = 2 * (table.count + 1) <= table.room || grow();
   if (fits) {
     Entry *entry = &table.entries[place(handle)];
     if (!entry->handle) table.count++;
     *entry = (Entry){handle, kind};
   }
-  pthread_mutex_unlock(&lock);
   return fits;
 }
 
 bool cl_handle_is(const void *handle, HandleKind kind) {
-  pthread_mutex_lock(&lock);
-  bool alive = handle && table.room && table.entries[place(handle)].handle && table.entries[place(handle)].kind == kind;
-  pthread_mutex_unlock(&lock);
-  return alive;
+  HOLD(lock);
+  return handle && table.room && table.entries[place(handle)].handle && table.entries[place(handle)].kind == kind;
 }
 
 static void take_out(const void *handle) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   /* what was entered behind it moves up, so that no search ends too early */
   for (size_t at = place(handle), next = at;;) {
     table.entries[at].handle = NULL;
@@ -77,14 +74,12 @@ static void take_out(const void *handle) {
     at = next;
   }
   table.count--;
-  pthread_mutex_unlock(&lock);
 }
 
 size_t cl_handles_alive(HandleKind kind) {
   size_t count = 0;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   for (size_t at = 0; at < table.room; at++) count += table.entries[at].handle && table.entries[at].kind == kind;
-  pthread_mutex_unlock(&lock);
   return count;
 }
 

@@ -109,10 +109,9 @@ void cl_op_release(Op *op) {
 
 void cl_order_drop(Op *op) {
   if (!op) return;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   end(op);
   cl_op_release(op);
-  pthread_mutex_unlock(&lock);
 }
 
 static bool synchronizes(const Stream *stream, const Context *context) {
@@ -140,7 +139,7 @@ static void name_stream(Op *op, const Stream *stream) {
 }
 
 Op *cl_order_submit(Stream *stream, bool alone, bool later) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   Op *op = make();
   if (op) {
     name_stream(op, stream);
@@ -154,7 +153,6 @@ Op *cl_order_submit(Stream *stream, bool alone, bool later) {
     place(op);
     join(&stream->clock, op->clock);
   }
-  pthread_mutex_unlock(&lock);
   return op;
 }
 
@@ -199,7 +197,7 @@ Op *cl_order_host(const Context *behind) {
 }
 
 Op *cl_order_fork(bool later) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   Op *op = make();
   if (op) {
     snprintf(op->where, sizeof op->where, "a graph");
@@ -207,81 +205,71 @@ Op *cl_order_fork(bool later) {
     queued += later;
     join(&op->clock, host);
   }
-  pthread_mutex_unlock(&lock);
   return op;
 }
 
 void cl_order_place(Op *op) {
   if (!op) return;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   place(op);
-  pthread_mutex_unlock(&lock);
 }
 
 /* -- edges -- */
 
 void cl_order_after(Op *op, Op *earlier) {
   if (!op || !earlier) return;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   join(&op->clock, earlier->clock);
   if (!op->chain && !op->queued && !earlier->taken) {
     op->chain = earlier->chain;
     earlier->taken = true;
   }
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_keep(Clock **clock, const Op *op) {
   if (!op) return;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   join(clock, op->clock);
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_know(Op *op, const Clock *clock) {
   if (!op) return;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   join(&op->clock, clock);
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_done(Op *op) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   end(op);
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_record(Event *event, Stream *stream) {
   Clock *fresh = NULL;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   if (stream->is_legacy) join_others(&stream->clock, stream);
   join(&fresh, stream->clock); /* not what the host knows: whatever waits for the event is submitted later */
   join_others(&fresh, stream);
   free(event->clock);
   event->clock = fresh;
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_record_context(Event *event, const Context *context) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   join_context(&event->clock, context);
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_wait(Stream *stream, const Event *event) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   join(&stream->clock, event->clock);
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_end_stream(Stream *stream) {
   if (!stream->clock) return;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   join(&orphans, stream->clock);
   if (stream->chain) temporary[stream->chain] = true;
   free(stream->clock);
   stream->clock = NULL;
-  pthread_mutex_unlock(&lock);
 }
 
 /* -- the host -- */
@@ -292,16 +280,14 @@ static void learn(const Clock *clock) {
 }
 
 void cl_order_waited_stream(const Stream *stream) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   if (stream->is_legacy) join_others(&host, stream);
   learn(stream->clock);
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_waited_event(const Event *event) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   learn(event->clock);
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_waited_context(const Context *context) {
@@ -314,15 +300,14 @@ void cl_order_waited_context(const Context *context) {
 }
 
 void cl_order_learn(const Op *op) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   learn(op->clock);
-  pthread_mutex_unlock(&lock);
 }
 
 /* -- words -- */
 
 void cl_order_wrote(const Op *op, uintptr_t word) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   unsigned at = 0;
   while (at < WORDS && words[at].word != word) at++;
   if (at == WORDS) {
@@ -332,7 +317,6 @@ void cl_order_wrote(const Op *op, uintptr_t word) {
     words[at].word = word;
   }
   join(&words[at].clock, op->clock);
-  pthread_mutex_unlock(&lock);
 }
 
 static void join_writer(Op *op, const Op *writer) {
@@ -342,22 +326,20 @@ static void join_writer(Op *op, const Op *writer) {
 
 /* The host may have written the value, or what any work wrote there may be it. */
 void cl_order_released(Op *op, uintptr_t word) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   join(&op->clock, host);
   for (unsigned at = 0; at < WORDS; at++)
     if (words[at].word == word) join(&op->clock, words[at].clock);
   cl_conflicts_writers(word, op, join_writer);
-  pthread_mutex_unlock(&lock);
 }
 
 /* -- accesses -- */
 
 void cl_order_touch(Op *op, const Range *range, AccessKind kind) {
   if (!op || !range->width || !range->rows || !range->layers) return;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool is_known = cl_clock_count(host, op->chain) >= op->count;
   cl_conflicts_touch(op, range, kind, queued || !is_known);
-  pthread_mutex_unlock(&lock);
 }
 
 /* -- on and off -- */
@@ -375,10 +357,9 @@ static void watch(Sym symbol, bool entered) {
 
 /* Turns the check on, as if nothing had been done so far, or off. */
 EXPORT void cudalinkCheckOrder(int on) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   cl_order_on = on;
   cl_conflicts_forget(NULL);
   cl_forget_findings();
   cl_call_watch = on ? watch : NULL;
-  pthread_mutex_unlock(&lock);
 }

@@ -5,6 +5,7 @@
 
 #include "capture.h"
 #include "contexts.h"
+#include "locks.h"
 #include "module_image.h"
 
 enum { PARAMETERS_MAX = 4096 };
@@ -33,11 +34,9 @@ static CUresult own(KernelNode *kernel, const Function *function) {
 }
 
 CUresult cl_kernel_own(KernelNode *kernel) {
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   const Function *function = cl_find_function(kernel->function ? kernel->function : kernel->kernel);
-  CUresult result = function ? own(kernel, function) : CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_unlock(&cl_modules_lock);
-  return result;
+  return function ? own(kernel, function) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult capture(const LaunchConfig *config, const NodeParameters *parameters) {

@@ -8,6 +8,7 @@
 #include "contexts.h"
 #include "devices.h"
 #include "kernel_nodes.h"
+#include "locks.h"
 
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 
@@ -134,11 +135,10 @@ static CUresult check(const LaunchConfig *config, const Function *function, size
 
 CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *const *parameters, void *const *extra) {
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   const Function *function = handle ? cl_find_function(handle) : NULL;
   if (function) result = cl_answer_of(function->module, function->module->on_device);
   if (!result) result = check(config, function, cl_parameter_bytes(function), parameters, extra);
-  pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
 
@@ -158,10 +158,9 @@ static CUresult check_context_of(const void *handle, const void *stream_handle) 
   const Stream *stream = cl_stream(stream_handle);
   if (stream && stream->context) context = stream->context;
   cl_streams_unlock(result);
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   const Function *function = handle ? cl_find_function(handle) : NULL;
   if (!function || !context || !cl_is_usable(function, context)) result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
 

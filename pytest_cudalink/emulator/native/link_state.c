@@ -30,13 +30,12 @@ static unsigned buried; /* how many ever */
 
 State *cl_hold_state(State *handle, uint64_t *destroyed) {
   *destroyed = 0;
-  pthread_mutex_lock(&cl_states_lock);
+  HOLD(cl_states_lock);
   State *found = cl_states;
   while (found && found != handle) found = found->next;
   if (found) found->holders++;
   for (unsigned at = 0; handle && !found && at < REMEMBERED; at++)
     if (graves[at].handle == handle) *destroyed = graves[at].id;
-  pthread_mutex_unlock(&cl_states_lock);
   return found;
 }
 
@@ -95,18 +94,15 @@ EXPORT size_t cudalinkCreator(uint64_t id, char *buffer, size_t size) {
 
 /* How many states there ever were; they are numbered from 1. */
 EXPORT uint64_t cudalinkStateCount(void) {
-  pthread_mutex_lock(&cl_states_lock);
-  uint64_t count = last_state;
-  pthread_mutex_unlock(&cl_states_lock);
-  return count;
+  HOLD(cl_states_lock);
+  return last_state;
 }
 
 /* How many states are alive: what a test left behind shows up when they are destroyed. */
 EXPORT unsigned cudalinkLiveStates(void) {
   unsigned count = 0;
-  pthread_mutex_lock(&cl_states_lock);
+  HOLD(cl_states_lock);
   for (State *state = cl_states; state; state = state->next) count++;
-  pthread_mutex_unlock(&cl_states_lock);
   return count;
 }
 

@@ -55,10 +55,8 @@ static CUresult enter(Block *block) {
 }
 
 CUresult cl_block_enter(Block *block) {
-  pthread_rwlock_wrlock(&lock);
-  CUresult result = enter(block);
-  pthread_rwlock_unlock(&lock);
-  return result;
+  HOLD_TO_WRITE(lock);
+  return enter(block);
 }
 
 Block *cl_block_lock(CUdeviceptr address) {
@@ -87,17 +85,15 @@ Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), c
 }
 
 void cl_block_bar(const void *owner, uint64_t barred) {
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   for (size_t at = 0; at < memory.count; at++)
     if (memory.list[at].owner == owner) memory.list[at].barred = barred;
-  pthread_rwlock_unlock(&lock);
 }
 
 void cl_block_export(const void *owner) {
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   for (size_t at = 0; at < memory.count; at++)
     if (memory.list[at].owner == owner) memory.list[at].exported = true;
-  pthread_rwlock_unlock(&lock);
 }
 
 void cl_block_unlock(void) { pthread_rwlock_unlock(&lock); }
@@ -198,34 +194,30 @@ static Block take_out(size_t at) {
 
 bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken) {
   bool inside;
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   size_t at = find((uintptr_t)start, &inside);
   bool found = inside && memory.list[at].start == start && (memory.list[at].origin & origins);
   if (found) *taken = take_out(at);
-  pthread_rwlock_unlock(&lock);
   return found;
 }
 
 size_t cl_blocks_alive(Origin origin, size_t *bytes) {
   size_t count = 0;
   *bytes = 0;
-  pthread_rwlock_rdlock(&lock);
+  HOLD_TO_READ(lock);
   for (size_t at = 0; at < memory.count; at++) {
     const Block *block = &memory.list[at];
     if (block->origin != origin || block->freed) continue;
     count++;
     *bytes += block->size;
   }
-  pthread_rwlock_unlock(&lock);
   return count;
 }
 
 size_t cl_blocks_orphaned(size_t *bytes) {
-  pthread_rwlock_rdlock(&lock);
-  size_t count = memory.orphans;
+  HOLD_TO_READ(lock);
   *bytes = memory.orphans_size;
-  pthread_rwlock_unlock(&lock);
-  return count;
+  return memory.orphans;
 }
 
 static void free_memory(const Block *block) {
@@ -242,7 +234,7 @@ void cl_block_free(const Block *block) {
 
 /* Frees what a context owns, when it dies. */
 void cl_end_memory(const Context *context) {
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   for (size_t at = memory.count; at-- > 0;)
     if (memory.list[at].context == context) {
       Block taken = take_out(at);
@@ -253,37 +245,30 @@ void cl_end_memory(const Context *context) {
       }
       if (taken.counted) memory.used[taken.device] -= taken.size;
     }
-  pthread_rwlock_unlock(&lock);
 }
 
 bool cl_memory_take(CUdevice device, size_t bytes) {
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   bool fits = bytes <= cl_device_memory() && memory.used[device] <= cl_device_memory() - bytes;
   if (fits) memory.used[device] += bytes;
-  pthread_rwlock_unlock(&lock);
   return fits;
 }
 
 void cl_memory_give(CUdevice device, size_t bytes) {
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   memory.used[device] -= bytes;
-  pthread_rwlock_unlock(&lock);
 }
 
 size_t cl_memory_left(CUdevice device) {
-  pthread_rwlock_wrlock(&lock);
-  size_t left = cl_device_memory() - memory.used[device];
-  pthread_rwlock_unlock(&lock);
-  return left;
+  HOLD_TO_WRITE(lock);
+  return cl_device_memory() - memory.used[device];
 }
 
 /* The memory in use on a device, for the emulated NVML of the same process. */
 EXPORT size_t cudalinkMemoryUsed(int device) {
   if (device < 0 || device >= DEVICES_MAX) return 0;
-  pthread_rwlock_wrlock(&lock);
-  size_t used = memory.used[device];
-  pthread_rwlock_unlock(&lock);
-  return used;
+  HOLD_TO_WRITE(lock);
+  return memory.used[device];
 }
 
 uintptr_t cl_pages(size_t size) {
@@ -321,10 +306,9 @@ static bool find_memory(Block *block) {
 }
 
 static CUresult cut_and_enter(Block *block) {
-  pthread_rwlock_wrlock(&lock);
+  HOLD_TO_WRITE(lock);
   CUresult result = is_cut(block) && !cut(block) ? CUDA_ERROR_OUT_OF_MEMORY : enter(block);
   if (result && block->slab) uncut(block);
-  pthread_rwlock_unlock(&lock);
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "events.h"
 #include "functions.h"
 #include "image.h"
+#include "locks.h"
 #include "memory.h"
 #include "module_image.h"
 
@@ -89,26 +90,19 @@ static CUresult missing(const void *out, const void *handle) {
 }
 
 static CUresult module_get_function_count(unsigned *count, Module *handle) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, HANDLE_MODULE);
-  if (module) {
-    *count = cl_kernel_count(&module->elf);
-    result = CUDA_SUCCESS;
-  }
-  pthread_mutex_unlock(&cl_modules_lock);
-  return result;
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  *count = cl_kernel_count(&module->elf);
+  return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuModuleGetFunctionCount, (unsigned *count, Module *handle), missing(count, handle),
                  module_get_function_count(count, handle))
 
 static CUresult module_enumerate_functions(void **functions, unsigned room, Module *handle) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, HANDLE_MODULE);
-  if (module) result = cl_list_kernels(module, functions, room, false);
-  pthread_mutex_unlock(&cl_modules_lock);
-  return result;
+  return module ? cl_list_kernels(module, functions, room, false) : CUDA_ERROR_INVALID_HANDLE;
 }
 EXPORTED_CHECKED(cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
                  missing(functions, handle), module_enumerate_functions(functions, room, handle))
@@ -189,10 +183,8 @@ EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *modu
 static CUresult get_reference(const void *out, const Module *handle, const char *name) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&cl_modules_lock);
-  const Module *module = cl_find_module(handle, HANDLE_MODULE);
-  pthread_mutex_unlock(&cl_modules_lock);
-  return module ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+  HOLD(cl_modules_lock);
+  return cl_find_module(handle, HANDLE_MODULE) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
 }
 EXPORTED(cuModuleGetTexRef, (void **reference, Module *module, const char *name),
          get_reference(reference, module, name))
@@ -264,29 +256,20 @@ EXPORTED_CHECKED(cuLibraryGetKernel, (Function **out, Module *handle, const char
                  name ? missing(out, handle) : CUDA_ERROR_INVALID_VALUE, library_get_kernel(line, out, handle, name))
 
 static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  if (library) {
-    *count = library->state ? 0 : cl_kernel_count(&library->elf);
-    result = CUDA_SUCCESS;
-  }
-  pthread_mutex_unlock(&cl_modules_lock);
-  return result;
+  if (!library) return CUDA_ERROR_INVALID_HANDLE;
+  *count = library->state ? 0 : cl_kernel_count(&library->elf);
+  return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuLibraryGetKernelCount, (unsigned *count, Module *handle), missing(count, handle),
                  library_get_kernel_count(count, handle))
 
 static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module *handle) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  if (library) {
-    result = cl_answer_of(library, library->state);
-    if (!result) result = cl_list_kernels(library, kernels, room, true);
-  }
-  pthread_mutex_unlock(&cl_modules_lock);
-  return result;
+  CUresult result = library ? cl_answer_of(library, library->state) : CUDA_ERROR_INVALID_HANDLE;
+  return result ? result : cl_list_kernels(library, kernels, room, true);
 }
 EXPORTED_CHECKED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle), missing(kernels, handle),
                  library_enumerate_kernels(kernels, room, handle))
@@ -295,14 +278,10 @@ static CUresult library_get_module(Module **module, Module *handle) {
   CUresult state = cl_check_context();
   if (!state) state = cl_use_library(handle);
   if (state) return state;
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  if (library) {
-    result = cl_answer_of(library, library->on_device);
-    if (!result) *module = cl_module_handle(library);
-  }
-  pthread_mutex_unlock(&cl_modules_lock);
+  CUresult result = library ? cl_answer_of(library, library->on_device) : CUDA_ERROR_INVALID_HANDLE;
+  if (!result) *module = cl_module_handle(library);
   return result;
 }
 EXPORTED_CHECKED(cuLibraryGetModule, (Module **module, Module *handle), missing(module, handle),
@@ -326,9 +305,7 @@ EXPORTED_CHECKED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Modul
 
 /* A function for host and device alike: no image that nvcc makes today has one. */
 static CUresult get_unified(const void *handle) {
-  pthread_mutex_lock(&cl_modules_lock);
-  const Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  pthread_mutex_unlock(&cl_modules_lock);
-  return library ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  HOLD(cl_modules_lock);
+  return cl_find_module(handle, HANDLE_LIBRARY) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
 }
 EXPORTED(cuLibraryGetUnifiedFunction, (void **function, Module *library, const char *name), get_unified(library))

@@ -106,21 +106,18 @@ static void count_image(const uint8_t *image, size_t size) {
   uint64_t number = 14695981039346656037u; /* FNV-1a */
   for (size_t at = 0; at < size; at++) number = (number ^ image[at]) * 1099511628211u;
   if (!number) number = 1;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   for (size_t step = 0, at = number % IMAGES; step < IMAGES; step++, at = (at + 1) % IMAGES) {
     if (image_numbers[at] && image_numbers[at] != number) continue;
     if (!image_numbers[at]) image_count++;
     image_numbers[at] = number;
     break;
   }
-  pthread_mutex_unlock(&cl_modules_lock);
 }
 
 EXPORT uint64_t cudalinkImageCount(void) {
-  pthread_mutex_lock(&cl_modules_lock);
-  uint64_t count = image_count;
-  pthread_mutex_unlock(&cl_modules_lock);
-  return count;
+  HOLD(cl_modules_lock);
+  return image_count;
 }
 
 static CUresult copy_image(Module *module, const void *data, size_t size) {
@@ -227,10 +224,9 @@ static CUresult load(Module *module, const void *data, const JitOptions *options
 }
 
 static CUresult keep(Module *module, HandleKind kind, Context *context) {
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   bool kept = cl_object_enter(&module->head, kind, context, &modules);
   if (!kept) free_module(&module->head);
-  pthread_mutex_unlock(&cl_modules_lock);
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -337,11 +333,10 @@ CUresult cl_answer_of(const Module *library, CUresult result) {
 }
 
 CUresult cl_unload(void *handle, HandleKind kind) {
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, kind);
   bool is_known = module, is_own = module == handle; /* the module of a library goes with it */
   if (is_known && is_own) cl_object_end(&module->head);
-  pthread_mutex_unlock(&cl_modules_lock);
   return !is_known ? CUDA_ERROR_INVALID_HANDLE : is_own ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
 }
 

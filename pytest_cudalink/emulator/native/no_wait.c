@@ -118,10 +118,9 @@ EXPORT unsigned cudalinkNoWait(int64_t thread, const char *const *allowed, size_
 /* Lets a block be of the task alone in which it begins, of those that the thread runs in turn. `task` returns the
    number of the block of the task that now runs; 0: it has none. */
 EXPORT void cudalinkNoWaitOfTask(unsigned number, unsigned (*task)(void)) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   for (Scope *scope = innermost; scope; scope = scope->outer)
     if (scope->number == number) scope->task = task;
-  pthread_mutex_unlock(&lock);
 }
 
 EXPORT void cudalinkEndNoWait(unsigned number) {

@@ -164,7 +164,7 @@ static void say(const char *sentence, const char *fix) {
 }
 
 void cl_note_violation(const EventLine *event, const char *sentence, const char *fix) {
-  pthread_mutex_lock(&notes.lock);
+  HOLD(notes.lock);
   Notes *file = destination();
   /* the owner reads its own file once more when its process ends */
   if (notes.owner == getpid() && notes.ended && !notes.quiet) file = &notes.below;
@@ -172,7 +172,6 @@ void cl_note_violation(const EventLine *event, const char *sentence, const char 
   if (notes.violations_looks != looks) notes.violations = 0;
   notes.violations_looks = looks;
   if (file && notes.violations++ < VIOLATIONS_MAX && !write_note(file, event)) say(sentence, fix);
-  pthread_mutex_unlock(&notes.lock);
 }
 
 static void say_refusal(const char *function, const char *why) {
@@ -185,7 +184,7 @@ static void say_refusal(const char *function, const char *why) {
 }
 
 void cl_note_refusal(const char *function, const EventLine *event) {
-  pthread_mutex_lock(&notes.lock);
+  HOLD(notes.lock);
   Notes *file = destination();
   if (file) {
     uint64_t looks = 1 + (file->header ? atomic_load(&file->header->looks) : 0);
@@ -206,31 +205,27 @@ void cl_note_refusal(const char *function, const EventLine *event) {
       }
     }
   }
-  pthread_mutex_unlock(&notes.lock);
 }
 
 /* From now on the plugin in this process takes its violations itself, and reads the notes of the processes below it.
    `above` is the file that takes what happens after `cudalinkEndNotes`. */
 EXPORT void cudalinkOwnNotes(const char *below, const char *above) {
-  pthread_mutex_lock(&notes.lock);
+  HOLD(notes.lock);
   if (strcmp(notes.below.path, below)) remember(&notes.below, below);
   if (strcmp(notes.above.path, above)) remember(&notes.above, above);
   notes.owner = getpid(), notes.ended = false;
-  pthread_mutex_unlock(&notes.lock);
 }
 
 /* The plugin has looked for the last time: violations go to the process above, if this one leaves its results to that;
    otherwise to stderr, and they change the exit code if they fail. */
 EXPORT void cudalinkEndNotes(int quiet, int fails) {
-  pthread_mutex_lock(&notes.lock);
+  HOLD(notes.lock);
   notes.ended = true, notes.quiet = quiet, notes.fails = fails, notes.read_environment = true;
-  pthread_mutex_unlock(&notes.lock);
 }
 
 /* Changes the exit code of this process: something that the plugin has already said fails it. */
 EXPORT void cudalinkFailAtExit(void) {
-  pthread_mutex_lock(&notes.lock);
+  HOLD(notes.lock);
   if (notes.guilty != getpid()) notes.late[0] = 0;
   be_guilty();
-  pthread_mutex_unlock(&notes.lock);
 }

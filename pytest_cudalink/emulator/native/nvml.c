@@ -21,9 +21,8 @@ static unsigned references;
 OPEN_IN_CHILDREN(lock);
 
 static Result init(void) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   references++;
-  pthread_mutex_unlock(&lock);
   return SUCCESS;
 }
 
@@ -35,19 +34,16 @@ EXPORT Result nvmlInitWithFlags(unsigned flags) {
 }
 
 EXPORT Result nvmlShutdown(void) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool counted = references > 0;
   if (counted) references--;
-  pthread_mutex_unlock(&lock);
   return counted ? SUCCESS : UNINITIALIZED;
 }
 
 /* How often init went without its shutdown. */
 EXPORT unsigned cudalinkNvmlReferences(void) {
-  pthread_mutex_lock(&lock);
-  unsigned count = references;
-  pthread_mutex_unlock(&lock);
-  return count;
+  HOLD(lock);
+  return references;
 }
 
 EXPORT const char *nvmlErrorString(Result code) {

@@ -23,10 +23,8 @@ static EventSet **find(const EventSet *wanted) {
 }
 
 static bool is_set(const EventSet *set) {
-  pthread_mutex_lock(&lock);
-  bool found = find(set) != NULL;
-  pthread_mutex_unlock(&lock);
-  return found;
+  HOLD(lock);
+  return find(set) != NULL;
 }
 
 static Result create(EventSet **set) {

@@ -6,16 +6,16 @@
 #include "calls.h"
 #include "contexts.h"
 #include "devices.h"
+#include "locks.h"
 
 /* Copies a function, so that it is not read while another thread unloads its module. Its pointers must not be followed.
    A kernel that has no code for the device answers what its loading answers. */
 static CUresult read_function(const void *handle, Function *known) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   const Function *function = cl_find_function(handle);
   CUresult result = function ? cl_answer_of(function->module, function->module->on_device) : CUDA_ERROR_INVALID_HANDLE;
   if (!result) *known = *function;
-  pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
 

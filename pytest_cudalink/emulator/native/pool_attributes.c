@@ -8,6 +8,7 @@
 #include "devices.h"
 #include "graph_memory.h"
 #include "handles.h"
+#include "locks.h"
 #include "pools.h"
 #include "queues.h"
 #include "streams.h"

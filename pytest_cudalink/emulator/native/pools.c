@@ -198,10 +198,9 @@ static CUresult get_pool(void **out, const Location *location, int type, bool cu
   if (location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
   if (result) return result;
   Pool *pool;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   result = default_pool(location, type, &pool);
   if (!result) *out = current && pool->current ? pool->current : pool;
-  pthread_mutex_unlock(&lock);
   return result;
 }
 
@@ -321,7 +320,7 @@ CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdevicept
 
 bool cl_pool_free(CUdeviceptr address) {
   Block taken;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool found = cl_block_take(address, FROM_POOL | FROM_POOL_OF_OTHER, &taken);
   if (found && taken.origin == FROM_POOL) {
     take_back(taken.owner, taken.start);
@@ -331,13 +330,11 @@ bool cl_pool_free(CUdeviceptr address) {
     if (--pool->live == 0 && pool->destroyed) cl_object_end(&pool->head);
     cl_block_free(&taken);
   }
-  pthread_mutex_unlock(&lock);
   return found;
 }
 
 /* A pool gives back what is above its threshold when the host waits for the device. */
 void cl_synchronized(void) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   EACH (Pool, pool, &all) trim(pool, pool->threshold);
-  pthread_mutex_unlock(&lock);
 }

@@ -114,20 +114,18 @@ static bool make_own(void) {
 
 size_t cl_process_part(size_t size) {
   size_t offset = 0;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   if (make_own() && size <= SIZE_MAX / 4 && cl_file_reach(own.file.number, own.end + size)) {
     offset = own.end;
     own.end += size; /* no part is used twice: the file may be as large as it likes, what was given back is holes */
   }
-  pthread_mutex_unlock(&lock);
   return offset;
 }
 
 int cl_process_file(uint64_t *key) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   int file = make_own() ? own.file.number : -1;
   *key = own.key;
-  pthread_mutex_unlock(&lock);
   return file;
 }
 

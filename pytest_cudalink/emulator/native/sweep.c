@@ -61,7 +61,7 @@ static bool has_room(unsigned number) {
 /* Counts the calls of this process from now on, and lets call `number` answer `code`: alone, with each later call of
    its function (1), or with everything that needs the device (2). Forgets what was counted before. */
 EXPORT int cudalinkSweep(unsigned number, int code, int stays) {
-  pthread_mutex_lock(&sweep.lock);
+  HOLD(sweep.lock);
   forget_calls();
   sweep.process = getpid();
   sweep.number = number;
@@ -70,7 +70,6 @@ EXPORT int cudalinkSweep(unsigned number, int code, int stays) {
   sweep.failed = NULL;
   bool ready = has_room(1);
   atomic_store(&sweep.active, ready);
-  pthread_mutex_unlock(&sweep.lock);
   return ready;
 }
 
@@ -90,13 +89,12 @@ EXPORT unsigned cudalinkSweepEnd(void) {
 EXPORT size_t cudalinkSweptCalls(char *out, size_t size) {
   size_t length = 0;
   if (size) *out = 0;
-  pthread_mutex_lock(&sweep.lock);
+  HOLD(sweep.lock);
   for (unsigned at = 0; at < sweep.count && at < sweep.room; at++) {
     const Swept *call = &sweep.calls[at];
     size_t room = length < size ? size - length : 0;
     length += (size_t)snprintf(room ? out + length : NULL, room, "%c%s\n", call->failed ? '!' : ' ', call->function);
   }
-  pthread_mutex_unlock(&sweep.lock);
   return length + 1;
 }
 
@@ -104,10 +102,9 @@ EXPORT size_t cudalinkSweptCalls(char *out, size_t size) {
    where it was not noted. */
 EXPORT size_t cudalinkSweptStack(unsigned number, char *out, size_t size) {
   size_t length = 0;
-  pthread_mutex_lock(&sweep.lock);
+  HOLD(sweep.lock);
   if (number && number <= sweep.count && number <= sweep.room && sweep.calls[number - 1].noted)
     length = cl_write_stack(&sweep.calls[number - 1].stack, out, size);
-  pthread_mutex_unlock(&sweep.lock);
   return length;
 }
 
@@ -154,9 +151,8 @@ int cl_swept(EventLine *line, Sym symbol) {
 
 void cl_swept_failed(void) {
   if (sweep.process != getpid()) return;
-  pthread_mutex_lock(&sweep.lock);
+  HOLD(sweep.lock);
   if (counted && counted <= sweep.count && counted <= sweep.room) sweep.calls[counted - 1].failed = true;
-  pthread_mutex_unlock(&sweep.lock);
 }
 
 /* Counts a call of another library; the code that it must answer instead of being made, or -1. */

@@ -48,10 +48,9 @@ static CUresult create(Reference **out) {
 EXPORTED(cuTexRefCreate, (Reference * *out), create(out))
 
 static CUresult destroy(Reference *reference) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool known = cl_handle_is(reference, HANDLE_TEXTURE_REFERENCE);
   if (known) cl_object_end(&reference->head);
-  pthread_mutex_unlock(&lock);
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 EXPORTED(cuTexRefDestroy, (Reference * reference), destroy(reference))

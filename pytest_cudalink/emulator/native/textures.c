@@ -156,11 +156,10 @@ EXPORTED(cuSurfObjectCreate, (uint64_t *out, const Resource *resource), create_s
 static CUresult destroy(uint64_t handle, HandleKind kind) {
   CUresult result = cl_check_context();
   if (result || !handle) return result;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   Object *texture = (Object *)(uintptr_t)handle;
   bool alive = cl_handle_is(texture, kind);
   if (alive) cl_object_end(texture);
-  pthread_mutex_unlock(&lock);
   return alive ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuTexObjectDestroy, (uint64_t texture), destroy(texture, HANDLE_TEXTURE))
@@ -169,10 +168,9 @@ EXPORTED(cuSurfObjectDestroy, (uint64_t surface), destroy(surface, HANDLE_SURFAC
 /* Copies one; false if it is not alive. */
 static bool read_texture(uint64_t handle, HandleKind kind, Texture *texture) {
   const void *address = (const void *)(uintptr_t)handle;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool alive = cl_handle_is(address, kind);
   if (alive) *texture = *(const Texture *)address;
-  pthread_mutex_unlock(&lock);
   return alive;
 }
 

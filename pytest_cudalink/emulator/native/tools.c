@@ -46,10 +46,9 @@ static CUresult keep(Callback **out, CUdevice device) {
 }
 
 static CUresult drop(Callback *callback, CUdevice device) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool known = cl_handle_is(callback, HANDLE_NOTIFICATION) && callback->device == device;
   if (known) cl_object_end(&callback->head);
-  pthread_mutex_unlock(&lock);
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

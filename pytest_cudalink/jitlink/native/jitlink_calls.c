@@ -97,7 +97,7 @@ static void keep_refused(JitLinkCall *original, bool is_file, int code, const vo
 }
 
 EXPORT int cudalinkTakeRefusedInput(RefusedInput *about, void *out, size_t room) {
-  pthread_mutex_lock(&refusal.lock);
+  HOLD(refusal.lock);
   bool found = refusal.content;
   *about = refusal.about;
   if (found && refusal.about.size <= room) {
@@ -105,7 +105,6 @@ EXPORT int cudalinkTakeRefusedInput(RefusedInput *about, void *out, size_t room)
     free(refusal.content);
     refusal.content = NULL;
   }
-  pthread_mutex_unlock(&refusal.lock);
   return found;
 }
 

@@ -315,7 +315,7 @@ void cl_contract_missed_calls(void) { __atomic_store_n(&missed, true, __ATOMIC_R
 /* -- for Python */
 
 EXPORT void cudalinkContract(int wanted, uint64_t main, int (*adder)(int (*)(void *), void *), int (*teller)(void *)) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   if (mode && !wanted) { /* what is created until it is checked again is not seen */
     missed = true;
     cl_forget_handles();
@@ -324,14 +324,12 @@ EXPORT void cudalinkContract(int wanted, uint64_t main, int (*adder)(int (*)(voi
   add_pending = adder;
   tell_python = teller;
   main_thread = (pthread_t)main;
-  pthread_mutex_unlock(&lock);
 }
 
 EXPORT int cudalinkTakeViolation(ContractViolation *violation) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool found = violations_begin != violations_end;
   if (found) *violation = violations[violations_begin++ % VIOLATIONS];
-  pthread_mutex_unlock(&lock);
   return found;
 }
 
@@ -340,10 +338,8 @@ EXPORT uint64_t cudalinkContractHandles(void) { return __atomic_load_n(&handle_c
 EXPORT uint64_t cudalinkContractViolations(void) { return __atomic_load_n(&violation_count, __ATOMIC_RELAXED); }
 
 EXPORT unsigned cudalinkContractAlive(uint64_t after, uint64_t *numbers, unsigned size) {
-  pthread_mutex_lock(&lock);
-  unsigned count = cl_handles_alive(after, numbers, size);
-  pthread_mutex_unlock(&lock);
-  return count;
+  HOLD(lock);
+  return cl_handles_alive(after, numbers, size);
 }
 
 EXPORT void cudalinkPlace(uint64_t address, char *text, size_t size) {

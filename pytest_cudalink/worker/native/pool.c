@@ -141,15 +141,13 @@ void lw_give_back(Worker *worker) {
 }
 
 void lw_attach(Worker *worker) {
-  pthread_mutex_lock(&pool_lock);
+  HOLD(pool_lock);
   worker->users++;
-  pthread_mutex_unlock(&pool_lock);
 }
 
 void lw_detach(Worker *worker, uint64_t serial) {
-  pthread_mutex_lock(&pool_lock);
+  HOLD(pool_lock);
   if (lw_holds(worker, serial) && worker->users) worker->users--;
-  pthread_mutex_unlock(&pool_lock);
 }
 
 /* A worker that is stopped, or hangs in a library, does not see that its socket is closed. */
@@ -182,11 +180,10 @@ void lw_end(Worker *worker) {
 
 bool lw_accepted(const char *library, const char *options, uint64_t size) {
   bool found = false;
-  pthread_mutex_lock(&pool_lock);
+  HOLD(pool_lock);
   for (unsigned at = 0; !found && at < ACCEPTED && at < accepted_count; at++)
     found = accepted[at].size == size && !memcmp(accepted[at].options, options, size) &&
             !strcmp(accepted[at].library, library);
-  pthread_mutex_unlock(&pool_lock);
   return found;
 }
 
