@@ -76,6 +76,8 @@ class Causes(Check):
         self._has_cause = False
         #: Where the CUDA runtime of this process was refused; it asks once, and repeats that answer in every call.
         self._runtime_refused = ""
+        #: Errors after that refusal, as `_kind` has them: a library may raise its own, without the code.
+        self._of_refused_runtime: set[tuple[object, ...]] = set()
         self._unexplained: set[str] = set()
         #: The last errors that were raised after a refusal. pytest keeps the error of a fixture of a wider scope, and
         #: raises it again in every test that asks for the fixture.
@@ -127,12 +129,19 @@ class Causes(Check):
             found = _Found(cause=cause)
         if found != _NOTHING:
             self._known.append((error, found))
+            self._remember(error, found)
             return found
         if (known := next((found for known, found in self._known if known is error), None)) is not None:
             return known
         if (of_runtime := self._of_runtime(error, report)) is not None:
+            self._remember(error, of_runtime)
             return of_runtime
         return _Found(cause=_missing_driver(error, self._run.config) if self._driver is None else None)
+
+    def _remember(self, error: BaseException, found: _Found) -> None:
+        """Recognize the error when the refused runtime of this process leads to it again."""
+        if any(name == _RUNTIME for name, _ in found.calls) and (kind := _kind(error)):
+            self._of_refused_runtime.add(kind)
 
     def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Found:
         """Return the last refusal that explains a failure."""
@@ -166,7 +175,8 @@ class Causes(Check):
             note = f"it was refused in {self._runtime_refused}, and repeats that for as long as its process lasts"
             if report is not None:
                 output = f"{report.capstdout}\n{report.capstderr}"
-        if self._driver is not None and (_telling(error, words) or re.search(words, output)):
+        told = _telling(error, words) or re.search(words, output) or _kind(error) in self._of_refused_runtime
+        if self._driver is not None and told:
             return _Found(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
         if said and (version := driver_version()) is not None:
@@ -289,6 +299,16 @@ def _telling(error: BaseException, words: str) -> str:
             if re.search(words, line):
                 return f"{type(one).__name__}: {line.strip()[:200]}"
     return ""
+
+
+def _kind(error: BaseException) -> tuple[object, ...]:
+    """Return what errors share that one line raises with one text; nothing of an assertion, which compares values."""
+    raised = error.__traceback__
+    while raised is not None and raised.tb_next is not None:
+        raised = raised.tb_next
+    if raised is None or isinstance(error, AssertionError):
+        return ()
+    return type(error), _message(error), raised.tb_frame.f_code.co_filename, raised.tb_lineno
 
 
 def _message(error: BaseException) -> str:
