@@ -31,7 +31,16 @@ from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
 from .device_code.images import in_file
 from .device_code.scan import pieces
-from .installed import Installed, Place, Unreadable, find_place, is_library, read_distributions, recorded_hashes
+from .installed import (
+    Installed,
+    Place,
+    Unreadable,
+    find_place,
+    is_library,
+    lost_files,
+    read_distributions,
+    recorded_hashes,
+)
 from .libraries import majors_of
 from .loadable import read_dynamic
 from .machine import Misfit, TargetMachine, misfits
@@ -52,7 +61,9 @@ _EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
 #: What the name of a build for one CUDA major has in addition to that of its project.
 _VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
 
-Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "known-bad", "machine"]
+Kind = Literal[
+    "pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "lost", "known-bad", "machine"
+]
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,9 @@ class EnvironmentFinding:
     # "pair" (two requirements that no version satisfies), "version" (the installed version is not one that is
     # required), "missing" (a required distribution is not installed), "floor" (a file needs a newer library),
     # "unprovided" (a file is linked with a library that is not there), "copies" (two releases of one library),
-    # "same-file" (two distributions installed one file, with other contents), "known-bad" (versions that are known to
-    # fail together), "machine" (something does not run on the machine that is asked about)
+    # "same-file" (two distributions installed one file, with other contents), "lost" (files of a distribution are
+    # missing or cut off), "known-bad" (versions that are known to fail together), "machine" (something does not run on
+    # the machine that is asked about)
     kind: Kind
     severity: Literal["conflict", "note"]  # "conflict"; or "note", which is not counted
     text: str  # what it is, and what is expected
@@ -166,6 +178,7 @@ def audit_environment(
     findings += _copies(providers, shared, repair)
     claims += measured
     findings[:0] = _judged(claims, repair)
+    findings += _lost(everything, repair)
     findings += _known_to_fail(everything)
     if machine is not None:
         findings += map(_on_machine, misfits(machine, everything, needs, providers))
@@ -439,6 +452,16 @@ def _overwritten(
         )  # fmt: skip
 
 
+def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[EnvironmentFinding]:
+    """CUDA's distributions of which files are missing or cut off: what an installer believes to be there."""
+    for one, paths in lost_files([one for one in everything if is_cuda_distribution(one.name)]):
+        yield EnvironmentFinding(
+            "lost", "conflict",
+            f"{one} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
+            (), str(one), repair.again(one),
+        )  # fmt: skip
+
+
 def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> Iterator[EnvironmentFinding]:
     """Libraries that several bring: one file of two, if no hash is known, two releases of one name, two majors."""
     for path, owners in sorted(providers.owners().items()):
@@ -449,13 +472,13 @@ def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> I
             "same-file", "conflict", f"{path} is installed by {' and '.join(names)}; expected one of them",
             (), path, repair.reinstall(owners),
         )  # fmt: skip
-    by_library: dict[str, list[Provider]] = {}
+    by_library: dict[tuple[str, int], list[Provider]] = {}
     by_stem: dict[str, list[Provider]] = {}
     for one in providers.all:
         if one.release:
-            by_library.setdefault(one.library, []).append(one)
+            by_library.setdefault((one.library, one.release.major), []).append(one)
             by_stem.setdefault(one.stem, []).append(one)
-    for library, copies in sorted(by_library.items()):
+    for (library, _), copies in sorted(by_library.items()):
         if len({one.release for one in copies}) > 1:
             yield _several(library, copies, "conflict")
     for stem, copies in sorted(by_stem.items()):
@@ -546,6 +569,11 @@ class _Repair:
         )
         again = f"{kept.name}=={kept.version}"
         return f"{how} {shlex.quote(removed.name)}, then {self.install(kept.manager, [again])}"
+
+    def again(self, one: Installed) -> str:
+        """The command that installs the same release once more."""
+        option = "--reinstall" if one.manager == "uv" else "--force-reinstall"
+        return self.install(one.manager, [f"{one.name}=={one.version}"], option=f"{option} --no-deps ")
 
     def install(self, manager: str, words: Sequence[str], option: str = "") -> str:
         """The command that installs requirements."""

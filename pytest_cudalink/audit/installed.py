@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.parser import BytesHeaderParser
 from importlib.metadata import PathDistribution
@@ -21,12 +22,15 @@ from typing import Final
 
 from packaging.utils import canonicalize_name
 
+from ..probes import library_file
 from ..regular_files import read_bounded
 from .budget import AuditError
 
 __all__ = ["Installed", "Place", "Unreadable", "find_place", "is_library", "read_distributions", "recorded_hashes"]
 
 _NAME: Final = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]{0,200}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
+#: The lines of a RECORD with libraries, headers, programs, bitcode and Python modules.
+_USED: Final = re.compile(r"\.so(?:\.\d+){0,4},|(?:^|/)(?:include|bin|nvvm)/.|\.py,")
 _LIBRARY: Final = re.compile(r"\.so(?:\.\d+){0,4}$|\.(?:dll|pyd)$", re.IGNORECASE)
 _PYTHON: Final = re.compile(r"python(\d\.\d{1,3})t?")
 #: Most bytes that are read of a METADATA or RECORD (the longest known have 3 MB), and of a small text.
@@ -301,6 +305,43 @@ def recorded_hashes(one: Installed) -> Iterator[tuple[str, str]]:
         if len(row) == 3 and row[1] and not row[0].startswith(own):
             path = f"{site}/{row[0]}"
             yield os.path.normpath(path) if ".." in path else path, row[1]
+
+
+def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, list[str]]]:
+    """Yield the distributions of whose files some are missing or cut off, each with these files.
+
+    Files count that programs load, run, compile or import. Archives do not, as images of containers leave them out;
+    nor does a file that is whole by the RECORD of another distribution, or of another release that left its RECORD. A
+    RECORD that cannot be read is skipped: who reads the libraries of its distribution reports it.
+    """
+    sizes: dict[str, set[int]] = {}
+    listed: dict[Installed, list[set[str]]] = {}
+    for one in distributions:
+        metadata = Path(one.path)
+        if metadata.suffix != ".dist-info":
+            continue
+        for record in metadata.parent.glob(f"{metadata.name.partition('-')[0]}-*.dist-info/RECORD"):
+            paths = set()
+            with suppress(OSError, ValueError):
+                for row in _rows(record, lambda line: bool(_USED.search(line))):
+                    path = f"{metadata.parent}/{row[0]}"
+                    if len(row) == 3 and row[2].isdecimal() and ".." not in row[0]:
+                        sizes.setdefault(path, set()).add(int(row[2]))
+                        paths.add(path)
+            listed.setdefault(one, []).append(paths)
+    for one, records in listed.items():
+        lost = min(([path for path in paths if _is_lost(path, sizes[path])] for paths in records), key=len)
+        if lost:
+            yield one, sorted(lost)
+
+
+def _is_lost(path: str, sizes: set[int]) -> bool:
+    try:
+        size = os.stat(path).st_size  # noqa: PTH116 (a Path needs three times as long)
+    except OSError:
+        return True
+    # a library is smaller without its symbols, too: then the loader decides
+    return size < min(sizes) and (not is_library(path) or bool(library_file.damage(path)))
 
 
 def _rows(record: Path, wanted: Callable[[str], bool] | None = None) -> Iterator[list[str]]:

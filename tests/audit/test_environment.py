@@ -57,7 +57,9 @@ class Made:
         lines += [f"Requires-Dist: {one}" for one in requires]
         (folder / "METADATA").write_text("\n".join(lines) + "\n\nA description\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
-        (folder / "RECORD").write_text("".join(f"{one},sha256={digest or name},1\n" for one in files), encoding="utf-8")
+        sizes = {one: there.stat().st_size if (there := folder.parent / one).is_file() else "" for one in files}
+        rows = "".join(f"{one},sha256={digest or name},{size}\n" for one, size in sizes.items())
+        (folder / "RECORD").write_text(rows, encoding="utf-8")
         return folder
 
     def library(self, path: str, *symbols: str, root: Path | None = None) -> str:

@@ -605,6 +605,53 @@ def test_files_of_two_distributions(made: Faked, names, files, digest, expected)
     assert [one.startswith(wanted) for one in found] == ([True] if expected else []), found
 
 
+@pytest.mark.parametrize(
+    ("listed", "there", "lost"),
+    [
+        ("n/lib/libnvrtc.so.12", None, True),
+        ("n/lib/libnvrtc.so.12", 9, False),  # without its symbols; the loader takes it
+        ("n/include/nvrtc.h", 9, True),
+        ("n/include/nvrtc.h", 10, False),
+        ("n/include/nvrtc.h", 11, False),
+        ("n/bin/ptxas", None, True),
+        ("n/nvvm/libdevice/libdevice.10.bc", 9, True),
+        ("n/m.py", None, True),
+        ("n/lib/libnvrtc_static.a", None, False),
+        ("n/README", None, False),
+        ("../../bin/tool", None, False),
+    ],
+)
+@pytest.mark.parametrize("name", ["nvidia-cuda-nvrtc-cu12", "other"])
+def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> None:
+    """What the RECORD of one of CUDA's distributions lists and programs use is there, in its size."""
+    metadata = made.wheel(name, "12.8.93", installer="uv")
+    (metadata / "RECORD").write_text(f"{listed},sha256=x,10\nn/nosize.so,,\n", encoding="utf-8")
+    if there is not None:
+        path = made.site / listed
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x" * there)
+    found = [line for line in told(audit_environment(made.prefix, measure=False)) if "lacks" in line or "do " in line]
+    assert found == (
+        [
+            f"conflict lost: {name} 12.8.93 lacks @/{listed}: missing or cut off; expected what its RECORD lists",
+            f"do uv pip install --python @ --reinstall --no-deps {name}==12.8.93",
+        ]
+        if lost and name != "other"
+        else []
+    )
+
+
+def test_files_of_a_release_that_left_its_list(made: Faked) -> None:
+    """Which release is there counts, not what another one left: its files are of other sizes, or gone."""
+    for version, size in (("12.6.20", 20), ("12.8.93", 10)):
+        rows = f"n/include/nvrtc.h,sha256=x,{size}\nn/include/{version}.h,sha256=x,1\n"
+        (made.wheel("nvidia-cuda-nvrtc-cu12", version) / "RECORD").write_text(rows, encoding="utf-8")
+    (made.site / "n/include").mkdir(parents=True)
+    for name, size in (("nvrtc", 10), ("12.8.93", 1)):
+        (made.site / f"n/include/{name}.h").write_bytes(b"x" * size)
+    assert audit_environment(made.prefix, measure=False).findings == ()
+
+
 def test_a_list_of_files_that_cannot_be_read(made: Faked) -> None:
     """It is named, and the other distributions are compared."""
     record = made.wheel("a", "1", files=("m.so",)) / "RECORD"
