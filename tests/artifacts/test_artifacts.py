@@ -265,7 +265,7 @@ def test_the_note_that_the_flags_name(name: str) -> None:
         (".nv.capmerc.text.user_transform", "header", 24, "<B", 1, "not aligned"),
         (".nv.capmerc.text.user_transform", "content", 0, "<I", 256, "section 256 as its plain code"),
         (".nv.capmerc.text.user_transform", "content", 7, "<B", 0, "has form 0"),
-        (".nv.capmerc.text.user_transform", "content", 8, "<I", 1 << 24, "announces 16777216 instructions"),
+        (".nv.capmerc.text.user_transform", "content", 8, "<I", 1 << 24, "has count 16777216, .text."),
         (".nv.merc.debug_frame", "content", 12, "<Q", 1 << 16, "common information at byte 0x10000"),
         (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x10000, "relocation type 0x10000"),
         (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x17F02, "relocation type 0x17f02"),
@@ -295,6 +295,16 @@ def test_damage_in_mercury_is_named(
     at = places(image, name)[place] + offset
     (problem,) = inspect(field(image, at, layout, value)).problems
     assert words in problem
+
+
+def test_count_of_mercury_whose_meaning_is_not_known() -> None:
+    """CUTLASS's kernels count 1.7 for each 16 bytes of code; nvdisasm and nvJitLink take a count of the bytes, too."""
+    image = SAMPLES["12.9/user-sm_100.cubin"]
+    place = places(image, ".nv.capmerc.text.user_transform")["content"] + 8
+    header = places(image, ".text.user_transform")["header"]
+    (size,) = struct.unpack_from("<Q", image, header + 32)
+    assert inspect(field(image, place, "<I", size)).problems == ()
+    assert inspect(field(image, place, "<I", size + 1)).problems
 
 
 @pytest.mark.parametrize(
