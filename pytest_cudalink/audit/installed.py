@@ -282,7 +282,7 @@ def _files_of(site: Path, metadata: Path, one: Installed) -> tuple[str, ...]:
         if source.is_file() and is_library(source.name):
             found.append(str(source))
         elif source.is_dir() and source.name not in _SKIPPED:
-            found += _libraries_below(source)
+            found += libraries_below(source)
     return tuple(path for path in dict.fromkeys(found) if os.path.isfile(path))  # noqa: PTH113 (text, many)
 
 
@@ -376,7 +376,8 @@ def _named_by_finder(finder: Path) -> Iterator[Path]:
             yield path.parent if path.name == "__init__.py" else path
 
 
-def _libraries_below(folder: Path) -> Iterator[str]:
+def libraries_below(folder: Path) -> Iterator[str]:
+    """Yield the paths of the shared libraries below a folder, without those of environments and caches."""
     left = _MOST_ENTRIES
     for path, folders, names in os.walk(folder):
         left -= len(names) + len(folders)

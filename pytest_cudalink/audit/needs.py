@@ -21,19 +21,24 @@ from packaging.version import Version
 from ..compat import exports
 from ..compat.releases import NVVM_IR
 from ..plurals import listed
+from ..regular_files import open_regular
 from ..versions import CudaVersion, Needs
+from .buffers import buffer
 from .libraries import is_unversioned_symbol, majors_of, stem_of
-from .loadable import LoadableLibrary
+from .loadable import LoadableLibrary, read_dynamic
 from .opened import OpenedLibrary, stem_of_name
 from .scan import Scan, file_majors, scan_path
 
-__all__ = ["Need", "needs_of", "needs_of_scan"]
+__all__ = ["Need", "has_runtime", "needs_of", "needs_of_scan"]
 
 #: Names of functions that a header inlines with the version of the headers in them.
 _NAMED_VERSION: Final = re.compile(r"__nvJitLink\w+?_(\d{2})_(\d{1,2})")
 #: Names of C++ and of MSVC's C++, which the table leaves out.
 _CPP: Final = ("_Z", "?")
 _SHOWN: Final = 3
+#: Strings that end in a NUL in the data of each static CUDA runtime, 12.0 to 13.5 (measured 2026-11-28 by linking one
+#: function with each, and on the wheels of CuPy, Warp and cuda-cccl).
+_RUNTIME_INSIDE: Final = (b"cuGetExportTable\0", b"cudaErrorInvalidValue\0")
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,20 @@ class Need:
     demanded: bool = False
     # version of the oldest wheel whose library has the functions, where one release has several
     wheel: str | None = None
+
+
+def has_runtime(path: str) -> bool:
+    """Return whether a library calls the CUDA runtime: it links libcudart, or contains the static one.
+
+    Raises OSError or ValueError if the file cannot be read.
+    """
+    found = read_dynamic(path)
+    if found is None:
+        return False
+    if any(stem_of(library) == "libcudart" for library in found.needed):
+        return True
+    with open_regular(path) as stream, buffer(stream) as content:
+        return all(content.find(one) >= 0 for one in _RUNTIME_INSIDE)
 
 
 def needs_of(path: str | Path) -> tuple[Need, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,10 +40,51 @@ def run(options: argparse.Namespace) -> int:
     root = Path.cwd()
     try:
         changes = plan_changes(root, options.runner, options.ci)
+        for note in _notes(root):
+            say(f"note: {note}")
         return _carry_out(root, changes, options)
     except (CellsError, OSError) as error:
         complain(f"cudalink init: {error}")
         return 2
+
+
+def _notes(root: Path) -> Iterator[str]:
+    """Yield what a user must hear before anything is written: where the matrix does not suit the project."""
+    from ..matrix.adopt import on_runtime, projects_below
+    from ..matrix.project import Project
+
+    if below := projects_below(root):
+        yield f"this folder is not a project, and these are: {', '.join(below)}; run `cudalink init` there"
+    named, builds = on_runtime(root)
+    reasons = [f"{name} calls the CUDA runtime" for name in _compiled(root, Project.read(root).name)]
+    reasons = reasons or [f"{name} calls the CUDA runtime" for name in named]
+    if builds:
+        reasons.append(f"{builds[0]} builds for the CUDA runtime: each cell with the project needs nvcc")
+    yield from reasons
+    if reasons:
+        yield (
+            "the CUDA runtime does not run on the emulated driver, so that cells skip the tests that call it; cells "
+            "suit tests that compile, link and load by NVRTC, nvJitLink and the driver's functions. A cell with "
+            "driver = 'real' and gpu = true skips nothing"
+        )
+
+
+def _compiled(root: Path, name: str) -> Iterator[str]:
+    """Yield the first compiled part of a project that calls the CUDA runtime: built in its folder, or installed."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    from ..audit.installed import is_library, libraries_below
+    from ..audit.needs import has_runtime
+
+    built = list(libraries_below(root))
+    with suppress(PackageNotFoundError, ValueError):
+        installed = distribution(name)
+        built += [str(installed.locate_file(file)) for file in installed.files or () if is_library(file.name)]
+    for path in built:
+        with suppress(OSError, ValueError):
+            if has_runtime(path):
+                yield path
+                return
 
 
 def _carry_out(root: Path, changes: Iterable[Change], options: argparse.Namespace) -> int:

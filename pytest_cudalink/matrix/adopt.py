@@ -84,6 +84,11 @@ else:
 _SCRIPT: Final = re.compile(r"^# /// script$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///$", re.MULTILINE)
 #: A folder of a project that a workflow names without quotes.
 _PLAIN_FOLDER: Final = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
+#: Distributions whose libraries call the CUDA runtime (measured 2026-11-28 on the wheels of CuPy, Warp and cuda-cccl by
+#: `audit.needs.has_runtime`; for PyTorch and RMM see docs/limitations.md).
+_ON_RUNTIME: Final = re.compile(r"cupy(-.*)?|torch|warp-lang|cuda-cccl|(lib)?(rmm|cudf)(-cu\d+)?")
+#: What CMake has where a project compiles kernels, with the static runtime unless told otherwise, or links the runtime.
+_CMAKE: Final = re.compile(r"\bLANGUAGES\b[^)]*\bCUDA\b|\benable_language\s*\(\s*CUDA\b|\bCUDA::cudart")
 #: Operators of a requirement that limit a version from below.
 _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
 
@@ -115,6 +120,41 @@ def plan_changes(root: Path, runner: str | None = None, ci: str = "github") -> l
     # what each runner makes, whichever of the two this project has
     changes.append(_lines(root, Path(".gitignore"), [".nox/", ".tox/", f"{RECORDS}/"]))
     return changes
+
+
+def on_runtime(root: Path) -> tuple[list[str], list[str]]:
+    """Return what of a project calls the CUDA runtime, which does not run on the emulated driver.
+
+    First the distributions of that kind: the project and what its tests require, each with its place, such as ``"torch
+    (dependencies)"``. Then its files that build for the runtime.
+    Raises CellsError if ``pyproject.toml`` cannot be read.
+    """
+    project = Project.read(root)
+    required = _required(project, extras=_of_tests(project, "extras"), groups=_of_tests(project, "groups"))
+    places = {project.name: "the project itself"} | {one.requirement.name: one.where for one in required}
+    found = [f"{name} ({where})" for name, where in places.items() if _ON_RUNTIME.fullmatch(canonicalize_name(name))]
+    builds = []
+    for folder, names in _folders(root):
+        if "CMakeLists.txt" in names and not any(map(_TEST_FOLDER.fullmatch, folder.parts)):
+            path = folder / "CMakeLists.txt"
+            with suppress(OSError, CellsError):
+                builds += [path.as_posix()] if _CMAKE.search(_read(root / path) or "") else []
+    return found, builds
+
+
+def projects_below(root: Path) -> list[str]:
+    """Return the folders below one that is not a project which are projects; empty for one that is.
+
+    Raises CellsError if ``pyproject.toml`` cannot be read.
+    """
+    if _is_installable(root, Project.read(root)):
+        return []
+    found = []
+    for folder, names in _folders(root):
+        if "pyproject.toml" in names:
+            with suppress(CellsError):
+                found += [folder.as_posix()] if Project.read(root / folder).name else []
+    return found
 
 
 def _template(name: str) -> str:

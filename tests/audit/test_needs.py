@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from importlib.metadata import distribution
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 
 from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.loadable import LoadableLibrary
-from pytest_cudalink.audit.needs import Need, needs_of, needs_of_scan
+from pytest_cudalink.audit.needs import Need, has_runtime, needs_of, needs_of_scan
 from pytest_cudalink.audit.opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.cli import main
@@ -20,10 +21,22 @@ from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
+BINDINGS = Path(distribution("cuda-bindings").locate_file("cuda/bindings"))
+
 
 def summary(needs: tuple[Need, ...]) -> set[tuple[str, int, str, str]]:
     """Stem, major, kind of evidence and floor of each need."""
     return {(need.stem, need.major, need.how, str(need.floor or "")) for need in needs}
+
+
+def test_the_cuda_runtime_inside(cuda_library, built, tmp_path) -> None:
+    """A library that links libcudart calls it, and one that contains the static runtime does, as cuda-bindings' own."""
+    found = {file.name.partition(".")[0] for file in BINDINGS.rglob("*.so") if has_runtime(str(file))}
+    assert {one for one in found if "runtime" in one} == found != set()
+    assert has_runtime(str(built("a.so", {cuda_library("libcudart.so.13", "cudaFree", node=None): "cudaFree"})))
+    assert not has_runtime(str(built("b.so", {cuda_library("libcuda.so.1", "cuInit", node=None): "cuInit"})))
+    (tmp_path / "c.so").write_bytes(b"cuGetExportTable\0cudaErrorInvalidValue\0")
+    assert not has_runtime(str(tmp_path / "c.so"))
 
 
 def test_a_table_that_begins_is_no_floor(cuda_library, built, tmp_path, capsys) -> None:

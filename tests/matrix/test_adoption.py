@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -477,6 +478,77 @@ def test_a_project_in_a_folder_of_its_repository(tmp_path, monkeypatch, capsys) 
     assert cli.main(["init"]) == 2
     assert "the folder of the project in its repository is 'a b'; expected letters" in capsys.readouterr().err
     assert cli.main(["init", "--ci", "none"]) == 0
+
+
+SUITS = "note: the CUDA runtime does not run on the emulated driver, so that cells skip the tests that call it"
+
+
+@pytest.mark.parametrize(
+    ("files", "notes"),
+    [
+        ({"pyproject.toml": '[project]\nname = "p"\ndependencies = ["cuda-core", "torchlike"]\n'}, []),
+        (
+            {"pyproject.toml": '[project]\nname = "p"\n[dependency-groups]\ntest = ["cupy-cuda13x", "torch>=2"]\n'},
+            ["cupy-cuda13x (group test) calls the CUDA runtime", "torch (group test) calls the CUDA runtime"],
+        ),
+        ({"pyproject.toml": '[project]\nname = "Warp_Lang"\n'}, ["Warp_Lang (the project itself) calls the CUDA"]),
+        (
+            {
+                "cpp/CMakeLists.txt": "project(a\n  VERSION 1\n  LANGUAGES CXX CUDA)\n",
+                "tests/CMakeLists.txt": "enable_language(CUDA)",
+                "docs/CMakeLists.txt": "enable_language(CUDA)",
+                "setup.py": "",
+            },
+            ["cpp/CMakeLists.txt builds for the CUDA runtime: each cell with the project needs nvcc"],
+        ),
+        ({"CMakeLists.txt": "project(a LANGUAGES CXX)\nfind_package(CUDAToolkit)\n", "setup.py": ""}, []),
+    ],
+)
+def test_init_says_first_what_cells_will_skip(tmp_path, monkeypatch, capsys, files, notes) -> None:
+    """A project on the CUDA runtime hears it before anything is written, by its requirements and its build files."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    said = [line for line in lines if line.startswith("note: ")]
+    assert lines[: len(said)] == said
+    assert len(said) == len(notes) + bool(notes)
+    assert all(line.startswith(f"note: {note}") for line, note in zip(said, [*notes, SUITS[6:]], strict=False))
+
+
+def test_init_looks_into_compiled_parts(tmp_path, monkeypatch, capsys) -> None:
+    """One that contains the CUDA runtime is named by its path: of a build in the project, or as installed."""
+    folder = Path(distribution("cuda-bindings").locate_file("cuda/bindings/_bindings"))
+    monkeypatch.chdir(tmp_path)
+    for file in folder.glob("cy*.so"):
+        shutil.copy(file, tmp_path) if file.name.startswith(("cyruntime.", "cydriver.")) else None
+    assert cli.main(["init", "--dry-run"]) == 0
+    (first, *_) = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"note: {tmp_path}/cyruntime.")
+    assert first.endswith(".so calls the CUDA runtime")
+    for file in tmp_path.glob("*.so"):
+        file.unlink()
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "cuda_bindings"\n')
+    assert cli.main(["init", "--dry-run"]) == 0
+    (first, *_) = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"note: {folder}/cyruntime")
+
+
+def test_init_above_the_projects(tmp_path, monkeypatch, capsys) -> None:
+    """A folder that is not a project names those below it."""
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    for name in ("python/b", "python/a", "third_party/c"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "pyproject.toml").write_text('[project]\nname = "p"\n')
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "--dry-run"]) == 0
+    note = "note: this folder is not a project, and these are: python/a, python/b; run `cudalink init` there"
+    assert capsys.readouterr().out.splitlines()[0] == note
+    (tmp_path / "setup.py").touch()
+    assert cli.main(["init", "--dry-run"]) == 0
+    assert "note:" not in capsys.readouterr().out
 
 
 OLDEST = "# the oldest release of each direct requirement of the project; each needs a lower bound"
