@@ -5,7 +5,7 @@
 
      each state of link_state
      contexts external_memory green_contexts physical_memory pools texture_references tools
-     arrays coredumps link_state module_image streams textures
+     arrays context_settings link_state module_image streams textures
      memory
      device_addresses
      handles shared_memory

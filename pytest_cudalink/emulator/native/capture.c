@@ -4,7 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "calls.h"
 #include "queues.h"
+#include "sticky.h"
 #include "waiters.h"
 
 static Capture *captures; /* under the lock of the streams */
@@ -421,3 +423,20 @@ EXPORTED(cuStreamUpdateCaptureDependencies, (Stream *stream, Node *const *nodes,
 EXPORTED(cuStreamUpdateCaptureDependencies_v2,
          (Stream *stream, Node *const *nodes, const EdgeData *data, size_t count, unsigned flags),
          LOCKED(update(stream, nodes, data, count, flags)))
+
+/* -- room in streams: one with very much unfinished work takes no more -- */
+
+CUresult cl_make_room(const void *handle, Room what) {
+  Stream *stream;
+  bool waited = false;
+  if (!cl_any_pending()) return CUDA_SUCCESS;
+  cl_streams_lock();
+  while (!cl_stream_ready(handle, &stream) && !stream->capture && stream->depth > cl_room_for(what)) {
+    Work *first = cl_pending;
+    while (first->in != stream) first = first->behind;
+    cl_wait_for(first);
+    waited = true;
+  }
+  cl_streams_unlock(CUDA_SUCCESS);
+  return waited ? cl_waited_answer() : CUDA_SUCCESS;
+}

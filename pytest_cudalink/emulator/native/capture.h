@@ -47,4 +47,7 @@ struct Capture {
   Capture *next;
 };
 
+/* Waits until a stream has room for more work; a captured one has. Under no lock. */
+CUresult cl_make_room(const void *handle, Room what);
+
 #endif

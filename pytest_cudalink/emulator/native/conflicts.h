@@ -6,16 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "order_findings.h"
-
-/* How often each chain was counted, which it is for each work on it. Work on one chain is in order. */
-typedef struct Clock {
-  unsigned size;
-  uint64_t counts[];
-} Clock;
-
-/* A piece of work or a step of the host, with all that happens before it. */
-typedef struct Op Op;
+#include "clocks.h"
 
 typedef enum { ACCESS_READ, ACCESS_WRITE, ACCESS_VALUE, ACCESS_ALLOCATE, ACCESS_FREE } AccessKind;
 
@@ -24,19 +15,6 @@ typedef struct {
   uintptr_t start;
   size_t width, pitch, rows, layer, layers;
 } Range;
-
-struct Op {
-  unsigned holders, chain;
-  bool queued, taken; /* taken: another work goes on with its chain */
-  uint64_t count;
-  Clock *clock; /* NULL once the work is done */
-  Site *site;
-  char where[48];
-};
-
-/* Of happens_before.c. */
-uint64_t cl_clock_count(const Clock *clock, unsigned chain);
-void cl_op_release(Op *op);
 
 /* Names each pair that nothing orders; keeps the access if it is to be `kept`. */
 void cl_conflicts_touch(Op *op, const Range *range, AccessKind kind, bool kept);

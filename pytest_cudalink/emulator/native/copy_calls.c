@@ -12,7 +12,6 @@
 #include "copies.h"
 #include "memory.h"
 #include "queues.h"
-#include "room.h"
 #include "sticky.h"
 #include "waiters.h"
 #include "watched_copies.h"
@@ -411,3 +410,41 @@ static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32
 MEMSET(8, uint8_t)
 MEMSET(16, uint16_t)
 MEMSET(32, uint32_t)
+
+/* -- bytes to and from the first row of an array -- */
+
+static Side of_array(void *array, size_t offset) {
+  return (Side){.type = CU_MEMORYTYPE_ARRAY, .array = array, .x = offset};
+}
+static Side of_device(CUdeviceptr address) { return (Side){.type = CU_MEMORYTYPE_DEVICE, .device = address}; }
+static Side of_host(const void *address) {
+  return (Side){.type = CU_MEMORYTYPE_HOST, .host = (void *)(uintptr_t)address};
+}
+
+static CUresult with_size(EventLine *line, CUresult result, size_t size) {
+  if (!result && size) cl_event_uint(line, "size", size);
+  return result;
+}
+
+static CUresult copy_row(EventLine *line, Side to, Side from, size_t size) {
+  return with_size(line, cl_copy_box_at_once(&(Box){from, to, size, 1, 1}), size);
+}
+
+static CUresult copy_row_async(EventLine *line, Side to, Side from, size_t size, const void *stream) {
+  return with_size(line, cl_copy_box_in_stream(&(Box){from, to, size, 1, 1}, stream), size);
+}
+
+EXPORTED(cuMemcpyDtoA_v2, (void *array, size_t offset, CUdeviceptr from, size_t size),
+         copy_row(line, of_array(array, offset), of_device(from), size))
+EXPORTED(cuMemcpyHtoA_v2, (void *array, size_t offset, const void *from, size_t size),
+         copy_row(line, of_array(array, offset), of_host(from), size))
+EXPORTED(cuMemcpyAtoD_v2, (CUdeviceptr to, void *array, size_t offset, size_t size),
+         copy_row(line, of_device(to), of_array(array, offset), size))
+EXPORTED(cuMemcpyAtoH_v2, (void *to, void *array, size_t offset, size_t size),
+         copy_row(line, of_host(to), of_array(array, offset), size))
+EXPORTED(cuMemcpyAtoA_v2, (void *to, size_t to_offset, void *from, size_t from_offset, size_t size),
+         copy_row(line, of_array(to, to_offset), of_array(from, from_offset), size))
+EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, size_t size, void *stream),
+         copy_row_async(line, of_array(array, offset), of_host(from), size, stream))
+EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
+         copy_row_async(line, of_host(to), of_array(array, offset), size, stream))

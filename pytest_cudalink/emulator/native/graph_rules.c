@@ -7,7 +7,6 @@
 #include "copies.h"
 #include "devices.h"
 #include "handles.h"
-#include "kernel_nodes.h"
 #include "launches.h"
 #include "memory.h"
 #include "stream_operations.h"

@@ -10,9 +10,8 @@
 #include "conflicts.h"
 #include "locks.h"
 
-enum { CHAINS = 1024, HOST = 0, CLOCK_STEP = 16, WORDS = 256 };
+enum { CHAINS = 1024, HOST = 0, WORDS = 256 };
 
-atomic_bool cl_order_on;
 _Thread_local Op *cl_order_current;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of it, and of the clocks of streams and events */
@@ -32,37 +31,7 @@ static void forget_parent(void) { queued = 0; }
 OPEN_IN_CHILDREN(lock);
 FORGET_IN_CHILDREN(forget_parent);
 
-/* -- clocks -- */
-
-uint64_t cl_clock_count(const Clock *clock, unsigned chain) {
-  return clock && chain < clock->size ? clock->counts[chain] : 0;
-}
-
-/* Without memory edges are lost, and what would be found is wrong. */
-static bool reach(Clock **clock, unsigned size) {
-  if (*clock && size <= (*clock)->size) return true;
-  unsigned there = *clock ? (*clock)->size : 0;
-  size = (size + CLOCK_STEP - 1) / CLOCK_STEP * CLOCK_STEP;
-  Clock *grown = realloc(*clock, sizeof **clock + size * sizeof *grown->counts);
-  if (!grown) {
-    cl_order_on = false;
-    return false;
-  }
-  memset(grown->counts + there, 0, (size - there) * sizeof *grown->counts);
-  grown->size = size;
-  *clock = grown;
-  return true;
-}
-
-static void join(Clock **to, const Clock *from) {
-  if (!from || *to == from || !reach(to, from->size)) return;
-  for (unsigned chain = 0; chain < from->size; chain++)
-    if ((*to)->counts[chain] < from->counts[chain]) (*to)->counts[chain] = from->counts[chain];
-}
-
-static void tick(Clock **clock, unsigned chain, uint64_t count) {
-  if (reach(clock, chain + 1)) (*clock)->counts[chain] = count;
-}
+/* -- chains -- */
 
 /* A chain that all the host's later steps are behind can be another's. The last one is shared by all that find none. */
 static unsigned take_chain(bool for_now) {
@@ -90,7 +59,7 @@ static Op *make(void) {
 static void place(Op *op) {
   if (!op->chain) op->chain = take_chain(true);
   op->count = ++counts[op->chain];
-  tick(&op->clock, op->chain, op->count);
+  cl_clock_tick(&op->clock, op->chain, op->count);
 }
 
 /* A work that is done needs no clock: its chain and its count say what is behind it. */
@@ -99,12 +68,6 @@ static void end(Op *op) {
   op->queued = false;
   free(op->clock);
   op->clock = NULL;
-}
-
-void cl_op_release(Op *op) {
-  if (--op->holders) return;
-  cl_site_drop(op->site);
-  free(op);
 }
 
 void cl_order_drop(Op *op) {
@@ -123,11 +86,11 @@ static void join_others(Clock **clock, const Stream *stream) {
   if (stream->flags & CU_STREAM_NON_BLOCKING || !stream->head.context) return;
   const Stream *legacy = cl_legacy_of(stream->head.context);
   if (!stream->is_legacy) {
-    if (legacy) join(clock, legacy->clock);
+    if (legacy) cl_clock_join(clock, legacy->clock);
     return;
   }
   EACH (Stream, other, &cl_streams)
-    if (synchronizes(other, stream->head.context)) join(clock, other->clock);
+    if (synchronizes(other, stream->head.context)) cl_clock_join(clock, other->clock);
 }
 
 static void name_stream(Op *op, const Stream *stream) {
@@ -145,13 +108,13 @@ Op *cl_order_submit(Stream *stream, bool alone, bool later) {
     name_stream(op, stream);
     op->queued = later;
     queued += later;
-    join(&op->clock, host);
-    join(&op->clock, stream->clock);
+    cl_clock_join(&op->clock, host);
+    cl_clock_join(&op->clock, stream->clock);
     if (!alone || stream->is_legacy) join_others(&op->clock, stream);
     if (!stream->chain) stream->chain = take_chain(false);
     op->chain = stream->chain;
     place(op);
-    join(&stream->clock, op->clock);
+    cl_clock_join(&stream->clock, op->clock);
   }
   return op;
 }
@@ -167,10 +130,10 @@ Op *cl_order_enter(const void *handle) {
 /* What all streams of a context did; NULL: of all contexts. */
 static void join_context(Clock **clock, const Context *context) {
   EACH (Stream, stream, &cl_streams)
-    if (!context || stream->head.context == context) join(clock, stream->clock);
+    if (!context || stream->head.context == context) cl_clock_join(clock, stream->clock);
   const Stream *legacy = context ? cl_legacy_of(context) : NULL;
-  if (legacy) join(clock, legacy->clock);
-  join(clock, orphans);
+  if (legacy) cl_clock_join(clock, legacy->clock);
+  cl_clock_join(clock, orphans);
 }
 
 void cl_order_leave(const void *handle, Op *op) {
@@ -187,8 +150,8 @@ Op *cl_order_host(const Context *behind) {
   Op *op = make();
   if (op) {
     snprintf(op->where, sizeof op->where, "the host");
-    tick(&host, HOST, op->count = ++counts[HOST]);
-    join(&op->clock, host);
+    cl_clock_tick(&host, HOST, op->count = ++counts[HOST]);
+    cl_clock_join(&op->clock, host);
     if (behind) join_context(&op->clock, behind);
   }
   pthread_mutex_unlock(&lock);
@@ -203,7 +166,7 @@ Op *cl_order_fork(bool later) {
     snprintf(op->where, sizeof op->where, "a graph");
     op->queued = later;
     queued += later;
-    join(&op->clock, host);
+    cl_clock_join(&op->clock, host);
   }
   return op;
 }
@@ -219,7 +182,7 @@ void cl_order_place(Op *op) {
 void cl_order_after(Op *op, Op *earlier) {
   if (!op || !earlier) return;
   HOLD(lock);
-  join(&op->clock, earlier->clock);
+  cl_clock_join(&op->clock, earlier->clock);
   if (!op->chain && !op->queued && !earlier->taken) {
     op->chain = earlier->chain;
     earlier->taken = true;
@@ -229,13 +192,13 @@ void cl_order_after(Op *op, Op *earlier) {
 void cl_order_keep(Clock **clock, const Op *op) {
   if (!op) return;
   HOLD(lock);
-  join(clock, op->clock);
+  cl_clock_join(clock, op->clock);
 }
 
 void cl_order_know(Op *op, const Clock *clock) {
   if (!op) return;
   HOLD(lock);
-  join(&op->clock, clock);
+  cl_clock_join(&op->clock, clock);
 }
 
 void cl_order_done(Op *op) {
@@ -247,7 +210,7 @@ void cl_order_record(Event *event, Stream *stream) {
   Clock *fresh = NULL;
   HOLD(lock);
   if (stream->is_legacy) join_others(&stream->clock, stream);
-  join(&fresh, stream->clock); /* not what the host knows: whatever waits for the event is submitted later */
+  cl_clock_join(&fresh, stream->clock); /* not what the host knows: whatever waits for the event is submitted later */
   join_others(&fresh, stream);
   free(event->clock);
   event->clock = fresh;
@@ -260,13 +223,13 @@ void cl_order_record_context(Event *event, const Context *context) {
 
 void cl_order_wait(Stream *stream, const Event *event) {
   HOLD(lock);
-  join(&stream->clock, event->clock);
+  cl_clock_join(&stream->clock, event->clock);
 }
 
 void cl_order_end_stream(Stream *stream) {
   if (!stream->clock) return;
   HOLD(lock);
-  join(&orphans, stream->clock);
+  cl_clock_join(&orphans, stream->clock);
   if (stream->chain) temporary[stream->chain] = true;
   free(stream->clock);
   stream->clock = NULL;
@@ -275,7 +238,7 @@ void cl_order_end_stream(Stream *stream) {
 /* -- the host -- */
 
 static void learn(const Clock *clock) {
-  join(&host, clock);
+  cl_clock_join(&host, clock);
   if (!queued && host) cl_conflicts_forget(host);
 }
 
@@ -316,20 +279,20 @@ void cl_order_wrote(const Op *op, uintptr_t word) {
     words[at].clock = NULL;
     words[at].word = word;
   }
-  join(&words[at].clock, op->clock);
+  cl_clock_join(&words[at].clock, op->clock);
 }
 
 static void join_writer(Op *op, const Op *writer) {
-  join(&op->clock, writer->clock);
-  if (cl_clock_count(op->clock, writer->chain) < writer->count) tick(&op->clock, writer->chain, writer->count);
+  cl_clock_join(&op->clock, writer->clock);
+  if (cl_clock_count(op->clock, writer->chain) < writer->count) cl_clock_tick(&op->clock, writer->chain, writer->count);
 }
 
 /* The host may have written the value, or what any work wrote there may be it. */
 void cl_order_released(Op *op, uintptr_t word) {
   HOLD(lock);
-  join(&op->clock, host);
+  cl_clock_join(&op->clock, host);
   for (unsigned at = 0; at < WORDS; at++)
-    if (words[at].word == word) join(&op->clock, words[at].clock);
+    if (words[at].word == word) cl_clock_join(&op->clock, words[at].clock);
   cl_conflicts_writers(word, op, join_writer);
 }
 

@@ -3,7 +3,6 @@
 #ifndef CUDALINK_HAPPENS_BEFORE_H
 #define CUDALINK_HAPPENS_BEFORE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,8 +10,7 @@
 #include "conflicts.h"
 #include "streams.h"
 
-/* Whether order is checked. All other functions are called only if it is. */
-extern atomic_bool cl_order_on;
+/* All of these are called only if order is checked. */
 
 /* -- making; an Op is dropped by whoever made it -- */
 

@@ -1,14 +1,87 @@
 /* Launches: checked as a driver checks them, and then refused, as no kernel is executed. */
 #include "launches.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "calls.h"
 #include "capture.h"
 #include "contexts.h"
 #include "devices.h"
-#include "kernel_nodes.h"
 #include "locks.h"
+#include "module_image.h"
+#include "streams.h"
+
+/* -- as nodes of graphs: the values of the parameters are the node's own -- */
+
+enum { PARAMETERS_MAX = 4096 };
+
+/* Where the buffer of parameters is that `extra` gives, a list that ends with NULL. */
+static char *buffer_of(void *const *extra) {
+  while ((uintptr_t)*extra != CU_LAUNCH_PARAM_END_AS_INT && (uintptr_t)*extra != CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT)
+    extra += 2;
+  return (uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT ? extra[1] : NULL;
+}
+
+static CUresult own(KernelNode *kernel, const Function *function) {
+  size_t count = function->parameter_count, sizes[PARAMETERS_MAX];
+  void *values[PARAMETERS_MAX];
+  char *buffer = kernel->extra ? buffer_of(kernel->extra) : NULL;
+  if (count > PARAMETERS_MAX) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count; at++) {
+    sizes[at] = function->parameters[at].size;
+    values[at] = buffer ? buffer + function->parameters[at].offset : kernel->parameters[at];
+  }
+  void **block = cl_kernel_block(count, sizes, values);
+  if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
+  kernel->parameters = block;
+  kernel->extra = NULL;
+  return CUDA_SUCCESS;
+}
+
+CUresult cl_kernel_own(KernelNode *kernel) {
+  HOLD(cl_modules_lock);
+  const Function *function = cl_find_function(kernel->function ? kernel->function : kernel->kernel);
+  return function ? own(kernel, function) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult capture(const LaunchConfig *config, const NodeParameters *parameters) {
+  Stream *stream;
+  Node *node;
+  CUresult result = cl_stream_ready(config->stream, &stream);
+  if (result) return result;
+  if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  result = cl_capture_node(stream, parameters, NULL, &node);
+  if (result) return result;
+  if (stream->priority && !cl_node_attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (stream->priority) node->attributes[CU_LAUNCH_ATTRIBUTE_PRIORITY].number = stream->priority;
+  for (unsigned at = 0; at < config->count; at++) {
+    int id = config->attributes[at].id;
+    if (id <= 0 || id >= STREAM_ATTRIBUTES) continue;
+    AttributeValue *place = cl_node_attribute(node, (unsigned)id);
+    if (!place) return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(place->bytes, &config->attributes[at].value, sizeof config->attributes[at].value);
+    node->attributes_set |= 1u << id;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult capture_launch(const LaunchConfig *config, void *function, void **values, void **extra) {
+  CUresult result;
+  NodeParameters parameters = {.type = NODE_KERNEL, .kernel = {.function = function, .shared = config->shared}};
+  parameters.kernel.context = cl_context(&result);
+  parameters.kernel.parameters = values;
+  parameters.kernel.extra = extra;
+  memcpy(parameters.kernel.grid, config->grid, sizeof parameters.kernel.grid);
+  memcpy(parameters.kernel.block, config->block, sizeof parameters.kernel.block);
+  if (!result) result = cl_kernel_own(&parameters.kernel);
+  if (result) return result;
+  result = LOCKED(capture(config, &parameters));
+  cl_parameters_free(&parameters); /* the node has a copy */
+  return result;
+}
+
+/* -- launches now -- */
 
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 
@@ -172,7 +245,7 @@ static CUresult launch(EventLine *line, const LaunchConfig *config, void *functi
   if (!result) result = cl_check_launch(config, function, parameters, extra);
   if (!result && !captured) result = cl_use_library(function);
   if (result == CUDA_ERROR_NOT_SUPPORTED) return cl_noted(line, result, "the device has no such launches");
-  if (!result && captured) return cl_capture_launch(config, function, parameters, extra);
+  if (!result && captured) return capture_launch(config, function, parameters, extra);
   return result ? result : cl_not_executed(line, function);
 }
 
@@ -222,3 +295,88 @@ static CUresult launch_on_devices(EventLine *line, const DeviceLaunch *launches,
 }
 EXPORTED(cuLaunchCooperativeKernelMultiDevice, (const DeviceLaunch *launches, unsigned count, unsigned flags),
          launch_on_devices(line, launches, count, flags))
+
+/* -- launches of before CUDA 4.0: block, parameters and shared memory are set on the function first -- */
+
+/* Finds a function of the current context and keeps the lock of the modules; NULL without it, with the answer in
+ * *result. */
+static Function *lock_function(const void *handle, CUresult *result) {
+  const Context *context = cl_context(result);
+  if (*result) return NULL;
+  pthread_mutex_lock(&cl_modules_lock);
+  Function *function = handle ? cl_find_function(handle) : NULL;
+  if (function && cl_is_usable(function, context)) return function;
+  pthread_mutex_unlock(&cl_modules_lock);
+  *result = CUDA_ERROR_INVALID_HANDLE;
+  return NULL;
+}
+
+static CUresult set_block(const void *handle, const int sizes[3]) {
+  CUresult result;
+  Function *function = lock_function(handle, &result);
+  if (!function) return result;
+  result = cl_check_block((const unsigned *)sizes, function); /* a negative size is too large */
+  if (!result) memcpy(function->old.block, sizes, sizeof function->old.block);
+  pthread_mutex_unlock(&cl_modules_lock);
+  return result;
+}
+EXPORTED(cuFuncSetBlockShape, (Function *function, int x, int y, int z), set_block(function, (int[]){x, y, z}))
+
+static CUresult set_shared(const void *handle, unsigned bytes) {
+  CUresult result;
+  Function *function = lock_function(handle, &result);
+  if (!function) return result;
+  bool fits = bytes <= (unsigned)function->max_dynamic_shared;
+  if (fits) function->old.shared = bytes;
+  pthread_mutex_unlock(&cl_modules_lock);
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuFuncSetSharedSize, (Function *function, unsigned bytes), set_shared(function, bytes))
+
+enum { MOST_PARAMETER_BYTES = 32764 };
+
+/* The values themselves are not kept, as no kernel reads them. */
+static CUresult set_parameters(const void *handle, long long end, bool whole) {
+  CUresult result;
+  Function *function = lock_function(handle, &result);
+  if (!function) return result;
+  bool fits = end >= 0 && end <= MOST_PARAMETER_BYTES;
+  if (fits && whole) function->old.parameters = (unsigned)end;
+  pthread_mutex_unlock(&cl_modules_lock);
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static long long end_of(int offset, unsigned bytes) { return offset < 0 ? -1 : (long long)offset + bytes; }
+
+EXPORTED(cuParamSetSize, (Function *function, unsigned bytes), set_parameters(function, bytes, true))
+EXPORTED(cuParamSeti, (Function *function, int offset, unsigned value),
+         set_parameters(function, end_of(offset, sizeof value), false))
+EXPORTED(cuParamSetf, (Function *function, int offset, float value),
+         set_parameters(function, end_of(offset, sizeof value), false))
+EXPORTED(cuParamSetv, (Function *function, int offset, void *data, unsigned bytes),
+         set_parameters(function, data ? end_of(offset, bytes) : -1, false))
+
+static CUresult launch_grid(EventLine *line, const void *handle, int width, int height, const void *stream) {
+  CUresult result;
+  const Function *function = lock_function(handle, &result);
+  if (!function) return result;
+  LaunchConfig config = {.grid = {(unsigned)width, (unsigned)height, 1}, .shared = function->old.shared};
+  for (int axis = 0; axis < 3; axis++) {
+    unsigned usual = function->required_block[0] ? (unsigned)function->required_block[axis] : 1;
+    config.block[axis] = function->old.block[0] ? function->old.block[axis] : usual;
+  }
+  /* parameters that were not set are garbage, and too many of them do not fit */
+  size_t given = function->old.parameters, needed = cl_parameter_bytes(function);
+  pthread_mutex_unlock(&cl_modules_lock);
+  bool captured = false;
+  void *parameters[] = {NULL};
+  result = cl_enter_stream(stream, &captured);
+  if (!result && captured) result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (!result) result = cl_check_launch(&config, handle, parameters, NULL);
+  if (!result && given > needed) result = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  return result ? result : cl_not_executed(line, handle);
+}
+EXPORTED(cuLaunch, (Function *function), launch_grid(line, function, 1, 1, NULL))
+EXPORTED(cuLaunchGrid, (Function *function, int width, int height), launch_grid(line, function, width, height, NULL))
+EXPORTED(cuLaunchGridAsync, (Function *function, int width, int height, void *stream),
+         launch_grid(line, function, width, height, stream))

@@ -4,6 +4,7 @@
 
 #include "abi.h"
 #include "events.h"
+#include "graph_parameters.h"
 #include "occupancy.h"
 
 /* What a launch answers before it would run: 0 if nothing is wrong with it. Context and stream are not looked at. */
@@ -14,5 +15,8 @@ CUresult cl_check_block(const unsigned sizes[3], const Function *function);
 size_t cl_parameter_bytes(const Function *function);
 /* The answer to a launch in which nothing is wrong, with the name of the kernel in the event. */
 CUresult cl_not_executed(EventLine *line, const void *handle);
+
+/* Copies the values of a kernel's parameters, which were checked, so that they are a node's own. */
+CUresult cl_kernel_own(KernelNode *kernel);
 
 #endif

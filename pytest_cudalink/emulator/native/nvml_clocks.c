@@ -1,11 +1,11 @@
 /* Clocks, power, temperature and fans of an idle card. */
-#include "nvml_clocks.h"
-
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "nvml.h"
+
+#include "nvml_fields.inc" /* fields, LAST_FIELD */
 
 /* -- clocks, in MHz -- */
 
@@ -190,16 +190,16 @@ EXPORT Result nvmlDeviceGetViolationStatus(Device device, unsigned policy, Viola
 /* -- power, in milliwatts -- */
 
 /* An idle H100 draws 74 of its 700 W. */
-unsigned cl_nvml_power(void) { return cl_nvml_card()->power / 10; }
+static unsigned nvml_power(void) { return cl_nvml_card()->power / 10; }
 
 /* Millijoules since the machine was started; it grows. */
-uint64_t cl_nvml_energy(void) {
+static uint64_t nvml_energy(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) * cl_nvml_power() / 1000;
+  return ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) * nvml_power() / 1000;
 }
 
-EXPORT Result nvmlDeviceGetPowerUsage(Device device, unsigned *out) { return give(device, out, cl_nvml_power()); }
+EXPORT Result nvmlDeviceGetPowerUsage(Device device, unsigned *out) { return give(device, out, nvml_power()); }
 EXPORT Result nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned *out) {
   return give(device, out, cl_nvml_card()->power);
 }
@@ -219,7 +219,7 @@ EXPORT Result nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsign
 
 EXPORT Result nvmlDeviceGetTotalEnergyConsumption(Device device, uint64_t *out) {
   CHECK(device, out);
-  *out = cl_nvml_energy();
+  *out = nvml_energy();
   return SUCCESS;
 }
 
@@ -308,5 +308,64 @@ EXPORT Result nvmlDeviceGetMinMaxFanSpeed(Device device, unsigned *min, unsigned
   CHECK(device, min && max && cl_nvml_card()->fans);
   *min = 0;
   *max = 100;
+  return SUCCESS;
+}
+
+/* -- values that are asked for by number -- */
+
+enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
+
+typedef struct {
+  uint32_t field, scope;
+  int64_t microseconds, latency;
+  uint32_t type;
+  Result result;
+  uint64_t value;
+} FieldValue;
+_Static_assert(sizeof(FieldValue) == 40, "nvmlFieldValue_t");
+
+/* What a running card measures, and what is on its label. */
+static bool measured(FieldValue *out) {
+  enum { ENERGY = 83, POWER_AVERAGE = 185, POWER_INSTANT, POWER_MIN, POWER_MAX, POWER_DEFAULT, POWER_CURRENT };
+  enum { ENERGY_OF_MODULE = 191, POWER_REQUESTED = 192 };
+  out->type = UNSIGNED_INT;
+  if (out->field == ENERGY || out->field == ENERGY_OF_MODULE) {
+    out->type = UNSIGNED_LONG_LONG;
+    out->value = nvml_energy();
+  } else if (out->field == POWER_AVERAGE || out->field == POWER_INSTANT) out->value = nvml_power();
+  else if (out->field == POWER_MIN) out->value = cl_nvml_card()->least_power;
+  else if ((out->field >= POWER_MAX && out->field <= POWER_CURRENT) || out->field == POWER_REQUESTED)
+    out->value = cl_nvml_card()->power;
+  else return false;
+  return true;
+}
+
+static void answer(FieldValue *out) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  out->microseconds = now.tv_sec * 1000000 + now.tv_nsec / 1000;
+  out->latency = 0;
+  out->value = 0;
+  out->result = SUCCESS;
+  if (measured(out)) return;
+  out->type = 0;
+  for (size_t at = 0; at < sizeof fields / sizeof *fields; at++)
+    if (fields[at].field == out->field) {
+      out->type = fields[at].type;
+      out->value = (uint32_t)fields[at].value;
+      return;
+    }
+  out->result = out->field == 0 || out->field > LAST_FIELD ? INVALID_ARGUMENT : NOT_SUPPORTED;
+}
+
+EXPORT Result nvmlDeviceGetFieldValues(Device device, int count, FieldValue *values) {
+  CHECK(device, values && count > 0);
+  for (int at = 0; at < count; at++) answer(&values[at]);
+  return SUCCESS;
+}
+
+EXPORT Result nvmlDeviceClearFieldValues(Device device, int count, FieldValue *values) {
+  CHECK(device, values && count > 0);
+  for (int at = 0; at < count; at++) values[at].result = NOT_SUPPORTED;
   return SUCCESS;
 }

@@ -1,15 +1,22 @@
 /* Waits that CUDA's documentation does not promise: each is counted, and left out or not. */
-#include "promises.h"
-
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi.h"
 #include "calls.h"
 #include "grow.h"
 #include "locks.h"
 #include "stacks.h"
 #include "work_order.h"
+
+/* A wait that nobody promises, of a call that was made since they are left out. */
+typedef struct {
+  uint32_t row; /* of data/emulator/waits.toml, from 1 on; 0: none, the call reads pageable memory before it returns */
+  uint32_t pending;     /* whether there was unfinished work */
+  const char *function; /* that was called */
+} UnpromisedWait;
 
 typedef struct {
   UnpromisedWait wait;
@@ -42,7 +49,9 @@ static bool judge(Sym symbol, const WaitRow *row) {
   return waits;
 }
 
-int cudalinkLeaveOutWaits(const uint32_t *numbers, size_t count, int all) {
+/* From now on calls of the given numbers, or of all if `all`, do not wait where nobody promises it; only calls that
+   could are counted, from 1 on. Other than 0 if memory is out. */
+EXPORT int cudalinkLeaveOutWaits(const uint32_t *numbers, size_t count, int all) {
   uint32_t *copy = malloc(count * sizeof *copy + 1);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   if (count) memcpy(copy, numbers, count * sizeof *copy);
@@ -56,16 +65,19 @@ int cudalinkLeaveOutWaits(const uint32_t *numbers, size_t count, int all) {
   return cl_streams_unlock(CUDA_SUCCESS);
 }
 
-void cudalinkKeepWaits(void) { atomic_store(&cl_wait_judge, NULL); }
+/* Calls wait again. */
+EXPORT void cudalinkKeepWaits(void) { atomic_store(&cl_wait_judge, NULL); }
 
-uint32_t cudalinkUnpromisedCount(void) {
+/* How many calls were counted. */
+EXPORT uint32_t cudalinkUnpromisedCount(void) {
   cl_streams_lock();
   uint32_t count = entry_count;
   cl_streams_unlock(CUDA_SUCCESS);
   return count;
 }
 
-size_t cudalinkUnpromisedWait(uint32_t number, UnpromisedWait *out, char *stack, size_t size) {
+/* One of them, and its stack as lines; returns the size of that with the NUL, 0: there is none. */
+EXPORT size_t cudalinkUnpromisedWait(uint32_t number, UnpromisedWait *out, char *stack, size_t size) {
   cl_streams_lock();
   bool known = number && number <= entry_count;
   if (known) *out = entries[number - 1].wait;

@@ -12,6 +12,17 @@
 #include "queues.h"
 #include "stacks.h"
 
+enum { SCHEDULE_LATE = UINT32_MAX };
+
+/* A piece of work that was submitted under a schedule. Times are numbers of calls that the program made; 0: not yet. */
+typedef struct {
+  uint32_t number; /* from 1 on */
+  uint32_t delay;  /* for how many calls it stayed pending; SCHEDULE_LATE: until something waited for it, or 200 */
+  uint32_t stream; /* number of the stream, in the order of their first work; 0: that of no stream */
+  uint64_t submitted, started, ended;
+  const char *kind, *function, *call; /* the function that submitted it, and the one that it ended in */
+} ScheduledWork;
+
 typedef struct {
   ScheduledWork work;
   uint64_t thread; /* of the call, while that is not left */
@@ -236,7 +247,9 @@ static void forget_log(void) {
   now.count = now.site_count = now.stream_count = 0;
 }
 
-int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all, int stacks) {
+/* Begins a schedule: work of the given numbers is displaced, or any if `all`; `stacks`: whether to note who submitted
+   each. The one before ends. */
+EXPORT int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all, int stacks) {
   uint32_t *copy = malloc(count * sizeof *copy + 1);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   if (count) memcpy(copy, displaced, count * sizeof *copy);
@@ -257,20 +270,23 @@ int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count
   return cl_streams_unlock(CUDA_SUCCESS);
 }
 
-void cudalinkEndSchedule(void) {
+/* Does what is pending, as far as no gate holds it up, and goes back to doing work as soon as it may be done. */
+EXPORT void cudalinkEndSchedule(void) {
   cl_streams_lock();
   end_schedule();
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
-uint32_t cudalinkScheduledCount(void) {
+/* How many pieces of work were submitted under the last schedule. */
+EXPORT uint32_t cudalinkScheduledCount(void) {
   cl_streams_lock();
   uint32_t count = now.count;
   cl_streams_unlock(CUDA_SUCCESS);
   return count;
 }
 
-size_t cudalinkScheduledWork(uint32_t number, ScheduledWork *out, char *stack, size_t size) {
+/* One of them, and the stack of its submission as lines; returns the size of that with the NUL, 0: there is none. */
+EXPORT size_t cudalinkScheduledWork(uint32_t number, ScheduledWork *out, char *stack, size_t size) {
   cl_streams_lock();
   bool known = number && number <= now.count;
   uint32_t site = known ? now.entries[number - 1].site : 0;

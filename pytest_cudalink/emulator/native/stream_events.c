@@ -3,7 +3,6 @@
 #include "contexts.h"
 #include "happens_before.h"
 #include "queues.h"
-#include "room.h"
 #include "sticky.h"
 #include "streams.h"
 

@@ -6,7 +6,6 @@
 #include "contexts.h"
 #include "memory.h"
 #include "queues.h"
-#include "room.h"
 #include "streams.h"
 
 /* CUstreamWaitValue_flags, CUstreamWriteValue_flags */

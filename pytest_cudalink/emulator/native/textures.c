@@ -1,9 +1,10 @@
 /* Texture and surface objects: descriptors that are checked and kept, as nothing is sampled. */
-#include "textures.h"
-
 #include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 
+#include "abi.h"
 #include "arrays.h"
 #include "calls.h"
 #include "contexts.h"
@@ -11,6 +12,40 @@
 #include "handles.h"
 #include "locks.h"
 #include "memory.h"
+
+/* CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC, CUDA_RESOURCE_VIEW_DESC */
+typedef struct {
+  int type;
+  union {
+    const void *array;
+    struct {
+      CUdeviceptr address;
+      int format;
+      unsigned channels;
+      size_t width, height, pitch; /* of linear memory, width is the number of bytes */
+    } memory;
+    int reserved[32];
+  } of;
+  unsigned flags;
+} Resource;
+
+typedef struct {
+  int address_modes[3], filter;
+  unsigned flags, anisotropy;
+  int mipmap_filter;
+  float bias, least_level, most_level, border[4];
+  int reserved[12];
+} Sampling;
+
+typedef struct {
+  int format;
+  size_t width, height, depth;
+  unsigned first_level, last_level, first_layer, last_layer, reserved[16];
+} View;
+
+_Static_assert(sizeof(Resource) == 144, "CUDA_RESOURCE_DESC");
+_Static_assert(sizeof(Sampling) == 104, "CUDA_TEXTURE_DESC");
+_Static_assert(sizeof(View) == 112, "CUDA_RESOURCE_VIEW_DESC");
 
 enum { TEXTURE_FLAGS = 0x7f };
 
