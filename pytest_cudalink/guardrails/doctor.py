@@ -460,7 +460,8 @@ def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: 
         )
     for verdict in report.rules:
         if verdict.rule != "driver" and verdict.status != "compatible":
-            severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
+            wrong: Severity = "warning" if verdict.works else "incoherent"
+            severity: Severity = wrong if verdict.status == "incompatible" else "unknown"
             cause = _CAUSES.get(verdict.rule, "")
             if verdict.rule in _MIXED:
                 releases = sorted({item.version for item in report.items if item.version})

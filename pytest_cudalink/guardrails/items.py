@@ -79,6 +79,7 @@ class Verdict:
     fix: str = ""  # the command that repairs it; empty if there is nothing to repair, or no command repairs it
     items: tuple[str, ...] = ()  # the items that it is about, each with path, how it was found, version and witness
     otherwise: str = ""  # another remedy, or the only one where no command helps
+    works: bool = False  # whether the atlas has measured that it works, although nothing promises it
 
     @property
     def text(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..compat.link_rules import RELATIONS, evidence
+from ..compat.atlas import load
+from ..compat.link_rules import ARCH, RELATIONS, evidence
 from ..versions import Needs, skew_remedy
 from .items import ALREADY_LOADED, Item, Verdict, compatible
 from .relations import component_table
@@ -74,8 +75,11 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         words = skew_remedy(Needs(made), read)
     else:
         words = f"linker is of CUDA {read}; {pipeline.because}"
+    works = False
     if (pipeline.producer, pipeline.consumer) == _MEASURED:
         words += f" ({evidence('nvjitlink', pipeline.artifact_kind, made, read)})"
+        answer = load().ask(made, read, pipeline.artifact_kind, "nvjitlink", ARCH)
+        works = answer is not None and answer.works
     ends: tuple[Item, ...] = (producer, consumer)
     release = max(made, read)
     loaded = [end.version for end in ends if end.found_via == ALREADY_LOADED and end.version]
@@ -91,4 +95,5 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         fix,
         (str(producer), str(consumer)),
         otherwise="" if fix else by_hand(ends, release),
+        works=works,
     )

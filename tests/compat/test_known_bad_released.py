@@ -19,6 +19,8 @@ pytestmark = [
 ]
 
 IMPORT = "import cuda.core; print('works')"
+IMPORT_NUMBA = "import numba.cuda; print('works')"
+NUMBA = {"numba": "0.63.1", "llvmlite": "0.46.0", "numpy": "2.3.5"}
 LINK = r"""
 import warnings
 from cuda.core import Device, Linker, LinkerOptions, ObjectCode
@@ -48,6 +50,27 @@ def toolchain(nvcc: str, **other: str) -> dict[str, str]:
 
 #: Entry, versions that meet it and versions that do not, the program that fails, and a part of its error.
 CASES = [
+    (
+        "cuda-core-without-bindings",
+        {"cuda-core": "1.2.2"},
+        {"cuda-core": "1.2.2", "cuda-bindings": "13.0.3"},
+        IMPORT,
+        "cannot import name 'bindings'",
+    ),
+    (
+        "cuda-core-bindings-12-8",
+        {"cuda-core": "0.6.0", "cuda-bindings": "12.8.0"},
+        {"cuda-core": "0.6.0", "cuda-bindings": "12.9.0"},
+        IMPORT,
+        "No module named 'cuda.bindings.cynvvm'",
+    ),
+    (
+        "numba-cuda-0-20-without-core",
+        {"numba-cuda": "0.20.1", "cuda-bindings": "13.0.3"} | NUMBA,
+        {"numba-cuda": "0.20.1", "cuda-bindings": "13.0.3", "cuda-core": "0.3.2"} | NUMBA,
+        IMPORT_NUMBA,
+        "No module named 'cuda.core'",
+    ),
     (
         "cuda-core-1-0-0-bindings-13-0",
         {"cuda-core": "1.0.0", "cuda-bindings": "13.0.3"},

@@ -211,6 +211,12 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             f"{NO_LINK}nvJitLink 12.1 is older than 12.3; * => pip install * / install the NVIDIA driver",
         ]),
         ([*several("nvrtc 13.2"), *outside("nvJitLink 13.0")], "13.2", None, 1, ["ltoir", "ISA"]),
+        ([*several("nvrtc 12.8"), *outside("nvJitLink 13.2")], "13.2", None, 0, [
+            "warning: ltoir from nvrtc to nvJitLink: * (measured for sm_90: works)",
+        ]),
+        ([*WHOLE, *outside("cudart 12.6 headers, cudadevrt 13.5 static-libs, cudart 12.6")], "13.5", None, 0, [
+            "note: not used",
+        ]),
         (outside("nvfatbin 13.0"), "12.8", None, 1, ["does not run CUDA 13.0 (nvfatbin library)", NO_NVJITLINK]),
         ([*WHOLE, *outside("nvvm 13.0")], "13.0", None, 0, []),
         (several("nvrtc 13.2, nvrtc 13.0 headers, nvfatbin ?"), "13.2", None, 1, [
@@ -418,7 +424,7 @@ def test_a_runtime_inside_a_distribution(monkeypatch, versions, driver, fix) -> 
 )
 def test_versions_that_are_known_to_fail(monkeypatch, cuda, release, severity, end) -> None:
     """A finding with thread and advice; a note where the driver is not known, and nothing where it decides."""
-    monkeypatch.setattr(Machine, "installed", {"numba": "0.61.2", "cuda-core": "1.2.2"})
+    monkeypatch.setattr(Machine, "installed", {"numba": "0.61.2", "cuda-core": "1.2.2", "cuda-bindings": "12.9.4"})
     report = made(*WHOLE, facts=given(cuda, release))
     found = [one for one in report.findings if one.text.startswith("known to fail: ")]
     assert [one.severity for one in found] == ([severity] if severity else [])
