@@ -20,8 +20,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
+from ..plurals import listed
 from ..regular_files import TEXT, read_bounded
 from ..report.checkout import Repository, repository
+from ..safe_text import line as safe
 from .cells import Cell
 from .ci import CELLS_VARIABLE, RUN, RUNNER_PACKAGES, default_python
 from .keys import MAJOR, CellValues
@@ -42,6 +44,8 @@ _TEST_FOLDER: Final = re.compile(r"(?:py|unit)?tests?|testing")
 _FOREIGN_FOLDER: Final = re.compile(r"[._].*|build|dist|docs?|examples?|node_modules|third_?party|vendor|.*\.egg-info")
 #: How deep below the project its tests and packages are looked for.
 _DEPTH: Final = 5
+#: How many folders or files one line names.
+_NAMED: Final = 3
 #: The plugins of pytest that bring an option, by its beginning; pytest refuses one that it does not know.
 _OF_OPTION: Final = {
     "--asyncio-": "pytest-asyncio",
@@ -334,11 +338,13 @@ def _added(present: str, text: str) -> str:
 
 def _cells(root: Path) -> str:
     """Return the first cells, with the extras, groups and tests of the project; what is guessed is a comment."""
-    project, settings = Project.read(root), pytest_settings(root)
+    project, settings, tests, perhaps = Project.read(root), pytest_settings(root), *_tests(root)
+    if tests[:1] == ["-c"]:
+        settings = pytest_settings(root / Path(tests[1]).parent)
     groups, extras = _of_tests(project, "groups"), _of_tests(project, "extras")
     packages, why = _packages(project, settings, extras, groups)
     words = {
-        "TESTS": [] if settings.get("testpaths") else _test_folders(root),
+        "TESTS": tests,
         "GROUPS": groups,
         "EXTRAS": extras,
         "PACKAGES": packages,
@@ -346,6 +352,7 @@ def _cells(root: Path) -> str:
     text = _template("cells.toml").replace(
         "@NEWEST@", str(max(one for one in toolchains.releases() if one.major == 13))
     )
+    text = text.replace("@PERHAPS@", "".join(f"\n# {line}" for line in perhaps))
     text = text.replace("@WHY@", "".join(f"\n# {line}" for line in why))
     covered = any(one.startswith("--cov") for one in settings.get("addopts", []))
     text = re.sub(r"(?m)^#COVERED#(.*\n)", r"#\1" if covered else "", text)
@@ -453,21 +460,59 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
         yield inside, files
 
 
-def _test_folders(root: Path) -> list[str]:
-    """Return the folder of the tests: at the top by its usual names, else the only one further below; empty if several.
+def _tests(root: Path) -> tuple[list[str], list[str]]:
+    """Return pytest's arguments for the tests of a project, and lines about what else it perhaps needs for them.
 
-    Without any pytest looks everywhere.
+    These are a folder at the top by its usual names, or the only file of pytest's settings below; nothing where
+    pytest's own settings name the tests. Without any pytest looks everywhere.
     """
+    settings = pytest_settings(root)
     usual = [name for name in ("tests", "test") if (root / name).is_dir()]
-    if usual:
-        return usual[:1]
+    inis: list[str] = []
     found: list[Path] = []
     for folder, files in _folders(root):
+        inis += [(folder / "pytest.ini").as_posix()] * ("pytest.ini" in files)
         named = [at for at, part in enumerate(folder.parts, 1) if _TEST_FOLDER.fullmatch(part)]
         if named and any(fnmatch(name, "test_*.py") or fnmatch(name, "*_test.py") for name in files):
             top = Path(*folder.parts[: named[0]])
             found += [top] if top not in found else []
-    return [found[0].as_posix()] if len(found) == 1 else []
+    perhaps = [*_installed_by_the_noxfile(root), *_requirements_files(root)]
+    if settings.get("testpaths"):
+        return [], perhaps
+    if not settings and len(inis) == 1:
+        return ["-c", inis[0]], perhaps
+    at_the_top = usual[:1] or ([found[0].as_posix()] if len(found) == 1 and len(found[0].parts) == 1 else [])
+    if not at_the_top and found:
+        perhaps.insert(0, f"perhaps the tests: {listed([one.as_posix() for one in found], _NAMED)}")
+    return at_the_top, perhaps
+
+
+def _installed_by_the_noxfile(root: Path) -> Iterator[str]:
+    """Yield a line about what the noxfile's own session of the tests installs."""
+    with suppress(SyntaxError, ValueError):
+        for function in ast.walk(ast.parse(_read(root / "noxfile.py") or "")):
+            if isinstance(function, ast.FunctionDef) and function.name in _TESTS:
+                calls = sorted((one for one in ast.walk(function) if isinstance(one, ast.Call)), key=_line)
+                words = [
+                    argument.value
+                    for call in calls
+                    if isinstance(call.func, ast.Attribute) and call.func.attr == "install"
+                    for argument in call.args
+                    if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+                ]
+                if words:
+                    yield f"the session {function.name} of noxfile.py installs: {safe(' '.join(words))}"
+
+
+def _line(node: ast.expr) -> int:
+    return node.lineno
+
+
+def _requirements_files(root: Path) -> list[str]:
+    """Return a line about the files of requirements that are there for tests."""
+    found = [*root.glob("*requirements*.txt"), *root.glob("requirements/*.txt")]
+    names = sorted(file.relative_to(root).as_posix() for file in found if re.search(r"test|dev", file.name))
+    return [f"perhaps needed by the tests, from files of requirements: {listed(names, _NAMED)}"] if names else []
 
 
 def _module(root: Path, name: str) -> tuple[str, str]:

@@ -169,7 +169,7 @@ _PYTEST_FILES: Final = (
 
 
 def pytest_settings(root: Path) -> dict[str, list[str]]:
-    """Return pytest's settings of a project, each as words; empty without any.
+    """Return pytest's settings in a folder, each as words; empty without any.
 
     Raises CellsError if ``pyproject.toml`` cannot be read.
     """

@@ -794,27 +794,49 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
 
 
 @pytest.mark.parametrize(
-    ("files", "settings", "found"),
+    ("files", "settings", "found", "perhaps"),
     [
-        (["tests/a.py", "a/tests/test_a.py"], "", ["tests"]),
+        (["tests/a.py", "a/tests/test_a.py"], "", ["tests"], ""),
+        (["testing/python/a/b_test.py", "docs/tests/test_a.py", ".nox/a/tests/test_b.py"], "", ["testing"], ""),
+        # what is inside a package may have to be called by the package's name
+        (["a/b/tests/driver/test_a.py", "a/b/tests/nvm/test_b.py"], "", [], "perhaps the tests: a/b/tests"),
+        (["a/tests/test_a.py", "b/tests/test_b.py"], "", [], "perhaps the tests: a/tests, b/tests"),
+        (["a/tests/data.py", "a/latest/test_b.py"], "", [], ""),
+        (["tests/a.py"], '[tool.pytest.ini_options]\ntestpaths = "unit"\n', [], ""),
+        (["a/b/tests/test_a.py", "testing/pytest.ini"], "", ["-c", "testing/pytest.ini"], ""),
+        (["a/tests/test_a.py", "ci/pytest.ini", "b/pytest.ini"], "", [], "perhaps the tests: a/tests"),
+        (["tests/a.py", "b/pytest.ini"], "[tool.pytest.ini_options]\nxfail_strict = true\n", ["tests"], ""),
         (
-            ["numba_cuda/cuda/tests/driver/test_a.py", "numba_cuda/cuda/tests/nvm/test_b.py"],
+            ["test-requirements.txt", "requirements.txt"],
             "",
-            ["numba_cuda/cuda/tests"],
+            [],
+            "from files of requirements: test-requirements.txt\n",
         ),
-        (["testing/python/a/b_test.py", "docs/tests/test_a.py", ".nox/a/tests/test_b.py"], "", ["testing"]),
-        (["a/tests/test_a.py", "b/tests/test_b.py"], "", []),
-        (["a/tests/data.py", "a/latest/test_b.py"], "", []),
-        (["tests/a.py"], '[tool.pytest.ini_options]\ntestpaths = "unit"\n', []),
+        (["requirements/dev.txt", "requirements/docs.txt"], "", [], "requirements: requirements/dev.txt\n"),
     ],
 )
-def test_the_folder_of_the_tests(tmp_path, files, settings, found) -> None:
-    """At the top, else the only one below; pytest's own setting comes first."""
+def test_where_the_tests_are(tmp_path, files, settings, found, perhaps) -> None:
+    """At the top, or as pytest's settings say it; what is further below is a guess, and so a comment."""
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     (tmp_path / "pyproject.toml").write_text(settings)
-    assert tomllib.loads(adopt.plan_changes(tmp_path)[0].content)["defaults"]["tests"] == found
+    written = adopt.plan_changes(tmp_path)[0].content
+    assert tomllib.loads(written)["defaults"]["tests"] == found
+    assert perhaps in written
+    assert bool(perhaps) is ("\n# perhaps " in written)
+
+
+def test_init_quotes_the_session_of_the_tests(tmp_path) -> None:
+    """What a noxfile installs for them stands above what the cells install."""
+    (tmp_path / "noxfile.py").write_text(
+        "@nox.session\ndef lint(session):\n    session.install('ruff')\n"
+        "@nox.session\ndef tests(session):\n    if A:\n        session.install('-e', '.[deep]')\n"
+        "    session.install('-r', 'test.txt', *MORE)\n    session.run('pytest')\n"
+    )
+    written = adopt.plan_changes(tmp_path)[0].content
+    assert "\n# the session tests of noxfile.py installs: -e .[deep] -r test.txt\npackages = []\n" in written
+    assert "ruff" not in written
 
 
 def test_a_project_with_setup_py_alone(tmp_path) -> None:
