@@ -16,8 +16,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 
-#: Modules that have a function `libraries()`: the shared libraries and programs to build into the `lib/` beside them.
-SOURCES = "*/*_sources.py"
 
 #: Environment variable: the target of zig to build a wheel for, such as ``x86_64-linux-gnu.2.17``. Without it the
 #: machine's compiler builds for this machine.
@@ -36,7 +34,7 @@ def load(name: str, path: Path) -> Any:
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is not there when types are checked)
-    """Build hook of hatchling that compiles every library that a module of `SOURCES` names."""
+    """Build hook of hatchling that compiles every library that `native_build` and the stubs' catalog name."""
 
     PLUGIN_NAME = "custom"
 
@@ -53,26 +51,29 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         if sys.platform != "linux":
             return  # the C is written for Linux: what is pure Python is installed
         package = ROOT / "pytest_cudalink"
-        compiler = load("_cudalink_cc", package / "native" / "compiler.py")
+        compiler = load("_cudalink_cc", package / "base" / "compiler.py")
         build_data["pure_python"] = False
         target = os.environ.get(TARGET)
         platform = compiler.wheel_platform(target) if target else re.sub(r"[-.]", "_", sysconfig.get_platform())
         build_data["tag"] = f"py3-none-{platform}"
         command = compiler.zig_for(target) if target else None
-        if version == "editable" and compiler.is_current(package):
+        sys.path.insert(0, str(ROOT))
+        from native_build import sources
+
+        if version == "editable" and sources.is_current(ROOT, compiler.find_compiler):
             return  # a session of nox for each environment, and most of its time
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
-        for sources in sorted(package.glob(SOURCES)):
-            part = sources.parent.name
+        stubs = load("_cudalink_stubs", package / "stubs" / "stub_sources.py")
+        parts = [*sources.libraries(compiler), *(("stubs", one) for one in stubs.libraries(compiler))]
+        for part, library in parts:
             folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"
-            for library in load(f"_cudalink_{part}", sources).libraries(compiler):
-                if version == "editable":
-                    compiler.build(library, folder)
-                    continue
-                built = compiler.build(library, folder, command, flags=compiler.reproducible_flags(ROOT))
-                build_data["force_include"][str(built)] = f"pytest_cudalink/{part}/lib/{library.output}"
+            if version == "editable":
+                compiler.build(library, folder)
+                continue
+            built = compiler.build(library, folder, command, flags=compiler.reproducible_flags(ROOT))
+            build_data["force_include"][str(built)] = f"pytest_cudalink/{part}/lib/{library.output}"
         if version == "editable":
-            compiler.mark_current(package)
+            sources.mark_current(ROOT, compiler.find_compiler)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary folder with the libraries of a wheel."""

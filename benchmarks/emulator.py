@@ -202,7 +202,7 @@ def report_graphs(report: measure.Report, environment: dict[str, str]) -> None:
 
 def main() -> int:
     """Run every measurement; return exit code 1 beyond a limit."""
-    from pytest_cudalink.tables import read_table
+    from pytest_cudalink.base.tables import read_table
 
     options = measure.arguments("emulator", ROUNDS, __doc__ or "")
     report = measure.Report("emulator", "The emulated driver", device="no GPU, emulated driver of the toolkit")

@@ -46,8 +46,8 @@ def processor_time(act: Callable[[], None]) -> measure.Seconds:
 
 def main() -> int:
     """Compare the links in turn; return exit code 1 beyond a limit."""
-    from pytest_cudalink.jitlink import jitlink_calls, jitlink_contract
     from pytest_cudalink.linker import sample
+    from pytest_cudalink.loader.jitlink import jitlink_calls, jitlink_contract
 
     options = measure.arguments("jitlink_contract", ROUNDS, __doc__)
     report = measure.Report("jitlink_contract", "Links with the checks of nvJitLink's contract")

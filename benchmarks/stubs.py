@@ -20,7 +20,7 @@ from typing import Any
 
 import measure
 
-from pytest_cudalink.native.compiler import find_compiler
+from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.stubs import stub_sources
 
 CALLS, BLOCK = 100_000_000, 1_000_000

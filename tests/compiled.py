@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.linker import ObjectCode, sample
-from pytest_cudalink.native.compiler import find_compiler
 
 _kept: Path | None = None
 

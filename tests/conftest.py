@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pytest_cudalink import probes, toolchains
+from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.linker import ObjectCode, forcing
-from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.plugin.pytest_private import rename
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion

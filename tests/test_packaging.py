@@ -20,13 +20,11 @@ import yaml
 
 from campaigns.release.__main__ import PYTHONS
 from campaigns.release.build import MACHINES, differences, target
+from native_build import sources
 from pytest_cudalink import emulator
-from pytest_cudalink.artifacts import reader_sources
-from pytest_cudalink.elf import ElfImage, read_header
-from pytest_cudalink.emulator import driver_sources
-from pytest_cudalink.jitlink import jitlink_sources
+from pytest_cudalink.base import compiler as cc
+from pytest_cudalink.base.elf import ElfImage, read_header
 from pytest_cudalink.matrix import load_cells
-from pytest_cudalink.native import compiler as cc
 from tests.emulated import checkers
 
 ROOT = Path(__file__).parent.parent
@@ -241,7 +239,7 @@ def test_wheel_works_without_the_tree(wheel: Path, tmp_path: Path) -> None:
     """Unpacked elsewhere, the package finds its data."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
-        "import pytest_cudalink.tables as data; from pytest_cudalink.linker import dispatch; "
+        "import pytest_cudalink.base.tables as data; from pytest_cudalink.linker import dispatch; "
         "print(data.matrices_dir(), list(dispatch.policies()))"
     )
     done = subprocess.run(
@@ -280,12 +278,12 @@ NATIVE = (*DRIVER, *(f"absent/{name}" for name in DRIVER))
 def test_wheel_has_the_native_libraries(wheel: Path) -> None:
     """The native libraries and the link worker are in the wheel, which is for one platform and every Python 3."""
     names = zipfile.ZipFile(wheel).namelist()
-    worker = zipfile.ZipFile(wheel).getinfo("pytest_cudalink/worker/lib/cudalink-link-worker")
+    worker = zipfile.ZipFile(wheel).getinfo("pytest_cudalink/emulator/worker/lib/cudalink-link-worker")
     assert worker.external_attr >> 16 & 0o111 == 0o111  # installers keep that it can be executed
-    assert "pytest_cudalink/worker/lib/libcudalink-worker.so" in names
+    assert "pytest_cudalink/emulator/worker/lib/libcudalink-worker.so" in names
     assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
-    assert f"pytest_cudalink/artifacts/lib/{reader_sources.LIBRARY}" in names
-    assert f"pytest_cudalink/jitlink/lib/{jitlink_sources.LIBRARY}" in names
+    assert "pytest_cudalink/artifacts/lib/libcudalink-artifacts.so" in names
+    assert "pytest_cudalink/loader/jitlink/lib/libcudalink-jitlink-calls.so" in names
     assert "pytest_cudalink/data/releases.toml" in names
     assert "-py3-none-" in wheel.name
     assert "-any" not in wheel.name
@@ -301,9 +299,9 @@ def test_libraries_beside_the_package() -> None:
 def test_no_library_can_be_unloaded() -> None:
     """Each has DF_1_NODELETE, whichever part built it: threads that used it end after a dlclose."""
     package = Path(emulator.__file__).parents[1]
-    libraries = sorted(package.glob("*/lib/**/*.so*"))
+    libraries = sorted(package.glob("**/lib/**/*.so*"))
     assert {path.relative_to(package).parts[0] for path in libraries} == {
-        *("artifacts", "emulator", "jitlink", "linker", "loader", "stubs", "worker")
+        *("artifacts", "emulator", "linker", "loader", "stubs")
     }
     for path in libraries:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -315,7 +313,7 @@ def test_no_library_can_be_unloaded() -> None:
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
 def test_clang(tmp_path: Path) -> None:
     """Clang takes the sources without a warning, and what it makes links; `nox -s dist` asks zig."""
-    for library in (*reader_sources.libraries(cc), *driver_sources.libraries(cc), *jitlink_sources.libraries(cc)):
+    for _, library in sources.libraries(cc):
         cc.build(library, tmp_path, ["clang"], flags=("-O0", "-g0"))
     program = (
         "from tests.emulated.cu import *; start(); code, image, log = link([(PTX, small_ptx())]); "
@@ -375,26 +373,25 @@ def test_build_hook_shows_the_compilers_error(tmp_path: Path) -> None:
 
 def test_libraries_of_a_source_tree_are_built_once(tmp_path, monkeypatch) -> None:
     """They are built again where a file, a library or the compiler differs from those that they were built with."""
-    source, library = tmp_path / "part" / "native" / "a.c", tmp_path / "part" / "lib" / "liba.so"
+    source, library = tmp_path / "pytest_cudalink/part/native/a.c", tmp_path / "pytest_cudalink/part/lib/liba.so"
     for file in (source, library):
         file.parent.mkdir(parents=True)
         file.write_text("1")
-    (tmp_path / "native").mkdir()
     monkeypatch.setenv("CC", sys.executable)
-    assert not cc.is_current(tmp_path)
+    assert not sources.is_current(tmp_path, cc.find_compiler)
 
-    cc.mark_current(tmp_path)
-    assert cc.is_current(tmp_path)
+    sources.mark_current(tmp_path, cc.find_compiler)
+    assert sources.is_current(tmp_path, cc.find_compiler)
 
     source.write_text("2")
-    assert not cc.is_current(tmp_path)
+    assert not sources.is_current(tmp_path, cc.find_compiler)
     source.write_text("1")
     source.with_name("b.h").touch()
-    assert not cc.is_current(tmp_path)
+    assert not sources.is_current(tmp_path, cc.find_compiler)
     source.with_name("b.h").unlink()
     monkeypatch.setenv("CC", "sh")
-    assert not cc.is_current(tmp_path)
+    assert not sources.is_current(tmp_path, cc.find_compiler)
     monkeypatch.setenv("CC", sys.executable)
-    assert cc.is_current(tmp_path)
+    assert sources.is_current(tmp_path, cc.find_compiler)
     library.unlink()
-    assert not cc.is_current(tmp_path)
+    assert not sources.is_current(tmp_path, cc.find_compiler)

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.conformance.programs import compare, record
-from pytest_cudalink.recorder import answers, questions
-from pytest_cudalink.recorder.asking import PRIVATE
-from pytest_cudalink.recorder.images import TEXTS
+from pytest_cudalink.emulator.recorder import answers, questions
+from pytest_cudalink.emulator.recorder.asking import PRIVATE
+from pytest_cudalink.emulator.recorder.images import TEXTS
 
 #: A pair that fewer programs show is chance.
 _LEAST = 2

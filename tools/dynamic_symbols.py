@@ -18,7 +18,7 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection
 
-from pytest_cudalink.elf import SYMBOL, read_header
+from pytest_cudalink.base.elf import SYMBOL, read_header
 
 _VERSION = struct.Struct("<HHHHIII")
 _UNDEFINED = 0

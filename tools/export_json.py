@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
+from pytest_cudalink.base.tables import matrices_dir, read_table
 from pytest_cudalink.compat import exports, known_bad
 from pytest_cudalink.compat.architectures import ARCHITECTURES, Architecture
 from pytest_cudalink.compat.names import FAMILY_SUFFIX_SINCE
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR, DRIVER_RELEASES, NVVM_IR, PTX_ISA, STAND_INS
-from pytest_cudalink.tables import matrices_dir, read_table
 from pytest_cudalink.versions import CudaVersion
 
 #: Number of the format; a change that breaks readers raises it.

@@ -30,6 +30,8 @@ from typing import Any, Final
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.artifacts import inspect
+from pytest_cudalink.base.signals import signal_name
+from pytest_cudalink.base.tables import matrices_dir, read_table
 from pytest_cudalink.compat import atlas, exports
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
 from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES
@@ -37,8 +39,6 @@ from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.compat.toolkit_pins import pinned_versions
 from pytest_cudalink.linker import sample
 from pytest_cudalink.report import whole_file
-from pytest_cudalink.signals import signal_name
-from pytest_cudalink.tables import matrices_dir, read_table
 from pytest_cudalink.versions import CudaVersion
 
 #: Performs the steps of the atlas, in batches.

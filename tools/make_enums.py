@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pytest_cudalink.native import compiler
+from pytest_cudalink.base import compiler
 
 OUT = Path(__file__).parent.parent / "pytest_cudalink/data/emulator/enums.toml"
 #: With it the header declares everything that it knows.

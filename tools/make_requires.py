@@ -67,7 +67,7 @@ def written(table: Mapping[str, Sequence[str]]) -> str:
     """The table as the text of the data file."""
     lines = [
         "# The packages of NVIDIA that the newest version of each package requires; extras do not count, nor does",
-        "# NVRTC for cuBLAS, whose older versions do not require it. pytest_cudalink/audit/declared.py reads it.",
+        "# NVRTC for cuBLAS, whose older versions do not require it. pytest_cudalink/audit/wheel/declared.py reads it.",
         "# Made by `nox -s new-release` from the package index; do not edit.",
         "",
     ]

@@ -27,7 +27,7 @@ DOCUMENTED = re.compile(
 LEFT_OUT = {0, 3, 4, 600}
 DOCUMENTED_BY_NVRTC = re.compile(r"/\*\*((?:(?!\*/).)*)\*/\s*nvrtcResult\s+(nvrtc\w+)\s*\(([^;]*)\);", re.DOTALL)
 NO_PCH_WANTED = "NVRTC_ERROR_NO_PCH_CREATE_ATTEMPTED"
-#: What a stand-in in `jitlink/native/jitlink_calls.c` passes on.
+#: What a stand-in in `loader/jitlink/native/jitlink_calls.c` passes on.
 MOST_PARAMETERS = 6
 
 

@@ -65,7 +65,7 @@ from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR, PTX_ISA, needs_
 from pytest_cudalink.linker import dispatch
 from pytest_cudalink.stubs import generator
 from pytest_cudalink.stubs.catalog import load_catalog
-from pytest_cudalink.tables import read_table
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.versions import CudaVersion
 from tools import make_exports, make_toolchains
 TEXT, folder = sys.argv[1], Path(tempfile.mkdtemp(dir=sys.argv[2]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from campaigns.hardware.result import Result
+from pytest_cudalink import doctor
 from pytest_cudalink.cli.doctor import page
-from pytest_cudalink.guardrails import doctor
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 
-from pytest_cudalink.tables import read_table
+from pytest_cudalink.base.tables import read_table
 
 #: Functions that end the process, reset it or wait for something outside.
 LEFT_OUT = ("cuProfiler", "cuCheckpoint", "cuCoredump", "cuEGL", "cuGL", "cuVDPAU", "cuInit", "cuDevicePrimaryCtxReset")

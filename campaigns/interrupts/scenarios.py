@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
-from pytest_cudalink import probes, toolchains, worker
-from pytest_cudalink.emulator import preload
+from pytest_cudalink import probes, toolchains
+from pytest_cudalink.emulator import preload, worker
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
-from pytest_cudalink.jitlink import jitlink_calls
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, _linker, forcing, watched
 from pytest_cudalink.linker.backends import driver as driver_backend
 from pytest_cudalink.linker.backends.state import LinkState
 from pytest_cudalink.loader import imports
+from pytest_cudalink.loader.jitlink import jitlink_calls
 from pytest_cudalink.plugin import fixtures
 from pytest_cudalink.plugin.conditions import backends
 from pytest_cudalink.report import whole_file

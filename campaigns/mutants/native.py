@@ -23,15 +23,14 @@ from operator import or_
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_cudalink.artifacts import reader_sources
-from pytest_cudalink.emulator import driver_sources
-from pytest_cudalink.native import compiler
+from native_build import sources
+from pytest_cudalink.base import compiler
 
 from .c_operators import CMutant, CSource
 from .operators import weighed
 
 ROOT = Path(__file__).parents[2]
-_MODULES: Final[dict[str, Any]] = {"artifacts": reader_sources, "emulator": driver_sources}
+_PARTS: Final = ("artifacts", "emulator")
 #: The answer about a mutant that the compiler refuses, or of which it makes the same code.
 EQUAL: Final = "="
 CACHE = ROOT / ".cudalink" / "mutants.json"
@@ -106,11 +105,15 @@ def judge_all(
     return f"{len(left_out)} tests that fail without a change: {', '.join(left_out)}" if left_out else ""
 
 
+def _libraries() -> list[tuple[str, compiler.SharedLibrary]]:
+    """The libraries whose C is judged, each with its part of the package."""
+    return [(part, library) for part, library in sources.libraries(compiler) if part in _PARTS]
+
+
 @cache
 def _sources() -> dict[str, CSource]:
     """Each C file that is judged, by its path in the repository."""
-    units = [library for module in _MODULES.values() for library in module.libraries(compiler)]
-    paths = sorted({source for library in units for source in library.sources})
+    paths = sorted({source for _, library in _libraries() for source in library.sources})
     return {str(path.relative_to(ROOT)): CSource(path.read_text(encoding="utf-8")) for path in paths}
 
 
@@ -128,12 +131,7 @@ class Sources:
 
     def __init__(self, folder: Path, level: str) -> None:
         self.folder = folder  # where objects and libraries are made
-        self.units = [
-            Unit(library, source, part)
-            for part, module in _MODULES.items()
-            for library in module.libraries(compiler)
-            for source in library.sources
-        ]
+        self.units = [Unit(library, source, part) for part, library in _libraries() for source in library.sources]
         self.libraries = {unit.library: unit.part for unit in self.units}
         self.files = _sources()
         marks = [0, *accumulate(source.marks for source in self.files.values())]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.native import compiler
+from pytest_cudalink.base import compiler
 
 from . import __main__ as program
 from . import native

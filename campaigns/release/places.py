@@ -98,7 +98,7 @@ def _script(path: Path, *command: str | Path) -> None:
 
 def _steer_worker(package: Path, *prefix: str | Path) -> None:
     """Start the link worker of an unpacked wheel by a prefix, as the kernel here would take this machine's loader."""
-    worker = package / "worker" / "lib" / "cudalink-link-worker"
+    worker = package / "emulator" / "worker" / "lib" / "cudalink-link-worker"
     program = worker.rename(worker.with_suffix(".program"))
     program.chmod(0o755)
     _script(worker, *prefix, program)
@@ -149,7 +149,7 @@ def c_programs(machine: str, wheel: Path, system: Path, include: Path, work: Pat
         "CUDALINK_EMULATOR_ARCH": "sm_90",
         "CUDALINK_EMULATOR_DEVICES": "2",
         "CUDALINK_EMULATOR_NVJITLINK": str(_nvjitlink(machine, work / "nvjitlink")),
-        "CUDALINK_EMULATOR_WORKER": str(package / "worker" / "lib" / "cudalink-link-worker"),
+        "CUDALINK_EMULATOR_WORKER": str(package / "emulator" / "worker" / "lib" / "cudalink-link-worker"),
         "CUDALINK_EMULATOR_LIFETIME": "report",
     }
     driver = libraries / "libcuda.so.1"

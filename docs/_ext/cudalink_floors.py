@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_cudalink.artifacts import reader_sources
-from pytest_cudalink.emulator import driver_sources
-from pytest_cudalink.jitlink import jitlink_sources
-
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from native_build import driver, sources  # noqa: E402
+
 PACKAGE = ROOT / "pytest_cudalink"
 #: Tables of C: the folder of its files, and their floors.
 HOUSES = {
-    "driver": ("emulator/native", driver_sources.FLOORS),
-    "nvml": ("emulator/native", driver_sources.NVML_FLOORS),
-    "reader": ("artifacts/native", reader_sources.FLOORS),
-    "jitlink": ("jitlink/native", jitlink_sources.FLOORS),
+    "driver": ("emulator/native", driver.FLOORS),
+    "nvml": ("emulator/native", driver.NVML_FLOORS),
+    "reader": ("artifacts/native", sources.READER_FLOORS),
+    "jitlink": ("loader/jitlink/native", sources.JITLINK_FLOORS),
 }
 
 

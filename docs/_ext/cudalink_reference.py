@@ -16,9 +16,9 @@ from cudalink_tables import add_directives, table, words
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.cli import COMMANDS, module_of
 from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
-from pytest_cudalink.tables import read_table
 
 
 def marked(text: str) -> nodes.paragraph:

@@ -15,8 +15,8 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
-from pytest_cudalink.jitlink.jitlink_contract import RULES
 from pytest_cudalink.linker.dispatch import Row, policies
+from pytest_cudalink.loader.jitlink.jitlink_contract import RULES
 from pytest_cudalink.matrix.excludes import REASONS, REASONS_WITH
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import settings

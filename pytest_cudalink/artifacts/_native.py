@@ -7,9 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from .reader_sources import LIBRARY
-
-_FILE: Final = Path(__file__).parent / "lib" / LIBRARY
+_FILE: Final = Path(__file__).parent / "lib" / "libcudalink-artifacts.so"
 #: Bytes for the records of an image: almost always enough, so that one call is.
 _SMALL, _LARGE, _SMALL_IMAGE = 4096, 131072, 65536
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..laziness import names_of
+from ..base.laziness import names_of
 
 if TYPE_CHECKING:
-    from .audited import Audit, Dependency, FileAudit, audit
-    from .budget import AuditError
+    from ..base.budget import AuditError
     from .findings import AuditFinding
     from .libraries import MAJORS
     from .needs import Need
+    from .wheel.audited import Audit, Dependency, FileAudit, audit
 else:
     __getattr__ = names_of(
         __name__,
         {
-            ".audited": "Audit Dependency FileAudit audit",
+            ".wheel.audited": "Audit Dependency FileAudit audit",
             ".findings": "AuditFinding",
             ".libraries": "MAJORS",
             ".needs": "Need",
-            ".budget": "AuditError",
+            "..base.budget": "AuditError",
         },
     )
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import IO, Final
 
-from ..elf import Buffer
+from ..base.elf import Buffer
 
 #: Files up to this size are read into memory.
 _IN_MEMORY: Final = 16 << 20

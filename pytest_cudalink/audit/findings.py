@@ -14,8 +14,8 @@ class AuditFinding:
     substring search takes it for a CUDA library), ``"rpath"`` (an absolute folder of the machine that built it),
     ``"majors"`` (no CUDA major satisfies every file), ``"symbols"`` (functions of CUDA that no library which the file
     needs defines, or that no known release exports), ``"undeclared"``, ``"floor"``, ``"ceiling"`` and ``"pin"`` (see
-    `pytest_cudalink.audit.declared`), ``"inlined"`` (versioned nvJitLink names that a header inlined), and ``"twice"``
-    (the wheel contains a library that another package brings).
+    `pytest_cudalink.audit.wheel.declared`), ``"inlined"`` (versioned nvJitLink names that a header inlined), and
+    ``"twice"`` (the wheel contains a library that another package brings).
     """
 
     path: str

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from ..tables import read_table
+from ..base.tables import read_table
 
 #: The CUDA majors that are distinguished, and a machine without any CUDA library.
 MAJORS: Final = ("11", "12", "13", "none")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import IO, Final
 
-from ..elf import (
+from ..base.elf import (
     DT_NEEDED,
     DT_RPATH,
     DT_RUNPATH,
@@ -20,7 +20,7 @@ from ..elf import (
     read_sections,
     section_names,
 )
-from ..regular_files import open_regular
+from ..base.regular_files import open_regular
 from .buffers import buffer
 from .libraries import cuda_functions, majors_of
 

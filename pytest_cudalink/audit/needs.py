@@ -18,10 +18,10 @@ from typing import Final, Literal
 
 from packaging.version import Version
 
+from ..base.plurals import listed
+from ..base.regular_files import open_regular
 from ..compat import exports
 from ..compat.releases import NVVM_IR
-from ..plurals import listed
-from ..regular_files import open_regular
 from ..versions import CudaVersion, Needs
 from .buffers import buffer
 from .libraries import is_unversioned_symbol, majors_of, stem_of

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Final, Literal
 
-from ..elf import Buffer
+from ..base.budget import AuditError, Budget
+from ..base.elf import Buffer
 from ..versions import CudaVersion, Needs
-from .budget import AuditError, Budget
 from .buffers import buffer
 from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
@@ -19,9 +19,9 @@ from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
 from .loadable import LoadableLibrary, data_ranges, is_elf, read_elf
 from .loader import resolve
+from .members import DEVICE_CODE, Members, members_of, members_of_archive
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 from .pe import is_pe, pe_data_ranges, read_pe
-from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
 #: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from ..safe_text import block
+from ..base.safe_text import block
 from .saying import complain
 
 __all__ = ["COMMANDS", "GROUPS", "main", "make_parser", "module_of"]
@@ -58,7 +58,7 @@ class _Version(argparse.Action):
         sys.stdout.write(
             f"pytest-cudalink {_version()}\n"
             f"emulated drivers: CUDA {versions[0]} to {versions[-1]} ({_native('emulator', 'lib*.so.1')})\n"
-            f"link worker: {_native('worker', 'cudalink-*')}\n"
+            f"link worker: {_native('emulator/worker', 'cudalink-*')}\n"
             f"stubs: {_native('stubs', 'lib*.so')}\n"
             f"toolchains that can be fetched: CUDA {releases[0]} to {releases[-1]}\n"
         )

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..plurals import and_more, counted
-from ..progress import progress
-from ..safe_text import line as safe
+from ..base.plurals import and_more, counted
+from ..base.progress import progress
+from ..base.safe_text import line as safe
 from . import audit_device_code, audit_environment, audit_output
 from .audit_output import Answer, AuditOutput
 from .paths import any_path

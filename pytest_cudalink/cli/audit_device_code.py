@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..plurals import and_more, counted
-from ..progress import progress
-from ..safe_text import line as safe
+from ..base.plurals import and_more, counted
+from ..base.progress import progress
+from ..base.safe_text import line as safe
 from .audit_output import Answer, AuditOutput
 from .saying import complain
 
@@ -81,8 +81,8 @@ def run(options: argparse.Namespace) -> int:
     from ..audit.device_code.assemble import assemble, assembler
     from ..audit.device_code.verdicts import ROWS
     from ..compat.gpus import architecture_of, drivers_in
+    from ..emulator.worker import WorkerError
     from ..toolchains import ToolchainError
-    from ..worker import WorkerError
 
     if not options.paths:
         complain("cudalink audit: device code is that of files; give a wheel, a folder or a library")

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..progress import progress
-from ..safe_text import line
+from ..base.progress import progress
+from ..base.safe_text import line
 from .audit_output import Answer, AuditOutput
 from .saying import complain
 

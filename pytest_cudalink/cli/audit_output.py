@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..plurals import and_more
-from ..safe_text import line as safe
-from ..safe_text import markdown
+from ..base.plurals import and_more
+from ..base.safe_text import line as safe
+from ..base.safe_text import markdown
 from .saying import complain
 
 _FORMS: Final = ("text", "json", "github")

@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..regular_files import DATA, read_bounded
-from ..safe_text import line as safe
+from ..base.regular_files import DATA, read_bounded
+from ..base.safe_text import line as safe
 from .completion import offer
 from .names import hint
 from .paths import wrong_file
 from .saying import complain
 
 if TYPE_CHECKING:
-    from ..can_link.questions import Consumer, Reply
     from ..compat.atlas import Atlas
+    from ..guardrails.can_link.questions import Consumer, Reply
     from ..versions import CudaVersion
 
 DESCRIPTION: Final = (
@@ -82,8 +82,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer for every consumer; return the exit code."""
-    from ..can_link.questions import questions, reply
     from ..compat.atlas import load
+    from ..guardrails.can_link.questions import questions, reply
 
     try:
         code = _code(options)
@@ -167,9 +167,9 @@ def _release(text: str, what: str) -> CudaVersion:
 def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
     from ..artifacts import ReaderError, inspect
+    from ..base.plurals import counted
     from ..compat.atlas import TILE
     from ..compat.link_rules import ARCH
-    from ..plurals import counted
 
     expected = "a CUDA release such as 12.4, or a file of device code"
     if wrong := wrong_file(path, expected):
@@ -203,8 +203,8 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
 
 
 def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
-    from ..can_link.questions import LIBRARIES, Consumer
     from ..compat.atlas import TILE
+    from ..guardrails.can_link.questions import LIBRARIES, Consumer
 
     if (kind == TILE) != text.startswith("tileiras-"):
         msg = f"CONSUMER is {text!r}; only tileiras-RELEASE, such as tileiras-13.4, reads Tile IR, and nothing else"
@@ -242,7 +242,7 @@ def _driver(text: str) -> CudaVersion:
 def _installed() -> tuple[Consumer, ...]:
     """Return the nvJitLink and the driver of this environment."""
     from .. import probes
-    from ..can_link.questions import Consumer
+    from ..guardrails.can_link.questions import Consumer
 
     try:
         faked = probes.fakes().fakes_nvjitlink
@@ -271,7 +271,7 @@ def _releases() -> list[str]:
 
 
 def _consumers() -> list[str]:
-    from ..can_link.questions import LIBRARIES
+    from ..guardrails.can_link.questions import LIBRARIES
 
     releases = _releases()
     return [_THIS, *releases, *(f"{name}-{release}" for name in LIBRARIES for release in releases)]

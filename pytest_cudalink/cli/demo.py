@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .. import scratch
-from ..progress import progress
+from ..base import scratch
+from ..base.progress import progress
 from .saying import complain
 
 if TYPE_CHECKING:

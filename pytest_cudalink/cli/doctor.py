@@ -11,13 +11,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..plurals import and_more, counted
-from ..safe_text import BLOCK_LIMIT
-from ..safe_text import line as safe
+from ..base.plurals import and_more, counted
+from ..base.safe_text import BLOCK_LIMIT
+from ..base.safe_text import line as safe
 from .saying import complain
 
 if TYPE_CHECKING:
-    from ..guardrails.doctor import DoctorReport, FindingCause, PredictedLink
+    from ..doctor import DoctorReport, FindingCause, PredictedLink
 
 DESCRIPTION: Final = (
     "Check whether the CUDA parts of this environment fit together and fit the driver, and show how to repair them. "
@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the report on this environment; return its exit code, or 2 for an invalid option."""
-    from ..guardrails import doctor
+    from .. import doctor
 
     try:
         report = doctor.examine(options.ctk_version)

@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..base.plurals import counted
+from ..base.progress import progress
+from ..base.safe_text import BLOCK_LIMIT, line
+from ..base.words import read_words
 from ..compat import names
-from ..plurals import counted
-from ..progress import progress
-from ..safe_text import BLOCK_LIMIT, line
-from ..words import read_words
 from .completion import offer
 from .names import add_verbs
 from .paths import STDOUT, any_path, output_file, wrong_file
@@ -181,8 +181,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _record(options: argparse.Namespace) -> int:
     """Ask, write and grade; exit code 1 if a sample that every driver must pass fails."""
-    from ..recorder import grade
-    from ..recorder.record import RecorderError, record
+    from ..emulator.recorder import grade
+    from ..emulator.recorder.record import RecorderError, record
 
     for name, expected in {"driver": "a library", "against": "a recording", "answers": "a recording"}.items():
         path = getattr(options, name)

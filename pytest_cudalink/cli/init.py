@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..regular_files import read_text
+from ..base.regular_files import read_text
 from .saying import complain, say
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def _compiled(root: Path, name: str) -> Iterator[str]:
     """Yield the first compiled part of a project that calls the CUDA runtime: built in its folder, or installed."""
     from importlib.metadata import PackageNotFoundError, distribution
 
-    from ..audit.installed import is_library, libraries_below
     from ..audit.needs import has_runtime
+    from ..environment.installed import is_library, libraries_below
 
     built = list(libraries_below(root))
     with suppress(PackageNotFoundError, ValueError):

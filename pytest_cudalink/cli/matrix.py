@@ -84,8 +84,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one verb; return exit code 1 for a file with faults, 2 for a missing file, or for an unknown cell or tag."""
+    from ..base.plurals import counted
     from ..matrix import CellsError
-    from ..plurals import counted
 
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
         "check": _check,
@@ -129,10 +129,10 @@ def _known_tags(options: argparse.Namespace) -> Iterable[str]:
 
 
 def _check(options: argparse.Namespace, file: Path) -> int:
+    from ..base.plurals import counted
     from ..matrix import load_cells
     from ..matrix.project import warnings
     from ..matrix.schema import schema
-    from ..plurals import counted
 
     if options.schema:
         sys.stdout.write(json.dumps(schema(), indent=1) + "\n")

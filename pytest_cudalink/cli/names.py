@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..plurals import listed
+from ..base.plurals import listed
 
 if TYPE_CHECKING:
     from ..matrix import Cell

@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..installers import install_command
-from ..progress import progress
-from ..regular_files import open_regular
-from ..safe_text import line
+from ..base.installers import install_command
+from ..base.progress import progress
+from ..base.regular_files import open_regular
+from ..base.safe_text import line
 from .names import UnknownNameError, tagged
 from .paths import input_file
 from .saying import complain

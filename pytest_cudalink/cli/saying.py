@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from ..safe_text import block
+from ..base.safe_text import block
 
 #: Characters that no text has: nothing is cut.
 _ALL: Final = sys.maxsize

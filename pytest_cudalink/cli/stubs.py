@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from ..progress import progress
+from ..base.progress import progress
 from .names import add_verbs
 from .paths import input_file, output_folder
 from .saying import complain, say
@@ -59,7 +59,7 @@ class _PrintCMakeDir(argparse.Action):
 
 def run(options: argparse.Namespace) -> int:
     """Run one action; exit code 2 if it fails."""
-    from ..native.compiler import CompilerError
+    from ..base.compiler import CompilerError
     from ..stubs import StubNotFoundError
     from ..stubs.catalog import CatalogError
     from ..stubs.generator import GeneratorError

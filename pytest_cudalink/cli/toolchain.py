@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from ..progress import progress
+from ..base.progress import progress
 from .completion import offer
 from .names import add_verbs
 from .saying import complain, say

@@ -4,6 +4,6 @@
 and `architectures` what each release reads, writes and compiles for. `atlas` has what was measured of links across
 releases, and `documented` what NVIDIA says of them. ``matrices/compat.json`` has the rest for other languages.
 
-`data/` holds the facts. ``tools/make_names.py`` writes `names` from them, and ``emulator/driver_sources.py`` the
+`data/` holds the facts. ``tools/make_names.py`` writes `names` from them, and ``native_build/driver.py`` the
 headers of the C.
 """

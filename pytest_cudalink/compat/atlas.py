@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from ..tables import matrices_dir
+from ..base.tables import matrices_dir
 from ..versions import CudaVersion
 from .releases import PTX_ISA
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ..tables import read_table
+from ..base.tables import read_table
 from ..versions import CudaVersion
 from .releases import PTX_ISA
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from ..tables import read_table
+from ..base.tables import read_table
 from ..versions import CudaVersion
 from .releases import PTX_ISA
 

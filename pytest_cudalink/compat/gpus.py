@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from ..tables import read_table
+from ..base.tables import read_table
 from ..versions import FIRST_BRANCH, CudaVersion, ranges
 from .architectures import ARCHITECTURES, parse_architecture
 from .releases import DRIVER_RELEASES

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from ..tables import read_table
+from ..base.tables import read_table
 from ..versions import CudaVersion
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from ..tables import read_table
+from ..base.tables import read_table
 from ..versions import CudaVersion
 
 _LINE: Final = re.compile(r"([a-z0-9-]+)(?:==|<\d+,>=)([\d.]+?)(?:\.\*)?")

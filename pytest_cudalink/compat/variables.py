@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 
-from ..tables import read_table
+from ..base.tables import read_table
 
 _PREFIX = "CUDALINK_"
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..regular_files import TEXT, is_regular
+from ..base.regular_files import TEXT, is_regular
 
 if TYPE_CHECKING:
     from importlib import metadata

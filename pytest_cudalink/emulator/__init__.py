@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .. import worker
 from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
 from ..compat.wheels import NVJITLINK, installed_wheels
 from ..versions import FIRST_BRANCH, CudaVersion, ranges
+from . import worker
 from .devices import Devices, parse_devices, recorded
 
 __all__ = [

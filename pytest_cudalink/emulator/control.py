@@ -15,9 +15,9 @@ from contextvars import ContextVar
 from itertools import starmap
 from typing import Any, Final, NamedTuple
 
+from ..base.violations import Violation
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
-from ..violations import Violation
 
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ..base.regular_files import DATA, read_text
+from ..base.words import read_words
 from ..compat import names
-from ..regular_files import DATA, read_text
-from ..words import read_words
 
 #: How a driver without a device is written.
 NO_DEVICE: Final = "none"

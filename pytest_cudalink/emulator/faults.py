@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from ..base.tables import read_table
 from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
-from ..tables import read_table
 from ..versions import CudaVersion
 
 #: Faults that are no calls: the device is lost, the compiler is missing.

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Final
 
-from ..tables import read_table
-from ..violations import Violation
+from ..base.tables import read_table
+from ..base.violations import Violation
 from .waits import DOCUMENTED, Wait, base_of, table
 
 #: What a call waits for, by `Wait.waits_for`.

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from .. import scratch
+from ..base import scratch
 
 VARIABLE: Final = "CUDALINK_EMULATOR_NOTES"
 _HEADER_SIZE: Final = 4096

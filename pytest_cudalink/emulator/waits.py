@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from ..tables import read_table
+from ..base.tables import read_table
 
 #: Where most promises stand.
 DOCUMENTED: Final = 'CUDA Driver API 13.0, "API synchronization behavior"'

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from .. import probes
+from ..base.regular_files import read_bounded
 from ..compat.wheels import installed_wheel
-from ..regular_files import read_bounded
 from ..versions import CudaVersion
 from .requirements import EnvironmentFact
 

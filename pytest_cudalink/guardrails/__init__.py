@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..laziness import names_of
+from ..base.laziness import names_of
 
 if TYPE_CHECKING:
     from .errors import (

@@ -27,9 +27,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from ..base.regular_files import open_regular, read_bounded
 from ..compat.toolkit_pins import pin_of
 from ..loader.maps import mapped_files
-from ..regular_files import open_regular, read_bounded
 from ..versions import CudaVersion
 from .items import Fact
 

@@ -333,7 +333,7 @@ class CompatibilityGuardRails:
             instead = "use the mode best_effort, which lets pass what is not known"
             verdict = replace(verdict, otherwise="; or ".join(filter(None, (verdict.otherwise, instead))))
         if verdict.fix:
-            from ..installers import installer_here
+            from ..base.installers import installer_here
             from .remedy import worded
 
             # wheels precede conda's libraries, so conda cannot repair them

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
-from ..tables import read_matrix
+from ..base.tables import read_matrix
 from .items import Item, ItemKind, PackagedWith
 
 

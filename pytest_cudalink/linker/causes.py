@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..artifacts import Artifact
+from ..base.installers import install_command
 from ..compat import atlas
 from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
 from ..compat.wheels import NVJITLINK, TILEIRAS
 from ..emulator.faults import name_of
-from ..installers import install_command
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..targets.choice import Backend
 from ..versions import CudaVersion, Needs

@@ -12,8 +12,8 @@ from functools import cache
 from itertools import product
 from typing import Literal, get_args
 
+from ..base.tables import read_matrix
 from ..compat.names import DEFAULT_POLICY
-from ..tables import read_matrix
 from ..targets.choice import Backend
 from ..versions import CudaVersion
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self, cast
 
 from ..artifacts import Artifact, Kind, inspect
-from ..laziness import cached_property
-from ..regular_files import DATA, read_bounded
+from ..base.laziness import cached_property
+from ..base.regular_files import DATA, read_bounded
 from ..targets.events import LinkInput
 from ..versions import Needs
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Final, TypeVar
 
-from .._warn import warn
+from ..base._warn import warn
+from ..base.laziness import cached_property
 from ..compat.architectures import parse_architecture
-from ..laziness import cached_property
 from ..targets.choice import Backend
 from ..versions import CudaVersion
 from .dispatch import policy_named

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import probes
+from ..base.installers import install_command
 from ..compat.architectures import parse_architecture
 from ..environment.facts import driver_is_emulated
-from ..installers import install_command
 from ..probes import libcuda
 from ..targets.choice import Backend
 from ..versions import CudaVersion

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ..regular_files import identity
+from ..base.regular_files import identity
 
-#: As `OWN_FILES_FROM` of native/own_file.h.
+#: As `OWN_FILES_FROM` of base/native/own_file.h.
 _FIRST_DESCRIPTOR: Final = 200
 _LIBRARY: Final = Path(__file__).parent / "lib" / "libcudalink-last-words.so"
 

@@ -20,10 +20,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
-from ..plurals import listed
-from ..regular_files import TEXT, read_bounded
+from ..base.plurals import listed
+from ..base.regular_files import TEXT, read_bounded
+from ..base.safe_text import line as safe
 from ..report.checkout import Repository, repository
-from ..safe_text import line as safe
 from .cells import Cell
 from .ci import CELLS_VARIABLE, RUN, RUNNER_PACKAGES, default_python
 from .keys import MAJOR, CellValues

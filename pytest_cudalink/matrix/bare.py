@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
-from .. import scratch
+from ..base import scratch
+from ..base.signals import ending, signal_name
 from ..compat import names
-from ..signals import ending, signal_name
 from . import hiding
 from .cell_facts import cell_facts
 from .cells import RunKeys
@@ -233,8 +233,8 @@ def _run_step(
     judge: Callable[[Loads], Judgement],
 ) -> str:
     """Run one step, record it, and return its outcome."""
+    from ..base.safe_text import block
     from ..report.records import CrashRecord, LibraryRecord, StartRecord, TestRecord
-    from ..safe_text import block
 
     writer.write(StartRecord(nodeid=step.nodeid))
     began = time.monotonic()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from packaging.version import InvalidVersion, Version
 
-from ..regular_files import read_text
+from ..base.regular_files import read_text
 from .cells import RunKeys
 from .hiding import HIDDEN_VARIABLE, Hidden
 

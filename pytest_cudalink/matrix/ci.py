@@ -8,7 +8,7 @@ from typing import Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from ..plurals import counted
+from ..base.plurals import counted
 from .cells import Cell
 from .project import Project
 from .reading import CellsError

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from ..plurals import listed
+from ..base.plurals import listed
 
 #: The variable in which a run finds what was hidden, as JSON.
 HIDDEN_VARIABLE: Final = "CUDALINK_HIDDEN"

@@ -16,8 +16,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from ..plurals import listed
-from ..regular_files import TEXT, read_bounded
+from ..base.plurals import listed
+from ..base.regular_files import TEXT, read_bounded
 from .cells import Cell
 from .keys import MAJOR, version_of
 from .reading import CellsError

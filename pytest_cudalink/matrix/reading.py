@@ -21,9 +21,10 @@ from typing import Final
 
 from packaging.utils import canonicalize_name
 
-from .. import safe_text, toolchains
-from ..plurals import and_more
-from ..regular_files import read_text
+from .. import toolchains
+from ..base import safe_text
+from ..base.plurals import and_more
+from ..base.regular_files import read_text
 from ..versions import CudaVersion
 from . import lines
 from .cells import Cell, is_pytest

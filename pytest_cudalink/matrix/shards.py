@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from ..regular_files import open_regular
+from ..base.regular_files import open_regular
 from .cells import Cell
 
 #: How the lines begin that are parsed; the rest is most of a file.

@@ -15,13 +15,13 @@ import pytest
 if TYPE_CHECKING:
     from ..audit import Audit
     from ..audit.device_code import DeviceCode
+    from ..base.violations import Violation
     from ..emulator import Emulation
     from ..emulator.control import DriverControl, Injected
     from ..guardrails import CompatibilityGuardRails
     from ..linker import Linker, LinkerOptions, ObjectCode
     from ..linker.dispatch import Case
     from ..versions import CudaVersion
-    from ..violations import Violation
     from .run import Run
     from .settings import Settings
     from .watch.violation_check import ViolationCheck

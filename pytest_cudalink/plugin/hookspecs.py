@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from ..base.violations import Violation
     from ..guardrails import Verdict
     from ..guardrails.provenance import Library
     from ..targets import Choice, LinkEvent, LinkInput, Target, UnsteeredLink
-    from ..violations import Violation
 
 __all__ = [
     "pytest_cudalink_decide",

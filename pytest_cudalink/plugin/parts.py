@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from .conditions.backends import Backends
     from .conditions.faults import RunFaults
+    from .hostile.schedules import Schedules
+    from .hostile.sweep import FaultSweep
     from .isolation.copies import Copies
     from .isolation.parent import Isolation
-    from .isolation.schedules import Schedules
-    from .isolation.sweep import FaultSweep
     from .items.runtest import MarkedTests
     from .records.ledger import Ledger
     from .records.record_file import RecordFile
@@ -57,7 +57,7 @@ DEADLOCKS: Final[Key[Deadlocks]] = Key("deadlocks", "watch.driver_checks:Deadloc
 DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "watch.descendants:Descendants")
 EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.event_file:EventFile")
 FAULTS: Final[Key[RunFaults]] = Key("faults", "conditions.faults:RunFaults")
-FAULT_SWEEP: Final[Key[FaultSweep]] = Key("fault-sweep", "isolation.sweep:FaultSweep")
+FAULT_SWEEP: Final[Key[FaultSweep]] = Key("fault-sweep", "hostile.sweep:FaultSweep")
 HAND_OVER: Final[Key[HandOver]] = Key("xdist", "session.xdist:HandOver")
 ISOLATION: Final[Key[Isolation]] = Key("isolation", "isolation.parent:Isolation")
 JITLINK_CONTRACT: Final[Key[JitLinkContractCheck]] = Key(
@@ -76,5 +76,5 @@ RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "records.record_file:Re
 REPORTER: Final[Key[Reporter]] = Key("reporter", "watch.check:Reporter")
 REQUIRED: Final[Key[Required]] = Key("require", "session.require:Required")
 RESULTS: Final[Key[Results]] = Key("results", "records.results:Results")
-SCHEDULES: Final[Key[Schedules]] = Key("schedules", "isolation.schedules:Schedules")
+SCHEDULES: Final[Key[Schedules]] = Key("schedules", "hostile.schedules:Schedules")
 STICKY_GUARD: Final[Key[StickyGuard]] = Key("sticky", "watch.sticky:StickyGuard")

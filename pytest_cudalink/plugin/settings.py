@@ -99,7 +99,7 @@ def _check_budget(value: str) -> None:
 
 def _check_schedules(value: str) -> None:
     if value:
-        from ..report.schedules import parse
+        from .schedule_request import parse
 
         parse(value)
 
@@ -584,7 +584,7 @@ def _resolve(option: Option, config: pytest.Config, given: str | list[str] | Non
         try:
             now = _settings_of(option, Setting(text, source))
         except ValueError as error:
-            from ..safe_text import block
+            from ..base.safe_text import block
 
             msg = f"cudalink: {option.flag or option.ini} is {text!r} (from {source}); {error}"
             raise pytest.UsageError(block(msg)) from None
@@ -601,7 +601,7 @@ def _settings_of(option: Option, given: Setting) -> dict[str, Setting]:
         option.check(given.value)
     if not option.parts:
         return {option.name: given}
-    from ..words import read_words
+    from ..base.words import read_words
 
     words = read_words(given.value, {part.word: part.values for part in option.parts.values()})
     found = {}

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Final, NamedTuple
 
-from .._warn import warn as warn_caller
+from ..base._warn import warn as warn_caller
 from ..compat.wheels import NVJITLINK, installed_wheel
 from ..versions import CudaVersion
 from . import elsewhere, libcuda, library_file
@@ -199,7 +199,7 @@ def _loaded_nvjitlink() -> NvJitLink:
     try:
         import cuda.bindings.nvjitlink  # noqa: F401 (an optional dependency)
     except ImportError as error:
-        from ..installers import install_command
+        from ..base.installers import install_command
 
         remedy = install_command("cuda-bindings")
         return NvJitLink(found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); {remedy}")
@@ -234,7 +234,7 @@ def _file_of_wheel() -> str | None:
     wheel = installed_wheel(*NVJITLINK)
     for file in wheel.files or () if wheel else ():
         if wheel and file.name.startswith("libnvJitLink.so."):
-            from ..installers import install_command
+            from ..base.installers import install_command
 
             command = install_command(f"{wheel.name}=={wheel.version}", again=True)
             path = str(file.locate())
@@ -279,7 +279,7 @@ def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
 
 @cache
 def _warn_once(obstacle: str, remedy: str) -> None:
-    from ..installers import install_command
+    from ..base.installers import install_command
 
     how = remedy or f"{install_command('nvidia-nvjitlink')} (CUDA 13) or nvidia-nvjitlink-cu12 (CUDA 12)"
     msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To get it: {how}"

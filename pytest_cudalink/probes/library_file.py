@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from ..elf import (
+from ..base.elf import (
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ..plurals import counted
+from ..base.plurals import counted
 
 #: The setting that allows everything that was left out.
 ALLOWS: Final = "--cudalink-require=none"

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from ..base.plurals import counted
 from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
-from ..plurals import counted
 from ..versions import CudaVersion
 from .ends import WHOLE, exit_in_words
 from .origin import Origin

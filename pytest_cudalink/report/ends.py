@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..plurals import counted
+from ..base.plurals import counted
 from .records import CollectedRecord, EndRecord
 
 #: pytest's exit codes (pytest.ExitCode) after which every selected test has run; a record may lack it.

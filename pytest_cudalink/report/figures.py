@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..safe_text import line
+from ..base.safe_text import line
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
 from .wording import linked_on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..safe_text import block, line
+from ..base.safe_text import block, line
 
 if TYPE_CHECKING:
     from .matrix_report import MatrixReport

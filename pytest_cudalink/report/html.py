@@ -10,8 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from ..plurals import counted
-from ..safe_text import block, line
+from ..base.plurals import counted
+from ..base.safe_text import block, line
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import KINDS, Comparison
 from .figures import figures

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from ..regular_files import DATA, read_bounded
+from ..base.regular_files import DATA, read_bounded
 from .cell_run import (
     BAD,
     GOOD,

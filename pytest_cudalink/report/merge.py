@@ -20,9 +20,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from ..regular_files import open_regular
-from ..safe_text import shortened
-from ..signals import ending
+from ..base.regular_files import open_regular
+from ..base.safe_text import shortened
+from ..base.signals import ending
 from .cell_run import BAD, LETTERS, CellRun, Detail, UnsteeredLinks, library_key
 from .ends import Lines, doubts
 from .matrix_report import MatrixReport

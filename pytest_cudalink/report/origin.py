@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ..regular_files import read_bounded
-from ..tables import read_table
+from ..base.regular_files import read_bounded
+from ..base.tables import read_table
 from .checkout import BRANCHES, commit_and_branch, commit_or_none, has_changes
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..plurals import counted, listed
-from ..safe_text import line
+from ..base.plurals import counted, listed
+from ..base.safe_text import line
 from .cell_run import BAD, NOT_RUN, CellRun
 from .found import found_again, lines_of, picture_of, title_of
 from .matrix_report import Group, MatrixReport

@@ -26,7 +26,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, 
 import msgspec
 from msgspec import Meta, Struct
 
-from ..regular_files import identity, open_regular
+from ..base.regular_files import identity, open_regular
 
 try:
     import fcntl

@@ -10,9 +10,9 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, TextIO
 
-from .. import safe_text
-from ..plurals import and_more
-from ..safe_text import line
+from ..base import safe_text
+from ..base.plurals import and_more
+from ..base.safe_text import line
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import KINDS, Comparison, Kind
 from .figures import figures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ..plurals import counted
+from ..base.plurals import counted
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
 from .wording import share

@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec.structs import asdict
 
-from ..plurals import counted, listed
-from ..safe_text import line
+from ..base.plurals import counted, listed
+from ..base.safe_text import line
 from .asked_for import KINDS, is_worth_a_look
 from .cell_run import BAD, CellRun
 from .compare import Comparison, OutcomeChange, incomplete

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import safe_text
-from ..plurals import counted
+from ..base import safe_text
+from ..base.plurals import counted
 
 if TYPE_CHECKING:
     from .records import CrashRecord

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..regular_files import read_text
+from ..base.regular_files import read_text
 
 CATALOG_FILE = Path(__file__).parents[1] / "data" / "stubs_catalog.toml"
 

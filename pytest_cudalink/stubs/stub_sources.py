@@ -35,7 +35,7 @@ def _siblings() -> Any:
 def libraries(compiler: Any) -> list[Any]:
     """The stubs of the wheel: of every library of the catalog, generated into ``generated/``.
 
-    `compiler`: ``pytest_cudalink.native.compiler``.
+    `compiler`: ``pytest_cudalink.base.compiler``.
     """
     generator, catalog = _siblings()
     known = catalog.load_catalog()
@@ -65,7 +65,7 @@ def build_stubs(
     Returns the libraries.
     Raises CatalogError, GeneratorError, CompilerError with a message for the user.
     """
-    from ..native import compiler
+    from ..base import compiler
 
     generator, catalog = _siblings()
     with tempfile.TemporaryDirectory(prefix="cudalink-stubs-") as work:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..laziness import cached_property
+from ..base.laziness import cached_property
 
 
 @dataclass(frozen=True)

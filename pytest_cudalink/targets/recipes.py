@@ -63,7 +63,7 @@ class Recipe:
 @cache
 def recipes(target: str) -> tuple[Recipe, ...]:
     """Return every recipe of a target."""
-    from ..tables import read_matrix
+    from ..base.tables import read_matrix
 
     rows: list[dict[str, Any]] = read_matrix("recipes.toml").get(target, [])
     return tuple(Recipe(target=target, **row) for row in rows)

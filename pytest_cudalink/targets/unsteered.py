@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from ..jitlink import jitlink_calls
 from ..loader.imports import start_postponed
+from ..loader.jitlink import jitlink_calls
 from .events import outcome
 
 

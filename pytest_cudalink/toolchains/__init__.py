@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from ..base.tables import read_table
 from ..compat.releases import STAND_INS
-from ..tables import read_table
 from ..versions import CudaVersion
 from .downloads import run_and_tell
 from .folders import (

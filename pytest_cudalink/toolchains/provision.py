@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from ..progress import progress
+from ..base.progress import progress
 from ..versions import CudaVersion
 from . import DOWNLOADS, Toolchain, ToolchainError, _installer, _lock_file, add, cache_root, find, folder
 from .folders import is_locked

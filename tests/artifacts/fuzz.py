@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from pytest_cudalink.artifacts import reader_sources
+from native_build import sources as native
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent / "data" / "artifacts"
@@ -48,8 +48,8 @@ def missing() -> str:
 def build_fuzzer(folder: Path) -> Path:
     """The fuzzer, in a folder."""
     program = folder / "fuzz_reader"
-    sources = [HERE / "native" / "fuzz_reader.c", *reader_sources.sources()]
-    command = ["clang", *FLAGS, f"-I{reader_sources.NATIVE}", *map(str, sources), "-o", str(program)]
+    sources = [HERE / "native" / "fuzz_reader.c", *native.READER_SOURCES]
+    command = ["clang", *FLAGS, f"-I{native.READER}", *map(str, sources), "-o", str(program)]
     subprocess.run(command, check=True)
     return program
 

@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, audit, buffers
-from pytest_cudalink.audit.audited import audit_scan
 from pytest_cudalink.audit.device_code import DeviceImage
 from pytest_cudalink.audit.libraries import (
     cuda_functions,
@@ -35,8 +34,9 @@ from pytest_cudalink.audit.loadable import LoadableLibrary, data_ranges, is_elf,
 from pytest_cudalink.audit.loader import loaded_by, resolve
 from pytest_cudalink.audit.opened import OpenedLibrary
 from pytest_cudalink.audit.scan import Scan
+from pytest_cudalink.audit.wheel.audited import audit_scan
+from pytest_cudalink.base.elf import HEADER, MAGIC, ElfError
 from pytest_cudalink.cli import main
-from pytest_cudalink.elf import HEADER, MAGIC, ElfError
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 

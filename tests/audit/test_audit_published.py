@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.audit import Audit, audit
-from pytest_cudalink.audit.declared import judge_needs, read_requirements
 from pytest_cudalink.audit.needs import Need
+from pytest_cudalink.audit.wheel.declared import judge_needs, read_requirements
 from pytest_cudalink.versions import CudaVersion
 from tests.audit.field import PAGE, WHEELS, audit_on_index, row
 from tools.package_index import metadata_of, wheel_named

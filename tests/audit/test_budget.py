@@ -10,12 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.audit import AuditError, audit, budget
-from pytest_cudalink.audit import wheel as wheel_members
+from pytest_cudalink.audit import AuditError, audit
+from pytest_cudalink.audit import members as wheel_members
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.loader import loaded_by, resolve
+from pytest_cudalink.audit.members import Members, members_of, members_of_archive
 from pytest_cudalink.audit.scan import scan_archive
-from pytest_cudalink.audit.wheel import Members, members_of, members_of_archive
+from pytest_cudalink.base import budget
 from pytest_cudalink.cli import main
 
 SOURCE = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'

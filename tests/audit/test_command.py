@@ -17,9 +17,9 @@ from pytest_cudalink import toolchains
 from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.device_code import assemble, device_code
 from pytest_cudalink.cli import main
+from pytest_cudalink.emulator.worker import WorkerAnswer
 from pytest_cudalink.toolchains import ToolchainError
 from pytest_cudalink.versions import CudaVersion
-from pytest_cudalink.worker import WorkerAnswer
 
 DOCS = Path(__file__).parents[2] / "docs"
 DATA = Path(__file__).parents[1] / "data"

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from pytest_cudalink.audit import audit, declared
-from pytest_cudalink.audit.declared import (
+from pytest_cudalink.audit import audit
+from pytest_cudalink.audit.needs import Need
+from pytest_cudalink.audit.targets import targets_of
+from pytest_cudalink.audit.wheel import declared
+from pytest_cudalink.audit.wheel.declared import (
     Declared,
     find_lack,
     judge_needs,
@@ -20,8 +23,6 @@ from pytest_cudalink.audit.declared import (
     read_requirements,
     requirements_for,
 )
-from pytest_cudalink.audit.needs import Need
-from pytest_cudalink.audit.targets import targets_of
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from campaigns.conformance.fatbin_record import CASES
 from campaigns.conformance.fatbin_record import fatbin as fatbin_of
 from pytest_cudalink import artifacts
-from pytest_cudalink.audit import AuditError, budget
+from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit.device_code import (
     DeviceImage,
     DriverOutcome,
@@ -41,6 +41,7 @@ from pytest_cudalink.audit.device_code import (
 )
 from pytest_cudalink.audit.device_code.assemble import assemble
 from pytest_cudalink.audit.device_code.verdicts import grouped
+from pytest_cudalink.base import budget
 from pytest_cudalink.cli import audit_device_code, audit_output, main
 from pytest_cudalink.compat.architectures import ARCHITECTURES
 from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus

@@ -14,14 +14,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from pytest_cudalink import tables
-from pytest_cudalink.audit import conda, contradictions, installed, providers
-from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audit_environment
+from pytest_cudalink.audit import contradictions
+from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audit_environment, conda, providers
 from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
+from pytest_cudalink.base import tables
+from pytest_cudalink.base.elf import ElfError
+from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.cli import main
-from pytest_cudalink.elf import ElfError
-from pytest_cudalink.installers import install_command
+from pytest_cudalink.environment import installed
 from tests.stubs.conftest import compile_c
 
 

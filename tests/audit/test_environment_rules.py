@@ -15,14 +15,21 @@ from typing import Any
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.audit import conda, contradictions, environment, providers
-from pytest_cudalink.audit.claims import conda_claims, declared_claims
-from pytest_cudalink.audit.conda import CondaPackage
-from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding, audit_environment
-from pytest_cudalink.audit.installed import Installed, Place, Unreadable
+from pytest_cudalink.audit import contradictions, environment
+from pytest_cudalink.audit.environment import (
+    Claim,
+    EnvironmentAudit,
+    EnvironmentFinding,
+    audit_environment,
+    conda,
+    providers,
+)
+from pytest_cudalink.audit.environment.claims import conda_claims, declared_claims
+from pytest_cudalink.audit.environment.conda import CondaPackage
+from pytest_cudalink.audit.environment.providers import Provider, Providers
 from pytest_cudalink.audit.loadable import LoadableLibrary
-from pytest_cudalink.audit.providers import Provider, Providers
-from pytest_cudalink.elf import ElfError
+from pytest_cudalink.base.elf import ElfError
+from pytest_cudalink.environment.installed import Installed, Place, Unreadable
 from pytest_cudalink.versions import CudaVersion
 from tests.audit.test_environment import Made
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.audit import AuditError, installed
-from pytest_cudalink.audit.installed import (
+from pytest_cudalink.audit import AuditError
+from pytest_cudalink.environment import installed
+from pytest_cudalink.environment.installed import (
     Installed,
     Place,
     Unreadable,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.audit import AuditError, audit, budget
+from pytest_cudalink.audit import AuditError, audit
 from pytest_cudalink.audit import scan as scan_module
 from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage
 from pytest_cudalink.audit.device_code.verdicts import grouped
@@ -27,6 +27,7 @@ from pytest_cudalink.audit.scan import (
     scan_path,
     wheel_major,
 )
+from pytest_cudalink.base import budget
 from pytest_cudalink.cli import main
 from pytest_cudalink.cli.audit_device_code import served
 from pytest_cudalink.versions import CudaVersion, Needs

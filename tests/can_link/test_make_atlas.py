@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator, toolchains
+from pytest_cudalink.base.tables import matrices_dir
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import AtlasAnswer
-from pytest_cudalink.tables import matrices_dir
 from tools import atlas_differences, atlas_on_gpu, make_atlas
 from tools.make_atlas import Question
 

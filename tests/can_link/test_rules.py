@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.can_link import rules
 from pytest_cudalink.compat import atlas
+from pytest_cudalink.guardrails.can_link import rules
 from pytest_cudalink.linker.dispatch import policies
 from pytest_cudalink.versions import CudaVersion
 from tools import atlas_differences

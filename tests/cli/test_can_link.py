@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli, probes
+from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.installers import install_command
 
 DATA = Path(__file__).parents[1] / "data" / "artifacts"
 

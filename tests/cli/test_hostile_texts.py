@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cudalink import cli
 from pytest_cudalink.cli import doctor
-from pytest_cudalink.recorder import grade
+from pytest_cudalink.emulator.recorder import grade
 from tests.report.samples import OBEYED
 
 NASTY = "x\x1b[31m\x9b2J\x08\x00\u202e\r\n::error::owned\n  ::stop-commands::x\n##[group]##vso[task]\ud800"

@@ -53,7 +53,7 @@ _TOOLCHAIN = [
     "-c",
     """
 import os, sys
-from pytest_cudalink import progress, toolchains
+from pytest_cudalink.base import progress; from pytest_cudalink import toolchains
 from pytest_cudalink.cli import main
 progress.DELAY = 0.1
 toolchains._installer = lambda _: [os.environ["SLOW_UV"], "-q"]

@@ -7,8 +7,8 @@ import json
 import jsonschema
 import pytest
 
+from pytest_cudalink.base.tables import matrices_dir
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.tables import matrices_dir
 from pytest_cudalink.versions import CudaVersion
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.compat import atlas, documented
-from pytest_cudalink.tables import read_table
 from tools import atlas_differences
 
 

@@ -38,7 +38,9 @@ def test_ways_to_write_a_driver() -> None:
     assert driver_named(" 535 ") == (12, 2)
     assert driver_named("610.43.02") == driver_named("R610") == (13, 3)  # 600 and 605 were never released
     for text in ("100", "13.99"):
-        with pytest.raises(ValueError, match=rf"or a CUDA version from 12\.0 to {max(DRIVER_RELEASES)}$"):
+        with pytest.raises(
+            ValueError, match=rf"or a CUDA version from 12\.0 to 12\.9, 13\.0 to {max(DRIVER_RELEASES)}$"
+        ):
             driver_named(text)
 
 

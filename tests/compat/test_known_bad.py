@@ -14,8 +14,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink import toolchains
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.compat import atlas, exports, known_bad
-from pytest_cudalink.tables import read_table
 from pytest_cudalink.versions import CudaVersion
 
 ROOT = Path(__file__).parents[2]

@@ -19,8 +19,8 @@ from types import SimpleNamespace
 import pytest
 from packaging.version import Version
 
+from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.compat import exports
-from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.versions import CudaVersion
 from tools import make_exports, package_index
 from tools.dynamic_symbols import of_beginning, of_file

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from packaging.version import Version
 
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.compat import toolkit_pins
 from pytest_cudalink.compat.toolkit_pins import Pin, brought_by, is_open, pin_of, pinned_versions
-from pytest_cudalink.tables import read_table
 from pytest_cudalink.versions import CudaVersion
 
 

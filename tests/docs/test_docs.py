@@ -15,13 +15,14 @@ from types import ModuleType
 
 import pytest
 
-from pytest_cudalink import cli, violations
+from pytest_cudalink import cli
+from pytest_cudalink.base import violations
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.compat.variables import known_variables
 from pytest_cudalink.emulator import control
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
 from pytest_cudalink.report import records
-from pytest_cudalink.tables import read_table
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

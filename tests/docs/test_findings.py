@@ -13,8 +13,8 @@ import pytest
 from packaging.version import Version
 
 from campaigns.findings import catalog, libraries
-from pytest_cudalink.can_link import questions
 from pytest_cudalink.compat import atlas, known_bad
+from pytest_cudalink.guardrails.can_link import questions
 from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from pytest_cudalink import probes
+from pytest_cudalink.doctor import examine
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.guardrails import CompatibilityGuardRails, DriverCtkCompatibilityError
-from pytest_cudalink.guardrails.doctor import examine
 from pytest_cudalink.guardrails.driver import DriverFacts, driver_release
 
 

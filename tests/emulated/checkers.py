@@ -20,9 +20,9 @@ from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
+from native_build import driver, sources
 from pytest_cudalink import emulator, toolchains
-from pytest_cudalink.emulator import driver_sources
-from pytest_cudalink.native import compiler
+from pytest_cudalink.base import compiler
 
 HERE = Path(__file__).parent
 ARTIFACTS = HERE.parent / "data" / "artifacts"
@@ -106,7 +106,7 @@ def sanitizers_missing(flags: tuple[str, ...] = SANITIZE) -> str:
 
 def build_sanitized(folder: Path, flags: tuple[str, ...] = SANITIZE) -> Path:
     """The emulator's libraries with sanitizers: those of addresses and undefined behaviour, or others."""
-    for library in driver_sources.libraries(compiler):
+    for library in driver.libraries(compiler):
         compiler.build(replace(library, flags=(*library.flags, *flags)), folder, ["gcc"])
     return folder
 
@@ -163,9 +163,7 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
 
 def every_nvml_function(folder: Path, flags: Sequence[str] = (), libraries: Path | None = None) -> list[str]:
     """What goes wrong where every function of NVML is called, those that take a device or structure with several."""
-    functions = tomllib.loads(
-        (Path(driver_sources.__file__).parents[1] / "data" / "emulator" / "nvml_names.toml").read_text(encoding="utf-8")
-    )
+    functions = tomllib.loads((sources.PACKAGE / "data" / "emulator" / "nvml_names.toml").read_text(encoding="utf-8"))
     # these wait, need no init, or read a text
     others = {"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlSystemGetNVMLVersion"}
     latest = VERSION.split(".")

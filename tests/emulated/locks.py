@@ -18,7 +18,7 @@ DEFINED = re.compile(r"^(?:static )?pthread_(?:mutex|rwlock)_t (\w+) = |^  pthre
 
 def table() -> dict[str, int]:
     """The row of each lock."""
-    text = (PACKAGE / "native" / "locks.h").read_text(encoding="utf-8").partition("#ifndef")[0]
+    text = (PACKAGE / "base" / "native" / "locks.h").read_text(encoding="utf-8").partition("#ifndef")[0]
     rows = [line.strip() for line in text.splitlines() if line.startswith("     ")]
     each = {row: number for number, row in enumerate(rows) if row.startswith("each ")}
     return each | {name: number for number, row in enumerate(rows) if row not in each for name in row.split()}
@@ -27,7 +27,11 @@ def table() -> dict[str, int]:
 def defined() -> set[str]:
     """Every lock of the driver's own files, by the names of the table."""
     found = set()
-    for file in (*SOURCES, PACKAGE / "worker" / "native" / "pool.h", PACKAGE / "worker" / "native" / "pool.c"):
+    for file in (
+        *SOURCES,
+        PACKAGE / "emulator" / "worker" / "native" / "pool.h",
+        PACKAGE / "emulator" / "worker" / "native" / "pool.c",
+    ):
         for one in DEFINED.finditer(file.read_text(encoding="utf-8")):
             of_each = file.suffix == ".h" and not one[1]
             found.add(

@@ -96,7 +96,7 @@ assert cuda.cudbgGetAPI(0, 0, 0, None) != 0
 """,
     "older_forms_are_named_as_they_were_called": """
 # A form that answers as the next one keeps its name in events, and works where the driver lacks the next one.
-from pytest_cudalink.tables import read_table
+from pytest_cudalink.base.tables import read_table
 
 twins = read_table("emulator/functions.toml")["twins"]
 start()

@@ -93,7 +93,7 @@ def test_a_driver_that_is_new_enough(child, toolkit) -> None:
 #: The page on what the wheels of every session bring; another toolkit of the machine is not looked at.
 DOCTOR = """
 from pytest_cudalink.cli import main
-from pytest_cudalink.guardrails import doctor
+from pytest_cudalink import doctor
 doctor.LOOKED_FOR = {"dynamic-libs": ("cudart", "nvrtc", "nvJitLink"), "headers": ("cudart", "nvrtc", "nvjitlink")}
 raise SystemExit(main(["doctor", "--verbose"]))
 """

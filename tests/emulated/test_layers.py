@@ -13,17 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import artifacts, emulator, jitlink, loader
-from pytest_cudalink.artifacts import reader_sources
-from pytest_cudalink.emulator import driver_sources
-from pytest_cudalink.jitlink import jitlink_sources
+from native_build import driver, sources
+from pytest_cudalink import artifacts, emulator, loader
+from pytest_cudalink.loader import jitlink
 
 NATIVE = Path(emulator.__file__).parent / "native"
 READER = Path(artifacts.__file__).parent / "native"
 WATCH = Path(jitlink.__file__).parent / "native"
 LOADER = Path(loader.__file__).parent / "native"
 #: C that several parts are compiled with; it lies below them all.
-SHARED = Path(emulator.__file__).parents[1] / "native"
+SHARED = sources.SHARED
 #: Files that stand on no floor: the types below them all, and libraries that are one file each.
 BASE = "abi"
 LIBRARIES = ("alias", "absent")
@@ -31,7 +30,7 @@ LIBRARIES = ("alias", "absent")
 #: libnvJitLink, each low to high; and those of the libraries that look at the process.
 DRIVER_ORDER, NVML_ORDER, READER_ORDER, WATCH_ORDER = (
     list(chain.from_iterable(floors))
-    for floors in (driver_sources.FLOORS, driver_sources.NVML_FLOORS, reader_sources.FLOORS, jitlink_sources.FLOORS)
+    for floors in (driver.FLOORS, driver.NVML_FLOORS, sources.READER_FLOORS, sources.JITLINK_FLOORS)
 )
 LOADER_ORDER = ["gates", "last_words", "loads"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import worker
+from pytest_cudalink.emulator import worker
 from tests.emulated.conftest import HEAD, programs
 from tests.worker import fakes
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from pytest_cudalink.native import compiler
+from pytest_cudalink.base import compiler
 from tests.emulated import checkers, locks
 
 needs_compiler = pytest.mark.skipif(

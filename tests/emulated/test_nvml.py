@@ -7,16 +7,15 @@ import json
 import sys
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 
 import pynvml
 import pytest
 
-from pytest_cudalink.emulator import driver_sources
+from native_build.sources import PACKAGE
 from tests.emulated.conftest import programs
 from tools import make_nvml
 
-DATA = Path(driver_sources.__file__).parents[1] / "data" / "emulator"
+DATA = PACKAGE / "data" / "emulator"
 NAMES = tomllib.loads((DATA / "nvml_names.toml").read_text(encoding="utf-8"))["functions"]
 ANSWERS = tomllib.loads((DATA / "nvml.toml").read_text(encoding="utf-8"))
 Check = Callable[..., str]

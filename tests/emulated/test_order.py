@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cudalink.native import compiler
+from pytest_cudalink.base import compiler
 from tests.emulated import checkers, conftest, locks
 from tests.emulated.test_native import needs_compiler
 from tests.planted.expected_order import ORDER

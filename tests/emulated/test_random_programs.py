@@ -17,9 +17,9 @@ from campaigns.conformance.programs import compare as comparer
 from campaigns.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
 from campaigns.conformance.programs.generate import generate
 from campaigns.conformance.programs.record import load
-from pytest_cudalink.recorder import questions
-from pytest_cudalink.recorder.answers import ENDS
-from pytest_cudalink.recorder.execute import execute, layouts
+from pytest_cudalink.emulator.recorder import questions
+from pytest_cudalink.emulator.recorder.answers import ENDS
+from pytest_cudalink.emulator.recorder.execute import execute, layouts
 
 GOALS = tomllib.loads((Path(comparer.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
 #: Seeds from here on were not looked at while differences were mended.

@@ -18,8 +18,8 @@ from elftools.dwarf.die import DIE
 from elftools.elf.elffile import ELFFile
 
 from pytest_cudalink import emulator
-from pytest_cudalink.native import compiler
-from pytest_cudalink.tables import read_table
+from pytest_cudalink.base import compiler
+from pytest_cudalink.base.tables import read_table
 
 NATIVE = Path(emulator.__file__).parent / "native"
 #: The assertion on a size names the structures of cuda.h that ours stands for.

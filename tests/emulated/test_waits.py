@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator import waits
-from pytest_cudalink.tables import read_table
 from tests.emulated.conftest import programs
 from tests.emulated.test_queues import GATES
 from tests.nested import ALONE

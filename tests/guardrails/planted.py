@@ -13,12 +13,12 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environment
+from pytest_cudalink.base.installers import Installer
+from pytest_cudalink.base.tables import read_table
+from pytest_cudalink.doctor.system import Copy, DriverFile, System
 from pytest_cudalink.guardrails import attribution
 from pytest_cudalink.guardrails.guard import make_item
 from pytest_cudalink.guardrails.items import Fact, Item, ItemKind
-from pytest_cudalink.guardrails.system import Copy, DriverFile, System
-from pytest_cudalink.installers import Installer
-from pytest_cudalink.tables import read_table
 
 #: The wheels of CUDA 12 and 13, by their names without prefix, and the parts of the toolkit in them.
 _PARTS: Final[Mapping[int, Mapping[str, Sequence[tuple[ItemKind, str, str]]]]] = {

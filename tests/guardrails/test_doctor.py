@@ -20,16 +20,16 @@ import pytest
 from hypothesis import given as given_examples
 from hypothesis import strategies as st
 
-from pytest_cudalink import cli, probes
+from pytest_cudalink import cli, doctor, probes
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
-from pytest_cudalink.audit.installed import Unreadable
+from pytest_cudalink.base.installers import Installer
 from pytest_cudalink.cli.doctor import page
-from pytest_cudalink.guardrails import DRIVER_COMPATIBILITY_VARIABLE, _pathfinder, doctor, system
-from pytest_cudalink.guardrails.doctor import DoctorFinding, DoctorReport, examine
+from pytest_cudalink.doctor import DoctorFinding, DoctorReport, examine, system
+from pytest_cudalink.doctor.system import Copy, DriverFile, ResolutionError, System
+from pytest_cudalink.environment.installed import Unreadable
+from pytest_cudalink.guardrails import DRIVER_COMPATIBILITY_VARIABLE, _pathfinder
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
-from pytest_cudalink.guardrails.system import Copy, DriverFile, ResolutionError, System
-from pytest_cudalink.installers import Installer
 from pytest_cudalink.versions import CudaVersion
 
 
@@ -55,7 +55,7 @@ OF_THE_WHEELS = {
 def test_doctor_of_this_environment(toolkit) -> None:
     """The whole toolkit of this environment is found and fits, and none of it is loaded."""
     code = (
-        "from pytest_cudalink.guardrails import doctor\n"
+        "from pytest_cudalink import doctor\n"
         f"doctor.LOOKED_FOR = {OF_THE_WHEELS!r}\n"
         "from pytest_cudalink.guardrails.driver import DriverFacts\n"
         "from pytest_cudalink.versions import CudaVersion\n"
@@ -790,7 +790,7 @@ def test_a_path_that_the_terminal_cannot_show(tmp_path) -> None:
     """Such a path is escaped, and the exit code stays that of the verdict."""
     code = (
         "from pytest_cudalink import cli\n"
-        "from pytest_cudalink.guardrails import doctor\n"
+        "from pytest_cudalink import doctor\n"
         "report = doctor.DoctorReport(driver=dict.fromkeys(['version', 'witness']), missing=['caf\\xe9'])\n"
         "doctor.examine = lambda *_: report\n"
         "raise SystemExit(cli.main(['doctor', '-v']))\n"

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cudalink.cli.doctor import page
 from pytest_cudalink.compat.wheels import all_versions
-from pytest_cudalink.guardrails.doctor import examine
+from pytest_cudalink.doctor import examine
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.versions import CudaVersion
 from tests.guardrails.planted import Environment, toolkit_versions

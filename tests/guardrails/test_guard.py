@@ -605,7 +605,7 @@ def test_only_loading_would_show(monkeypatch) -> None:
 def test_import_is_light() -> None:
     """Importing the guard rails imports neither cuda.pathfinder nor pytest, and loads nothing."""
     code = (
-        "import sys, pytest_cudalink.guardrails, pytest_cudalink.guardrails.doctor\n"
+        "import sys, pytest_cudalink.guardrails, pytest_cudalink.doctor\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('cuda', 'pytest', '_pytest')])\n"
         "print('libcuda' in open('/proc/self/maps').read())"
     )

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from pytest_cudalink.base.installers import Installer, install_command
+from pytest_cudalink.doctor.system import System
 from pytest_cudalink.guardrails import remedy
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item
 from pytest_cudalink.guardrails.remedy import Trial, trials, worded
-from pytest_cudalink.guardrails.system import System
-from pytest_cudalink.installers import Installer, install_command
 from pytest_cudalink.versions import CudaVersion
 
 

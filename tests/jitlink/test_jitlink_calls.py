@@ -63,7 +63,7 @@ EXPORT void from_threads(int number) {
 HEAD = """
 import ctypes, os, sys, threading
 from pathlib import Path
-from pytest_cudalink.jitlink import jitlink_calls
+from pytest_cudalink.loader.jitlink import jitlink_calls
 here = Path(sys.argv[1])
 def calls():
     found = jitlink_calls.look()
@@ -297,7 +297,7 @@ def test_extension_modules_wake_the_watch(tmp_path) -> None:
     """The watch begins before an extension module is loaded, and not for one of the standard library."""
     code = """
 import sys
-from pytest_cudalink.jitlink import jitlink_calls
+from pytest_cudalink.loader.jitlink import jitlink_calls
 woken = []
 jitlink_calls.postpone_until_native_code(lambda: woken.append(len(sys.modules)))
 import _json, array, zlib

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.jitlink import jitlink_contract
+from native_build.sources import SHARED
+from pytest_cudalink.loader.jitlink import jitlink_contract
 from tests.compiled import compile_c
 
 #: As the real one: it has a code for a NULL handle, and gives a new handle the address of the last destroyed one.
@@ -72,7 +73,7 @@ EXPORT int nvJitLinkGetErrorLog(Handle *handle, char *log) {
 """
 HEAD = """
 import ctypes, os, sys, threading
-from pytest_cudalink.jitlink import jitlink_contract
+from pytest_cudalink.loader.jitlink import jitlink_contract
 contract = jitlink_contract.start()
 contract.check(strict=STRICT)
 library = ctypes.CDLL(sys.argv[1] + "/libnvJitLink.so")
@@ -308,7 +309,7 @@ def test_random_calls_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     """Random calls of five threads: the library sees none on a handle that is not alive, and no memory is misused."""
     sources = Path(jitlink_contract.__file__).parent / "native"
     program = tmp_path / "program"
-    shared = sources.parents[1] / "native"
+    shared = SHARED
     own = Path(__file__).parent / "native/jitlink_contract.c"
     files = [own, *sources.glob("jitlink_[ch][oa]n*.c"), *shared.glob("*.c"), f"-I{sources}", f"-I{shared}"]
     flags = ["-std=gnu11", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]

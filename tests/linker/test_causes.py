@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_cudalink.artifacts import read_words
+from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.compat.atlas import load
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
-from pytest_cudalink.installers import install_command
 from pytest_cudalink.linker import causes
 from pytest_cudalink.linker.causes import Refusal, explain
 from pytest_cudalink.linker.errors import LinkError, VersionSkewError

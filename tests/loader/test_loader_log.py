@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cudalink.base import compiler
 from pytest_cudalink.loader.loader_log import LoadedImage, listing, parse
 from pytest_cudalink.loader.loads import LoadedObject, Opening
-from pytest_cudalink.native import compiler
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the list is that of glibc")
 

@@ -17,11 +17,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_cudalink.base import compiler
 from pytest_cudalink.compat import names
 from pytest_cudalink.emulator import emulation_for, library_folder
 from pytest_cudalink.matrix import bare, importing, load_cells, runner
 from pytest_cudalink.matrix.cells import RunKeys
-from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
 from tests.matrix.test_hiding import _NOTHING_ALLOWED, REFUSED, needs_namespaces

@@ -11,9 +11,10 @@ from unittest.mock import Mock, call
 
 import pytest
 
+from pytest_cudalink.base.violations import Violation
 from pytest_cudalink.emulator import notes
 from pytest_cudalink.environment import facts as environment_facts
-from pytest_cudalink.jitlink import jitlink_contract as jitlink_native
+from pytest_cudalink.loader.jitlink import jitlink_contract as jitlink_native
 from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.conditions import unsteered
 from pytest_cudalink.plugin.items.plan import MarkerPlan
@@ -40,7 +41,6 @@ from pytest_cudalink.plugin.watch.mismatches import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck, last_look
 from pytest_cudalink.report.asked_for import AskedFor
 from pytest_cudalink.report.wording import EVENTS_UNWRITTEN, UNWRITTEN
-from pytest_cudalink.violations import Violation
 from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
 
 # -- facts

@@ -15,8 +15,8 @@ from pytest_cudalink import probes
 from pytest_cudalink.artifacts import read_words
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.environment import facts as environment_facts
-from pytest_cudalink.jitlink.jitlink_calls import RefusedInput
 from pytest_cudalink.linker.errors import LinkError
+from pytest_cudalink.loader.jitlink.jitlink_calls import RefusedInput
 from pytest_cudalink.plugin import settings
 from pytest_cudalink.plugin.conditions import run_driver
 from pytest_cudalink.plugin.parts import CAUSES, LEDGER

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.native import compiler
+from pytest_cudalink.base import compiler
 from pytest_cudalink.report import Recording, read
 from tests.nested import ALONE, BOTH
 
@@ -186,7 +186,7 @@ def test_not_built(run, pytester) -> None:
     """Without the native part, a run that loaded libnvJitLink says that native links are not counted."""
     pytester.makepyfile(
         not_built="from pathlib import Path\n"
-        "from pytest_cudalink.jitlink import jitlink_calls\n"
+        "from pytest_cudalink.loader.jitlink import jitlink_calls\n"
         "jitlink_calls._OURS = Path('/no/such/library.so')\n"
     )
     result, records = run(TWO, "-p", "not_built")

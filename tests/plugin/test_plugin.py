@@ -391,7 +391,7 @@ def test():
     rewritten = sorted(name for name, loader in ours.items() if loader == "AssertionRewritingHook")
     assert len(rewritten) < 7, rewritten  # what is imported before anything can be done, or seldom
     assert not any(type(one).__module__.startswith("pytest_cudalink.plugin") for one in sys.meta_path)
-    import pytest_cudalink.plurals  # a test does as ever
+    import pytest_cudalink.base.plurals  # a test does as ever
 """)
     result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, "--cudalink-driver=13.0", "--cudalink-report=r.jsonl")
     result.assert_outcomes(passed=1)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator
+from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.emulator import preload
-from pytest_cudalink.installers import install_command
+from pytest_cudalink.emulator.worker import WorkerError, WorkerLink
 from pytest_cudalink.plugin.conditions import nvjitlink as choice
 from pytest_cudalink.probes import DamagedLibraryError, library_file
-from pytest_cudalink.worker import WorkerError, WorkerLink
 
 
 @pytest.fixture

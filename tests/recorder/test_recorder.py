@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.cli import main
-from pytest_cudalink.recorder import grade, record
-from pytest_cudalink.recorder.images import TEXTS
-from pytest_cudalink.recorder.questions import GROUPS, RECORDED, DriverQuestion, questions, versions
-from pytest_cudalink.tables import read_table
+from pytest_cudalink.emulator.recorder import grade, record
+from pytest_cudalink.emulator.recorder.images import TEXTS
+from pytest_cudalink.emulator.recorder.questions import GROUPS, RECORDED, DriverQuestion, questions, versions
 from pytest_cudalink.versions import CudaVersion
 from tests.compiled import compile_c
 

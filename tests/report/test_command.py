@@ -12,7 +12,7 @@ import webbrowser
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.installers import install_command
+from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.report import text
 from pytest_cudalink.report.cell_run import CellRun
 from pytest_cudalink.report.compare import FAIL_ON
@@ -260,7 +260,7 @@ def pairs(cell):
 
 SLOW = """
 import sys, time
-from pytest_cudalink import progress
+from pytest_cudalink.base import progress
 from pytest_cudalink.cli import main
 from pytest_cudalink.report import merge as module
 

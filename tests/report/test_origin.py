@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.report import checkout as checkouts
 from pytest_cudalink.report import origin, records
 from pytest_cudalink.report.origin import Origin
-from pytest_cudalink.tables import read_table
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink import cli, safe_text
+from pytest_cudalink import cli
+from pytest_cudalink.base import safe_text
 from pytest_cudalink.report import html, text, views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import compare

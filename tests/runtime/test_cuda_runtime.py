@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator.runtime.cuda_runtime import Runtime
 from pytest_cudalink.emulator.runtime.cuda_runtime_arrays import Arrays
-from pytest_cudalink.tables import read_table
 
 TABLE = read_table("emulator/cuda_runtime.toml")
 #: Functions of the table that cuda-bindings has since 13.1 or 13.2.

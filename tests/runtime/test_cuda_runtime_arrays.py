@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator.runtime.cuda_runtime_arrays import Arrays
-from pytest_cudalink.tables import read_table
 
 MODULE = """
 import pytest

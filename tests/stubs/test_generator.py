@@ -15,8 +15,8 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from pytest_cudalink import stubs as stubs_package
+from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.cli import main
-from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.stubs import StubNotFoundError, describe, generator
 from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
 

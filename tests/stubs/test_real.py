@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import artifacts
-from pytest_cudalink.native.compiler import find_compiler
+from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.stubs.catalog import CATALOG_FILE, Catalog
 
 from .conftest import compile_c, succeed

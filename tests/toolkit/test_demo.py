@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from pytest_cudalink import cli, probes
+from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.cli import demo
-from pytest_cudalink.installers import install_command
 from pytest_cudalink.linker import sample
 
 Report = Callable[..., list[str]]

@@ -48,7 +48,7 @@ def child(fake) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def start(program: str, **options: object) -> subprocess.Popen[str]:
         head = (
             "import os, signal, sys, threading, time\n"
-            "from pytest_cudalink.worker import WorkerLink, WorkerError\n"
+            "from pytest_cudalink.emulator.worker import WorkerLink, WorkerError\n"
             f"LIBRARY = {fake!r}\n"
             "def linked(data=b'x'):\n"
             "    link = WorkerLink(LIBRARY, ['-arch=sm_90'])\n"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import worker
-from pytest_cudalink.worker import WorkerAnswer, WorkerError, WorkerLink
+from pytest_cudalink.emulator import worker
+from pytest_cudalink.emulator.worker import WorkerAnswer, WorkerError, WorkerLink
 from tests.worker.fakes import eventually
 
 

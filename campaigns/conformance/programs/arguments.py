@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_cudalink.recorder.images import KERNELS
+from pytest_cudalink.emulator.recorder.images import KERNELS
 
 from .images import IMAGES
 from .images import image as load

@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 from typing import Any, TypeVar
 
-from pytest_cudalink.recorder.execute import Program
+from pytest_cudalink.emulator.recorder.execute import Program
 
 from . import arguments
 from .api import FUNCTIONS, KINDS, MAKERS, THEMES, WAITING, WORDS, Function

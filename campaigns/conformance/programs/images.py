@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from pytest_cudalink.recorder import images
+from pytest_cudalink.emulator.recorder import images
 
 ARTIFACTS = Path(__file__).parents[3] / "tests" / "data" / "artifacts"
 

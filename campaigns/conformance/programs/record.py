@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink.recorder import questions
-from pytest_cudalink.recorder.execute import execute
-from pytest_cudalink.recorder.questions import save
+from pytest_cudalink.emulator.recorder import questions
+from pytest_cudalink.emulator.recorder.execute import execute
+from pytest_cudalink.emulator.recorder.questions import save
 
 from .generate import generate
 from .images import image

@@ -15,10 +15,10 @@ from typing import Final, Literal
 from ... import toolchains
 from ...compat.architectures import known_architectures, parse_architecture
 from ...compat.releases import ptx_isa_of
+from ...emulator.worker import WorkerAnswer, WorkerLink
 from ...linker.backends.nvjitlink import INPUT_TYPES
 from ...toolchains import Toolchain, ToolchainError
 from ...versions import CudaVersion
-from ...worker import WorkerAnswer, WorkerLink
 from .images import DeviceImage, images
 from .rule import serves, what_happens
 

@@ -12,13 +12,13 @@ from struct import Struct
 from typing import Final
 
 from ...artifacts import inspect
+from ...base.budget import AuditError, Budget
+from ...base.elf import Buffer
+from ...base.tables import read_table
 from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
-from ...elf import Buffer
-from ...tables import read_table
 from ...versions import CudaVersion, Needs
-from ..budget import AuditError, Budget
 from ..buffers import buffer, count_read
-from ..wheel import members_of
+from ..members import members_of
 from . import fatbin, scan
 from .fatbin import Kind
 

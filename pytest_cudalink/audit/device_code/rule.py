@@ -7,10 +7,10 @@ from enum import StrEnum
 from functools import cache
 from typing import Final, NamedTuple
 
+from ...base.tables import read_table
 from ...compat import atlas
 from ...compat.architectures import ARCHITECTURES, parse_architecture
 from ...compat.releases import ptx_isa_of
-from ...tables import read_table
 from ...versions import CudaVersion
 from .images import DeviceImage
 

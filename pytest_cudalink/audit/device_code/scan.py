@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from struct import Struct, error
 from typing import Final, Literal
 
-from ... import elf
-from ...elf import Buffer
+from ...base import elf
+from ...base.elf import Buffer
 from ..buffers import count_read
 from . import fatbin
 

@@ -10,8 +10,8 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Final
 
+from ...base.plurals import and_more
 from ...compat.gpus import architecture_of, driver_branch, driver_named, drivers_in
-from ...plurals import and_more
 from ...versions import CudaVersion
 from .images import RELOCATABLE, DeviceImage, UnreadImage, found_in
 from .rule import DriverAnswer, DriverOutcome, what_happens

@@ -16,7 +16,7 @@
 #include "config.h"
 #include "locks.h"
 
-#include "../../native/own_file.h"
+#include "../../base/native/own_file.h"
 
 enum { EVENT_SIZE = LIMIT_EVENT_SIZE, EVENTS_KEPT = LIMIT_EVENTS_KEPT };
 

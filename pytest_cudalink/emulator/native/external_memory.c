@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../native/own_file.h"
+#include "../../base/native/own_file.h"
 #include "calls.h"
 #include "contexts.h"
 #include "device_addresses.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../worker/native/client.h"
+#include "../worker/native/client.h"
 #include "calls.h"
 #include "config.h"
 #include "events.h"

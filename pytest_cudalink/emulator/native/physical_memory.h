@@ -9,7 +9,7 @@
 #include "handles.h"
 #include "memory.h"
 
-#include "../../native/own_file.h"
+#include "../../base/native/own_file.h"
 
 /* CUmemAllocationProp */
 typedef struct {

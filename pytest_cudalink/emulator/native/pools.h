@@ -11,7 +11,7 @@
 #include "memory.h"
 #include "shared_memory.h"
 
-#include "../../native/own_file.h"
+#include "../../base/native/own_file.h"
 
 /* CUmemAllocationHandleType, CUmemAccess_flags */
 enum { HANDLE_TYPES = 15 };

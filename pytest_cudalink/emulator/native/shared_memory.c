@@ -14,7 +14,7 @@
 
 #include "locks.h"
 
-#include "../../native/own_file.h"
+#include "../../base/native/own_file.h"
 
 /* Not in the headers of glibc 2.17. */
 #ifndef MFD_CLOEXEC

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, Final, cast
 
-from ...tables import read_table
+from ...base.tables import read_table
 from .addresses import address_of
 from .cuda_runtime_arrays import Arrays
 

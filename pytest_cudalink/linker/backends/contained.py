@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ... import probes
-from ...worker import TIMEOUT, WorkerAnswer, WorkerLink, load_client
+from ...emulator.worker import TIMEOUT, WorkerAnswer, WorkerLink, load_client
 from ..errors import LinkError
 from .nvjitlink import FETCHED, INPUT_TYPES, NvJitLinkErrors
 

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../native/own_file.h"
+#include "../../base/native/own_file.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

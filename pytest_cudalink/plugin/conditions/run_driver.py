@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ...safe_text import block
+from ...base.safe_text import block
 from ..run import is_on_emulated_driver, run_of, warn
 from ..settings import OF_EMULATION, label, restore
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...plurals import counted
+from ...base.plurals import counted
 from ...report.wording import unsteered_on
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from ...regular_files import identity
+from ...base.regular_files import identity
 from .. import pytest_private
 from ..parts import DESCENDANTS, FAULTS, LEDGER, REPORTER, STICKY_GUARD
 from ..records.ledger import Outside

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ... import scratch
-from ...safe_text import line
+from ...base import scratch
+from ...base.safe_text import line
 from .. import pytest_private
 from ..parts import RECORD_FILE
 from . import processes

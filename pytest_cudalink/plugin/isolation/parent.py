@@ -24,10 +24,10 @@ from typing import Any, Final, cast
 
 import pytest
 
-from ... import scratch
+from ...base import scratch
+from ...base.safe_text import block
 from ...report.asked_for import AskedFor
 from ...report.wording import call_in_words, refused_last
-from ...safe_text import block
 from .. import pytest_private
 from ..conditions import faults
 from ..items.plan import PLAN

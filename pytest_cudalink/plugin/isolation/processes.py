@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from ...plurals import counted
+from ...base.plurals import counted
 from ..records.process_end import ProcessEnd, end_of
 from ..run import Run, Task
 from . import again

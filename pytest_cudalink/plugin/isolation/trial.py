@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ...emulator.control import telling_frames
-from ...jitlink import jitlink_calls
 from ...loader.contexts import STICKY_ERRORS
+from ...loader.jitlink import jitlink_calls
 from ...report.naming import Frame, Raised, Said, came_of
 from .. import pytest_private
 from ..parts import CAUSES, REPORTER
@@ -26,8 +26,8 @@ from ..run import run_of
 from ..settings import COMPILER, LINKER
 
 if TYPE_CHECKING:
+    from ...base.violations import Violation
     from ...emulator.control import DriverControl, DriverState, ScheduledWork, UnpromisedWait
-    from ...violations import Violation
 
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
 _CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")

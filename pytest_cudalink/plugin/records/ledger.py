@@ -13,9 +13,9 @@ from .. import pytest_private
 from .facts import Counts, Facts
 
 if TYPE_CHECKING:
+    from ...base.violations import Violation
     from ...guardrails import Verdict
     from ...targets import LinkEvent, UnsteeredLink
-    from ...violations import Violation
     from ..run import Run
 
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ...regular_files import DATA, open_regular, read_bounded
-from ...signals import signal_name
+from ...base.regular_files import DATA, open_regular, read_bounded
+from ...base.signals import signal_name
 
 _LAST_EVENTS: Final = 20
 #: Bytes at the end of a record file in which the crash is that a worker has just written.

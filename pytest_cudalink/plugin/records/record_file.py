@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ...base.safe_text import block
 from ...environment.facts import Environment
 from ...loader import last_words
 from ...report import Writer, origin
@@ -28,7 +29,6 @@ from ...report.records import (
     tests_to_keep,
 )
 from ...report.wording import UNWRITTEN
-from ...safe_text import block
 from .. import pytest_private
 from ..parts import LEDGER
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable
     from pathlib import Path
 
+    from ...base.violations import Violation
     from ...guardrails import Verdict
     from ...guardrails.provenance import Library
     from ...report.asked_for import AskedFor
     from ...report.records import ArchRecord, VersionRecord
     from ...targets import LinkEvent, UnsteeredLink
-    from ...violations import Violation
     from ..run import Run
     from ..settings import Setting
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...plurals import counted
+from ...base.plurals import counted
+from ...base.safe_text import shortened
 from ...report.wording import split_link_key
-from ...safe_text import shortened
 from .. import pytest_private
 from ..conditions import run_driver
 from ..parts import LEDGER, RECORD_FILE

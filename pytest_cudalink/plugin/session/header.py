@@ -136,7 +136,7 @@ def _unfit(package: str | None, version: str) -> str:
 
     Reads the table and not `targets.recipes`: a run imports targets when a library that they steer is imported.
     """
-    from ...tables import read_matrix
+    from ...base.tables import read_matrix
 
     known = read_matrix("recipes.toml").get(package or "", [])
     if not known or not version:

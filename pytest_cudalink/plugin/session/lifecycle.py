@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...jitlink import jitlink_calls
+from ...loader.jitlink import jitlink_calls
 from .. import marker, parts, settings
 from ..conditions import backends
 from ..own_imports import own_imports
@@ -117,7 +117,7 @@ def _start(run: Run) -> None:
     config = run.config
     _start_xdist(run)
     if run.settings.schedules.value and not run.reports_elsewhere:
-        from ..isolation import schedules
+        from ..hostile import schedules
 
         schedules.choose_seed(run)
     if not run.reports_elsewhere:
@@ -283,7 +283,7 @@ def _start_requirements(run: Run) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return the header's lines."""
     with own_imports():
-        from ...safe_text import line
+        from ...base.safe_text import line
         from .header import lines
 
         return [line(one) for one in lines(run_of(config))]
@@ -416,7 +416,7 @@ def _run_again(run: Run, totals: Totals) -> list[str]:
     broken = dict.fromkeys(test for check, tests in every if not run.settings.allows(check) for test in +tests)
     if not broken:
         return []
-    from ...plurals import listed
+    from ...base.plurals import listed
 
     why = f"violations in {listed([*broken])}, which passed when run again"
     return [f"The run fails because of {why}: what is broken now and then is broken"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ...plurals import and_more, counted, listed
+from ...base.plurals import and_more, counted, listed
+from ...base.safe_text import block
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
-from ...safe_text import block
 from .. import pytest_private
 from ..conditions import unsteered
 from ..parts import ASKED, FAULT_SWEEP, LEDGER, SCHEDULES

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from ...plurals import counted
-from ...regular_files import DATA, read_bounded
+from ...base.plurals import counted
+from ...base.regular_files import DATA, read_bounded
 from ..parts import DESCENDANTS, LEDGER
 from .check import Check, Phase, Seen
 
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
-    from ...jitlink.jitlink_calls import RefusedInput
+    from ...loader.jitlink.jitlink_calls import RefusedInput
     from ...report.records import CauseRecord
     from ..run import Run
     from .descendants import Descendants

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 
-from ...safe_text import block, line
+from ...base.safe_text import block, line
 from ..parts import LEDGER, REPORTER
 from ..records.facts import fail_with, skip_unsupported
 

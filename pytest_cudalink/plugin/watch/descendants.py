@@ -7,8 +7,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ...base.safe_text import line
 from ...emulator import notes
-from ...safe_text import line
 from ..parts import RECORD_FILE, RESULTS
 from ..run import from_controller
 from ..settings import restore
@@ -16,7 +16,7 @@ from ..settings import restore
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...violations import Violation
+    from ...base.violations import Violation
     from ..run import Run
 
 #: Characters of a command line that a line shows.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...jitlink import jitlink_contract
+from ...loader.jitlink import jitlink_contract
 from ..parts import JITLINK_CONTRACT, LEDGER
 from .check import Phase, Seen
 from .violation_check import ViolationCheck
 
 if TYPE_CHECKING:
-    from ...violations import Violation
+    from ...base.violations import Violation
     from ..run import Run
 
 

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ...plurals import counted
+from ...base.plurals import counted
 from ..parts import DESCENDANTS
 from .check import Seen
 from .violation_check import DriverCheck
@@ -14,7 +14,7 @@ from .violation_check import DriverCheck
 if TYPE_CHECKING:
     import pytest
 
-    from ...violations import Violation
+    from ...base.violations import Violation
     from ..run import Run
 
 #: Bytes of a test's name from which on a note may have it cut.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ...jitlink import jitlink_calls
+from ...loader.jitlink import jitlink_calls
 from ..parts import CAUSES, LEDGER
 from .check import Check, Phase
 

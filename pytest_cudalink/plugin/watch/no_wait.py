@@ -14,7 +14,7 @@ from .check import Seen
 from .violation_check import ViolationCheck
 
 if TYPE_CHECKING:
-    from ...violations import Violation
+    from ...base.violations import Violation
     from ..run import Run
     from .check import Phase
 

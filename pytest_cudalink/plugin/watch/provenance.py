@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from ...jitlink import jitlink_calls
+from ...loader.jitlink import jitlink_calls
 from ..own_imports import own_imports
 from ..parts import LEDGER, PROVENANCE
 from .check import Check, Phase, Seen
@@ -267,7 +267,7 @@ class Provenance(Check):
         if not texts:
             return ()
         self._found_before[place] = texts
-        from ...safe_text import block
+        from ...base.safe_text import block
 
         return [Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))]
 

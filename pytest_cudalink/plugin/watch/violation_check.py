@@ -6,13 +6,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ...plurals import counted
+from ...base.plurals import counted
 from ..parts import DEADLOCKS, DESCENDANTS, JITLINK_CONTRACT, LEDGER, LIFETIMES, ORDER
 from ..records.facts import VIOLATIONS
 from .check import Check, Phase, Seen
 
 if TYPE_CHECKING:
-    from ...violations import Violation
+    from ...base.violations import Violation
     from ..run import Run
 
 

@@ -1,0 +1,595 @@
+"""Audit an environment: what its distributions need of CUDA, compared with what is installed.
+
+Declared evidence is ``Requires-Dist``, and ``depends`` and ``constrains`` of conda packages. Measured evidence is what
+`needs` reads from the installed libraries; it also counts where a distribution declares nothing. No Python of the
+environment runs, and no library of it is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ...base.budget import AuditError
+from ...base.installers import install_command
+from ...base.plurals import and_more, counted
+from ...base.regular_files import open_regular
+from ...compat import exports, known_bad
+from ...compat.gpus import architecture_of, driver_named
+from ...environment.installed import (
+    Installed,
+    Place,
+    Unreadable,
+    find_place,
+    is_library,
+    lost_files,
+    read_distributions,
+    recorded_hashes,
+)
+from ...versions import CudaVersion
+from .. import contradictions
+from ..buffers import buffer
+from ..device_code.images import in_file
+from ..device_code.scan import pieces
+from ..libraries import majors_of
+from ..loadable import read_dynamic
+from ..needs import Need, needs_of_scan
+from ..scan import MOST_UNPACKED, Scan, nvjitlink_needs
+from . import conda
+from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
+from .conda import CondaPackage
+from .machine import Misfit, TargetMachine, misfits
+from .providers import Provider, Providers, is_numbered
+
+__all__ = ["AuditError", "Claim", "EnvironmentAudit", "EnvironmentFinding", "Installed", "audit_environment"]
+
+#: Libraries of the driver, which no environment brings.
+_DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
+#: Different specifiers of one distribution that are compared with each other; 12 were seen at most.
+_MOST_SPECIFIERS: Final = 40
+
+#: A Python extension module, which is loaded where a program imports it, and not before.
+_EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
+
+#: What the name of a build for one CUDA major has in addition to that of its project.
+_VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
+
+Kind = Literal[
+    "pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "lost", "known-bad", "machine"
+]
+
+
+@dataclass(frozen=True)
+class EnvironmentFinding:
+    """A conflict, or a note, with the one thing to do."""
+
+    # "pair" (two requirements that no version satisfies), "version" (the installed version is not one that is
+    # required), "missing" (a required distribution is not installed), "floor" (a file needs a newer library),
+    # "unprovided" (a file is linked with a library that is not there), "copies" (two releases of one library),
+    # "same-file" (two distributions installed one file, with other contents), "lost" (files of a distribution are
+    # missing or cut off), "known-bad" (versions that are known to fail together), "machine" (something does not run on
+    # the machine that is asked about)
+    kind: Kind
+    severity: Literal["conflict", "note"]  # "conflict"; or "note", which is not counted
+    text: str  # what it is, and what is expected
+    needs: tuple[Claim, ...]  # what requires it
+    there: str  # what is installed: distribution, version and file; empty if nothing is
+    fix: str  # a command for the package manager that owns it, or advice where no command helps
+    otherwise: str = ""  # another remedy; may be empty
+
+
+@dataclass(frozen=True)
+class EnvironmentAudit:
+    """The audit of an environment."""
+
+    prefix: str  # the environment
+    python: str  # the version of its Python
+    distributions: int  # distributions and conda packages that were read
+    claims: tuple[Claim, ...]  # every requirement on CUDA's distributions
+    findings: tuple[EnvironmentFinding, ...]
+    unreadable: tuple[Unreadable, ...]
+    files: int  # libraries that were measured; 0 if only declared requirements were read
+    seconds: float = field(compare=False)
+    machine: str = ""  # the driver and GPU that were asked about; empty for none
+
+    @property
+    def conflicts(self) -> tuple[EnvironmentFinding, ...]:
+        """The findings that are not notes."""
+        return tuple(one for one in self.findings if one.severity == "conflict")
+
+    @property
+    def exit_code(self) -> int:
+        """0 without conflicts, 1 with conflicts, 2 if something could not be read."""
+        return 2 if self.unreadable else 1 if self.conflicts else 0
+
+    @property
+    def verdict(self) -> str:
+        """One line: how many conflicts, in what."""
+        found = len(self.conflicts)
+        conflicts = counted(found, "conflict") if found else "no conflicts"
+        unread = f", {len(self.unreadable)} not readable" if self.unreadable else ""
+        libraries = f"{counted(self.files, 'library', 'libraries')} measured"
+        measured = libraries if self.files else "declared requirements only"
+        where = f" on {self.machine}" if self.machine else ""
+        return (
+            f"{conflicts}{where}{unread}: {counted(self.distributions, 'distribution')}, {measured}, in {self.prefix}"
+        )
+
+    def check(self) -> None:
+        """Raise unless there are no conflicts and everything was readable.
+
+        Raises AssertionError with a line for each reason.
+        """
+        reasons = [f"{one.text}: {one.fix}" for one in self.conflicts]
+        reasons += [f"{one.path}: {one.text}" for one in self.unreadable]
+        if reasons:
+            raise AssertionError("\n".join([self.prefix, *(f"  {reason}" for reason in reasons)]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain data with the same names."""
+        return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self)}
+
+
+def audit_environment(
+    prefix: str | Path | None = None, *, measure: bool = True, driver: str = "", gpu: str = ""
+) -> EnvironmentAudit:
+    """Audit an environment.
+
+    `prefix`: its prefix, its Python or its site-packages folder; default: the environment of this process.
+    `measure`: read the installed libraries, too; False: only what is declared.
+    `driver`: also ask whether it runs on a driver: ``"12.8"``, ``"570"`` or ``"570.86.15"``.
+    `gpu`: and on a GPU: ``"A100"``, ``"8.0"`` or ``"sm_80"``.
+    Raises AuditError if there is no environment at `prefix`.
+    Raises ValueError if the driver or the GPU is unknown, or a GPU is given without a driver.
+    """
+    if gpu and not driver:
+        msg = f"gpu = {gpu!r} is given without a driver; name one, such as 12.8 or 570"
+        raise ValueError(msg)
+    machine = TargetMachine(driver_named(driver), architecture_of(gpu) if gpu else "") if driver else None
+    began = time.monotonic()
+    place = find_place(prefix)
+    distributions, unreadable = read_distributions(place, files=measure)
+    packages, damaged = conda.read_packages(place.prefix, files=measure)
+    unreadable += damaged
+    claims = list(declared_claims(place, distributions, unreadable))
+    by_conda, virtual = _by_conda(place, packages, unreadable)
+    claims += by_conda
+    everything = _without_doubles(distributions, packages)
+    repair = _Repair(place, [*everything, *virtual])
+    measured: list[Claim] = []
+    findings: list[EnvironmentFinding] = []
+    files, needs = 0, {}
+    providers = Providers(everything)
+    for one in everything:  # which have no files unless those are measured
+        files += len(one.files)
+        needs[str(one)] = _needs(place, one, unreadable)
+        claimed, unprovided = _measured(one, needs[str(one)], providers, claims, repair)
+        measured += claimed
+        findings += unprovided
+    shared = _shared_files(everything, unreadable) if measure else {}
+    findings += _overwritten(shared, repair)
+    findings += _copies(providers, shared, repair)
+    claims += measured
+    findings[:0] = _judged(claims, repair)
+    findings += _lost(everything, repair)
+    findings += _known_to_fail(everything)
+    if machine is not None:
+        findings += map(_on_machine, misfits(machine, everything, needs, providers))
+    return EnvironmentAudit(
+        str(place.prefix), place.python, len(everything), tuple(claims), tuple(findings), tuple(unreadable), files,
+        round(time.monotonic() - began, 3), str(machine or ""),
+    )  # fmt: skip
+
+
+def _on_machine(one: Misfit) -> EnvironmentFinding:
+    return EnvironmentFinding("machine", one.severity, one.text, (), str(one.owner or ""), one.fix)
+
+
+def _without_doubles(distributions: Sequence[Installed], packages: Sequence[CondaPackage]) -> list[Installed]:
+    """All that is installed; a distribution that conda installed is known by its conda package, which has its files."""
+    listed = {path for one in packages for path in one.installed.files}
+    own = [one for one in distributions if one.manager != "conda" or not set(one.files) <= listed]
+    return [*own, *(one.installed for one in packages)]
+
+
+def _by_conda(
+    place: Place, packages: Sequence[CondaPackage], unreadable: list[Unreadable]
+) -> tuple[list[Claim], list[Installed]]:
+    """The claims of conda packages, and the driver that they are judged by, if there is one."""
+    if not any(True for one in packages for _ in conda.cuda_specs(one)):
+        return [], []
+    rules = conda.rules()
+    if rules is None:
+        remedy = install_command("'pytest-cudalink[audit]'")
+        text = f"conda's requirements were not judged, py-rattler is missing: {remedy}"
+        unreadable.append(Unreadable(str(place.conda_meta), text))
+        return [], []
+    driver = _driver()
+    claims = conda_claims(packages, rules, unreadable, driver)
+    return list(claims), [driver.installed] if driver else []
+
+
+def _driver() -> CondaPackage | None:
+    """The virtual package ``__cuda``, by the variable that conda reads, or by the driver of this machine."""
+    from ... import probes
+
+    version = os.environ.get("CONDA_OVERRIDE_CUDA")
+    if version is None:
+        try:
+            found = probes.driver_version()
+        except OSError:  # a driver that cannot be opened; the doctor reports it
+            found = None
+        version = str(found) if found else ""
+    return conda.virtual_driver(version) if version else None
+
+
+# -- measured
+
+
+def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[Need]:
+    """What the installed libraries of a distribution need by what they link, and by the LTO-IR in them.
+
+    NVIDIA's own libraries, two thirds of the bytes of an environment, are not searched for LTO-IR: those that have some
+    link nvJitLink, by symbols that name its release.
+    """
+    scan = Scan("")
+    names = {os.path.relpath(path, place.prefix): path for path in one.files}  # a prefix may be called cuda-13.0
+    of_cuda = conda.is_cuda_package(one.name) if one.manager == "conda" else is_cuda_distribution(one.name)
+    for name, path in names.items():
+        try:
+            found = read_dynamic(path)
+            if found is None:
+                continue
+            if any(majors_of(library) is not None for library in (*found.needed, found.soname or "")):
+                scan.elves[name] = found
+            if of_cuda:
+                continue
+            with open_regular(path) as stream, buffer(stream) as content:
+                found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
+                images = in_file(name, content, found_code, room=MOST_UNPACKED)
+                ltoir, jitify = nvjitlink_needs(content, images)
+            if ltoir is not None:
+                scan.ltoir[name] = ltoir
+            if jitify is not None:
+                scan.jitify[name] = jitify
+                scan.elves[name] = found
+        except (OSError, ValueError) as error:
+            reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
+            unreadable.append(Unreadable(path, f"{reason}: install {one} again"))
+    return [replace(need, path=names[need.path]) for need in needs_of_scan(scan)]
+
+
+def _measured(
+    one: Installed, needs: Sequence[Need], providers: Providers, declared: Sequence[Claim], repair: _Repair
+) -> tuple[list[Claim], list[EnvironmentFinding]]:
+    """What the files of a distribution need of the libraries that they get, and those that they do not get."""
+    highest: dict[tuple[str, int], Need] = {}
+    linked: dict[tuple[str, int], Need] = {}
+    for need in needs:
+        if need.stem in _DRIVER:
+            continue
+        key = need.stem, need.major
+        if need.how in ("linked", "symbols"):
+            linked.setdefault(key, need)
+        if need.floor and (key not in highest or need.floor > (highest[key].floor or need.floor)):
+            highest[key] = need
+    claims = []
+    for (stem, major), need in highest.items():
+        provider = providers.of(stem, major, need.path)
+        if provider and provider.owner and provider.owner.name != one.name and need.floor and provider.release:
+            claims.append(_claim(one, need, need.floor, provider, declared))
+    absent = {need.stem: need for (stem, major), need in linked.items() if not providers.of(stem, major, need.path)}
+    served = {stem for stem, major in linked if providers.of(stem, major, linked[stem, major].path)}
+    # a wheel may have one file for each CUDA major, of which a program loads one; what is declared is reported by name
+    served |= {
+        stem for stem in absent for claim in declared
+        if claim.by == str(one) and claim.satisfied is None and _is_package_of(claim.name, stem)
+    }  # fmt: skip
+    return claims, [_unprovided(one, need, repair) for need in absent.values() if need.stem not in served]
+
+
+def _is_package_of(name: str, stem: str) -> bool:
+    """Whether a package brings a library, as far as its name or the table of exports tells."""
+    known = exports.distributions(stem).values()
+    return stem.removeprefix("lib") in name or name in known
+
+
+def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, declared: Sequence[Claim]) -> Claim:
+    owner, release = provider.owner, provider.release
+    assert owner is not None  # checked by the caller
+    assert release is not None
+    known = exports.wheel_versions(need.stem, floor)
+    oldest = known[0] if known else str(floor)
+    first = need.wheel or oldest
+    if is_numbered(need.stem) and first == oldest:  # every wheel of that release will do
+        first = str(floor)
+    own = [claim for claim in declared if claim.by == str(one) and claim.name == owner.name]
+    said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
+    return Claim(
+        str(one), owner.name, f">={first}", need.how, f"{need.evidence}; {one.name} {said}",
+        release >= floor and contradictions.accepts(f">={first}", owner.version), file=need.path,
+    )  # fmt: skip
+
+
+def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFinding:
+    library = need.evidence.removeprefix("needs ")
+    name = exports.distributions(need.stem).get(need.major)
+    claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
+    optional = not name and _EXTENSION.search(need.path) is not None
+    return EnvironmentFinding(
+        "unprovided",
+        "note" if optional else "conflict",
+        f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {one} "
+        "is linked with it",
+        (claim,),
+        "",
+        f"nothing, if no program imports this module; else install the package that has {library}"
+        if optional
+        else repair.install(one.manager, [name])
+        if name and one.manager != "conda"
+        else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
+    )
+
+
+# -- judgements
+
+
+def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[EnvironmentFinding]:
+    by_name: dict[tuple[str, bool], list[Claim]] = {}
+    for claim in claims:
+        by_name.setdefault((claim.name, repair.is_conda(claim)), []).append(claim)
+    for (name, of_conda), group in sorted(by_name.items()):
+        accept = _accepting(of_conda=of_conda)
+        paired: set[int] = set()
+        for low, high in _contradicting(group, accept):
+            paired |= {id(claim) for claim in (*low, *high)}
+            yield _pair(name, low, high, repair)
+        rest = [claim for claim in group if id(claim) not in paired]
+        if wrong := [claim for claim in rest if claim.satisfied is False]:
+            yield _wrong(name, wrong, rest, repair)
+        missing = [claim for claim in rest if claim.satisfied is None]
+        if missing and not paired:  # else a pair says that it is missing
+            yield _missing(name, missing, repair)
+
+
+def _accepting(*, of_conda: bool) -> Callable[[str, str], bool]:
+    rules = conda.rules() if of_conda else None
+    return rules.accepts if rules else contradictions.accepts
+
+
+def _contradicting(
+    group: Sequence[Claim], accept: Callable[[str, str], bool]
+) -> Iterator[tuple[list[Claim], list[Claim]]]:
+    """For each specifier that bounds from above, its claims, and those that have no version in common with it."""
+    specifiers = sorted({claim.versions for claim in group} - {"", "*"})[:_MOST_SPECIFIERS]
+    pairs: dict[str, set[str]] = {}
+    for one, other in combinations(specifiers, 2):
+        if contradictions.common_version([one, other], accept) is None:
+            reach = {spec: contradictions.highest_version(spec, [one, other], accept) for spec in (one, other)}
+            low, high = sorted((one, other), key=lambda spec: reach[spec])
+            pairs.setdefault(low, set()).add(high)
+    for bound, contradicting in pairs.items():
+        yield [c for c in group if c.versions == bound], [c for c in group if c.versions in contradicting]
+
+
+def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> EnvironmentFinding:
+    there = repair.there(name, [*low, *high])
+    owners = repair.roots([low[0], high[0]])
+    names = [one.name for one in owners]
+    is_there = there.version if there else "missing"
+    return EnvironmentFinding(
+        "pair", "conflict",
+        f"{name} is {is_there}; expected {low[0]} and {high[0]}, which no version satisfies",
+        (*low, *high), repair.shown(there),
+        repair.upgrade(owners), f"put {' and '.join(names)} into separate environments" if len(names) > 1 else "",
+    )  # fmt: skip
+
+
+def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -> EnvironmentFinding:
+    there = repair.there(name, wrong)
+    measured = [claim for claim in wrong if claim.file]
+    first = measured[0] if measured else wrong[0]
+    more = and_more(len(wrong) - 1)
+    because = f": {first.evidence}" if measured else ""
+    return EnvironmentFinding(
+        "floor" if len(measured) == len(wrong) else "version", "conflict",
+        f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}",
+        tuple(wrong), repair.shown(there), repair.require(name, group, there),
+    )  # fmt: skip
+
+
+def _missing(name: str, missing: list[Claim], repair: _Repair) -> EnvironmentFinding:
+    more = and_more(len(missing) - 1)
+    return EnvironmentFinding(
+        "missing", "conflict", f"{name} is missing; expected {missing[0]}{more}", tuple(missing), "",
+        repair.require(name, missing, None),
+    )  # fmt: skip
+
+
+def _shared_files(
+    everything: Iterable[Installed], unreadable: list[Unreadable]
+) -> dict[str, dict[str, tuple[Installed, str]]]:
+    """The files that the RECORDs of several distributions list: by path and name, the distribution and its hash."""
+    found: dict[str, dict[str, tuple[Installed, str]]] = {}
+    for one in everything:
+        try:
+            for path, digest in recorded_hashes(one):
+                found.setdefault(path, {})[one.name] = (one, digest)
+        except (OSError, ValueError) as error:
+            unreadable.append(Unreadable(f"{one.path}/RECORD", f"{error}: install the distribution again"))
+    return {path: owners for path, owners in found.items() if len(owners) > 1}
+
+
+def _overwritten(
+    shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repair: _Repair
+) -> Iterator[EnvironmentFinding]:
+    """Files of several distributions with other contents, by these distributions.
+
+    A conflict where a library is among them, or where the distributions are variants of one project; else a note, as
+    packages that have nothing to do with each other install such a thing as ``tests/__init__.py``.
+    """
+    paths_of: dict[tuple[Installed, ...], list[str]] = {}
+    for path, owners in shared.items():
+        if len({digest for _, digest in owners.values()}) > 1:
+            paths_of.setdefault(tuple(one for one, _ in owners.values()), []).append(path)
+    for several, paths in paths_of.items():
+        libraries = [path for path in paths if is_library(path)]
+        variants = len({_VARIANT.sub("", one.name) for one in several}) == 1
+        first = (libraries or paths)[0]
+        yield EnvironmentFinding(
+            "same-file", "conflict" if libraries or variants else "note",
+            f"{first}{and_more(len(paths) - 1)} {'are' if paths[1:] else 'is'} installed by "
+            f"{' and '.join(sorted(map(str, several)))} with other contents; expected one of them: "
+            "the last install won",
+            (), first, repair.reinstall(several),
+        )  # fmt: skip
+
+
+def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[EnvironmentFinding]:
+    """CUDA's distributions of which files are missing or cut off: what an installer believes to be there."""
+    for one, paths in lost_files([one for one in everything if is_cuda_distribution(one.name)]):
+        yield EnvironmentFinding(
+            "lost", "conflict",
+            f"{one} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
+            (), str(one), repair.again(one),
+        )  # fmt: skip
+
+
+def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> Iterator[EnvironmentFinding]:
+    """Libraries that several bring: one file of two, if no hash is known, two releases of one name, two majors."""
+    for path, owners in sorted(providers.owners().items()):
+        if path in shared:
+            continue
+        names = sorted({str(one) for one in owners})
+        yield EnvironmentFinding(
+            "same-file", "conflict", f"{path} is installed by {' and '.join(names)}; expected one of them",
+            (), path, repair.reinstall(owners),
+        )  # fmt: skip
+    by_library: dict[tuple[str, int], list[Provider]] = {}
+    by_stem: dict[str, list[Provider]] = {}
+    for one in providers.all:
+        if one.release:
+            by_library.setdefault((one.library, one.release.major), []).append(one)
+            by_stem.setdefault(one.stem, []).append(one)
+    for (library, _), copies in sorted(by_library.items()):
+        if len({one.release for one in copies}) > 1:
+            yield _several(library, copies, "conflict")
+    for stem, copies in sorted(by_stem.items()):
+        if len({one.release.major for one in copies if one.release}) > 1:
+            yield _several(stem, copies, "note")
+
+
+def _several(library: str, copies: Sequence[Provider], severity: Literal["conflict", "note"]) -> EnvironmentFinding:
+    listed = " and ".join(f"CUDA {one.release} by {one}" for one in copies)
+    expected = "one release: which one a process gets depends on what loads first"
+    fix = f"keep one of {', '.join(sorted({one.owner.name for one in copies if one.owner}))}"
+    if severity == "note":
+        expected, fix = "one major, unless the programs that use them differ", "nothing, if that is meant"
+    return EnvironmentFinding(
+        "copies", severity, f"{library} is installed as {listed}; expected {expected}", (),
+        ", ".join(one.path for one in copies), fix,
+    )  # fmt: skip
+
+
+def _known_to_fail(everything: Sequence[Installed]) -> Iterator[EnvironmentFinding]:
+    """Installed versions that meet a known-bad entry; a note where it also depends on the machine."""
+    versions = {one.name: one.version for one in everything}
+    for one in known_bad.known_bad(versions):
+        is_open = one.open_conditions()
+        only = f"; only {', '.join(is_open)}" if is_open else ""
+        concerned = {*one.versions}.union(*(known_bad.components().get(name, ()) for name in one.versions))
+        yield EnvironmentFinding(
+            "known-bad", "note" if is_open else "conflict", f"known to fail: {one.text}{only}", (),
+            ", ".join(sorted(str(there) for there in everything if there.name in concerned)), one.advice,
+        )  # fmt: skip
+
+
+# -- repairs
+
+
+class _Repair:
+    """Commands of the package managers that own the distributions of an environment."""
+
+    def __init__(self, place: Place, everything: Sequence[Installed]) -> None:
+        self._place = place
+        self._python = {one.name: one for one in everything if one.manager != "conda"}
+        self._conda = {one.name: one for one in everything if one.manager == "conda"}
+        self._by_label = {str(one): one for one in everything}
+
+    def is_conda(self, claim: Claim) -> bool:
+        """Whether a claim is about a conda package."""
+        of_conda = claim.name in self._conda and claim.name not in self._python
+        return claim.how in ("depends", "constrains") or (bool(claim.file) and of_conda)
+
+    def there(self, name: str, claims: Sequence[Claim]) -> Installed | None:
+        """The installed distribution that claims are about."""
+        return (self._conda if self.is_conda(claims[0]) else self._python).get(name)
+
+    def shown(self, there: Installed | None) -> str:
+        """What is installed, with one of its libraries."""
+        return f"{there} ({there.files[0] if there.files else there.path})" if there else ""
+
+    def roots(self, claims: Sequence[Claim]) -> list[Installed]:
+        """The distributions that a user chose, above those of CUDA that made the claims."""
+        labels = [(*claim.because, claim.by)[0] for claim in claims]
+        return [self._by_label[label] for label in dict.fromkeys(labels)]
+
+    def upgrade(self, owners: Sequence[Installed]) -> str:
+        """The command that lets the package manager choose other releases of distributions."""
+        names = [one.name for one in owners]
+        if owners[0].manager == "conda":
+            return f"{self._prefix_command('conda update')} {' '.join(map(shlex.quote, names))}"
+        return self.install(owners[0].manager, names, option="--upgrade ")
+
+    def require(self, name: str, claims: Sequence[Claim], there: Installed | None) -> str:
+        """The command that installs a version which all claims accept."""
+        if name == "__cuda":
+            wanted = " and ".join(dict.fromkeys(claim.versions for claim in claims))
+            return f"install a driver of CUDA {wanted}"
+        bounds = ",".join(dict.fromkeys(claim.versions for claim in claims if claim.versions not in ("", "*")))
+        owner = there or self._by_label[claims[0].by]
+        return self.install(
+            owner.manager, [f"{name} {bounds}".strip() if self.is_conda(claims[0]) else f"{name}{bounds}"]
+        )
+
+    def reinstall(self, owners: Sequence[Installed]) -> str:
+        """The advice for two distributions that wrote the same file."""
+        kept, removed = owners[-1], owners[0]
+        how = (
+            self._prefix_command("conda remove")
+            if removed.manager == "conda"
+            else self._pip(removed.manager, "uninstall")
+        )
+        again = f"{kept.name}=={kept.version}"
+        return f"{how} {shlex.quote(removed.name)}, then {self.install(kept.manager, [again])}"
+
+    def again(self, one: Installed) -> str:
+        """The command that installs the same release once more."""
+        option = "--reinstall" if one.manager == "uv" else "--force-reinstall"
+        return self.install(one.manager, [f"{one.name}=={one.version}"], option=f"{option} --no-deps ")
+
+    def install(self, manager: str, words: Sequence[str], option: str = "") -> str:
+        """The command that installs requirements."""
+        quoted = " ".join(map(shlex.quote, words))
+        if manager == "conda":
+            return f"{self._prefix_command('conda install')} {quoted}"
+        return f"{self._pip(manager, 'install')} {option}{quoted}"
+
+    def _prefix_command(self, command: str) -> str:
+        return f"{command} --prefix {shlex.quote(str(self._place.prefix))}"
+
+    def _pip(self, manager: str, action: str) -> str:
+        prefix = str(self._place.prefix)
+        if manager == "uv":
+            return f"uv pip {action} --python {shlex.quote(prefix)}"
+        if prefix == sys.prefix:
+            return f"python -m pip {action}"
+        return f"python -m pip --python {shlex.quote(prefix)} {action}"

@@ -1,0 +1,171 @@
+"""Whether an environment runs on a machine that is named: the CUDA version of its driver, and its GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from ...base.plurals import and_more
+from ...base.tables import read_matrix
+from ...compat.gpus import driver_branch
+from ...compat.releases import DRIVER_RELEASES
+from ...environment.installed import Installed
+from ...versions import CudaVersion
+from ..device_code.images import found_in
+from ..device_code.rule import DriverOutcome, what_happens
+from ..device_code.verdicts import DeviceCode, grouped
+from ..needs import Need
+from .providers import Providers
+
+#: Outcomes that come from the driver's version alone: an older GPU, or another one, would not help.
+_TOO_OLD: Final = (DriverOutcome.TOO_NEW, DriverOutcome.UNKNOWN_FORM)
+
+
+@dataclass(frozen=True)
+class TargetMachine:
+    """A machine that nobody needs to have."""
+
+    driver: CudaVersion
+    arch: str = ""  # of its GPU, such as "sm_80"; empty where no GPU is asked about
+
+    def __str__(self) -> str:
+        gpu = f" with {self.arch}" if self.arch else ""
+        return f"a driver of CUDA {self.driver} ({driver_branch(self.driver)}){gpu}"
+
+
+class Misfit(NamedTuple):
+    """What does not run on the machine, or does only in part."""
+
+    severity: Literal["conflict", "note"]
+    text: str
+    owner: Installed | None  # what does not run; None for the machine itself
+    fix: str
+
+
+def misfits(
+    machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]], providers: Providers
+) -> Iterator[Misfit]:
+    """Yield what does not run on a machine, the driver's versions first.
+
+    A CUDA runtime needs a driver of its own major release (CUDA Compatibility guide, "Minor Version Compatibility").
+
+    `needs`: of each distribution, by its name and version.
+    """
+    if machine.arch and what_happens((), machine.arch, machine.driver).outcome is DriverOutcome.UNDRIVEN:
+        drivers = [one for one in DRIVER_RELEASES if what_happens((), machine.arch, one).outcome.fails]
+        expected = f"CUDA {drivers[0]} to {drivers[-1]}"
+        yield Misfit(
+            "conflict", f"a driver of CUDA {machine.driver} drives no {machine.arch}; expected one of {expected}", None,
+            f"take a driver of {expected}",
+        )  # fmt: skip
+        return
+    everything = list(everything)
+    yield from _of_runtimes(machine, everything, needs, providers)
+    yield from _of_functions(machine, everything, needs)
+    yield from _of_compilers(machine, providers)
+    if machine.arch:
+        for one in everything:
+            yield from _of_device_code(machine, one)
+
+
+def _newer(release: CudaVersion) -> str:
+    known = f" ({DRIVER_RELEASES[release]})" if release in DRIVER_RELEASES else ""
+    return f"take a driver of CUDA {release}{known} or newer"
+
+
+def _of_runtimes(
+    machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]], providers: Providers
+) -> Iterator[Misfit]:
+    """CUDA runtimes of a newer major release: each call answers 35, cudaErrorInsufficientDriver."""
+    driver = machine.driver
+    runtimes = [one for one in providers.all if one.stem == "libcudart" and one.owner and one.release]
+    linked = {(one.stem, one.major) for several in needs.values() for one in several if one.how == "linked"}
+    for one in runtimes:
+        assert one.release is not None  # chosen above
+        if one.release.major <= driver.major:
+            continue
+        # a second one that no installed library is linked with may be there for nobody
+        used = ("libcudart", one.release.major) in linked or all(two.release == one.release for two in runtimes)
+        yield _runtime("conflict" if used else "note", f"{one.library} of {one}", one.owner, one.release.major, driver)
+    static = read_matrix("guardrails.toml")["static-runtime"]["distributions"]
+    for owner in everything:
+        major = int(first[0]) if (first := re.match(r"\d{1,4}", owner.version, re.ASCII)) else 0
+        if owner.name in static and major > driver.major:
+            yield _runtime("conflict", f"the CUDA runtime inside {owner}", owner, major, driver)
+
+
+def _runtime(
+    severity: Literal["conflict", "note"], what: str, owner: Installed | None, major: int, driver: CudaVersion
+) -> Misfit:
+    needed = CudaVersion(major, 0)
+    return Misfit(
+        severity, f"{what} needs a driver of CUDA {needed} or newer; this one is of CUDA {driver}: each of "
+        "its calls answers 35, cudaErrorInsufficientDriver",
+        owner, f"{_newer(needed)}, or install the builds for CUDA {driver.major}",
+    )  # fmt: skip
+
+
+def _of_functions(
+    machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]]
+) -> Iterator[Misfit]:
+    """Libraries that are linked with functions which the driver does not have."""
+    for owner in everything:
+        wanted = [one for one in needs.get(str(owner), ()) if one.stem == "libcuda" and one.floor]
+        newest = max(wanted, key=lambda one: one.floor or machine.driver, default=None)
+        if newest is not None and newest.floor is not None and newest.floor > machine.driver:
+            yield Misfit(
+                "conflict", f"{os.path.basename(newest.path)} of {owner} {newest.evidence}; this driver is of CUDA "  # noqa: PTH119 (text)
+                f"{machine.driver}", owner, _newer(newest.floor),
+            )  # fmt: skip
+
+
+def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Misfit]:
+    """What makes code that the driver does not take: no cubin of a newer major release, no PTX of a newer one."""
+    driver = machine.driver
+    for stem, name in (("libnvrtc", "NVRTC"), ("libnvJitLink", "nvJitLink")):
+        found = [one for one in providers.all if one.stem == stem and one.release]
+        for one in found:
+            assert one.release is not None  # chosen above
+            newer = one.release.major > driver.major
+            if not newer and (stem != "libnvrtc" or one.release <= driver):
+                continue
+            # beside one that fits, it may be there for nobody
+            alone = all(two.release and two.release.major > driver.major for two in found)
+            takes = "no cubin that it makes is loaded" if newer else "it refuses its PTX (222), and loads its cubins"
+            yield Misfit(
+                "conflict" if newer and alone else "note",
+                f"{name} {one.release} of {one} is newer than the driver, of CUDA {driver}: {takes}", one.owner,
+                f"{_newer(CudaVersion(one.release.major, 0) if newer else one.release)}, or compile with CUDA {driver}",
+            )  # fmt: skip
+
+
+def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Misfit]:
+    """Device code of a distribution that the driver refuses, or none of which is for the GPU.
+
+    Code for the GPU may lie in other files than code for others, and a program may never need some of it: nothing that
+    fits is a conflict of the distribution, and so is what the driver is too old for; the rest is a note.
+    """
+    found = _device_code(owner)
+    answers = found.answers(machine.arch, machine.driver) if found.groups else []
+    answers = [(group, answer) for group, answer in answers if not group.for_linker]
+    failing = [(group, answer) for group, answer in answers if answer.outcome.fails]
+    if not failing:
+        return
+    sentences = found.failures([machine.arch], [machine.driver])
+    old = any(answer.outcome in _TOO_OLD for _, answer in failing)
+    severity: Literal["conflict", "note"] = "conflict" if old or len(failing) == len(answers) else "note"
+    if not sentences and severity == "note":
+        return  # translation units for other GPUs
+    said = sentences[0] if sentences else f"nothing in it is for {machine.arch}"
+    newer = ", or a newer driver" if old else ""
+    yield Misfit(
+        severity, f"device code of {owner} does not run: {said}{and_more(len(sentences) - 1)}", owner,
+        f"take a build of {owner.name} for {machine.arch} and drivers of CUDA {machine.driver}{newer}",
+    )  # fmt: skip
+
+
+def _device_code(owner: Installed) -> DeviceCode:
+    return grouped(str(owner), (found for path in owner.files for found in found_in(path)))

@@ -1,0 +1,184 @@
+"""Where a process of an environment gets a CUDA library from: a wheel, a conda package, or the system.
+
+The order is that of programs that load CUDA from wheels, as cuda.pathfinder does: the folder that the file's own RPATH
+names, then installed wheels, then the conda prefix, then what the dynamic loader finds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from ...base.elf import ElfError
+from ...base.regular_files import read_bounded
+from ...compat import exports
+from ...environment.installed import Installed
+from ...versions import CudaVersion
+from ..libraries import majors_of, stem_of
+from ..loadable import read_dynamic
+from .conda import is_cuda_package
+
+#: Libraries whose packages, wheels and conda's, have versions that begin with the CUDA release.
+_NUMBERED: Final = frozenset({"libcudart", "libnvJitLink", "libnvrtc", "libnvfatbin", "libnvvm", "libcupti"})
+_FULL_VERSION: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)*)$")
+_SYSTEM: Final = ("/usr/local/cuda/lib64", "/usr/local/cuda/nvvm/lib64")
+_MOST_JSON: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One copy of a CUDA library."""
+
+    library: str  # the name under which it is loaded, such as "libnvJitLink.so.12"
+    path: str
+    owner: Installed | None  # None for a copy of the system
+    release: CudaVersion | None  # its CUDA release, where that is known
+
+    @property
+    def stem(self) -> str:
+        return stem_of(self.library)
+
+    def __str__(self) -> str:
+        return str(self.owner) if self.owner else f"{self.path} (system)"
+
+    def is_of(self, stem: str, major: int) -> bool:
+        """Whether it is a library of a CUDA major."""
+        if self.stem != stem:
+            return False
+        return self.release.major == major if self.release else str(major) in (majors_of(self.library) or ())
+
+
+class Providers:
+    """The CUDA libraries of an environment, and of the system around it."""
+
+    def __init__(self, distributions: Iterable[Installed]) -> None:
+        self._owners: dict[str, list[Installed]] = {}
+        found: dict[str, Provider] = {}
+        for owner in distributions:
+            for path in owner.files:
+                library = _loaded_as(path)
+                if library is None:
+                    continue
+                self._owners.setdefault(path, []).append(owner)
+                key = os.path.realpath(path)  # conda's links of several names lead to one file
+                if key not in found or len(library) < len(found[key].library):
+                    found[key] = Provider(library, path, owner, release_of(stem_of(library), owner))
+        self.all = tuple(found.values())
+
+    def owners(self) -> dict[str, list[Installed]]:
+        """The distributions that list a library, by its path, where there are several."""
+        return {path: owners for path, owners in self._owners.items() if len({one.name for one in owners}) > 1}
+
+    def of(self, stem: str, major: int, user: str) -> Provider | None:
+        """The copy that a file gets; None if there is none.
+
+        `stem`: such as ``"libnvJitLink"``.
+        `major`: the CUDA major.
+        `user`: path of the file that needs it.
+        """
+        candidates = [one for one in self.all if one.is_of(stem, major)]
+        if len(candidates) > 1:
+            folders = _rpath_folders(user)
+            first = [one for one in candidates if str(Path(os.path.realpath(one.path)).parent) in folders]
+            wheels = [one for one in candidates if one.owner and one.owner.manager != "conda"]
+            candidates = first or wheels or candidates
+        return candidates[0] if candidates else _of_system(stem, major)
+
+
+def _of_system(stem: str, major: int) -> Provider | None:
+    for path in _system_libraries():
+        library = _loaded_as(path)
+        if library and stem_of(library) == stem and str(major) in (majors_of(library) or ()):
+            return Provider(library, path, None, _system_release(stem, path))
+    return None
+
+
+def _loaded_as(path: str) -> str | None:
+    """The SONAME by which a file is loaded, from its name; None if it is not a library of CUDA's toolkit.
+
+    A copy that auditwheel has renamed serves its own wheel alone, and NVRTC's second build (``.alt``) NVRTC alone.
+    """
+    name = path.rpartition("/")[2]
+    stem = stem_of(name)
+    if not majors_of(name) or not name.startswith(f"{stem}.so.") or "/stubs/" in path:
+        return None
+    return name if stem not in ("libcuda", "libnvidia-ml") else None
+
+
+def is_numbered(stem: str) -> bool:
+    """Whether the packages of a library have versions that begin with the CUDA release."""
+    return stem in _NUMBERED
+
+
+def release_of(stem: str, owner: Installed) -> CudaVersion | None:
+    """The CUDA release of a library, by the package that brings it; None if no table knows that version."""
+    names = exports.distributions(stem).values()
+    of_conda = owner.manager == "conda" and is_cuda_package(owner.name)
+    for distribution in names:
+        if (owner.name == distribution or of_conda) and (
+            release := exports.release_of_wheel(distribution, owner.version)
+        ):
+            return release
+    if is_numbered(stem) and (owner.name in names or of_conda):
+        match = re.match(r"\d{1,4}\.\d{1,4}(?=\.|$)", owner.version, re.ASCII)
+        return CudaVersion.parse(match[0]) if match else None
+    return None
+
+
+def _rpath_folders(user: str) -> set[str]:
+    try:
+        elf = read_dynamic(user)
+    except (OSError, ElfError):
+        return set()
+    origin = str(Path(os.path.realpath(user)).parent)
+    rpaths = (one.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for one in (elf.rpaths if elf else ()))
+    return {os.path.realpath(one) for one in rpaths}
+
+
+@cache
+def _system_libraries() -> tuple[str, ...]:
+    """The CUDA libraries that the dynamic loader finds, in its order; and those of /usr/local/cuda."""
+    first = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    roots = [root for name in ("CUDA_PATH", "CUDA_HOME") if (root := os.environ.get(name))]
+    last = (*(f"{root}/lib64" for root in roots), *_SYSTEM)
+    return tuple(dict.fromkeys([*chain(*map(_listed, first)), *_cached(), *chain(*map(_listed, last))]))
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 (names)
+    except OSError:
+        return []
+    return [f"{folder}/{name}" for name in names if _loaded_as(f"{folder}/{name}")]
+
+
+def _cached() -> Iterator[str]:
+    """The CUDA libraries in the loader's cache."""
+    program = shutil.which("ldconfig", path="/sbin:/usr/sbin")
+    if program is not None:
+        done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (ours)
+        paths = (line.rpartition(" => ")[2] for line in done.stdout.decode("utf-8", "replace").splitlines())
+        yield from (path for path in paths if path.startswith("/") and _loaded_as(path))
+
+
+def _system_release(stem: str, path: str) -> CudaVersion | None:
+    """The CUDA release of a system's library: from its full name, or from the toolkit's version.json."""
+    real = os.path.realpath(path)
+    match = _FULL_VERSION.search(real)
+    if match and is_numbered(stem):
+        return CudaVersion.parse(match[1])
+    for folder in list(Path(real).parents)[:4]:
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            content: Any = json.loads(read_bounded(folder / "version.json", _MOST_JSON))
+            return CudaVersion.parse(content["cuda"]["version"])
+    return None

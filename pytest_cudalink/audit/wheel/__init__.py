@@ -1,0 +1,1 @@
+"""The audit of a wheel: what it needs, what it declares, and whether that is enough."""

@@ -1,0 +1,194 @@
+"""Compile the project's C: find a compiler, make one shared library or program.
+
+The build hook (`hatch_build.py`), the tests, and commands that build libraries for other projects use it.
+It imports only the standard library, because the build hook runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+_FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-g",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+)
+#: Libraries of as many sources are compiled source by source, on every processor.
+_MANY: Final = 8
+
+
+class CompilerError(RuntimeError):
+    """There is no C compiler, or it failed; the message has its output."""
+
+
+@dataclass(frozen=True)
+class SharedLibrary:
+    """A shared library to build."""
+
+    output: str  # file name, such as "libcuda.so.1", or a path relative to the output folder
+    sources: tuple[Path, ...]  # C and assembler files
+    soname: str  # name by which the loader finds it
+    include: tuple[Path, ...] = ()  # folders of headers
+    # further flags for compiler and linker; `{output}` stands for the folder of the libraries
+    flags: tuple[str, ...] = ()
+
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        """Flags that make a shared library.
+
+        It stays when it is closed: threads, forks and other code have the addresses of its functions for the life of
+        the process.
+        """
+        return ("-shared", f"-Wl,-soname,{self.soname}", "-Wl,-Bsymbolic", "-Wl,-z,nodelete")
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program to build; the attributes are those of `SharedLibrary`."""
+
+    output: str
+    sources: tuple[Path, ...]
+    include: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        """Flags that make a program."""
+        return ()
+
+
+def find_compiler() -> list[str]:
+    """The command of a C compiler: ``$CC``, else cc, gcc or clang, else the one in the ``ziglang`` wheel.
+
+    Raises CompilerError if there is not one; the message lists where it was looked for.
+    """
+    if named := os.environ.get("CC"):
+        if shutil.which(named):
+            return [named]  # one path, perhaps with spaces in it
+        try:
+            command = shlex.split(named)
+        except ValueError as error:
+            msg = f"CC={named!r}: cannot be split into words: {error}; unset CC or correct it"
+            raise CompilerError(msg) from error
+        if not command or shutil.which(command[0]) is None:
+            msg = f"CC={named!r}: there is no command {''.join(command[:1])!r} on the PATH; unset CC or install it"
+            raise CompilerError(msg)
+        return command
+    for name in ("cc", "gcc", "clang"):
+        if found := shutil.which(name):
+            return [found]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    msg = "no C compiler: looked for $CC, cc, gcc, clang and the ziglang wheel; install one (pip install ziglang)"
+    raise CompilerError(msg)
+
+
+def zig_for(target: str) -> list[str]:
+    """The command of the C compiler in the ``ziglang`` wheel for a target such as ``x86_64-linux-gnu.2.17``."""
+    wheel_platform(target)
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target]
+
+
+def wheel_platform(target: str) -> str:
+    """The platform tags of a wheel for a target of zig: machine, and the oldest glibc that the wheel runs on.
+
+    Raises CompilerError if the target is not Linux with glibc on x86-64 or aarch64.
+    """
+    found = re.fullmatch(r"(x86_64|aarch64)-linux-gnu\.2\.(\d+)", target)
+    if not found:
+        msg = f"the target of the wheel is {target!r}; expected x86_64-linux-gnu.2.17 or aarch64-linux-gnu.2.17"
+        raise CompilerError(msg)
+    machine, minor = found.groups()
+    platform = f"manylinux_2_{minor}_{machine}"
+    # installers that are older than the numbered tags know the year
+    return f"manylinux2014_{machine}.{platform}" if minor == "17" else platform
+
+
+def reproducible_flags(root: Path) -> tuple[str, ...]:
+    """Flags by which a library holds nothing of the folder that it is built in: no debug information, no paths."""
+    return ("-g0", "-Wl,--strip-debug", f"-ffile-prefix-map={root}=.")
+
+
+def build(
+    library: SharedLibrary | Executable,
+    folder: Path,
+    compiler: Sequence[str] | None = None,
+    *,
+    strict: bool = True,
+    flags: Sequence[str] = (),
+) -> Path:
+    """Build one library or program, replace an older one only when it is complete, and return its path.
+
+    `folder`: output folder; created if it is missing.
+    `compiler`: command; default that of `find_compiler`.
+    `strict`: whether warnings are errors: True for our own sources, False for those generated from a user's.
+    `flags`: further flags, such as `reproducible_flags`.
+    Returns the library or program.
+    Raises CompilerError if there is no compiler, if it fails, or on another system than Linux, for which the sources
+    are written.
+    """
+    if sys.platform != "linux":
+        msg = f"the native parts of pytest-cudalink cannot be built on {sys.platform}; they are written for Linux"
+        raise CompilerError(msg)
+    output = folder / library.output
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as work:
+        made = Path(work) / output.name
+        options = [*(flag.replace("{output}", str(output.parent)) for flag in library.flags), *flags]
+        command = [
+            *(compiler or find_compiler()),
+            *_FLAGS,
+            *(["-Werror"] if strict else []),
+            *(f"-I{path}" for path in library.include),
+        ]
+        inputs = [str(source) for source in library.sources]
+        if len(inputs) >= _MANY:
+            inputs = _objects([*command, *(flag for flag in options if _compiles(flag))], inputs, Path(work))
+        _call([*command, *inputs, *library.link_flags, *options, "-o", str(made)])
+        made.replace(output)
+    return output
+
+
+def _compiles(flag: str) -> bool:
+    """Whether a flag is one of the compiler; clang warns of a library or a linker's flag that it does not use."""
+    return flag.startswith("-") and not flag.startswith(("-l", "-L", "-Wl,"))
+
+
+def _objects(command: list[str], sources: Sequence[str], folder: Path) -> list[str]:
+    """Compile each source, as many at once as there are processors; returns the objects in the order of the sources."""
+    objects = [str(folder / f"{number}.o") for number in range(len(sources))]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [
+            pool.submit(_call, [*command, "-c", source, "-o", made])
+            for source, made in zip(sources, objects, strict=True)
+        ]
+        try:
+            for job in jobs:
+                job.result()
+        finally:  # after the first error the rest would only take time
+            pool.shutdown(cancel_futures=True)
+    return objects
+
+
+def _call(command: list[str]) -> None:
+    """Run the compiler. Raises CompilerError if it fails; the message has its output."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the user's compiler)
+    if done.returncode:
+        msg = f"{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}"
+        raise CompilerError(msg)

@@ -1,0 +1,612 @@
+"""The report of ``cudalink doctor``: driver, toolkit, rules, links and what would fail at run time.
+
+`examine` loads no library of a toolkit into the process that asks; `DoctorReport` is plain data.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from ..audit.environment import EnvironmentAudit, EnvironmentFinding
+from ..base.plurals import and_more
+from ..compat import atlas, known_bad
+from ..compat.architectures import known_architectures
+from ..compat.releases import LATEST_KNOWN, ptx_isa_of
+from ..compat.wheels import TILEIRAS
+from ..guardrails import attribution
+from ..guardrails.driver import DriverFacts
+from ..guardrails.guard import driver_hint, forward_compatibility_assumed
+from ..guardrails.items import Fact, Item, ItemKind, Verdict, label_of
+from ..guardrails.pipelines import Pipeline
+from ..guardrails.relations import component_table
+from ..guardrails.remedy import trials, worded
+from ..guardrails.repair import repair
+from ..guardrails.rules import check_driver, judge_all, parse_constraint
+from ..linker import dispatch
+from ..probes import FIRST_USABLE_NVJITLINK
+from ..versions import CudaVersion
+from .system import IN_PROCESS, Copy, ResolutionError, System
+
+__all__ = ["LOOKED_FOR", "Copy", "DoctorFinding", "DoctorReport", "FindingCause", "PredictedLink", "examine"]
+
+#: The items that the page lists, by kind.
+LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
+    "dynamic-libs": ("cudart", "nvrtc", "nvJitLink", "nvvm", "nvfatbin"),
+    "headers": ("cudart", "cccl", "nvrtc", "nvjitlink", "nvcc", "nvvm"),
+    "static-libs": ("cudadevrt",),
+    "bitcode-libs": ("device",),
+    "binaries": ("nvcc", "ptxas", "nvlink", "nvdisasm", "cuobjdump"),
+}
+#: The rules about parts of different releases, and what their findings have in common.
+_MIXED: Final = ("same-ctk", "linked", "pipeline")
+_SEVERAL: Final = "the toolkit's parts come from several releases"
+_CAUSES: Final = {
+    "ctk-constraint": "the toolkit's release is not one that --ctk-version accepts",
+    "ctk-version-known": "the release of some parts of the toolkit is not known",
+}
+_PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
+
+#: The libraries that programs load together, wherever each is.
+_CORE: Final = ("nvrtc", "nvJitLink")
+_LINKER: Final = Item("dynamic-libs", "nvJitLink", "", "site-packages", "ctk", None, "")
+#: The wheels that cuda-tile takes together: tileiras first.
+_TILE_WHEELS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
+_NO_LINK: Final = "nothing here links PTX or LTO-IR"
+
+Severity = Literal["incoherent", "unknown", "warning", "note"]
+#: The worst first.
+_SEVERITIES: Final = get_args(Severity)
+_COUNTED: Final = _SEVERITIES[:2]
+
+
+@dataclass(frozen=True)
+class PredictedLink:
+    """The backend that a link would take."""
+
+    policy: str
+    kind: str  # "ptx" (no LTO) or "ltoir"
+    backend: str  # "driver", "nvjitlink" or "error"
+    why: str
+
+
+@dataclass(frozen=True)
+class DoctorFinding:
+    """A fault or a note for the reader, and what repairs it."""
+
+    severity: Severity  # "incoherent", "unknown", "warning" or "note"; the first two set the exit code
+    text: str
+    fix: str = ""  # one command, or empty
+    otherwise: str = ""  # another remedy, or the only one where no command helps
+    cause: str = ""  # what several findings have in common, in a few words; empty if the finding stands alone
+
+
+@dataclass(frozen=True)
+class FindingCause:
+    """The findings of one cause."""
+
+    text: str  # the cause; of a finding that stands alone, its text
+    findings: tuple[DoctorFinding, ...]  # in their order; at least one
+
+    @property
+    def severity(self) -> Severity:
+        """The worst one of the findings."""
+        return min((finding.severity for finding in self.findings), key=_SEVERITIES.index)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the cause sets the exit code."""
+        return self.severity in _COUNTED
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """The commands that repair the findings, each once."""
+        return tuple(dict.fromkeys(finding.fix for finding in self.findings if finding.fix))
+
+    @property
+    def otherwise(self) -> tuple[str, ...]:
+        """The other remedies, each once."""
+        return tuple(dict.fromkeys(finding.otherwise for finding in self.findings if finding.otherwise))
+
+
+@dataclass
+class DoctorReport:
+    """The doctor's report."""
+
+    # `version`, `witness`, `release`, `release_witness`, `kind` ("real", "emulated", "given", None), `path`, `arch`
+    driver: dict[str, str | None] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # labels of the items that were not found
+    copies: list[Copy] = field(default_factory=list)
+    rules: list[Verdict] = field(default_factory=list)
+    links: list[PredictedLink] = field(default_factory=list)
+    findings: list[DoctorFinding] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 coherent, 1 incoherent, 2 not enough known."""
+        severities = {finding.severity for finding in self.findings}
+        return 1 if "incoherent" in severities else 2 if "unknown" in severities else 0
+
+    @property
+    def verdict(self) -> str:
+        """``"coherent"``, ``"incoherent"`` or ``"not enough known"``."""
+        return ("coherent", "incoherent", "not enough known")[self.exit_code]
+
+    @property
+    def causes(self) -> list[FindingCause]:
+        """The findings by cause: the worst first, else in the order of the findings."""
+        groups: dict[str, list[DoctorFinding]] = {}
+        for finding in self.findings:
+            groups.setdefault(finding.cause or finding.text, []).append(finding)
+        causes = [FindingCause(text, tuple(findings)) for text, findings in groups.items()]
+        return sorted(causes, key=lambda cause: _SEVERITIES.index(cause.severity))
+
+    def version_of(self, name: str) -> CudaVersion | None:
+        """Return the release of a dynamic library; None if it was not found, or its release is unknown."""
+        return next((i.version for i in self.items if i.kind == "dynamic-libs" and i.name == name), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as plain data for JSON; versions are text."""
+
+        def plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {name: str(value) if isinstance(value, CudaVersion) else value for name, value in fields}
+
+        return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self, dict_factory=plain)}
+
+
+def examine(
+    ctk_version: str | SpecifierSet | None = None, *, facts: DriverFacts | None = None, system: System | None = None
+) -> DoctorReport:
+    """Report on this environment.
+
+    `ctk_version`: the CUDA releases that are wanted.
+    `facts`: the driver; default: the one of this machine.
+    `system`: answers every other question about the machine; default: this machine.
+    Raises ValueError if `ctk_version` is not a PEP 440 specifier.
+    Raises RuntimeError if an environment variable of the guard rails has an unknown value.
+    """
+    constraint = parse_constraint(ctk_version)
+    facts, system = facts or DriverFacts(), system or System()
+    assume_forward = forward_compatibility_assumed("strict")
+    report = DoctorReport(driver=_driver(facts, system))
+    for kind, names in LOOKED_FOR.items():
+        for name in names:
+            _look_for(report, system, kind, name)
+    report.copies = [*system.copies_in_process(), *_first_for_loader(report, system)]
+    audit = system.environment()
+
+    def judge(items: Sequence[Item]) -> DoctorReport:
+        judged = DoctorReport(driver=report.driver, items=list(items))
+        judged.rules = judge_all(
+            items,
+            constraint=constraint,
+            driver=facts,
+            pipelines=_PIPELINES,
+            assume_forward=assume_forward,
+            hint=driver_hint(),
+        )
+        judged.links = list(_links(judged, facts))
+        judged.findings += _rule_findings(judged, facts, assume_forward=assume_forward)
+        judged.findings += _predictions(judged, facts)
+        judged.findings += _link_findings(judged, system)
+        return judged
+
+    judged = judge(_in_use(report.items, system))
+    report.rules, report.links = judged.rules, judged.links
+    conflicts = _environment_findings(audit)
+    _merge_repairs(judged, conflicts, judge, facts, audit)
+    report.findings[:0] = [*_damaged_files(report, system), *_missing_companions(report, judged.items)]
+    report.findings += _bindings_findings(report, system)
+    report.findings += judged.findings
+    report.findings += _runtime_findings(system, facts, assume_forward=assume_forward)
+    report.findings += _outside_findings(report, judged, judge)
+    report.findings += _copy_findings(report)
+    report.findings += conflicts.values()
+    report.findings += [DoctorFinding("warning", f"{one.path}: {one.text}") for one in audit.unreadable]
+    told = {one.text for one in conflicts.values()}  # the audit knows some of the combinations, too
+    report.findings += [one for one in _known_bad_findings(report, system) if one.text not in told]
+    report.findings += _tile_findings(report, system)
+    installer = system.installer(report.items)
+    report.findings = [replace(one, fix=worded(one.fix, installer)) for one in report.findings]
+    return report
+
+
+def _in_use(items: Sequence[Item], system: System) -> list[Item]:
+    """Return the items that programs of this environment use together.
+
+    Parts of a toolkit outside of an environment that has its own do not count: its programs take their headers and
+    libraries from beside themselves. NVRTC and nvJitLink count wherever they are, as one program loads both.
+    """
+    inside = [item for item in items if not system.is_outside(item)]
+    core = [item for item in items if item.kind == "dynamic-libs" and item.name in _CORE]
+    return [item for item in items if item in inside or item in core] if inside else list(items)
+
+
+def _outside_findings(
+    report: DoctorReport, judged: DoctorReport, judge: Callable[[Sequence[Item]], DoctorReport]
+) -> Iterator[DoctorFinding]:
+    """Yield a note about the parts that nothing would load, if they do not fit the parts that something loads."""
+    aside = [item for item in report.items if item not in judged.items]
+    if aside and len(_faults(judge(report.items))) > len(_faults(judged)):
+        releases = ", ".join(sorted({str(item.version or "unknown") for item in aside}))
+        yield DoctorFinding(
+            "note",
+            f"not used: parts of CUDA {releases} outside of this environment ({aside[0].label} at {aside[0].path}"
+            f"{and_more(len(aside) - 1)}) do not fit the toolkit in it; their programs "
+            "use the parts beside them",
+            cause=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
+        )
+
+
+def _faults(report: DoctorReport) -> list[DoctorFinding]:
+    return [finding for finding in report.findings if finding.severity in _COUNTED]
+
+
+def _merge_repairs(
+    judged: DoctorReport,
+    conflicts: dict[EnvironmentFinding, DoctorFinding],
+    judge: Callable[[Sequence[Item]], DoctorReport],
+    facts: DriverFacts,
+    audit: EnvironmentAudit,
+) -> None:
+    """Give all findings that one command repairs that command: after it, the same rules hold."""
+    if not judged.items:
+        return
+    merged = {one: need for one in conflicts if (need := _needed(one))}
+    before = _faults(judged)
+    asked = {name for name, _ in merged.values()}
+    bounds: dict[str, dict[str, None]] = {name: {} for name in asked}
+    for claim in audit.claims:
+        if claim.how == "declared" and claim.versions:
+            bounds.setdefault(claim.name, {})[claim.versions] = None
+    for name, versions in merged.values():
+        bounds[name][versions] = None
+    texts = {name: ",".join(filter(None, several)) for name, several in bounds.items()}
+    no_link = any(one.cause == _NO_LINK for one in before)
+    absent = [_LINKER] if no_link else []
+    fewest, command = len(before) + len(merged), ""
+    for trial in trials(judged.items, facts.cuda().value, texts, needed=asked, absent=absent):
+        left = len(_faults(judge(trial.items)))
+        if left < fewest:
+            fewest, command = left, trial.command
+        if not left:
+            break
+    if command:
+        repaired = before if fewest < len(before) else []
+        judged.findings = [
+            replace(one, fix=command) if one in repaired and (one.fix or one.cause == _NO_LINK) else one
+            for one in judged.findings
+        ]
+        conflicts.update({one: replace(conflicts[one], fix=command) for one in merged})
+
+
+def _needed(conflict: EnvironmentFinding) -> tuple[str, str] | None:
+    """The name and the versions that pip has to install to end a conflict; None if it needs more than that."""
+    by_pip = conflict.needs and all(claim.how == "declared" for claim in conflict.needs)
+    if conflict.kind in ("version", "missing") and by_pip:
+        return conflict.needs[0].name, conflict.needs[0].versions
+    advice = re.fullmatch(r"pip install '([\w.-]+)([^']*)'", conflict.fix) if conflict.kind == "known-bad" else None
+    return (advice[1], advice[2]) if advice else None
+
+
+def _driver(facts: DriverFacts, system: System) -> dict[str, str | None]:
+    cuda = facts.cuda()
+    release = facts.release() if cuda.value else Fact(None, "no driver")
+    file = system.driver(cuda)
+    return {
+        "version": str(cuda.value) if cuda.value else None,
+        "witness": cuda.witness,
+        "release": release.value,
+        "release_witness": release.witness,
+        "kind": file.kind,
+        "path": file.path,
+        "arch": file.arch,
+    }
+
+
+def _look_for(report: DoctorReport, system: System, kind: ItemKind, name: str) -> None:
+    """Add one item to the report, or to its list of missing items."""
+    try:
+        item = system.item(kind, name)
+    except ResolutionError as error:
+        report.findings.append(DoctorFinding("unknown", str(error)))
+        return
+    if item is None:
+        report.missing.append(label_of(kind, name))
+    else:
+        report.items.append(item)
+
+
+def _first_for_loader(report: DoctorReport, system: System) -> list[Copy]:
+    try:
+        return list(system.copies_for_loader())
+    except ResolutionError as error:
+        report.findings.append(DoctorFinding("note", str(error)))
+        return []
+
+
+def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    """Yield a finding for each library that is damaged or lacks a file that it opens, whatever its release."""
+    opened = component_table()["opened"]
+    for item in report.items:
+        if item.kind != "dynamic-libs":
+            continue
+        faults = [
+            (f"{item.path} {damage}: a process that loads it gets an error, or ends with SIGBUS", "is damaged")
+            for damage in [system.damage(item)]
+            if damage
+        ]
+        for row in opened:
+            place = row["file"].format(release=item.version)
+            if row["library"] == item.name and item.version and system.lacks(item, place):
+                name = place.rpartition("/")[2]
+                faults.append((f"{item.path} opens {name}, which is missing: {row['because']}", f"lacks {name}"))
+        yield from (_incomplete(item, text, cause) for text, cause in faults)
+
+
+def _incomplete(item: Item, text: str, cause: str) -> DoctorFinding:
+    """Return the finding about a library that only its own package, or its toolkit, makes whole."""
+    wheel = attribution.owner(item.path)
+    return DoctorFinding(
+        "incoherent",
+        text,
+        f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
+        "" if wheel else "reinstall the toolkit that this file belongs to",
+        f"the {item.label} {cause}",
+    )
+
+
+def _missing_companions(report: DoctorReport, used: Sequence[Item]) -> Iterator[DoctorFinding]:
+    """Yield the parts that are missing although programs look them up with a library that is here."""
+    for row in component_table()["looked-up-with"]:
+        item = next((one for one in used if (one.kind, one.name) == ("dynamic-libs", row["library"])), None)
+        label = label_of(row["kind"], row["name"])
+        if item is not None and label in report.missing:
+            yield _incomplete(
+                item, f"the {label} is missing beside {item.path}: {row['because']}", f"is without the {label}"
+            )
+
+
+def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+    """Yield the distributions with a CUDA runtime of their own for which the driver is too old."""
+    driver, versions = facts.cuda().value, system.versions()
+    for name in component_table()["static-runtime"]["distributions"]:
+        if driver is None or name not in versions:
+            continue
+        try:
+            release = CudaVersion(*(*Version(versions[name]).release, 0)[:2])
+        except InvalidVersion:  # which the audit of the environment names
+            continue
+        runtime = Item("static-libs", "cudart", name, "site-packages", "ctk", release, f"the version of {name}")
+        verdict = check_driver(runtime, facts, assume_forward=assume_forward, hint=driver_hint())
+        if verdict.status == "incompatible":
+            yield DoctorFinding(
+                "incoherent",
+                f"{name} {versions[name]} contains the CUDA runtime {release}, whose calls the driver of CUDA {driver} "
+                "answers with cudaErrorInsufficientDriver (35)",
+                f"pip install '{name}=={driver.major}.*'",
+                verdict.otherwise,
+                f"the driver of CUDA {driver} is too old for the runtime inside {name}",
+            )
+
+
+def _usable_nvjitlink(report: DoctorReport) -> CudaVersion | None:
+    version = report.version_of("nvJitLink")
+    return None if version is not None and version < FIRST_USABLE_NVJITLINK else version
+
+
+def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[PredictedLink]:
+    """Yield the backend of each policy, as the bundled linker would decide."""
+    nvjitlink = _usable_nvjitlink(report)
+    driver: CudaVersion | None = facts.cuda().value
+    for policy in dispatch.policies():
+        for kind in ("ptx", "ltoir"):
+            lto = kind == "ltoir"
+            decision = dispatch.explain(driver, nvjitlink, lto, lto, policy)
+            why = decision.message or decision.sentence
+            if decision.backend == "driver" and driver is None:
+                why = f"{why}; but there is no driver, so the link fails"
+            yield PredictedLink(policy, kind, decision.backend or "error", why)
+
+
+def _link_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    """Yield what cannot be linked: a fault if nothing here links although a distribution does, else a note."""
+    if not report.items:
+        return
+    possible = {
+        (link.policy, link.kind): link.backend == "nvjitlink"
+        or (link.backend == "driver" and bool(report.driver["version"]))
+        for link in report.links
+    }
+    version = report.version_of("nvJitLink")
+    there = f"nvJitLink {version} is older than {FIRST_USABLE_NVJITLINK}" if version else "there is no nvJitLink"
+    release = max((item.version for item in report.items if item.version), default=LATEST_KNOWN)
+    fix = "" if version else repair((_LINKER,), release)
+    if not any(possible.values()):
+        text = f"nothing here links PTX or LTO-IR: there is no driver, and {there}"
+        linking = sorted(system.versions().keys() & component_table()["links-at-run-time"]["distributions"])
+        if linking:
+            text += f"; {linking[0]} links at run time"
+        yield DoctorFinding("incoherent" if linking else "note", text, fix, "install the NVIDIA driver", _NO_LINK)
+    elif not possible[dispatch.DEFAULT_POLICY, "ltoir"]:
+        others = [policy for policy, kind in possible if kind == "ltoir" and possible[policy, kind]]
+        why = f"the policies {' and '.join(others)} do" if others else there
+        yield DoctorFinding("note", f"the policy {dispatch.DEFAULT_POLICY} does not link LTO-IR here: {why}", fix)
+
+
+def _bindings_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    nvjitlink = _usable_nvjitlink(report)
+    if nvjitlink is not None and not system.has_bindings():
+        yield DoctorFinding(
+            "warning",
+            f"nvJitLink {nvjitlink} is installed, but the bundled linker needs cuda-bindings to use it",
+            f"pip install 'cuda-bindings=={nvjitlink.major}.*'",
+        )
+
+
+def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+    """Yield the rules that do not hold. A missing driver is reported once, and is not a fault of the toolkit."""
+    if not report.items:
+        yield DoctorFinding(
+            "unknown", "no part of a CUDA toolkit was found", "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]'"
+        )
+    for verdict in report.rules:
+        if verdict.rule != "driver" and verdict.status != "compatible":
+            wrong: Severity = "warning" if verdict.works else "incoherent"
+            severity: Severity = wrong if verdict.status == "incompatible" else "unknown"
+            cause = _CAUSES.get(verdict.rule, "")
+            if verdict.rule in _MIXED:
+                releases = sorted({item.version for item in report.items if item.version})
+                cause = f"{_SEVERAL}: CUDA {', '.join(map(str, releases))}"
+            yield DoctorFinding(severity, verdict.message, verdict.fix, verdict.otherwise, cause)
+    yield from _driver_findings(report, facts, assume_forward=assume_forward)
+
+
+def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+    """Yield the driver rule's findings by CUDA release: one finding for all items that one command repairs."""
+    driver: CudaVersion | None = facts.cuda().value
+    if driver is None:
+        text = f"the driver rule was not checked: {facts.cuda().witness}"
+        yield DoctorFinding("note", text, cause="no driver here: the toolkit was not compared with one")
+        return
+    groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
+    for item in report.items:
+        if item.version:
+            by_wheel = bool(repair((item,), driver, at_most=True))
+            groups.setdefault((item.version, not by_wheel), []).append(item)
+    for _, items in sorted(groups.items()):
+        verdict = check_driver(items[0], facts, assume_forward=assume_forward, hint=driver_hint())
+        if verdict.status != "compatible":
+            text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{and_more(len(items) - 1)}")
+            severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
+            fix = repair(items, driver, at_most=True)
+            yield DoctorFinding(severity, text, fix, verdict.otherwise, _driver_cause(driver, severity))
+
+
+def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
+    if severity == "unknown":
+        return f"not known whether the driver of CUDA {driver} runs the toolkit"
+    return f"the driver of CUDA {driver} is too old for the toolkit"
+
+
+def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:
+    """Return whether the PTX of one release is too new for another; releases may share an ISA, as 12.5 and 12.6 do."""
+    return min(maker.major, reader.major) >= 12 and ptx_isa_of(maker) > ptx_isa_of(reader)
+
+
+def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFinding]:
+    """Yield failures at run time that no rule predicts."""
+    nvrtc, nvjitlink = report.version_of("nvrtc"), report.version_of("nvJitLink")
+    driver: CudaVersion | None = facts.cuda().value
+    taken = {link.kind: link.backend for link in report.links if link.policy == dispatch.DEFAULT_POLICY}
+    item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
+    if nvrtc and driver and _newer_ptx(nvrtc, driver):
+        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, driver))
+        severity: Severity = "incoherent" if taken.get("ptx") == "driver" else "warning"
+        too_old = _driver_cause(driver, severity)
+        whole = next((one for one in report.findings if one.severity == severity and one.cause == too_old), None)
+        yield DoctorFinding(
+            severity,
+            f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
+            (whole.fix if whole else "") or repair((item["nvrtc"],), driver, at_most=True),
+            cause=whole.cause if whole else f"the driver of CUDA {driver} refuses the PTX of NVRTC {nvrtc} (222)",
+        )
+    # the pipeline rule reports LTO-IR that is too new
+    if nvrtc and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(nvrtc, nvjitlink):
+        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, nvjitlink))
+        yield DoctorFinding(
+            "incoherent",
+            f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
+            repair((item["nvrtc"], item["nvJitLink"]), nvrtc),
+            cause=next((one.cause for one in report.findings if one.cause.startswith(_SEVERAL)), ""),
+        )
+    arch = report.driver["arch"]
+    for name, version in (("nvrtc", nvrtc), ("nvJitLink", nvjitlink)):
+        if arch and version and arch not in known_architectures(version):
+            known = known_architectures(version)
+            older = [v for v in (CudaVersion(12, 9), CudaVersion(13, 0)) if arch in known_architectures(v)]
+            yield DoctorFinding(
+                "incoherent",
+                f"{name} {version} does not know {arch}, the device here; it knows {known[0]} to {known[-1]}",
+                repair((item[name],), older[0]) if older else "",
+                cause=f"the toolkit does not know {arch}, the device here",
+            )
+
+
+def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
+    """Yield copies that other libraries may load instead of those that cuda.pathfinder finds."""
+    chosen = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
+    for copy in report.copies:
+        item = chosen.get(copy.name)
+        if item is None or copy.version == item.version or os.path.realpath(item.path) == os.path.realpath(copy.path):
+            continue
+        yield DoctorFinding(
+            "warning",
+            f"another {copy.name} is {copy.role}: {copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness}), "
+            f"while cuda.pathfinder finds {item.path} (CUDA {item.version or 'unknown'})",
+            otherwise=_how_to_prefer(item, copy),
+            cause=f"other copies {'are loaded from' if copy.role == IN_PROCESS else 'come first for the loader, from'} "
+            f"{Path(copy.path).parent}",
+        )
+
+
+def _environment_findings(audit: EnvironmentAudit) -> dict[EnvironmentFinding, DoctorFinding]:
+    """Return declared requirements of the installed distributions that are not met, by the audit's own findings."""
+    return {
+        finding: DoctorFinding("incoherent", finding.text, finding.fix, finding.otherwise)
+        for finding in audit.conflicts
+    }
+
+
+def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    """Yield combinations of versions that are known to fail; a note if this machine cannot decide a condition."""
+    arch, driver = report.driver["arch"], report.driver["release"]
+    for one in known_bad.known_bad(system.versions(), arch=arch, driver=driver):
+        is_open = one.open_conditions(arch=arch, driver=driver)
+        only = f"; only {', '.join(is_open)}" if is_open else ""
+        severity: Severity = "note" if is_open else "warning"
+        yield DoctorFinding(severity, f"known to fail: {one.text}{only}", otherwise=one.advice)
+
+
+def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    """Yield what cuda-tile lacks: tileiras, the wheels that tileiras calls, or a tileiras that knows the GPU."""
+    installed = system.versions()
+    if "cuda-tile" not in installed:
+        return
+    fix = "pip install 'cuda-tile[tileiras]'"
+    wheels = {name: installed.get(name) for name in _TILE_WHEELS}
+    releases = {CudaVersion(*map(int, one.split(".")[:2])) for one in wheels.values() if one}
+    complete = None not in wheels.values() and len(releases) == 1
+    if not complete:
+        if system.program("tileiras") is not None:
+            return
+        text = "cuda-tile is installed, but tileiras, which compiles its kernels, is neither installed nor on the PATH"
+        if wheels[_TILE_WHEELS[0]] is not None:
+            found = ", ".join(f"{name} {one or 'is missing'}" for name, one in wheels.items())
+            text = f"cuda-tile takes tileiras only with nvcc and NVVM of the same release ({found})"
+        yield DoctorFinding("warning", text, fix)
+    elif arch := report.driver["arch"]:
+        (release,) = releases
+        known = atlas.load().tileiras_for(arch)
+        if not known:
+            yield DoctorFinding("warning", f"no known tileiras compiles for {arch}, the device here")
+        elif (since := known[0]) > release:
+            text = f"tileiras {release} does not compile for {arch}, the device here; {since} is the first that does"
+            yield DoctorFinding("warning", text, f"pip install '{TILEIRAS}>={since}'")
+
+
+def _how_to_prefer(item: Item, copy: Copy) -> str:
+    """Return how to make every library load the copy that cuda.pathfinder finds."""
+    if copy.role == IN_PROCESS:
+        return f"look up {item.name} before anything loads the other copy; LD_PRELOAD is one way to load it first"
+    ours, theirs = Path(item.path).parent, Path(copy.path).parent
+    return f"put {ours} first in LD_LIBRARY_PATH, or remove {theirs} from it and from /etc/ld.so.conf.d"

@@ -1,0 +1,149 @@
+"""The questions that the doctor asks this machine. Tests and other programs answer them with their own `System`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from .. import probes
+from ..audit.environment import EnvironmentAudit, audit_environment
+from ..base.installers import Installer, installer_here
+from ..compat.wheels import all_versions
+from ..guardrails import _pathfinder, attribution
+from ..guardrails._pathfinder import ResolutionError
+from ..guardrails.guard import make_item
+from ..guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
+from ..probes import library_file
+from ..versions import CudaVersion
+
+__all__ = ["IN_PROCESS", "Copy", "DriverFile", "ResolutionError", "System"]
+
+#: `Copy.role` of a library that is in the process that asks.
+IN_PROCESS: Final = "loaded in this process"
+
+_LOOKUPS: Final[dict[ItemKind, str]] = {
+    "headers": "locate_nvidia_header_directory",
+    "static-libs": "locate_static_lib",
+    "bitcode-libs": "locate_bitcode_lib",
+    "binaries": "find_nvidia_binary_utility",
+}
+_SHADOWED: Final = ("cudart", "nvrtc", "nvJitLink")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Another copy of a library."""
+
+    name: str
+    path: str
+    role: str  # "loaded in this process", or "first for the loader as libnvrtc.so.13"
+    version: CudaVersion | None
+    witness: str
+
+
+class DriverFile(NamedTuple):
+    """The driver library of this process."""
+
+    kind: str | None  # "real", "emulated" or "given"; None without a driver
+    path: str | None = None
+    arch: str | None = None  # architecture of its device, such as "sm_90"
+
+
+class System:
+    """The machine and the process that ask. No answer loads a library of a toolkit into the process."""
+
+    def driver(self, cuda: Fact) -> DriverFile:
+        """The driver library behind a CUDA version; without file and device where the version was given or faked."""
+        from ..emulator import preload
+
+        if cuda.value is None:
+            return DriverFile(None)
+        if "given" in cuda.witness or "faked" in cuda.witness:
+            return DriverFile("given")
+        kind = "emulated" if preload.emulated_driver() else "real"
+        return DriverFile(kind, preload.loaded_file("libcuda.so.1"), probes.device_arch())
+
+    def item(self, kind: ItemKind, name: str) -> Item | None:
+        """The item that a look-up finds; None where it finds none.
+
+        Raises ResolutionError if only loading the library would answer.
+        """
+        if kind == "binaries" and name not in _pathfinder.program_names():
+            return None  # cuda.pathfinder 1.5.0 does not know ptxas
+        found: Any
+        try:
+            found = _pathfinder.resolve(name) if kind == "dynamic-libs" else _pathfinder.plain(_LOOKUPS[kind])(name)
+        except ResolutionError:
+            raise
+        except RuntimeError:  # each look-up has its own "not found" error
+            return None
+        match found:
+            case None:
+                return None
+            case str():
+                return make_item(kind, name, found, "the search for programs")
+            case _pathfinder.Resolved():
+                return make_item(kind, name, found.path, found.found_via)
+            case _:
+                return make_item(kind, name, found.abs_path, found.found_via) if found.abs_path else None
+
+    def damage(self, item: Item) -> str:
+        """What is wrong with the file of a library, of which the loader would die; empty if nothing is."""
+        return library_file.damage(item.path)
+
+    def lacks(self, item: Item, place: str) -> bool:
+        """Whether a file that a library opens at run time is not at its place from the library's folder."""
+        file = Path(item.path)
+        return file.is_file() and not any((one.parent / place).exists() for one in (file, file.resolve()))
+
+    def copies_in_process(self) -> Iterator[Copy]:
+        """The toolkit's libraries that are loaded in this process."""
+        for library in attribution.loaded_libraries(_pathfinder.stems()):
+            fact = attribution.attribute(library.path)
+            yield Copy(library.name, library.path, IN_PROCESS, fact.value, fact.witness)
+
+    def copies_for_loader(self) -> Iterator[Copy]:
+        """The files that the dynamic loader finds first, by file name alone.
+
+        Raises ResolutionError if the loader cannot be asked.
+        """
+        for soname, path in _pathfinder.first_for_loader(_SHADOWED).items():
+            name = _pathfinder.stems().get(soname.partition(".so")[0], soname)
+            fact = attribution.attribute(path)
+            yield Copy(name, path, f"first for the loader as {soname}", fact.value, fact.witness)
+
+    def has_bindings(self) -> bool:
+        """Whether cuda-bindings is installed with its nvJitLink module."""
+        try:
+            return importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
+        except ImportError:
+            return False
+
+    def installer(self, items: Iterable[Item]) -> Installer:
+        """What installs CUDA's packages here: conda unless items are of wheels, which precede its own; pip, else uv."""
+        return installer_here(by_conda=not any(one.wheel for one in items))
+
+    def is_outside(self, item: Item) -> bool:
+        """Whether an item is in a toolkit outside of this environment."""
+        inside = item.wheel or item.found_via in ("site-packages", "conda", ALREADY_LOADED)
+        return not inside and not Path(item.path).is_relative_to(sys.prefix)
+
+    def versions(self) -> dict[str, str]:
+        """The versions of the installed distributions."""
+        return all_versions()
+
+    def program(self, name: str) -> str | None:
+        """The path of a program, where cuda-tile looks: the PATH, CUDA_HOME, CUDA_PATH and the usual toolkit."""
+        toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+        folders = [f"{folder}/bin" for folder in toolkits if folder]
+        return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+
+    def environment(self) -> EnvironmentAudit:
+        """The audit of this environment by what its distributions declare: measuring its libraries takes seconds."""
+        return audit_environment(measure=False)

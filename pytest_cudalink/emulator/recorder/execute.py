@@ -1,0 +1,460 @@
+"""Running one program against a libcuda in a process of its own, and writing down what every call answers.
+
+A program is a list of calls ``[symbol, argument, ...]`` that says everything itself, so that a recording outlives the
+table that it was made from. Arguments:
+
+==============================  ======================================================================================
+``7``                           a number
+``"$3"``, ``"$3.1+64"``         the first (second) value that call 3 gave, plus an offset
+``"@0"``, ``"@4096"``           an address in the program's host memory
+``"&abs"``                      a function of the C library
+``"!linked"``                   an image
+``"#linked"``                   its size in bytes
+``"'text"``                     a text
+``["o", F]``, ``["o", F, n]``   room for one value or `n`, of letter F
+``["io", F, v]``                the same, holding a value before
+``["S", N, {...}, [...]]``      a structure N, the fields set, and those that are read back (``"field"``, ``"field:H"``)
+``["A", [...]]``                several structures in a row
+``["L", F, [...]]``             an array
+``["P", [...]]``                kernel parameters: an array of pointers to 8-byte values
+``["F", 1.0]``                  a float by value
+``["M", n, v]``                 a structure of n bytes by value, from an earlier value or zeros
+==============================  ======================================================================================
+
+A symbol that ends with ``@1`` is called in a second thread. Three steps are no calls: ``["!clear", address, n]`` writes
+zeros, ``["!open", address]`` writes 1 to a gate, a word of host memory that streams wait for, ``["!read", address]``
+answers with a word. In a program with such steps a query that answers 600 is asked again for a while, so that 600 means
+"behind a closed gate". A call that does not come back while a gate is closed has "waited" at the end of its answer, and
+all gates are opened for it.
+
+``["!process", [call, ...]]`` runs calls in another process, if the library has a method `elsewhere`, and answers with
+their answers; there ``"^3"`` stands for the bytes that call 3 of this program gave, ``"^fd3"`` for the descriptor.
+
+Letters are those of `struct`, and ``h`` a new handle, ``H`` one that may be known (both with a letter for handles that
+are small numbers and not addresses), ``s`` a text by pointer, ``c`` a text in place, ``X`` bytes and ``x`` a number
+that no two machines share. An answer is ``[code, value, ...]``; a handle is ``0``, ``"new"``, ``"=3.1"`` or ``"?"``,
+what was not written ``"-"``. None stands for a call that was left out because a handle that the program destroyed was
+given to another object meanwhile. A death is the last answer: ``["signal", "SIGSEGV"]``.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import ctypes
+import faulthandler
+import json
+import mmap
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ...base.tables import read_table
+from .images import image
+
+Program = list[list[Any]]
+Answer = list[Any] | None
+
+HOST_BYTES = 4 << 20
+UNTOUCHED = 0xEE
+_SIZES = {
+    "h": 8,
+    "H": 8,
+    "s": 8,
+    "x": 8,
+    "i": 4,
+    "I": 4,
+    "q": 8,
+    "Q": 8,
+    "B": 1,
+    "b": 1,
+    "f": 4,
+    "c": 1,
+    "X": 1,
+    "H2": 2,
+}
+_MASK = (1 << 64) - 1
+_GATES = ("!clear", "!open", "!read")
+_QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")
+#: How long work that nothing holds up may take on hardware, and here, in seconds; and how long a call there without a
+#: gate, and here, where the machine may be busy.
+SETTLED, PATIENCE = (0.05, 0.01), (0.4, 3.0)
+WAITED = "waited"
+
+
+@cache
+def layouts() -> dict[str, tuple[int, dict[str, tuple[int, str]]]]:
+    """Return the structures: size, and of each field its offset and its letter of `struct`."""
+    return {
+        name: (
+            one["size"],
+            {
+                field: (int(offset), letter)
+                for field, offset, letter in (word.rsplit(":", 2) for word in one["fields"].split())
+            },
+        )
+        for name, one in read_table("recorder/layouts.toml").items()
+    }
+
+
+class Alias(Exception):  # noqa: N818 (no error: the call is left out)
+    """A handle was destroyed, and its value belongs to another object now."""
+
+
+class Interpreter:
+    """The memory of one program and what its handles are called."""
+
+    def __init__(self, library: ctypes.CDLL, images: Callable[[str], bytes] = image, *, aliases: bool = True) -> None:
+        self.library = library
+        self.image = images
+        self.aliases = aliases
+        self.libc = ctypes.CDLL(None)
+        self.host = mmap.mmap(-1, HOST_BYTES)
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.host))
+        self.values: list[list[Any]] = []
+        self.names: dict[tuple[str, int], tuple[str, bool]] = {}
+        self.keep: list[Any] = []
+        # what the current call gives back: address, letter, count
+        self.outs: list[tuple[int, str, int]] = []
+        # of programs about order: two threads, and the gates that streams were told to wait for
+        self.threads: list[concurrent.futures.ThreadPoolExecutor] = []
+        self.gates: list[int] = []
+        self.settled = SETTLED[0]
+        self.patience: float | None = PATIENCE[0]
+
+    def buffer(self, data: bytes | int) -> int:
+        """Address of new memory, aligned to 128 as a tensor map must be, that lives as long as the program."""
+        size = data if isinstance(data, int) else len(data)
+        room = ctypes.create_string_buffer(max(size, 1) + 256)
+        self.keep.append(room)
+        address = (ctypes.addressof(room) + 127) & ~127
+        if isinstance(data, int):
+            ctypes.memset(address, UNTOUCHED, size)
+        else:
+            ctypes.memmove(address, data, size)
+        return address
+
+    def number(self, value: Any) -> int:
+        """What an argument or a field is as a number."""
+        if isinstance(value, int):
+            return value & _MASK
+        if isinstance(value, list):
+            return self.pointer(value)
+        sign, rest = value[0], value[1:]
+        if sign == "$":
+            return self.known(rest)
+        if sign == "@":
+            return self.base + int(rest)
+        if sign == "&":
+            return ctypes.cast(getattr(self.libc, rest), ctypes.c_void_p).value or 0
+        if sign in "!#":
+            code = self.image(rest)
+            return self.buffer(code) if sign == "!" else len(code)
+        return self.buffer(rest.encode() + b"\0")
+
+    def known(self, text: str) -> int:
+        """The value of ``3.1+64``."""
+        text, _, offset = text.partition("+")
+        call, _, index = text.partition(".")
+        values = self.values[int(call)]
+        place = int(index or 0)
+        if place >= len(values) or values[place] is None:
+            return 0
+        space, value, owner = values[place]
+        if isinstance(value, bytes):
+            return self.buffer(value)
+        named = self.names.get((space, value))
+        if self.aliases and owner and named and named[1] and named[0] != f"{call}.{place}":
+            raise Alias
+        return (value + int(offset or 0)) & _MASK if value else 0
+
+    def pointer(self, argument: list[Any]) -> int:
+        """Address of what a list describes."""
+        kind = argument[0]
+        if kind == "o":
+            count = argument[2] if len(argument) > 2 else 1
+            address = self.buffer(_SIZES[argument[1][0]] * count)
+            self.outs.append((address, argument[1], count))
+            return address
+        if kind == "io":
+            letter = argument[1]
+            data = struct.pack("<Q", self.number(argument[2]))[: _SIZES[letter[0]]]
+            address = self.buffer(data)
+            self.outs.append((address, letter, 1))
+            return address
+        if kind == "S":
+            return self.structures([argument])
+        if kind == "A":
+            return self.structures(argument[1])
+        if kind == "L":
+            letter = "Q" if argument[1] in "hHsx" else argument[1]
+            size = _SIZES[letter]
+            if letter == "f":
+                return self.buffer(struct.pack(f"<{len(argument[2])}f", *argument[2]))
+            return self.buffer(b"".join(struct.pack("<Q", self.number(one))[:size] for one in argument[2]))
+        if kind == "B":
+            return self.buffer(bytes.fromhex(argument[1]))
+        assert kind == "P", kind
+        places = [self.buffer(struct.pack("<QQQQ", self.number(one), 0, 0, 0)) for one in argument[1]]
+        return self.buffer(struct.pack(f"<{len(places)}Q", *places))
+
+    def structures(self, several: list[Any]) -> int:
+        """Address of structures that lie in a row; their fields to read are noted."""
+        total = sum(layouts()[one[1]][0] for one in several)
+        filler = b"\0" if any(one[2] for one in several) or not any(len(one) > 3 for one in several) else b"\xee"
+        data = bytearray(filler * total)
+        start, reads = 0, []
+        for one in several:
+            size, fields = layouts()[one[1]]
+            for name, value in one[2].items():
+                offset, letter = fields[name]
+                if letter == "f":
+                    struct.pack_into("<f", data, start + offset, value)
+                else:
+                    width = struct.calcsize(letter)
+                    packed = struct.pack("<Q", self.number(value))[:width]
+                    data[start + offset : start + offset + width] = packed
+            for text in one[3] if len(one) > 3 else ():
+                if text == "*":
+                    reads.append((start, "X", size))
+                    continue
+                name, _, letter = text.partition(":")
+                offset, own = fields[name]
+                reads.append((start + offset, letter or {"H": "H2"}.get(own, own), 1))
+            start += size
+        address = self.buffer(bytes(data))
+        self.outs += [(address + offset, letter, count) for offset, letter, count in reads]
+        return address
+
+    def argument(self, value: Any) -> Any:
+        """What ctypes passes for an argument."""
+        if isinstance(value, list) and value[0] == "F":
+            return ctypes.c_float(value[1])
+        if isinstance(value, list) and value[0] == "M":
+
+            class Block(ctypes.Structure):
+                _fields_ = [("bytes", ctypes.c_char * value[1])]
+
+            block = Block()
+            if len(value) > 2 and self.number(value[2]):
+                ctypes.memmove(ctypes.byref(block), self.number(value[2]), value[1])
+            return block
+        return ctypes.c_uint64(self.number(value))
+
+    def name(self, call: int, place: int, letter: str, value: int) -> Any:
+        """What a handle is called; a new one gets the name of its place."""
+        key, here = (letter[1:], value), f"{call}.{place}"
+        if value == 0:
+            return 0
+        if letter[0] == "h":
+            self.names[key] = (here, True)
+            return "new"
+        if self.base <= value < self.base + HOST_BYTES:
+            return f"@{value - self.base}"
+        known = self.names.get(key)
+        if known is None:
+            self.names[key] = (here, False)
+            return "?"
+        return f"={known[0]}"
+
+    def read(  # noqa: PLR0911 (one for each letter)
+        self, call: int, place: int, out: tuple[int, str, int], done: bool
+    ) -> tuple[Any, Any]:
+        """One value that a call gave: what later calls use, and what is compared."""
+        address, letter, count = out
+        kind = letter[0]
+        if letter == "H2":
+            kind, size = "H2", 2
+        else:
+            size = _SIZES[kind]
+        data = ctypes.string_at(address, size * count)
+        if data == bytes([UNTOUCHED]) * len(data) and data:
+            return None, "-"
+        if kind == "c":
+            return None, data.split(b"\0", 1)[0].replace(b"\xee", b"~").decode("latin-1")
+        if kind == "X":
+            return ("", data, False), "x"
+        if kind == "x":
+            return ("", int.from_bytes(data[:8], "little"), False), "x"
+        if kind == "f":
+            return None, "f"
+        if kind == "s":
+            pointer = int.from_bytes(data, "little")
+            return None, ctypes.string_at(pointer).decode("latin-1") if pointer and done else 0
+        numbers = struct.unpack(f"<{count}{'Q' if kind in 'hH' and kind != 'H2' else kind[0]}", data)
+        if kind not in ("h", "H"):
+            value = numbers[0] if count == 1 else list(numbers)
+            return ("", numbers[0], False), value
+        if not done:
+            return None, 0 if not numbers[0] else "?"
+        filler = int.from_bytes(bytes([UNTOUCHED]) * 8, "little")
+        names = ["-" if one == filler else self.name(call, place, letter, one) for one in numbers]
+        return (letter[1:], numbers[0], kind == "h"), names[0] if count == 1 else names
+
+    def given(self, argument: Any) -> Any:
+        """What another process gets for an argument: bytes and file descriptors of this one in place of their names."""
+        if isinstance(argument, list):
+            return [self.given(one) for one in argument]
+        if isinstance(argument, dict):
+            return {key: self.given(one) for key, one in argument.items()}
+        if not isinstance(argument, str) or argument[:1] != "^":
+            return argument
+        found = self.values[int(argument[1:].removeprefix("fd"))]
+        data = found[0][1] if found and found[0] else b"\0" * 64
+        if not argument.startswith("^fd"):
+            return ["B", data.hex()]
+        descriptor = int.from_bytes(data[:4], "little")
+        with contextlib.suppress(OSError):
+            os.set_inheritable(descriptor, True)  # noqa: FBT003
+        return descriptor
+
+    def step(self, symbol: str, arguments: list[int]) -> Answer:
+        """The answer of a step that is no call."""
+        address = arguments[0]
+        if not address:
+            return [1]
+        if symbol == "!clear":
+            ctypes.memset(address, 0, arguments[1])
+        elif symbol == "!open":
+            self.open([address])
+        else:
+            word, end = ctypes.c_uint32.from_address(address), time.monotonic() + self.settled
+            while not word.value and time.monotonic() < end:
+                time.sleep(0.001)
+            return [0, word.value]
+        return [0]
+
+    def open(self, gates: list[int]) -> bool:
+        """Open gates; return whether one was closed."""
+        words = [ctypes.c_uint32.from_address(gate) for gate in gates]
+        closed = [word for word in words if not word.value]
+        for word in closed:
+            word.value = 1
+        return bool(closed)
+
+    def called(
+        self,
+        symbol: str,
+        function: Any,
+        arguments: list[Any],
+        thread: concurrent.futures.Executor,
+        patience: float | None,
+    ) -> tuple[int, bool]:
+        """The code of a call in a thread, and whether it waited for a gate."""
+        future, waited = thread.submit(function, *arguments), False
+        try:
+            code = future.result(patience)
+        except concurrent.futures.TimeoutError:
+            waited = self.open(self.gates)
+            code = future.result()
+        end = time.monotonic() + self.settled
+        while code == 600 and symbol in _QUERIES and time.monotonic() < end:
+            time.sleep(0.001)
+            code = thread.submit(function, *arguments).result()
+        if symbol.startswith("cuStreamWaitValue") and code == 0:
+            self.gates.append(arguments[1].value)
+        return int(code), waited
+
+    def call(self, number: int, call: list[Any], patience: float | None = None) -> Answer:
+        """The answer of one call."""
+        self.outs = []
+        self.values.append([])
+        if call[0] == "!process":
+            return [0, self.library.elsewhere(self.given(call[1]))]
+        try:
+            arguments = [self.argument(one) for one in call[1:]]
+        except Alias:
+            return None
+        symbol, _, thread = call[0].partition("@")
+        if symbol[0] == "!":
+            return self.step(symbol, [one.value for one in arguments])
+        try:
+            function = getattr(self.library, symbol)
+        except AttributeError:
+            return ["missing"]
+        waited = False
+        if self.threads:
+            executor = self.threads[int(thread or 0)]
+            code, waited = self.called(symbol, function, arguments, executor, patience or self.patience)
+        else:
+            code = function(*arguments)
+        answer = [code]
+        for place, out in enumerate(self.outs):
+            value, seen = self.read(number, place, out, code == 0)
+            self.values[-1].append(value if code == 0 else None)
+            answer.append(seen)
+        return [*answer, WAITED] if waited else answer
+
+
+def run(
+    program: Program,
+    library: ctypes.CDLL,
+    pipe: int,
+    *,
+    skip: frozenset[int] = frozenset(),
+    waits: frozenset[int] | None = None,
+    images: Callable[[str], bytes] = image,
+    aliases: bool = True,
+) -> None:
+    """Run a program in this process; every answer is a line of JSON.
+
+    Calls to skip answer None, and with `aliases` those whose handle belongs to another object by now. `waits` are the
+    calls that waited for a gate when the program was recorded: all gates are open behind them, and each other call gets
+    more time, because a busy machine is no gate.
+    """
+    interpreter = Interpreter(library, images, aliases=aliases)
+    if waits is not None:
+        interpreter.settled, interpreter.patience = SETTLED[1], PATIENCE[1]
+    if not any(call[0] in _GATES for call in program):
+        interpreter.patience = None
+    if interpreter.patience or any("@" in call[0] for call in program):
+        interpreter.threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(2)]
+    for number, call in enumerate(program):
+        if number in skip:
+            interpreter.values.append([])
+            answer: Answer = None
+        else:
+            known = waits is not None and number in waits
+            answer = interpreter.call(number, call, 0.05 if known else None)
+            if known:
+                interpreter.open(interpreter.gates)
+        os.write(pipe, json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+
+
+def execute(
+    program: Program,
+    library: ctypes.CDLL,
+    seconds: int = 20,
+    *,
+    skip: frozenset[int] = frozenset(),
+    waits: frozenset[int] | None = None,
+    images: Callable[[str], bytes] = image,
+    aliases: bool = True,
+) -> list[Answer]:
+    """The answers of a program that runs in a forked child; a parent must not have initialized the library."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            faulthandler.disable()  # pytest's writes to a copy of stderr, and a death is an answer here
+            signal.alarm(seconds)
+            silent = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(silent, stream)
+            run(program, library, writing, skip=skip, waits=waits, images=images, aliases=aliases)
+        except BaseException as error:  # noqa: BLE001 (a mistake of ours must be seen in the recording)
+            os.write(writing, json.dumps(["error", repr(error)]).encode() + b"\n")
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        answers: list[Answer] = [json.loads(line) for line in pipe if line.endswith("\n")]
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        answers.append(["signal", signal.Signals(os.WTERMSIG(status)).name])
+    return answers

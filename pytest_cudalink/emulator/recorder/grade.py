@@ -1,0 +1,181 @@
+"""The grade of a recorded driver: which samples it passes, and how its answers differ from those of another driver."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ...base.plurals import counted
+from ...base.regular_files import DATA, read_text
+from ...versions import CudaVersion
+from .answers import Difference, Result, compare
+from .execute import Answer
+from .questions import RECORDED, DriverQuestion, load, questions, versions
+from .record import RecorderError
+
+#: Functions whose differences are shown.
+_SHOWN: Final = 12
+
+
+@dataclass
+class Grade:
+    """How a driver answered."""
+
+    # the must-pass questions that it does not pass, each with its first wrong answer
+    failed: dict[str, str] = field(default_factory=dict)
+    passed: int = 0
+    # the comparison with the other driver, a result for each program
+    results: list[Result] = field(default_factory=list)
+    lost: int = 0  # questions without an answer: the time was over, or the process ended
+    # answers of the other driver that were not compared: they depend on an answer that differs, or on time
+    left_out: int = 0
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Every call that the two drivers answer otherwise."""
+        return [one for result in self.results for one in result.differences]
+
+    @property
+    def counted(self) -> int:
+        """Answers that were compared."""
+        return sum(result.counted for result in self.results)
+
+    @property
+    def share(self) -> float:
+        """Percentage of equal answers."""
+        return 100 * sum(result.equal for result in self.results) / max(self.counted, 1)
+
+    def functions(self) -> list[tuple[str, int, str]]:
+        """Return the functions that differ, those first that differ most: name, count, and the most frequent way."""
+        found: dict[str, Counter[str]] = {}
+        for one in self.differences:
+            found.setdefault(one.symbol, Counter())[f"{one.ours} for {one.real}"] += 1
+        several = [(symbol, ways.total(), ways.most_common(1)[0][0]) for symbol, ways in found.items()]
+        return sorted(several, key=lambda entry: (-entry[1], entry[0]))
+
+
+def carried(recording: dict[str, Any]) -> dict[str, Any]:
+    """Return the recording of the package that is nearest to another: of its device or architecture, else the first."""
+    several = [_current(load(path)) for path in RECORDED]
+    own = (recording["devices"] or [{}])[0]
+    for key in ("name", "arch"):
+        for one in several:
+            if one["devices"][0][key] == own.get(key):
+                return one
+    return several[0]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the content of a file that `record` wrote, without answers to samples that have other calls by now.
+
+    Raises RecorderError if it is not such a file.
+    Raises OSError if it cannot be read.
+    """
+    try:
+        return _current(load(path) if path.suffix == ".xz" else json.loads(read_text(path, DATA)))
+    except KeyError as error:
+        reason = f"it has no {error}"
+    except (ValueError, TypeError, AttributeError) as error:
+        reason = str(error)
+    msg = f"{path} is not a recording of a driver ({reason}); make one with cudalink driver record -o FILE"
+    raise RecorderError(msg)
+
+
+def _current(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a recording without answers to other questions; an error says what is wrong with it."""
+    several = found["answers"]
+    for group in {one.group for one in questions() if one.source}.intersection(several):
+        told = several[group].items()
+        several[group] = {name: answers for name, answers in told if found["samples"][name] == versions().get(name)}
+    for name in ("cuda", "driver", "devices", "seconds", "ended"):
+        found[name]
+    if found["cuda"]:
+        CudaVersion.parse(found["cuda"])
+    return found
+
+
+def failure(question: DriverQuestion, answers: list[Answer]) -> str:
+    """Return the first answer that a must-pass question does not allow, in words; empty if it passes."""
+    for number, call in enumerate(question.calls):
+        wanted = question.values.get(str(number), [0])
+        answer = answers[number] if number < len(answers) else None
+        if answer is None:
+            return f"{call[0]} was not reached"
+        if answer[0] in ("signal", "error"):
+            return f"{call[0]} ends the process with {answer[1]}"
+        if answer[0] == "missing":
+            return f"{call[0]} is missing"
+        if wanted and answer[0] != wanted[0]:
+            return f"{call[0]} answers {answer[0]}; expected {wanted[0]}"
+        if wanted[1:] and answer[: len(wanted)] != wanted:
+            return f"{call[0]} gives {json.dumps(answer[1:])}; expected {json.dumps(wanted[1:])}"
+    return ""
+
+
+def grade(recording: dict[str, Any], other: dict[str, Any]) -> Grade:
+    """Return how a recorded driver answered, compared with another one."""
+    result = Grade()
+    version = None  # also of a driver that says a number which is not one
+    with contextlib.suppress(ValueError):
+        version = CudaVersion.parse(recording["cuda"])
+    for question in questions():
+        answered = recording["answers"].get(question.group)
+        if answered is None:
+            continue
+        answers = answered.get(question.name)
+        if answers is None:
+            result.lost += 1
+            continue
+        known = other["answers"].get(question.group, {}).get(question.name)
+        if known is not None:
+            compared = compare(0, question.group, question.calls, known, answers)
+            result.results.append(compared)
+            result.left_out += len(known) - compared.counted
+        if not question.source or (
+            question.least_cuda and version and version < CudaVersion.parse(question.least_cuda)
+        ):
+            continue
+        wrong = failure(question, answers)
+        if wrong:
+            result.failed[question.name] = wrong
+        else:
+            result.passed += 1
+    return result
+
+
+def lines(recording: dict[str, Any], other: dict[str, Any], found: Grade) -> list[str]:
+    """Return a grade in words."""
+    sources = {one.name: one.source for one in questions()}
+    asked = sum(len(answers) for answers in recording["answers"].values())
+    text = [_name(recording), f"asked: {counted(asked, 'question')} in {recording['seconds']} s"]
+    text += [f"the driver {how}, asked for {group}" for group, how in recording["ended"].items()]
+    if found.lost:
+        text.append(f"not answered: {counted(found.lost, 'question')}")
+    text.append(f"must pass: {found.passed} of {counted(found.passed + len(found.failed), 'sample')}")
+    text += [f"  {name}: {why} ({sources[name]})" for name, why in found.failed.items()]
+    if not found.counted:
+        return text
+    left = f", and {found.left_out:,} not compared" if found.left_out else ""
+    text.append(f"equal to {_name(other)} in {_percent(found.share)} of {found.counted:,} answers{left}")
+    functions = found.functions()
+    text += [f"  {symbol}: {number}, such as {way}" for symbol, number, way in functions[:_SHOWN]]
+    if len(functions) > _SHOWN:
+        text.append(f"  and {counted(len(functions) - _SHOWN, 'more function')}")
+    return text
+
+
+def _percent(share: float) -> str:
+    """Return a percentage that is 100 only where all is equal."""
+    return "100 %" if share == 100 else f"{min(share, 99.99):.2f} %"
+
+
+def _name(recording: dict[str, Any]) -> str:
+    device = recording["devices"][0] if recording["devices"] else {"name": "no device", "arch": ""}
+    number = f"{len(recording['devices'])} times " if len(recording["devices"]) > 1 else ""
+    cuda = f"(CUDA {recording['cuda']}) " if recording["cuda"] else ""
+    arch = f", {device['arch']}" if device["arch"] else ""
+    return f"driver {recording['driver'] or 'without a release'} {cuda}with {number}{device['name']}{arch}"

@@ -1,0 +1,161 @@
+"""Recording a driver: what it is, and what it answers to each question."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ...base import scratch
+from .questions import DriverQuestion, questions, versions
+
+_CUDA, _NVML = "libcuda.so.1", "libnvidia-ml.so.1"
+#: Seconds for the description, and for questions at work when the time is over.
+_DESCRIPTION, _GRACE = 60, 25
+_MOST_JOBS: Final = 8
+_ROOT: Final = Path(__file__).parents[3]
+
+
+class RecorderError(RuntimeError):
+    """There is nothing to record; the message says why, and what to do."""
+
+
+class Libraries(NamedTuple):
+    """What is asked: two names or files that the dynamic loader opens; empty for a library that is not asked."""
+
+    cuda: str
+    nvml: str
+
+
+def libraries_of(driver: Path | None) -> Libraries:
+    """Return the libraries of this machine; of a stand-in the file, and NVML from its folder."""
+    if driver is None:
+        return Libraries(_CUDA, _NVML)
+    path = driver.absolute()
+    if path.name.startswith("libnvidia-ml"):
+        return Libraries("", str(path))
+    beside = path.with_name(_NVML)
+    return Libraries(str(path), str(beside) if beside.is_file() else "")
+
+
+class _Asking:
+    """A process that asks some questions, and its files."""
+
+    def __init__(
+        self, libraries: Libraries, share: Sequence[DriverQuestion], seconds: float, folder: str, name: str
+    ) -> None:
+        source, self._answers = Path(folder, f"{name}.in"), Path(folder, f"{name}.out")
+        asked = [(one.name, one.calls, not one.source) for one in share]  # samples use no handle that is gone
+        source.write_text(json.dumps({**libraries._asdict(), "seconds": seconds, "questions": asked}), encoding="utf-8")
+        path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
+        environment = {**os.environ, "PYTHONPATH": path, "CUDA_CACHE_DISABLE": "1"}  # no compiled PTX from the disk
+        if share and share[0].devices == 1:
+            environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0] or "0"
+        silent = subprocess.DEVNULL
+        self._process = subprocess.Popen(  # noqa: S603 (ours)
+            [sys.executable, "-m", f"{__package__}.asking", str(source), str(self._answers)],
+            cwd=folder,  # a stand-in may write files where it runs
+            env=environment,
+            stdin=silent,
+            stdout=silent,
+            stderr=silent,
+            start_new_session=True,
+        )
+
+    def done(self) -> bool:
+        return self._process.poll() is not None
+
+    def lines(self) -> list[Any]:
+        """Return the answers so far; a line that is being written is none."""
+        with contextlib.suppress(FileNotFoundError):
+            text = self._answers.read_text(encoding="utf-8")
+            return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return []
+
+    def end(self) -> str:
+        """End the process and those that it started; return how it ended, as the end of a sentence."""
+        if not self.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            return "does not come back"
+        code = self._process.returncode
+        return f"ends its process with {signal.Signals(-code).name}" if code < 0 else f"ends its process with {code}"
+
+
+def _ask(
+    libraries: Libraries, asked: Sequence[DriverQuestion], seconds: float, say: Callable[[str], None]
+) -> tuple[dict[str, Any], str]:
+    """Return the answers to questions, by name, and how a process ended that left questions out."""
+    end = time.monotonic() + seconds + _GRACE
+    jobs = min(_MOST_JOBS, os.cpu_count() or 1, max(len(asked), 1))
+    with tempfile.TemporaryDirectory(dir=scratch.root()) as folder:
+        several = [_Asking(libraries, asked[job::jobs], seconds, folder, str(job)) for job in range(jobs)]
+        try:
+            while not all(one.done() for one in several) and time.monotonic() < end:
+                time.sleep(0.05)
+                if asked:
+                    say(f"{sum(len(one.lines()) for one in several)} of {len(asked)} questions")
+        finally:
+            ends = [one.end() for one in several]
+        lines = [line for one in several for line in one.lines()]
+    strange = [one for one in ends if not one.endswith(" 0")]
+    return dict(lines), strange[0] if strange else ""
+
+
+def record(
+    driver: Path | None = None, seconds: float = 100, say: Callable[[str], None] = lambda _text: None
+) -> dict[str, Any]:
+    """Return what a driver answers: versions, devices, and the answers to all questions that the time allows.
+
+    What the result says about the machine is its processor's architecture: addresses, UUIDs, free memory and places on
+    a bus are left out.
+
+    `driver`: a stand-in's ``libcuda.so.1`` or ``libnvidia-ml.so.1``; by default the driver of this machine.
+    `seconds`: questions that were not asked by then are left out, those that show least.
+    `say`: is given the state of the work.
+    Raises RecorderError if there is no driver, or it has no device, or this is not Linux.
+    """
+    if not sys.platform.startswith("linux"):
+        msg = f"drivers are recorded on Linux only, where each question runs in a fork; this is {sys.platform}: use WSL"
+        raise RecorderError(msg)
+    libraries, started = libraries_of(driver), time.monotonic()
+    described, why = _ask(libraries, (), _DESCRIPTION - _GRACE, say)
+    about = described.get("described")
+    if about is None:
+        fix = "install a driver, or name a library with --driver" if driver is None else "name another library"
+        msg = (
+            f"{driver or 'the driver of this machine'} cannot be asked: {described.get('error') or f'it {why}'}; {fix}"
+        )
+        raise RecorderError(msg)
+    if libraries.cuda and not about["devices"]:
+        msg = f"the driver shows no device: cuInit answers {about['init']}; a recording needs a device"
+        raise RecorderError(msg)
+    groups: dict[str, list[DriverQuestion]] = {}
+    for question in questions():
+        here = libraries.nvml if question.group == "nvml" else libraries.cuda
+        if here and question.devices <= max(len(about["devices"]), 1):
+            groups.setdefault(question.group, []).append(question)
+    answers, ended = {}, {}
+    for group, asked in groups.items():
+        left = max(seconds - (time.monotonic() - started), 1)
+        answers[group], ended[group] = _ask(libraries, asked, left, say)
+    return {
+        "samples": versions(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "machine": platform.machine(),
+        **about,
+        "seconds": round(time.monotonic() - started),
+        "ended": {group: how for group, how in ended.items() if how},
+        "answers": answers,
+    }

@@ -1,0 +1,394 @@
+"""The distributions of an environment, read from the files of its prefix; none of its Python runs.
+
+`find_place` says where an environment keeps its packages; `read_distributions` reads their metadata, and the libraries
+that their RECORD lists. The files of an editable install lie where its ``.pth`` files and finders point.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from email.parser import BytesHeaderParser
+from importlib.metadata import PathDistribution
+from pathlib import Path
+from typing import Final
+
+from packaging.utils import canonicalize_name
+
+from ..base.budget import AuditError
+from ..base.regular_files import read_bounded
+from ..probes import library_file
+
+__all__ = ["Installed", "Place", "Unreadable", "find_place", "is_library", "read_distributions", "recorded_hashes"]
+
+_NAME: Final = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]{0,200}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
+#: The lines of a RECORD with libraries, headers, programs, bitcode and Python modules.
+_USED: Final = re.compile(r"\.so(?:\.\d+){0,4},|(?:^|/)(?:include|bin|nvvm)/.|\.py,")
+_LIBRARY: Final = re.compile(r"\.so(?:\.\d+){0,4}$|\.(?:dll|pyd)$", re.IGNORECASE)
+_PYTHON: Final = re.compile(r"python(\d\.\d{1,3})t?")
+#: Most bytes that are read of a METADATA or RECORD (the longest known have 3 MB), and of a small text.
+_MOST_METADATA: Final = 64 << 20
+_MOST_TEXT: Final = 1 << 20
+#: Most entries of a source tree that are looked at for the libraries of an editable install.
+_MOST_ENTRIES: Final = 50_000
+#: Folders of a source tree that are not part of the package.
+_SKIPPED: Final = ("__pycache__", "node_modules", "site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Something that could not be read, and what to do."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an environment keeps its packages."""
+
+    prefix: Path
+    sites: tuple[Path, ...]  # folders with `.dist-info`, in the order of the search
+    python: str  # such as "3.12"; that of this process if the prefix does not say
+    windows: bool = False  # it has the layout of Windows
+
+    @property
+    def conda_meta(self) -> Path | None:
+        """The folder of conda's records; None outside of conda."""
+        folder = self.prefix / "conda-meta"
+        return folder if folder.is_dir() else None
+
+
+@dataclass(frozen=True)
+class Installed:
+    """One installed distribution or conda package."""
+
+    name: str  # normalized
+    version: str
+    manager: str  # what installed it: "pip", "uv", "conda", or another name from its INSTALLER file; may be empty
+    path: str  # its `.dist-info` folder, or its record in `conda-meta`
+    requires: tuple[str, ...] = ()  # its `Requires-Dist` lines, or conda's `depends`
+    files: tuple[str, ...] = ()  # absolute paths of its shared libraries
+    editable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+# -- places
+
+
+def find_place(target: str | Path | None = None) -> Place:
+    """Return where an environment keeps its packages.
+
+    `target`: a prefix, its Python, or a folder with ``.dist-info`` folders; default: the environment of this process.
+    Raises AuditError if there is no environment.
+    """
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if target is None:
+        sites = tuple(Path(entry) for entry in dict.fromkeys(sys.path) if entry and Path(entry).is_dir())
+        return Place(Path(sys.prefix), sites, running, sys.platform == "win32")
+    path = Path(os.path.abspath(target))  # noqa: PTH100 (the link of a venv's Python must not be followed)
+    if path.is_file():
+        path = path.parent.parent if path.parent.name.lower() in ("bin", "scripts") else path.parent
+    if not path.is_dir():
+        msg = f"{path}: there is no such environment; give a prefix, its Python or a site-packages folder"
+        raise AuditError(msg)
+    found = [(site, match[1] if (match := _PYTHON.fullmatch(site.parent.name)) else "") for site in _sites_below(path)]
+    if not found and (path.name in ("site-packages", "dist-packages") or any(path.glob("*.dist-info"))):
+        match = _PYTHON.fullmatch(path.parent.name)
+        prefix = path.parent.parent.parent if match else path
+        return Place(prefix, (path,), match[1] if match else running)
+    if not found and not (path / "conda-meta").is_dir():
+        msg = (
+            f"{path}: no environment; expected lib/pythonX.Y/site-packages, Lib/site-packages or conda-meta in it: "
+            "give a prefix, its Python or a site-packages folder"
+        )
+        raise AuditError(msg)
+    python = next((version for _, version in found if version), running)
+    sites = (*(site for site, _ in found), *_system_sites(path, python))
+    return Place(path, sites, python, windows=any(site.parent.name == "Lib" for site, _ in found))
+
+
+def _sites_below(prefix: Path) -> list[Path]:
+    patterns = (
+        "lib/python*/site-packages",
+        "lib64/python*/site-packages",
+        "Lib/site-packages",
+        "local/lib/python*/dist-packages",
+        "lib/python*/dist-packages",
+    )
+    found: dict[str, Path] = {}
+    for pattern in patterns:
+        for site in sorted(prefix.glob(pattern)):
+            if site.is_dir():
+                found.setdefault(os.path.realpath(site), site)
+    return list(found.values())
+
+
+def _system_sites(prefix: Path, python: str) -> tuple[Path, ...]:
+    """The folders of the Python that a virtual environment was made from, where it may use them."""
+    pairs = (line.partition("=") for line in _text(prefix / "pyvenv.cfg").splitlines())
+    config = {key.strip().lower(): value.strip() for key, _, value in pairs}
+    home = config.get("home", "")
+    if config.get("include-system-site-packages", "").lower() != "true" or not home:
+        return ()
+    return tuple(s for s in _sites_below(Path(home).parent) if s.parent.name in (f"python{python}", "python3", "Lib"))
+
+
+# -- distributions
+
+
+def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Installed], list[Unreadable]]:
+    """Return the distributions of an environment, the first of each name, and what could not be read.
+
+    `files`: read which libraries they installed, too.
+    """
+    found: dict[str, Installed] = {}
+    unreadable: list[Unreadable] = []
+    for site in _with_linked(place.sites):
+        try:
+            with os.scandir(site) as entries:
+                names = sorted(entry.name for entry in entries if entry.name.endswith((".dist-info", ".egg-info")))
+        except OSError as error:
+            unreadable.append(Unreadable(str(site), f"cannot be listed: {error.strerror}"))
+            continue
+        for name in names:
+            if name.startswith("~"):  # pip left it behind, and ignores it
+                continue
+            try:
+                one = _read_one(site / name)
+                if one.name not in found:
+                    found[one.name] = replace(one, files=_files_of(site, site / name, one)) if files else one
+                unreadable += _not_utf_8(site / name)
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                missing = isinstance(error, FileNotFoundError)
+                text = "METADATA is missing; expected a file" if missing else reason
+                unreadable.append(Unreadable(str(site / name), f"{text}: install the distribution again"))
+    return list(found.values()), unreadable
+
+
+def _with_linked(sites: Sequence[Path]) -> list[Path]:
+    """The folders, and those that their ``.pth`` files add to the search, which may contain an ``.egg-info``."""
+    found = list(sites)
+    for site in sites:
+        for pth in sorted(site.glob("*.pth")):
+            found += [folder for folder in _named_by_pth(pth) if folder.is_dir()]
+    return list(dict.fromkeys(found))
+
+
+def _named_by_pth(pth: Path) -> Iterator[Path]:
+    for line in _text(pth).splitlines():
+        text = line.strip()
+        if text and not text.startswith(("#", "import ", "import\t")):
+            yield pth.parent / text
+
+
+def _read_one(folder: Path) -> Installed:
+    """Read the metadata of one distribution.
+
+    Raises OSError if the metadata cannot be read.
+    Raises ValueError if the metadata has no valid name, or no version.
+    """
+    egg = folder.suffix == ".egg-info"
+    headers = BytesHeaderParser().parsebytes(read_bounded(_metadata_of(folder), _MOST_METADATA))
+    name, version = (str(headers.get(key) or "").strip() for key in ("Name", "Version"))
+    if not _NAME.fullmatch(name):
+        msg = f"Name in METADATA is {name[:80]!r}; expected letters, digits, '.', '_' and '-'"
+        raise ValueError(msg)
+    if not version:
+        msg = "Version in METADATA is missing; expected one such as 1.2.3"
+        raise ValueError(msg)
+    requires = [str(line) for line in headers.get_all("Requires-Dist") or ()]
+    if egg and (folder / "requires.txt").is_file():
+        requires = PathDistribution(folder).requires or []
+    editable = _is_editable(folder)
+    return Installed(
+        canonicalize_name(name), version[:200], _text(folder / "INSTALLER").strip()[:40].lower(), str(folder),
+        tuple(requires), (), editable,
+    )  # fmt: skip
+
+
+def _metadata_of(folder: Path) -> Path:
+    """The file with the metadata of a distribution."""
+    egg = folder.suffix == ".egg-info"
+    return folder if egg and folder.is_file() else folder / ("PKG-INFO" if egg else "METADATA")
+
+
+def _not_utf_8(folder: Path) -> Iterator[Unreadable]:
+    """Yield the metadata file if it is not UTF-8: its ASCII is read here, but importlib.metadata reads nothing."""
+    file = _metadata_of(folder)
+    try:
+        read_bounded(file, _MOST_METADATA).decode()
+    except UnicodeDecodeError as error:
+        text = f"not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): install the distribution again"
+        yield Unreadable(str(file), text)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bounded(path, _MOST_TEXT).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _is_editable(folder: Path) -> bool:
+    try:
+        content = json.loads(_text(folder / "direct_url.json"))
+    except (ValueError, RecursionError):
+        return False
+    match content:
+        case {"dir_info": {"editable": editable}}:
+            return bool(editable)
+    return False
+
+
+# -- libraries
+
+
+def is_library(name: str) -> bool:
+    """Whether a file name is that of a shared library or an extension module."""
+    return _LIBRARY.search(name) is not None
+
+
+def _files_of(site: Path, metadata: Path, one: Installed) -> tuple[str, ...]:
+    """The libraries of a distribution: those of its RECORD, and for an editable install those of its source tree."""
+    found: list[str] = []
+    sources: list[Path] = []
+    if metadata.suffix == ".egg-info":
+        # an installed one lists its files; one in a source tree is that of an editable install
+        listed = metadata / "installed-files.txt"
+        if metadata.is_dir() and not listed.is_file():
+            sources.append(site)
+        base, entries = metadata, _text(listed).splitlines()
+    else:
+        base, entries = site, list(_recorded(metadata / "RECORD"))
+    for entry in entries:
+        if is_library(entry):
+            found.append(os.path.normpath(base / entry))
+        elif entry.endswith(".pth") and "/" not in entry:
+            sources += _named_by_pth(site / entry)
+        elif one.editable and entry.endswith(".py") and "/" not in entry and "editable" in entry:
+            sources += _named_by_finder(site / entry)
+    for source in sources:
+        if source.is_file() and is_library(source.name):
+            found.append(str(source))
+        elif source.is_dir() and source.name not in _SKIPPED:
+            found += libraries_below(source)
+    return tuple(path for path in dict.fromkeys(found) if os.path.isfile(path))  # noqa: PTH113 (text, many)
+
+
+def _recorded(record: Path) -> Iterator[str]:
+    """The paths of a RECORD that can be a library's, or can belong to an editable install."""
+    words = (".so", ".pth", "editable", ".dll", ".pyd")
+    yield from (row[0] for row in _rows(record, lambda line: any(word in line for word in words)))
+
+
+def recorded_hashes(one: Installed) -> Iterator[tuple[str, str]]:
+    """Yield path and hash of each file that the RECORD of a distribution lists with one, but for its metadata.
+
+    Raises OSError or ValueError if there is a RECORD that cannot be read.
+    """
+    metadata = Path(one.path)
+    if metadata.suffix != ".dist-info":
+        return
+    site, own = str(metadata.parent), f"{metadata.name}/"
+    for row in _rows(metadata / "RECORD"):
+        if len(row) == 3 and row[1] and not row[0].startswith(own):
+            path = f"{site}/{row[0]}"
+            yield os.path.normpath(path) if ".." in path else path, row[1]
+
+
+def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, list[str]]]:
+    """Yield the distributions of whose files some are missing or cut off, each with these files.
+
+    Files count that programs load, run, compile or import. Archives do not, as images of containers leave them out;
+    nor does a file that is whole by the RECORD of another distribution, or of another release that left its RECORD. A
+    RECORD that cannot be read is skipped: who reads the libraries of its distribution reports it.
+    """
+    sizes: dict[str, set[int]] = {}
+    listed: dict[Installed, list[set[str]]] = {}
+    for one in distributions:
+        metadata = Path(one.path)
+        if metadata.suffix != ".dist-info":
+            continue
+        for record in metadata.parent.glob(f"{metadata.name.partition('-')[0]}-*.dist-info/RECORD"):
+            paths = set()
+            with suppress(OSError, ValueError):
+                for row in _rows(record, lambda line: bool(_USED.search(line))):
+                    path = f"{metadata.parent}/{row[0]}"
+                    if len(row) == 3 and row[2].isdecimal() and ".." not in row[0]:
+                        sizes.setdefault(path, set()).add(int(row[2]))
+                        paths.add(path)
+            listed.setdefault(one, []).append(paths)
+    for one, records in listed.items():
+        lost = min(([path for path in paths if _is_lost(path, sizes[path])] for paths in records), key=len)
+        if lost:
+            yield one, sorted(lost)
+
+
+def _is_lost(path: str, sizes: set[int]) -> bool:
+    try:
+        size = os.stat(path).st_size  # noqa: PTH116 (a Path needs three times as long)
+    except OSError:
+        return True
+    # a library is smaller without its symbols, too: then the loader decides
+    return size < min(sizes) and (not is_library(path) or bool(library_file.damage(path)))
+
+
+def _rows(record: Path, wanted: Callable[[str], bool] | None = None) -> Iterator[list[str]]:
+    """The rows of a RECORD, if there is one, of its lines that are wanted.
+
+    Raises OSError or ValueError if it cannot be read.
+    """
+    try:
+        text = read_bounded(record, _MOST_METADATA).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return
+    lines = text.splitlines()
+    try:
+        yield from csv.reader(lines if wanted is None else filter(wanted, lines))
+    except csv.Error as error:
+        msg = f"RECORD is invalid ({error}); expected lines of PATH,HASH,SIZE"
+        raise ValueError(msg) from error
+
+
+def _named_by_finder(finder: Path) -> Iterator[Path]:
+    """The files and folders that the finder of an editable install names; it is parsed and does not run."""
+    try:
+        tree = ast.parse(_text(finder))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and os.path.isabs(node.value):  # noqa: PTH117
+            path = Path(node.value)
+            if len(path.parts) < 3:
+                continue
+            # a package is named by its folder or by its __init__.py
+            yield path.parent if path.name == "__init__.py" else path
+
+
+def libraries_below(folder: Path) -> Iterator[str]:
+    """Yield the paths of the shared libraries below a folder, without those of environments and caches."""
+    left = _MOST_ENTRIES
+    for path, folders, names in os.walk(folder):
+        left -= len(names) + len(folders)
+        if left < 0:
+            return
+        folders[:] = [
+            name for name in sorted(folders)
+            if not name.startswith(".") and name not in _SKIPPED and not _is_environment(Path(path, name))
+        ]  # fmt: skip
+        yield from (str(Path(path, name)) for name in sorted(names) if is_library(name))
+
+
+def _is_environment(folder: Path) -> bool:
+    return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()

@@ -1,0 +1,235 @@
+"""The answer to "my cubin is from 12.4, my nvJitLink is 13.2": measured, documented, expected, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ...base.installers import install_command
+from ...compat.atlas import TILE, Atlas, AtlasAnswer, columns
+from ...compat.documented import Statement, statements
+from ...compat.link_rules import ARCH, expected
+from ...compat.releases import PTX_ISA
+from ...compat.wheels import TILEIRAS
+from ...versions import CudaVersion, ranges
+from .rules import Prediction, predictions
+
+#: The libraries that read code, with their names in sentences.
+LIBRARIES: Final = {"nvjitlink": "nvJitLink", "driver": "the driver of CUDA", "tileiras": "tileiras"}
+_NAMES: Final = {
+    "ptx": "PTX",
+    "ltoir": "LTO-IR",
+    "cubin": "relocatable cubins",
+    "linked-cubin": "linked cubins",
+    "fatbin-ptx": "fatbins with PTX",
+    "fatbin-cubin": "fatbins with relocatable cubins",
+    "fatbin-ltoir": "fatbins with LTO-IR",
+    "nvvm-ltoir": "LTO-IR of NVRTC and libNVVM",
+    "merged-cubin": "incrementally linked cubins",
+    "merged-lto-cubin": "cubins of an incremental LTO link",
+    "merged-ltoir": "linked LTO-IR",
+    TILE: "Tile IR",
+}
+_REAL: Final = {"nvjitlink": "real-run", "driver": "real-driver", "load": "real-load"}
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A library of a release that reads device code."""
+
+    library: str  # "nvjitlink", "driver" or "tileiras"
+    release: CudaVersion
+
+    def __str__(self) -> str:
+        return f"{LIBRARIES[self.library]} {self.release}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whether a consumer reads the code of a producer."""
+
+    step: str  # the step of the atlas: "nvjitlink" and "driver" link, "load" loads, "tileiras" compiles
+    kind: str
+    arch: str
+    producer: CudaVersion
+    consumer: Consumer
+
+    def sentence(self, *, works: bool) -> str:
+        """Return the answer as a sentence."""
+        verb = {"load": "load", "tileiras": "compile"}.get(self.step, "link")
+        verb = f"{verb}s" if works else f"does not {verb}"
+        gpu = f" for {self.arch}" if self.kind == TILE else ""
+        return f"{self.consumer} {verb} {_NAMES[self.kind]} of CUDA {self.producer}{gpu}"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is known about a question."""
+
+    question: Question
+    answer: AtlasAnswer | None  # what was measured; None if it was not
+    why_not: str  # why nothing was measured, and what the rule extrapolates; empty if it was
+    # what a real driver of the release answered, or what ran of the image; with driver and device
+    hardware: tuple[tuple[str, AtlasAnswer], ...]
+    documented: tuple[tuple[Statement, bool], ...]  # what NVIDIA documents about it, and whether it works by that
+    rules: tuple[Prediction, ...]  # what the linker, the guard rails and the policies expect
+    instead: tuple[str, ...]  # what works, nearest first; empty if the question's own way works
+
+    @property
+    def works(self) -> bool | None:
+        """Whether it works; None if it was not measured."""
+        return None if self.answer is None else self.answer.works
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        if self.works is None:
+            if self.question.kind == TILE:
+                return f"not known: {self.why_not}"
+            guess = expected(*_key(self.question))
+            return f"not known: {self.why_not}; by the rule alone, {self.question.sentence(works=guess)}"
+        return f"{'yes' if self.works else 'no'}: {self.question.sentence(works=self.works)}"
+
+
+def _key(one: Question) -> tuple[str, str, CudaVersion, CudaVersion]:
+    return one.step, one.kind, one.producer, one.consumer.release
+
+
+def questions(producer: CudaVersion, consumers: tuple[Consumer, ...], kind: str, arch: str) -> tuple[Question, ...]:
+    """Return one question for each consumer. A driver links code, except an executable cubin, which it loads."""
+    found = []
+    for one in consumers:
+        step = "load" if one.library == "driver" and kind == "linked-cubin" else one.library
+        found.append(Question(step, kind, arch, producer, one))
+    return tuple(found)
+
+
+def reply(atlas: Atlas, question: Question) -> Reply:
+    """Return what is known about a question."""
+    answer = _ask(atlas, question)
+    if answer is not None and answer.status == "not-made":
+        why = f"CUDA {question.producer} cannot make {_NAMES[question.kind]} for {question.arch}"
+        answer = None
+    else:
+        why = "" if answer else _why_not(atlas, question)
+    return Reply(
+        question,
+        answer,
+        why,
+        tuple(_hardware(atlas, question)),
+        tuple(_documented(question)),
+        () if question.kind == TILE else _rules(question),
+        () if answer is None or answer.works else tuple(_instead(atlas, question)),
+    )
+
+
+def _ask(
+    atlas: Atlas, one: Question, *, producer: object = None, consumer: object = None, step: str = ""
+) -> AtlasAnswer | None:
+    """Return the atlas's answer to a question, or to the same one about another release."""
+    kind, step = one.kind, step or one.step
+    made, read = str(producer or one.producer), str(consumer or one.consumer.release)
+    found = atlas.ask(made, read, kind, step, one.arch)
+    if found is None and kind == "linked-cubin":
+        # the image that the producer's own nvJitLink linked is the linked cubin
+        found = atlas.ask(made, read, "cubin", step, one.arch)
+    return found
+
+
+def _why_not(atlas: Atlas, one: Question) -> str:
+    known = columns(one.step, atlas.releases, atlas.wheels, atlas.real)
+    what = f" for {_NAMES[TILE]}" if one.kind == TILE else ""
+    for release in (one.producer, one.consumer.release):
+        if str(release) not in known:
+            return f"CUDA {release} is not in the atlas, which has {ranges(map(CudaVersion.parse, known))}{what}"
+    archs = tuple(dict.fromkeys(grid.arch for grid in atlas.grids if (grid.step, grid.kind) == (one.step, one.kind)))
+    if archs and one.arch not in archs:
+        other = ARCH if ARCH in archs else archs[0]
+        seen = atlas.ask(str(one.producer), str(one.consumer.release), one.kind, one.step, other)
+        said = f"; for {other} it {'works' if seen.works else 'does not work'}" if seen else ""
+        return f"{one.arch} was not measured, only {', '.join(archs)}{said}"
+    return f"{_NAMES[one.kind]} were not measured at the step {one.step!r}"
+
+
+def _documented(one: Question) -> Iterator[tuple[Statement, bool]]:
+    """Yield the statements that say something about the pair; they know no release that has no PTX ISA here."""
+    made, read = one.producer, one.consumer.release
+    if made not in PTX_ISA or read not in PTX_ISA:
+        return
+    for statement in statements():
+        if one.kind in statement.kinds and one.step in statement.steps:
+            works = statement.predicts(made, read)
+            if works is not None:
+                yield statement, works
+
+
+def _rules(one: Question) -> tuple[Prediction, ...]:
+    """Return the predictions; of policies that take nvJitLink in place of the driver's linker, what the load gives."""
+    found = predictions(*_key(one))
+    if one.step != "driver":
+        return found
+    loads = predictions("load", one.kind, one.producer, one.consumer.release)
+    return (*found, *(rule for rule in loads if rule.rule.startswith("policy")))
+
+
+def _hardware(atlas: Atlas, one: Question) -> list[tuple[str, AtlasAnswer]]:
+    """Return what a real driver of the release answered, or what a GPU ran of what nvJitLink linked."""
+    if one.step not in _REAL:
+        return []
+    linked = one.step == "nvjitlink"
+    reals = [real for real in atlas.real if linked or real.cuda == str(one.consumer.release)]
+    answer = _ask(atlas, one, step=_REAL[one.step]) if reals else None
+    if answer is None or answer.status == "not-made":
+        return []
+    real = reals[0]
+    how = "the image ran with " if linked else ""
+    return [(f"{how}driver {real.driver}, {real.device}, {real.date}", answer)]
+
+
+def _instead(atlas: Atlas, one: Question) -> list[str]:
+    """Return what works: without the driver's linker, with the nearest consumer, with the nearest producer."""
+    found = []
+    library = one.consumer.library
+    if one.step == "nvjitlink" and one.kind == "linked-cubin":
+        return ["load it as it is, or compile it as relocatable device code"]
+    if one.step == "driver":
+        loads = atlas.ask(str(one.producer), str(one.consumer.release), one.kind, "load", one.arch)
+        if loads is not None and loads.works:
+            found.append(f"link it with nvJitLink {one.producer}: {one.consumer} loads the image")
+    consumer = _nearest(atlas, one.consumer.release, lambda release: _ask(atlas, one, consumer=release))
+    if consumer:
+        newer = all(
+            (answer := _ask(atlas, one, consumer=release)) is not None and answer.works
+            for release in atlas.releases
+            if CudaVersion.parse(str(release)) > consumer
+        )
+        more = " or newer" if newer and consumer > one.consumer.release else ""
+        packages = {
+            "nvjitlink": "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink",
+            "tileiras": TILEIRAS,
+        }
+        wanted = f"'{packages[library]}=={consumer}.*'" if library in packages else ""
+        how = f": {install_command(wanted)}" if wanted else ""
+        found.append(f"take {Consumer(library, consumer)}{more}{how}")
+    producer = _nearest(atlas, one.producer, lambda release: _ask(atlas, one, producer=release))
+    if producer:
+        found.append(f"{'write bytecode of' if one.kind == TILE else 'compile with'} CUDA {producer}")
+    if one.kind == TILE and not found:
+        own = str(one.consumer.release)
+        archs = [grid.arch for grid in atlas.grids if grid.kind == TILE]
+        answers = [atlas.ask(own, own, TILE, one.step, arch) for arch in archs]
+        known = ", ".join(arch for arch, said in zip(archs, answers, strict=True) if said is not None and said.works)
+        found.append(f"compile for a GPU that it knows: {known}")
+    return found
+
+
+def _nearest(atlas: Atlas, start: CudaVersion, ask: Callable[[CudaVersion], AtlasAnswer | None]) -> CudaVersion | None:
+    """Return the nearest release for which the answer is that it works; of two, the newer one."""
+    releases = [CudaVersion.parse(str(release)) for release in atlas.releases]
+    here = releases.index(start)
+    for other in sorted(releases, key=lambda one: (abs(releases.index(one) - here), -releases.index(one))):
+        answer = ask(other)
+        if answer is not None and answer.works:
+            return other
+    return None

@@ -1,0 +1,256 @@
+"""nvJitLink's contract: violations that `native/jitlink_contract.c` notices, with the Python code that made them.
+
+The stand-ins of `jitlink_calls` check every call of a handle. They never take a lock of Python: the thread that has it
+may wait for the one that links. What the main thread did is told to Python through a pending call, which runs as soon
+as that thread is back from C, with the stack of the caller.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from ...base.violations import Violation
+from . import jitlink_calls
+
+#: The functions, in the order of `JitLinkFunction` in native/jitlink_contract.h.
+_FUNCTIONS: Final = tuple(
+    f"nvJitLink{name}"
+    for name in (
+        *("Create", "Destroy", "AddData", "AddFile", "Complete"),
+        *("GetLinkedCubinSize", "GetLinkedCubin", "GetLinkedPtxSize", "GetLinkedPtx", "GetLinkedLTOIRSize"),
+        *("GetLinkedLTOIR", "GetErrorLogSize", "GetErrorLog", "GetInfoLogSize", "GetInfoLog"),
+    )
+)
+#: What a call did wrong and what is right, by the name of the rule, in the order of `ContractRule`.
+RULES: Final[dict[str, tuple[str, str]]] = {
+    "destroyed": ("a call on a destroyed handle", "no call on a handle after nvJitLinkDestroy, in any thread"),
+    "unknown": (
+        "a call on a handle that was never created, or destroyed long ago",
+        "a handle that nvJitLinkCreate returned",
+    ),
+    "null": ("a NULL pointer", "a pointer to memory that nvJitLink can read or write"),
+    "refused": (
+        "a call on a handle whose nvJitLinkCreate failed",
+        "only its logs and nvJitLinkDestroy after nvJitLinkCreate failed",
+    ),
+    "completed": ("an input after nvJitLinkComplete", "every input before nvJitLinkComplete, or a new handle"),
+    "twice": ("a second nvJitLinkComplete", "one nvJitLinkComplete for each handle"),
+    "early": ("a result asked before nvJitLinkComplete", "nvJitLinkComplete first"),
+    "failed": ("a result of a link that failed", "no result after a call that failed; read the error log"),
+    "unsized": ("a buffer whose size was not asked", "the function that returns the size first"),
+    "grew": ("a buffer of an old size", "the size asked again after the last call on the handle"),
+    "busy": ("two threads in calls on one handle", "one thread at a time for each handle"),
+    "name": (
+        "the name of an input freed or changed before nvJitLinkComplete",
+        "the name kept until nvJitLinkComplete, which reads it for its messages",
+    ),
+}
+_NAMES: Final = tuple(RULES)
+_CREATED, _DESTROYED, _VIOLATION = range(3)
+_PLACE_SIZE: Final = 4352
+_STACKS: Final = 4096  # that are kept
+_DEPTH: Final = 200
+#: Parts of the file names of code that runs every test, and so tells nothing about one.
+_RUNNERS: Final = ("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py")
+_LIBRARIES: Final = "/site-packages/"
+_USER, _PACKAGE, _SILENT, _END, _NO_KIND = range(5)
+_kinds: Final[dict[str, int]] = {}
+_STANDARD: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 (compared with names of files)
+
+
+def _kind(filename: str) -> int:
+    """Return whether frames of a file help to find the code that made a call: `_USER`, `_PACKAGE`, `_SILENT` or `_END`.
+
+    The main thread may be in a function of the standard library already when it hears of its call.
+    """
+    if "/_pytest/" in filename:
+        return _END  # the test, or what it called, stands above
+    if filename.startswith("<frozen") or any(part in filename for part in _RUNNERS):
+        return _SILENT
+    if _LIBRARIES in filename:
+        return _PACKAGE
+    return _SILENT if filename.startswith(_STANDARD) else _USER
+
+
+def _frames(frame: FrameType | None, wanted: int) -> list[tuple[CodeType, int]]:
+    """Return code and line of the telling frames, innermost first; the last one is the first of the kind `wanted`."""
+    found = []
+    for _ in range(_DEPTH):
+        if frame is None:
+            break
+        code = frame.f_code
+        kind = _kinds.get(code.co_filename)
+        if kind is None:
+            kind = _kinds[code.co_filename] = _kind(code.co_filename)
+        if kind == _END:
+            break
+        if kind != _SILENT:
+            found.append((code, frame.f_lineno))
+            if kind == wanted:
+                break
+        frame = frame.f_back
+    return found
+
+
+def _words(code: CodeType, line: int) -> str:
+    return f"{code.co_filename}:{line} in {code.co_name}"
+
+
+class JitLinkContract:
+    """The checks of this process. Made by `start`."""
+
+    def __init__(self, library: Any) -> None:
+        import ctypes
+
+        class Found(ctypes.Structure):  # ContractViolation in native/jitlink_contract.h
+            _fields_ = (
+                *((name, ctypes.c_uint64) for name in ("number", "handle_number", "handle", "created_by")),
+                *((name, ctypes.c_uint64) for name in ("destroyed_by", "called_by", "thread", "asked", "actual")),
+                *((name, ctypes.c_int32) for name in ("rule", "function", "other", "prevented")),
+                ("name", ctypes.c_char * 64),
+            )
+
+        self._library, self._found = library, Found()
+        self._text = ctypes.create_string_buffer(_PLACE_SIZE)
+        self._numbers = (ctypes.c_uint64 * 16)()
+        self._modes = [0]  # of each run in this process that is not over
+        self._stacks: dict[int, list[tuple[CodeType, int]]] = {}
+        # kept for the life of the process: a pending call may still have its address
+        self._teller = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._hear)
+        library.cudalinkContract.argtypes = (ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
+        library.cudalinkContract.restype = None
+        library.cudalinkTakeViolation.argtypes = (ctypes.c_void_p,)
+        library.cudalinkContractHandles.restype = ctypes.c_uint64
+        library.cudalinkContractViolations.restype = ctypes.c_uint64
+        library.cudalinkContractAlive.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint)
+        library.cudalinkPlace.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t)
+        library.cudalinkPlace.restype = None
+        self._functions = (
+            ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p),
+            ctypes.cast(self._teller, ctypes.c_void_p),
+        )
+        self._address = ctypes.addressof(self._found)
+        self._taken = self.violation_count
+
+    @property
+    def handle_count(self) -> int:
+        """Number of handles created so far in this process, which is the number of the newest one."""
+        return int(self._library.cudalinkContractHandles())
+
+    @property
+    def violation_count(self) -> int:
+        """Number of violations so far in this process."""
+        return int(self._library.cudalinkContractViolations())
+
+    def check(self, *, strict: bool = False) -> None:
+        """Check every call from now on, until `stop`.
+
+        With `strict`, no new handle gets the address of a destroyed one, so that an old copy is always recognized.
+        """
+        self._modes.append(2 if strict else 1)
+        self._set()
+
+    def stop(self) -> None:
+        """Check as before the last `check`; where that was not at all, forget what is known of the handles."""
+        self._modes.pop()
+        self._set()
+
+    def _set(self) -> None:
+        self._library.cudalinkContract(self._modes[-1], threading.main_thread().ident, *self._functions)
+
+    def alive(self, after: int) -> list[str]:
+        """Return the handles newer than number `after` that are not destroyed, each with where it was created."""
+        count = min(self._library.cudalinkContractAlive(after, self._numbers, 16), 16)
+        found = sorted(self._numbers[:count])
+        return [f"nvJitLink handle {number}{self._where(_CREATED, number, 0, ' created')}" for number in found]
+
+    def take(self) -> tuple[Violation, ...]:
+        """Return the violations since the last call."""
+        if self.violation_count == self._taken:
+            return ()
+        found = []
+        while self._library.cudalinkTakeViolation(self._address):
+            found.append(self._violation())
+        self._taken = self.violation_count
+        return tuple(found)
+
+    def _violation(self) -> Violation:
+        one = self._found
+        rule, call = _NAMES[one.rule], _FUNCTIONS[one.function]
+        what, expected = RULES[rule]
+        if rule == "grew":
+            what += f": {one.asked} bytes, where {one.actual} are needed now"
+        elif rule == "name":
+            what += f": {one.name.decode('utf-8', 'replace')!r}"
+        elif rule == "failed":
+            what += f": {_FUNCTIONS[one.other]} returned an error"
+        elif rule == "busy":
+            what += f": another one is in {_FUNCTIONS[one.other]}"
+        elif rule == "unknown":
+            what += f": {one.handle:#x}"
+        answer = "the library answered"
+        if rule == "grew":
+            answer = f"only {one.asked} bytes were written"
+        elif one.prevented:
+            answer = "the library did not get the call, and the caller got its answer to a NULL handle"
+        history = [
+            self._where(_CREATED, one.handle_number, one.created_by, "The handle was created"),
+            self._where(_DESTROYED, one.handle_number, one.destroyed_by, "It was destroyed"),
+        ]
+        frames = self._stacks.get(one.number << 2 | _VIOLATION, ())
+        stack = tuple(_words(code, line) for code, line in reversed(frames))
+        native = self._place(one.called_by)
+        if not stack and native:
+            native += self._thread(one.thread)
+        which = f"nvJitLink handle {one.handle_number}" if one.handle_number else "an unknown nvJitLink handle"
+        return Violation(
+            check="jitlink-contract",
+            number=one.number,
+            handle=one.handle_number,
+            rule=rule,
+            what=what,
+            text=f"{which}: {call}: {what}; expected {expected}; {answer}",
+            call=call,
+            native_stack=(native,) if native else (),
+            python_stack=stack,
+            history=tuple(f"{line}." for line in history if line),
+        )
+
+    def _where(self, kind: int, number: int, address: int, verb: str) -> str:
+        """Return where something was done to a handle: by Python code if that is known, else the native caller."""
+        frames = self._stacks.get(number << 2 | kind)
+        users = [frame for frame in frames or () if _kinds[frame[0].co_filename] == _USER]
+        place = _words(*(users or frames)[0]) if frames else self._place(address)
+        return f"{verb} at {place}" if place else ""
+
+    def _place(self, address: int) -> str:
+        self._library.cudalinkPlace(address, self._text, _PLACE_SIZE)
+        return str(self._text.value.decode("utf-8", "replace"))
+
+    @staticmethod
+    def _thread(ident: int) -> str:
+        names = (f"thread {thread.name}" for thread in threading.enumerate() if thread.ident == ident)
+        return f", in {next(names, 'a thread that has ended')}"
+
+    def _hear(self, note: int) -> int:
+        if len(self._stacks) >= _STACKS:
+            self._stacks.pop(next(iter(self._stacks)), None)
+        # for a handle, the place in the user's code is enough
+        wanted = _NO_KIND if note & 3 == _VIOLATION else _USER
+        self._stacks[note] = _frames(sys._getframe(1), wanted)  # noqa: SLF001
+        return 0
+
+
+_contract: JitLinkContract | None = None
+
+
+def start() -> JitLinkContract | None:
+    """Return the checks of this process, not checking yet; None where calls of nvJitLink cannot be seen."""
+    global _contract  # noqa: PLW0603 (one for the process, as the library is)
+    if _contract is None and (library := jitlink_calls.start()) is not None:
+        _contract = JitLinkContract(library)
+    return _contract

@@ -1,1 +1,0 @@
-"""The C compiler that builds the native libraries."""

@@ -1,0 +1,302 @@
+"""Schedules: each test runs again under many seeds, by which its queued work happens late, in any order that may be."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import pytest
+
+from ...base.plurals import counted
+from ...report.asked_for import AskedFor
+from ..isolation.copies import RunsAgain, show
+from ..parts import ASKED, COPIES, LEDGER
+from ..run import from_controller
+from ..schedule_request import ScheduleRequest, parse
+from ..settings import Setting
+from .repeat import command, place_of
+from .schedule_rules import Reliance, ScheduleFailure, Work, by_kind, shrink
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+#: Most places of a test at which it fails that are looked into.
+_SHRUNK: Final = 3
+#: Seconds after which that search ends.
+_SEARCH: Final = 60.0
+#: Schedules of a test that may hang: each takes as long as the deadline.
+_HANGS: Final = 2
+_HUNG: Final = f"after {_HANGS} that did not end; --cudalink-processes=deadline=SECONDS waits for less long"
+#: Why a test runs under no schedule, and need not.
+_NOTHING: Final = "nothing that they queue can be late"
+#: Operations of a run that left no list of them: a crash, for which the clean run may have had fewer.
+_SPARE: Final = 32
+
+
+def choose_seed(run: Run) -> None:
+    """Choose the seed of the run where the user has chosen none: before the header, and for all workers of xdist."""
+    value, source = run.settings.schedules
+    asked = parse(value) if value else None
+    if asked is not None and asked.seed is None:
+        asked = asked._replace(seed=SystemRandom().randrange(1, 10**9))
+        run.settings.schedules = Setting(str(asked), source)
+
+
+class _Asked(NamedTuple):
+    """The arguments of `trial.under_schedule`."""
+
+    seed: int
+    displaced: Sequence[int] | None
+    told: bool = False
+    promised: bool = False
+    left_out: Sequence[int] | None = ()
+
+
+class Schedules(RunsAgain):
+    """A plugin object that runs each test under schedules after it ran, and adds up the failures.
+
+    `run`: in a controller of xdist, one that only adds up.
+    `failing`: those that fail the run, each with the command that repeats it.
+    """
+
+    #: What `failing` has, one of it and several.
+    found: Final = ("failure under schedules", "failures under schedules")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._option: ScheduleRequest = parse(run.settings.schedules.value)
+        self._copies = run.part(COPIES)
+        run.part(ASKED)
+        #: The folder in which each worker of xdist notes what it has found, because it may crash.
+        self.notes: str = from_controller(run.config).get("schedules") or self._copies.folder
+        self._failures: list[ScheduleFailure] = []
+        self.failing: list[str] = []
+        self._tests = self._runs = 0
+        self._known: set[int] = set()  # numbers of the operations of all tests
+        self._left: Counter[str] = Counter()  # number of tests that did not run under schedules, by the reason
+        self._spared: Counter[str] = Counter()  # the same of those that need not
+        self._lost: Counter[str] = Counter()  # number of schedules that were left out, by the reason
+
+    # -- the runs
+
+    def again(self, item: pytest.Item) -> None:
+        """Run a test under schedules."""
+        known = len(self._failures)
+        self._run_late(item)
+        if self._run.is_worker and (worker := self._run.worker):
+            with suppress(OSError), (Path(self.notes) / worker).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(self.as_json(known)) + "\n")
+
+    def _run_late(self, item: pytest.Item) -> None:
+        promised = self._option.promised
+        clean = self._trial(item, _Asked(0, (), promised=promised))
+        if clean is None or clean.kind or clean.outcome != "passed":
+            why = self._copies.why_not if clean is None else f"{clean.outcome} in a process of its own"
+            left = self._left if self.passed else self._spared
+            left[clean.detail if clean is not None and not clean.outcome else why] += 1
+            return
+        if not clean.works:
+            self._spared[_NOTHING] += 1
+            return
+        self._known.update(work.number for work in clean.works)
+        asked = [
+            _Asked(seed, self._option.displaced, promised=promised, left_out=None if promised else ())
+            for seed in self._option.seeds
+        ]
+        trials: dict[int, _Trial] = {}
+        hangs = 0
+        for number, trial in self._trials(item, asked, clean):
+            trials[number] = trial
+            hangs += trial.kind == "hang"
+            if hangs == _HANGS:
+                break
+        if lost := len(asked) - len(trials):
+            self._lost[_HUNG if hangs == _HANGS else self._copies.why_not] += lost
+        self._tests += 1
+        self._runs += len(trials)
+        failing = [(asked[number].seed, trial) for number, trial in sorted(trials.items()) if trial.kind]
+        alike: dict[tuple[str, str], tuple[int, _Trial]] = {}
+        for seed, trial in failing:
+            alike.setdefault((trial.kind, trial.detail if trial.kind == "violation" else trial.place), (seed, trial))
+        for seed, trial in [*alike.values()][:_SHRUNK]:
+            self._failures.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
+        show(item, f"{counted(len(trials), 'schedule')}, {len(failing)} failing", verbosity=1)
+
+    def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> ScheduleFailure:
+        """Return the failure under a seed, with few displaced operations."""
+        promised = self._option.promised
+
+        def fails(displaced: Sequence[int], left_out: Sequence[int] | None, *, told: bool = False) -> _Trial | None:
+            one = self._trial(item, _Asked(seed, displaced, told, promised, left_out), clean)
+            return one if one is not None and one.kind == trial.kind else None
+
+        # a crash leaves no list of what was displaced
+        displaced = trial.late or self._option.displaced or tuple(range(1, len(clean.works) + _SPARE))
+        # what fails where all calls wait relies on none of them
+        left_out: Sequence[int] | None = None if promised and fails(displaced, ()) is None else ()
+        seen = fails(displaced, left_out, told=True)
+        if seen is None:
+            return _failure(item, seed, trial, clean, repeats=False)
+        until = time.monotonic() + _SEARCH
+
+        def spent() -> bool:
+            return time.monotonic() > until
+
+        displaced, least = shrink(displaced, lambda tried: fails(tried, left_out) is not None, spent)
+        waits: tuple[Reliance, ...] = ()
+        if left_out is None:
+            passed = [one.number for one in seen.waits if one.pending] or [one.number for one in clean.waits]
+            left_out, _ = shrink(passed, lambda tried: fails(displaced, tried) is not None, spent)
+            known = {one.number: one for one in (*clean.waits, *seen.waits)}
+            waits = tuple(_reliance(known[number]) for number in left_out)
+        seen = fails(displaced, left_out, told=True) or seen
+        return _failure(item, seed, seen, clean, displaced=displaced, least=least, waits=waits)
+
+    def _trial(self, item: pytest.Item, asked: _Asked, clean: _Trial | None = None) -> _Trial | None:
+        """Run a test once under a schedule; None where no process can."""
+        trials = [*self._trials(item, [asked], clean)]  # to its end: a process whose answers nobody reads is ended
+        return trials[0][1] if trials else None
+
+    def _trials(self, item: pytest.Item, asked: Sequence[_Asked], clean: _Trial | None) -> Iterator[tuple[int, _Trial]]:
+        """Run a test once under each schedule, of which it yields the number."""
+        for number, end, found in self._copies(item, [{"how": "under_schedule", **one._asdict()} for one in asked]):
+            died = "" if end.exitcode == 0 and not end.stopped else str(end)
+            yield number, _Trial(found, died, bool(end.stopped), clean)
+
+    # -- what they found
+
+    def as_json(self, first: int = 0) -> dict[str, Any]:
+        """Return everything for the process that adds up; of the failures those from a number on."""
+        return {
+            "failures": msgspec.to_builtins(self._failures[first:]),
+            "counts": [self._tests, self._runs],
+            "known": sorted(self._known),
+            "left": [dict(self._left), dict(self._spared), dict(self._lost)],
+        }
+
+    def add(self, given: Mapping[str, Any]) -> None:
+        """Add what `as_json` returned in another process."""
+        self._failures += msgspec.convert(given["failures"], list[ScheduleFailure])
+        tests, runs = given["counts"]
+        self._tests += tests
+        self._runs += runs
+        self._known.update(given["known"])
+        for mine, theirs in zip((self._left, self._spared, self._lost), given["left"], strict=True):
+            mine.update(theirs)
+
+    def add_notes(self, worker: str) -> None:
+        """Add what a worker of xdist has noted before it died."""
+        noted: list[dict[str, Any]] = []
+        with suppress(OSError, ValueError):  # it ran no test, or the end of the process cut the last line
+            for line in (Path(self.notes) / worker).read_text(encoding="utf-8").splitlines():
+                noted.append(json.loads(line))  # noqa: PERF401 (the lines before a cut one count)
+        if noted:
+            self.add({**noted[-1], "failures": [one for given in noted for one in given["failures"]]})
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Fail the run for each failure."""
+        if self._run.is_worker:
+            return
+        self._run.part(LEDGER)  # the run looks there for what fails it
+        root = str(self._run.config.rootpath)
+        for one in by_kind(self._failures):
+            first, *lines = one.lines(root, self._option.number)
+            repeat = command(self._run, f"--cudalink-schedules={one.asked}", one.place)
+            self.failing.append("\n".join([first, f"  repeat: {repeat}", *lines]))
+            self._copies.record(
+                nodeid=one.nodeid,
+                category="schedule",
+                kind=one.kind,
+                text="\n".join([first, *lines]),
+                repeat=repeat,
+                operations=one.operations(root),
+            )
+
+    def asked(self) -> list[AskedFor]:
+        """Return how many of the tests ran under schedules, and how many of the schedules."""
+        due = self._tests + self._left.total()
+        lost = dict(self._lost)
+        if not due and self._spared[_NOTHING]:
+            lost["no test queues what can be late"] = 1
+        displaced = set(self._option.displaced or ())
+        if self._tests and displaced and displaced.isdisjoint(self._known):
+            lost[f"no test has one of the operations {self._option.wanted}"] = 1
+        return [
+            AskedFor("schedules", due + self._spared.total(), self._tests, dict(self._left), dict(self._spared)),
+            AskedFor("delays", self._runs + sum(lost.values()), self._runs, lost),
+        ]
+
+    def lines(self) -> list[str]:
+        """Return the lines of the summary on the whole; `failing` has the others."""
+        due = self._tests + self._left.total()
+        tests = f"{self._tests} of {counted(due, 'test')}" if self._tests < due else counted(due, "test")
+        ran = f"{counted(self._runs, 'run')} of {tests}"
+        return [f"schedules: {ran} from seed {self._option.seed}, {counted(len(self.failing), 'failure')}"]
+
+
+class _Wait(NamedTuple):
+    """A call that waits although nobody promises it, as `trial.under_schedule` returns it."""
+
+    number: int
+    row: int
+    function: str
+    stack: Sequence[str]
+    pending: bool
+
+
+def _reliance(wait: _Wait) -> Reliance:
+    from ...emulator.no_wait import sentences_of_row
+
+    return Reliance(wait.function, tuple(wait.stack), sentences_of_row(wait.row, wait.function))
+
+
+def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: Any) -> ScheduleFailure:
+    """Return what was seen; a process that died leaves no list of its operations."""
+    works = trial.works or tuple(
+        work._replace(submitted=None, started=None, ended=None, ended_in="") for work in clean.works
+    )
+    kind = "unpromised" if how.get("waits") else trial.kind
+    return ScheduleFailure(
+        item.nodeid, kind, trial.detail, seed, works=works, text=trial.text, place=place_of(item), **how
+    )
+
+
+class _Trial:
+    """One run of a test under a schedule.
+
+    `found`: what `trial.under_schedule` returned; None if the process ended before.
+    `end`: how the process ended, if not by itself.
+    `hung`: whether it was ended because it took too long.
+    `clean`: the run in which nothing was displaced.
+    `kind`: the kind of failure; empty for none.
+    `detail`: what was seen, in a line.
+    """
+
+    def __init__(self, found: Mapping[str, Any] | None, end: str, hung: bool, clean: _Trial | None) -> None:
+        given = found or {}
+        self.outcome: str = given.get("outcome", "")
+        self.text: str = given.get("text", "")
+        self.place: str = given.get("place", "")
+        self.works = msgspec.convert(given.get("works", ()), tuple[Work, ...])
+        self.late = tuple(given.get("late", ()))
+        self.waits = [_Wait(*one) for one in given.get("waits", ())]
+        self.violations: Counter[str] = Counter(given.get("violations", ()))
+        self.kind = self.detail = ""
+        new = self.violations - (clean.violations if clean is not None else Counter())
+        if hung:
+            self.kind, self.detail = "hang", f"the process {end}"
+        elif end or found is None:
+            self.kind, self.detail = "crash", f"the process {end or 'ended before the test did'}"
+        elif clean is not None and new:
+            self.kind, self.detail = "violation", next(iter(new))
+        elif self.outcome == "failed":
+            self.kind, self.detail = "failed", (given["messages"] or "it failed").splitlines()[0]

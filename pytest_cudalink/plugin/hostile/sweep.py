@@ -1,0 +1,356 @@
+"""A fault sweep: each test runs again and again in forked processes, and another call of the driver fails each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pytest
+
+from ...base.plurals import counted
+from ...emulator import faults
+from ...report.asked_for import AskedFor
+from ..isolation.copies import RunsAgain, show
+from ..parts import ASKED, COPIES, LEDGER
+from ..run import from_controller
+from ..settings import COMPILER, LINKER
+from . import sweep_rules as fault_sweep
+from .repeat import command, place_of
+from .sweep_files import Baseline, SweepNotes
+from .sweep_rules import Call, FailedCall, SweepTotals, SweptTrial, Way
+
+if TYPE_CHECKING:
+    from ..records.process_end import ProcessEnd
+    from ..run import Run
+
+#: Codes with which calls fail where their documentation lists them, the likeliest first: no memory, a wrong argument.
+_LIKELY: Final = (2, 1)
+#: Those of NVRTC: no memory, a program that does not compile.
+_LIKELY_OF_COMPILER: Final = (1, 6)
+#: How every call fails that needs the device, once that is lost.
+_LOST: Final = (46, "device")
+#: How a function of nvJitLink fails: any may, whatever its input is.
+_LINKER_ERROR: Final = (6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
+
+
+class FaultSweep(RunsAgain):
+    """A plugin object that sweeps each test after it ran, and adds up the findings.
+
+    `run`: in a controller of xdist, one that only adds up.
+    `failing`: the findings that fail the run, each with the command that repeats it.
+    """
+
+    #: What `failing` has, one of it and several.
+    found: Final = ("finding of the fault sweep", "findings of the fault sweep")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._copies = run.part(COPIES)
+        run.part(ASKED)
+        self._baseline = Baseline(run)
+        folder = from_controller(run.config).get("fault_sweep") or ""
+        self._notes = SweepNotes(run, folder=folder, scratch=self._copies.folder)
+        option, *self._others = self._notes.option.split("+")
+        self._single, self._functions, self._ways = _read(option)
+        # a finding is repeated whatever machine made its run
+        self._budget, self._part = (0, (1, 1)) if self._single else _budget(run.settings.fault_budget.value)
+        self._taken: set[str] = set()
+        self._interrupted = False
+        self.totals = SweepTotals()
+        self.failing: list[str] = []
+
+    @property
+    def notes(self) -> str:
+        """The folder in which each worker of xdist notes what it has found, because it may crash."""
+        return str(self._notes.folder)
+
+    # -- an interrupted sweep that goes on
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._take_over([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._take_over(ids)
+
+    def _take_over(self, nodeids: Collection[str]) -> None:
+        """Take what the interrupted sweep has found in tests of this run; once, in the process that adds up."""
+        if self._run.is_worker:
+            return
+        for nodeid in self._notes.done.keys() & set(nodeids) - self._taken:
+            self._taken.add(nodeid)
+            self.totals.add(self._notes.done[nodeid])
+
+    # -- the runs
+
+    def again(self, item: pytest.Item) -> None:
+        """Sweep a test, unless the interrupted run did."""
+        if item.nodeid in self._notes.done:
+            return
+        found = self._sweep(item)
+        self._notes.add(item.nodeid, found)
+        if found.runs:
+            number = counted(len(fault_sweep.merged(found.findings)), "finding")
+            show(item, f"{counted(found.runs, 'run')} with a fault, {number}", verbosity=0)
+        self.totals.add(found)
+
+    def _sweep(self, item: pytest.Item) -> SweepTotals:
+        (_, clean, stacks), *_ = [*self._trials(item, [None]), (0, None, [])]
+        if clean is None or clean.outcome != "passed":
+            ended = "" if clean is None else clean.outcome or clean.end
+            reason = self._copies.why_not if clean is None else f"{ended} in a process of its own"
+            return SweepTotals(unswept={reason: 1}) if self.passed else SweepTotals(spared={reason: 1})
+        root = str(item.config.rootpath)
+        calls = [
+            Call(function, fault_sweep.site_of(stack or (), root))
+            for function, stack in zip(clean.calls, stacks, strict=True)
+        ]
+        functions = self._functions
+        if functions and self._others:
+            functions = [*functions, *(call.function for call in calls if _library_of(call.function) in self._others)]
+        closed = {number for number, stack in enumerate(stacks, 1) if stack is None}
+        if self._single:
+            closed = set(range(1, len(calls) + 1)) - {self._single} | closed
+        chosen, over, elsewhere, repeats = fault_sweep.plan(
+            calls,
+            self._ways,
+            stacks=[stack or () for stack in stacks],
+            functions=functions,
+            closed=closed,
+            budget=self._budget,
+            part=self._part,
+        )
+        trials = {number: trial for number, trial, _ in self._trials(item, chosen)}
+        found = [
+            finding
+            for number, fault in enumerate(chosen)
+            if number in trials
+            for finding in fault_sweep.judge(clean, trials[number], fault, item.nodeid, place_of(item))
+        ]
+        made = [fault for number, fault in enumerate(chosen) if number in trials]
+        lost = [fault for number, fault in enumerate(chosen) if number not in trials]
+        unlisted = 0 if self._single else clean.unlisted
+        reasons = {self._copies.why_not: len(lost), f"a sweep knows the first {len(calls)} calls of a test": unlisted}
+        return SweepTotals(
+            tests=1,
+            runs=len(made),
+            planned=len(chosen) + len(over) + len(elsewhere) + len(repeats) + unlisted,
+            left=len(over),
+            elsewhere=len(elsewhere),
+            repeats=len(repeats),
+            lost={why: number for why, number in reasons.items() if number},
+            called={fault.call.function for fault in (*chosen, *over, *elsewhere)},
+            tried={fault_sweep.baseline_place(fault.call) for fault in made},
+            partly={fault_sweep.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere, *repeats)},
+            findings=found,
+        )
+
+    def _trials(
+        self, item: pytest.Item, chosen: Sequence[FailedCall | None]
+    ) -> Iterator[tuple[int, SweptTrial, list[list[str] | None]]]:
+        """Run a test once for each fault, None for none; yield the number of each that ended, its run, and stacks."""
+        asked = []
+        seen = set()
+        for fault in chosen:
+            place = (fault.call, fault.way) if fault is not None else None
+            asked.append(
+                {
+                    "how": "under_fault",
+                    "number": fault.number if fault is not None else 0,
+                    "code": fault.way.code if fault is not None else 0,
+                    "stays": fault.way.stays if fault is not None else "alone",
+                    # what an error leaves for later tests depends on the place that met it: once for each is enough
+                    "again": place not in seen,
+                    "others": self._others,
+                }
+            )
+            seen.add(place)
+        for number, end, found in self._copies(item, asked):
+            yield number, *_trial_of(found, end)
+
+    # -- what they found
+
+    def as_json(self) -> Any:
+        """Return everything for the process that adds up."""
+        return msgspec.to_builtins(self.totals)
+
+    def add(self, given: Mapping[str, Any]) -> None:
+        """Add what `as_json` returned in another process."""
+        self.totals.add(msgspec.convert(given, SweepTotals))
+
+    def add_notes(self, worker: str) -> None:
+        """Add what a worker of xdist has noted in this run before it died."""
+        for nodeid, found in self._notes.of(worker).items():
+            if nodeid not in self._notes.done:
+                self.totals.add(found)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Fail the run for each finding that the baseline does not know; write a baseline where there is none."""
+        if self._run.is_worker:
+            return
+        self._interrupted = bool(
+            session.shouldstop
+            or session.shouldfail
+            or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        )
+        if not self._interrupted:
+            self._notes.forget(self._taken)
+        self._run.part(LEDGER)  # the run looks there for what fails it
+        if self._baseline.missing and self._is_whole:
+            self._baseline.write(self.totals.findings)
+        for finding, number in fault_sweep.new_findings(self.totals.findings, self._baseline.known or ()):
+            more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
+            fault = "+".join([str(finding.fault), *self._others])  # their calls have numbers, too
+            repeat = command(self._run, f"--cudalink-fault-sweep={fault}", finding.place)
+            self.failing.append(f"{finding}{more}\n  repeat: {repeat}")
+            self._copies.record(
+                nodeid=finding.nodeid, category="fault", kind=finding.kind, text=f"{finding}{more}", repeat=repeat
+            )
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether this run makes all runs of its tests, so that what it did not find is not there."""
+        return not (self._single or self._interrupted or self._part[1] > 1)
+
+    def asked(self) -> list[AskedFor]:
+        """Return how much of the sweep happened: its tests and runs, the sweep that goes on, and the baseline."""
+        totals = self.totals
+        due = totals.tests + sum(totals.unswept.values())
+        swept = AskedFor("fault sweep", due + sum(totals.spared.values()), totals.tests, totals.unswept, totals.spared)
+        allowed = {
+            f"cudalink_fault_budget={self._budget}; raise it to fail more calls": totals.left,
+            f"{fault_sweep.REPEATS} calls by the same lines fail; cudalink_fault_budget=0 fails all": totals.repeats,
+        }
+        allowed[f"{self._part[0]}/{self._part[1]} of cudalink_fault_budget leaves them to the others"] = (
+            totals.elsewhere
+        )
+        lost, uncalled = dict(totals.lost), self._uncalled
+        (allowed if totals.planned else lost).update(dict.fromkeys(uncalled, 1))
+        calls = AskedFor(
+            "calls",
+            totals.planned + len(uncalled),
+            totals.runs,
+            lost,
+            {why: number for why, number in allowed.items() if number},
+        )
+        found = [swept, calls]
+        if self._notes.done:
+            gone = len(self._notes.done) - len(self._taken)
+            left = {"select them again, or begin with --cudalink-fault-sweep": gone} if gone else {}
+            found.append(AskedFor("resume", len(self._notes.done), len(self._taken), left))
+        if self._baseline.unwritten:
+            found.append(AskedFor("baseline", 1, 0, {self._baseline.unwritten: 1}))
+        elif self._baseline.missing and self._part[1] > 1:
+            part = f"each of the {self._part[1]} machines finds a part; write it without :K/N"
+            found.append(AskedFor("baseline", 1, 0, allowed={part: 1}))
+        return found
+
+    @property
+    def _uncalled(self) -> list[str]:
+        """What of the option's value no test of the run called, although some were swept: names choose among calls."""
+        totals = self.totals
+        if not totals.tests:
+            return []
+        if self._single:
+            return [] if totals.planned else [f"no test makes a call {self._single} that can fail"]
+        names = {name for function in totals.called for name in fault_sweep.names_of(function)}
+        libraries = {_library_of(function) for function in totals.called}
+        missing = [name for name in self._functions if name not in names]
+        missing += [library for library in self._others if library not in libraries]
+        found = [f"no test calls {name}" for name in missing]
+        return found if found or totals.planned else ["no test makes a call that can fail"]
+
+    def lines(self) -> list[str]:
+        """Return the lines of the summary on the whole; `failing` has the others."""
+        totals, baseline = self.totals, self._baseline
+        due = totals.tests + sum(totals.unswept.values())
+        tests = f"{totals.tests} of {counted(due, 'test')}" if totals.tests < due else counted(due, "test")
+        known = f", {counted(len(baseline.known), 'line')} in {baseline.name}" if baseline.known is not None else ""
+        number = counted(len(fault_sweep.merged(totals.findings)), "finding")
+        found = [f"fault sweep: {counted(totals.runs, 'run')} of {tests}, {number}{known}"]
+        found += filter(None, [baseline.written])
+        if self._interrupted and self._notes.kept:
+            found.append("the sweep was interrupted; go on with --cudalink-fault-sweep=resume")
+            found.append(f"  resume: {command(self._run, '--cudalink-fault-sweep=resume')}")
+        elif self._interrupted and not self._single:
+            found.append("the sweep was interrupted, and what it has found could not be kept in pytest's cache")
+        if self._notes.damaged:
+            notes = counted(self._notes.damaged, "note")
+            found.append(f"{notes} of the interrupted sweep cannot be read; their tests were swept again")
+        if self._is_whole:
+            gone = fault_sweep.gone(totals.findings, baseline.known or (), totals.tried - totals.partly)
+            found += [f"not found any more in these tests, and can leave {baseline.name}: {line}" for line in gone]
+        return found
+
+
+def _budget(value: str) -> tuple[int, tuple[int, int]]:
+    """Read the variable: the most runs of a test, the number of this machine, and of all."""
+    runs, _, part = value.partition(":")
+    machine, _, machines = (part or "1/1").partition("/")
+    return int(runs), (int(machine), int(machines))
+
+
+def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
+    """Read the option: the number of the only call, 0 for all; the functions, none for all; how a function fails."""
+    first, *rest = value.split(":")
+    if first.isdigit():
+        code, stays = int(rest[0]), rest[1] if len(rest) > 1 else "alone"
+        return int(first), [], lambda function: [_way(function, code, stays)]
+    if value == "all":
+        return 0, [], _listed
+    return 0, [] if value == "likely" else [name.strip() for name in value.split(",")], _likely
+
+
+def _likely(function: str) -> list[Way]:
+    """Return the likeliest ways in which a function fails."""
+    return [*(_way(function, code) for code in _likely_codes(function)), *_lost(function)]
+
+
+def _listed(function: str) -> list[Way]:
+    """Return all ways: each code that the documentation lists, alone and for each later call of the function too."""
+    known = faults.listed_codes(function)
+    codes = _likely_codes(function) if known is None else known
+    return [
+        *(_way(function, code) for code in codes),
+        *_lost(function),
+        *(_way(function, code, "function") for code in codes),
+    ]
+
+
+def _library_of(function: str) -> str:
+    """Return the library of a function as the option has it; empty for the driver."""
+    return LINKER if function.startswith("nvJitLink") else COMPILER if function.startswith("nvrtc") else ""
+
+
+def _likely_codes(function: str) -> Sequence[int]:
+    library = _library_of(function)
+    likely = _LIKELY_OF_COMPILER if library == COMPILER else _LIKELY
+    known = (_LINKER_ERROR[0],) if library == LINKER else faults.listed_codes(function)
+    return likely if known is None else [code for code in likely if code in known] or known[:1]
+
+
+def _lost(function: str) -> list[Way]:
+    """Return how a call fails once the device is lost: those that have no device do not."""
+    return [] if _library_of(function) else [_way(function, *_LOST)]
+
+
+@cache
+def _way(function: str, code: int, stays: str = "alone") -> Way:
+    library = _library_of(function)
+    if library == LINKER:
+        return Way(*_LINKER_ERROR, stays)
+    if library == COMPILER:
+        name = faults.nvrtc_errors().get(code, "unknown nvrtcResult")
+        words = name.removeprefix("NVRTC_ERROR_").replace("_", " ")
+        return Way(code, name, words if " " in words else name, stays)  # many a message has a single word by chance
+    return Way(code, faults.name_of(code), faults.words_of(code), stays)
+
+
+def _trial_of(found: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str] | None]]:
+    """Return the run of a process from what it has written, and how it ended."""
+    if found is None or end.exitcode is None or end.stopped:
+        return SweptTrial(end=str(end), hung=bool(end.stopped)), []
+    return msgspec.convert(found, SweptTrial), found["stacks"]

@@ -1,0 +1,31 @@
+"""Numbers with their nouns."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudalink.base.plurals import and_more, counted, listed, plural
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(0, "0 entries"), (1, "1 entry"), (2, "2 entries"), (11, "11 entries")]
+)
+def test_given_plural(number: int, expected: str) -> None:
+    """Only one is singular."""
+    assert counted(number, "entry", "entries") == expected
+
+
+def test_regular_plural() -> None:
+    """A plural ends in s where no other is given."""
+    assert [counted(number, "cell") for number in (0, 1, 2)] == ["0 cells", "1 cell", "2 cells"]
+    assert [plural(number, "was", "were") for number in (0, 1, 2)] == ["were", "was", "were"]
+
+
+def test_what_is_left_out() -> None:
+    """A text shows the first few, and counts the rest only if there is one."""
+    assert [listed("abcd", most) for most in (1, 3, 4, 5)] == [
+        "a and 3 more",
+        "a, b, c and 1 more",
+        *["a, b, c, d"] * 2,
+    ]
+    assert [and_more(number) for number in (-1, 0, 1)] == ["", "", " and 1 more"]

@@ -1,0 +1,152 @@
+"""The line that shows what a command waits for, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from pytest_cudalink.base import progress as module
+from pytest_cudalink.base.progress import is_shown, progress
+from tests.terminals import on_terminal
+
+_PROGRAM = """
+import sys, time
+from pytest_cudalink.base import progress as module
+
+module.DELAY = float(sys.argv[1])
+try:
+    with module.progress("fetching toolchain 12.9", 3) as step:
+        for number in range(3):
+            time.sleep(float(sys.argv[2]))
+            step.advance()
+            step.say("nvrtc " * (number + 1))
+except KeyboardInterrupt:
+    sys.stderr.write("interrupted\\n")
+    sys.exit(130)
+print("done")
+"""
+
+
+def _environment(**more: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
+    return {**kept, "TERM": "xterm", **more}
+
+
+def _command(delay: float, pause: float) -> list[str]:
+    return [sys.executable, "-c", _PROGRAM, str(delay), str(pause)]
+
+
+def _screen(output: str) -> list[str]:
+    """Return the lines that remain on the screen: a carriage return with an erased line leaves nothing."""
+    return [line.rpartition("\r\x1b[K")[2] for line in output.replace("\r\n", "\n").split("\n")]
+
+
+def test_line_is_rewritten_and_cleared() -> None:
+    """A terminal sees one line that changes, nothing of it at the end, and no escape but the one that erases a line."""
+    seen = on_terminal(_command(0.1, 0.5), _environment(NO_COLOR="1"))
+
+    assert seen.code == 0
+    drawn = [part for part in seen.output.split("\r\x1b[K") if part.startswith("fetching")]
+    assert re.fullmatch(r"fetching toolchain 12\.9, 0 of 3, \d s", drawn[0])
+    assert any(re.fullmatch(r"fetching toolchain 12\.9, 2 of 3, nvrtc nvrtc , \d s", part) for part in drawn)
+    assert seen.output.count("\n") == 1
+    assert set(re.findall(r"\x1b\[[0-9;]*[a-zA-Z]", seen.output)) == {"\x1b[K"}
+    assert _screen(seen.output) == ["done", ""]
+
+
+def test_nothing_before_the_delay() -> None:
+    """Work that is done within two seconds draws nothing; longer work draws from then on."""
+    assert module.DELAY == 2.0
+    seen = on_terminal(_command(2.0, 0.1), _environment())
+    assert seen.output == "done\r\n"
+
+    seen = on_terminal(_command(1.0, 0.5), _environment())
+    assert seen.pieces[0][1].startswith(b"\r\x1b[K")
+    assert seen.pieces[0][0] >= 1.0
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"CI": "true"}, {"CI": "1"}], ids=str)
+def test_silent_on_other_terminals(variables: dict[str, str]) -> None:
+    """A terminal that cannot erase, and a job of CI that keeps every line, get the output alone."""
+    seen = on_terminal(_command(0.0, 0.1), _environment(**variables))
+
+    assert (seen.code, seen.output) == (0, "done\r\n")
+
+
+def test_silent_in_a_pipe() -> None:
+    """A pipe gets the same bytes as a command without a progress."""
+    done = subprocess.run(_command(0.0, 0.1), env=_environment(), capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"done\n", b"")
+
+
+def test_interrupt_leaves_a_clean_line() -> None:
+    """Ctrl-C clears the line, with the ^C that the terminal wrote into it, before the message."""
+    pressed: list[int] = []
+
+    def press(terminal: int, output: bytes) -> None:
+        if b"fetching" in output and not pressed:
+            pressed.append(os.write(terminal, b"\x03"))
+
+    seen = on_terminal(_command(0.1, 20.0), _environment(), press)
+
+    assert seen.code == 130
+    assert _screen(seen.output) == ["interrupted", ""]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _draw(monkeypatch: pytest.MonkeyPatch, work: Any) -> str:
+    """Return what a body that takes a moment writes to a terminal of 40 columns."""
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.delenv("CI", raising=False)
+    stream = _Terminal()
+    with progress("work", stream=stream) as step:
+        work(step)
+        monkeypatch.setattr(module, "_INTERVAL", 0.01)
+        while stream.getvalue().count("work") < 2:
+            time.sleep(0.01)
+    return stream.getvalue()
+
+
+def test_long_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line never reaches the last column, where a terminal would wrap it, and has no control characters."""
+    output = _draw(monkeypatch, lambda step: step.say("x\n\x1b[31m" * 40))
+
+    for part in output.split("\r\x1b[K"):
+        assert len(part) <= 39
+        assert part.isprintable()
+    assert "…" in output
+
+
+def test_closed_stream_is_no_terminal() -> None:
+    """A program whose stderr is closed works."""
+    stream = io.StringIO()
+    stream.close()
+
+    assert not is_shown(stream, {"TERM": "xterm"})
+
+
+def test_error_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the body raises is raised, after the line is cleared; no thread is left."""
+    import threading
+
+    def fail(_step: object) -> None:
+        msg = "as it was"
+        raise OSError(msg)
+
+    with pytest.raises(OSError, match="as it was"):
+        _draw(monkeypatch, fail)
+    assert not [one for one in threading.enumerate() if one.name == "cudalink-progress"]
