@@ -11,6 +11,14 @@ typedef struct {
   unsigned char planes, chroma_columns, chroma_rows; /* of planes: by what the second one is narrower and lower */
 } Format;
 
+/* A format of planes with three channels. */
+#define PLANES(name, size, count, columns, rows) \
+  {.format = (name),                             \
+   .bytes = (size),                              \
+   .channels = 3,                                \
+   .planes = (count),                            \
+   .chroma_columns = (columns),                  \
+   .chroma_rows = (rows)}
 static const Format formats[] = {
     {.format = CU_AD_FORMAT_UNSIGNED_INT8, .bytes = 1},
     {.format = CU_AD_FORMAT_UNSIGNED_INT16, .bytes = 2},
@@ -47,36 +55,16 @@ static const Format formats[] = {
     {.format = CU_AD_FORMAT_BC6H_SF16, .bytes = 16, .channels = 3, .block = true},
     {.format = CU_AD_FORMAT_BC7_UNORM, .bytes = 16, .channels = 4, .block = true},
     {.format = CU_AD_FORMAT_BC7_UNORM_SRGB, .bytes = 16, .channels = 4, .block = true},
-    {.format = CU_AD_FORMAT_NV12, .bytes = 1, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
-    {.format = CU_AD_FORMAT_P010, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
-    {.format = CU_AD_FORMAT_P016, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
-    {.format = CU_AD_FORMAT_NV16, .bytes = 1, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
-    {.format = CU_AD_FORMAT_P210, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
-    {.format = CU_AD_FORMAT_P216, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
-    {.format = CU_AD_FORMAT_YUV444_8bit_SemiPlanar,
-     .bytes = 1,
-     .channels = 3,
-     .planes = 2,
-     .chroma_columns = 1,
-     .chroma_rows = 1},
-    {.format = CU_AD_FORMAT_YUV444_16bit_SemiPlanar,
-     .bytes = 2,
-     .channels = 3,
-     .planes = 2,
-     .chroma_columns = 1,
-     .chroma_rows = 1},
-    {.format = CU_AD_FORMAT_Y444_PLANAR8,
-     .bytes = 1,
-     .channels = 3,
-     .planes = 3,
-     .chroma_columns = 1,
-     .chroma_rows = 1},
-    {.format = CU_AD_FORMAT_Y444_PLANAR10,
-     .bytes = 2,
-     .channels = 3,
-     .planes = 3,
-     .chroma_columns = 1,
-     .chroma_rows = 1},
+    PLANES(CU_AD_FORMAT_NV12, 1, 2, 2, 2),
+    PLANES(CU_AD_FORMAT_P010, 2, 2, 2, 2),
+    PLANES(CU_AD_FORMAT_P016, 2, 2, 2, 2),
+    PLANES(CU_AD_FORMAT_NV16, 1, 2, 2, 1),
+    PLANES(CU_AD_FORMAT_P210, 2, 2, 2, 1),
+    PLANES(CU_AD_FORMAT_P216, 2, 2, 2, 1),
+    PLANES(CU_AD_FORMAT_YUV444_8bit_SemiPlanar, 1, 2, 1, 1),
+    PLANES(CU_AD_FORMAT_YUV444_16bit_SemiPlanar, 2, 2, 1, 1),
+    PLANES(CU_AD_FORMAT_Y444_PLANAR8, 1, 3, 1, 1),
+    PLANES(CU_AD_FORMAT_Y444_PLANAR10, 2, 3, 1, 1),
     {.format = CU_AD_FORMAT_YUY2, .bytes = 2, .channels = 4},
     {.format = CU_AD_FORMAT_Y210, .bytes = 4, .channels = 4},
     {.format = CU_AD_FORMAT_Y216, .bytes = 4, .channels = 4},

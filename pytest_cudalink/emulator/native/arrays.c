@@ -172,13 +172,6 @@ bool cl_mipmap_descriptor(const void *handle, ArrayDescriptor *descriptor, unsig
 
 /* -- arrays -- */
 
-/* CUDA_ARRAY_DESCRIPTOR */
-typedef struct {
-  size_t width, height;
-  int format;
-  unsigned channels;
-} FlatDescriptor;
-
 static void note(EventLine *line, const ArrayDescriptor *descriptor) {
   if (!descriptor) return;
   cl_event_uint(line, "width", descriptor->width);

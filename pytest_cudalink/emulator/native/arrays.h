@@ -7,6 +7,13 @@
 #include "abi.h"
 #include "array_formats.h"
 
+/* CUDA_ARRAY_DESCRIPTOR */
+typedef struct {
+  size_t width, height;
+  int format;
+  unsigned channels;
+} FlatDescriptor;
+
 /* The memory of an array, or of a level: rows of `row` bytes, `rows` of them to a layer. */
 typedef struct {
   CUdeviceptr address;

@@ -124,10 +124,8 @@ CUresult cl_enter_stream(const void *handle, bool *captured) {
 bool cl_must_wait(const void *handle) {
   Stream *stream;
   if (!cl_any_pending()) return false;
-  cl_streams_lock();
-  bool busy = !cl_stream_ready(handle, &stream) && (cl_scheduled() || cl_is_busy(stream, false));
-  cl_streams_unlock(CUDA_SUCCESS);
-  return busy;
+  HOLD_STREAMS();
+  return !cl_stream_ready(handle, &stream) && (cl_scheduled() || cl_is_busy(stream, false));
 }
 
 CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, GraphMemory *memory, Node **node) {

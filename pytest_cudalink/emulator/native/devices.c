@@ -46,23 +46,15 @@ static const struct driver_error *error_of(CUresult code) {
   return NULL;
 }
 
-static CUresult get_error_name(EventLine *line, CUresult code, const char **text) {
+static CUresult get_error(EventLine *line, CUresult code, const char **text, bool name) {
   if (!text) return CUDA_ERROR_INVALID_VALUE;
   const struct driver_error *error = error_of(code);
-  *text = error ? error->name : NULL;
+  *text = !error ? NULL : name ? error->name : error->text;
   cl_event_int(line, "code", code);
   return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED_ANY_TIME(cuGetErrorName, (CUresult code, const char **text), get_error_name(line, code, text))
-
-static CUresult get_error_string(EventLine *line, CUresult code, const char **text) {
-  if (!text) return CUDA_ERROR_INVALID_VALUE;
-  const struct driver_error *error = error_of(code);
-  *text = error ? error->text : NULL;
-  cl_event_int(line, "code", code);
-  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-EXPORTED_ANY_TIME(cuGetErrorString, (CUresult code, const char **text), get_error_string(line, code, text))
+EXPORTED_ANY_TIME(cuGetErrorName, (CUresult code, const char **text), get_error(line, code, text, true))
+EXPORTED_ANY_TIME(cuGetErrorString, (CUresult code, const char **text), get_error(line, code, text, false))
 
 /* libnvJitLink 12.1 to 12.4 refuse to start on a driver without this table; links never call into it (measured:
    test_newest_ptx_of_a_version). */
@@ -110,6 +102,12 @@ CUresult cl_no_device(EventLine *line, CUdevice device) {
 
 CUresult cl_device_attribute(int attribute, int *value) {
   return cl_profile_attribute(attribute, value) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+size_t cl_device_has(int attribute) {
+  int value = 0;
+  cl_device_attribute(attribute, &value);
+  return (size_t)value;
 }
 
 static CUresult device_get(EventLine *line, CUdevice *device, int ordinal) {

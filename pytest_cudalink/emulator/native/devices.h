@@ -11,6 +11,8 @@
 
 bool cl_is_device(CUdevice device);
 CUresult cl_device_attribute(int attribute, int *value);
+/* The value of an attribute that is there. */
+size_t cl_device_has(int attribute);
 
 /* The answer to a number that is not one of a device. */
 CUresult cl_no_device(EventLine *line, CUdevice device);

@@ -12,6 +12,7 @@
 #include "devices.h"
 #include "events.h"
 #include "grow.h"
+#include "locks.h"
 #include "occupancy_rules.h"
 
 #include "device_functions.inc" /* device_functions */
@@ -220,31 +221,26 @@ static CUresult set_attribute(Function *function, int attribute, int value) {
   return CUDA_SUCCESS;
 }
 
-/* Finds a function or a kernel, but not one for the other, and keeps the lock of the modules; NULL without it. */
-static Function *lock_one(const void *handle, bool kernel) {
-  pthread_mutex_lock(&cl_modules_lock);
+/* A function or a kernel, but not one for the other; NULL: it is not there. Under the lock of the modules. */
+static Function *find_one(const void *handle, bool kernel) {
   Function *function = cl_find_function(handle);
-  if (function && cl_is_kernel(function, handle) == kernel) return function;
-  pthread_mutex_unlock(&cl_modules_lock);
-  return NULL;
+  return function && cl_is_kernel(function, handle) == kernel ? function : NULL;
 }
 
-static void unlock_function(void) { pthread_mutex_unlock(&cl_modules_lock); }
+/* Finds it, and holds the lock until the block ends; returns from the function if it is not there. */
+#define FIND(function, handle, kernel)                 \
+  HOLD(cl_modules_lock);                               \
+  Function *const function = find_one(handle, kernel); \
+  if (!(function)) return CUDA_ERROR_INVALID_HANDLE
 
 static CUresult get_attribute_of(const void *handle, bool kernel, int attribute, int *value) {
-  const Function *function = lock_one(handle, kernel);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = attribute_of(function, attribute, value);
-  unlock_function();
-  return result;
+  FIND(function, handle, kernel);
+  return attribute_of(function, attribute, value);
 }
 
 static CUresult set_attribute_of(const void *handle, bool kernel, int attribute, int value) {
-  Function *function = lock_one(handle, kernel);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = set_attribute(function, attribute, value);
-  unlock_function();
-  return result;
+  FIND(function, handle, kernel);
+  return set_attribute(function, attribute, value);
 }
 
 static CUresult func_get_attribute(EventLine *line, int *value, int attribute, Function *function) {
@@ -283,18 +279,10 @@ static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, 
 EXPORTED_CHECKED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
                  cl_refuse_null(kernel), kernel_set_attribute(line, attribute, value, kernel, device))
 
-static CUresult known_function(const void *handle) {
-  if (!lock_one(handle, false)) return CUDA_ERROR_INVALID_HANDLE;
-  unlock_function();
-  return CUDA_SUCCESS;
-}
-
 static CUresult set_cache_config(const void *handle, bool kernel, int config) {
-  Function *function = lock_one(handle, kernel);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(function, handle, kernel);
   bool valid = config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
   if (valid) function->cache_config = config;
-  unlock_function();
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_cache_config(function, false, config))
@@ -302,8 +290,7 @@ EXPORTED_CHECKED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice
                  cl_is_device(device) ? set_cache_config(kernel, true, config) : CUDA_ERROR_INVALID_DEVICE)
 
 static CUresult set_shared_config(const void *handle, int config) {
-  CUresult known = known_function(handle);
-  if (known) return known;
+  FIND(function, handle, false);
   bool valid = config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -316,10 +303,8 @@ static CUresult both(const void *out, const void *handle) {
 }
 
 static CUresult name_of(const char **name, const void *handle, bool kernel) {
-  const Function *function = lock_one(handle, kernel);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(function, handle, kernel);
   *name = function->name;
-  unlock_function();
   return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuFuncGetName, (const char **name, Function *function), both(name, function),
@@ -328,15 +313,11 @@ EXPORTED_CHECKED(cuKernelGetName, (const char **name, Function *kernel), both(na
                  name_of(name, kernel, true))
 
 static CUresult parameter_of(const void *handle, bool kernel, size_t index, size_t *offset, size_t *size) {
-  const Function *function = lock_one(handle, kernel);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = index < function->parameter_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  if (!result) {
-    *offset = function->parameters[index].offset;
-    if (size) *size = function->parameters[index].size;
-  }
-  unlock_function();
-  return result;
+  FIND(function, handle, kernel);
+  if (index >= function->parameter_count) return CUDA_ERROR_INVALID_VALUE;
+  *offset = function->parameters[index].offset;
+  if (size) *size = function->parameters[index].size;
+  return CUDA_SUCCESS;
 }
 
 static CUresult func_get_param_info(EventLine *line, Function *function, size_t index, size_t *offset, size_t *size) {
@@ -356,10 +337,8 @@ EXPORTED_CHECKED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *
                  both(offset, kernel), kernel_get_param_info(line, kernel, index, offset, size))
 
 static CUresult parameter_count_of(const void *handle, bool kernel, size_t *count) {
-  const Function *function = lock_one(handle, kernel);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(function, handle, kernel);
   *count = function->parameter_count;
-  unlock_function();
   return CUDA_SUCCESS;
 }
 
@@ -375,29 +354,23 @@ EXPORTED_CHECKED(cuKernelGetParamCount, (Function *kernel, size_t *count), both(
 
 static CUresult func_get_module(Module **module, Function *handle) {
   if (!module || !handle) return CUDA_ERROR_INVALID_VALUE;
-  const Function *function = lock_one(handle, false);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(function, handle, false);
   *module = cl_module_handle(function->module);
-  unlock_function();
   return CUDA_SUCCESS;
 }
 EXPORTED(cuFuncGetModule, (Module **module, Function *handle), func_get_module(module, handle))
 
 static CUresult func_is_loaded(int *state, Function *function) {
-  const Function *known = lock_one(function, false);
-  if (!known) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(known, function, false);
   *state = known->loaded;
-  unlock_function();
   return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuFuncIsLoaded, (int *state, Function *function),
                  state ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE, func_is_loaded(state, function))
 
 static CUresult func_load(const Function *handle) {
-  Function *function = lock_one(handle, false);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(function, handle, false);
   function->loaded = true;
-  unlock_function();
   return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuFuncLoad, (Function *function), cl_refuse_null(function), func_load(function))
@@ -408,23 +381,19 @@ static CUresult kernel_get_function(Function **function, Function *handle) {
   CUresult state = cl_check_context();
   if (!state) state = cl_use_library(handle);
   if (state) return state;
-  Function *kernel = lock_one(handle, true);
-  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(kernel, handle, true);
   CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND
                                                            : cl_answer_of(kernel->module, kernel->module->on_device);
   if (!result) *function = cl_function_handle(kernel);
   kernel->loaded |= !result;
-  unlock_function();
   return result;
 }
 EXPORTED_CHECKED(cuKernelGetFunction, (Function **function, Function *handle),
                  function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, kernel_get_function(function, handle))
 
 static CUresult kernel_get_library(Module **library, Function *handle) {
-  const Function *kernel = lock_one(handle, true);
-  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(kernel, handle, true);
   *library = kernel->module;
-  unlock_function();
   return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuKernelGetLibrary, (Module **library, Function *handle),

@@ -108,12 +108,10 @@ bool cl_graph_memory_released(CUdeviceptr address, CUresult *result) {
 }
 
 bool cl_graph_memory_waits(CUdeviceptr address) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   const GraphMemory *memory = all;
   while (memory && address - memory->address >= memory->size) memory = memory->next;
-  bool waits = memory && !memory->live;
-  cl_streams_unlock(CUDA_SUCCESS);
-  return waits;
+  return memory && !memory->live;
 }
 
 /* -- capture -- */

@@ -120,11 +120,9 @@ Op *cl_order_submit(Stream *stream, bool alone, bool later) {
 }
 
 Op *cl_order_enter(const void *handle) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   Stream *stream = cl_stream(handle);
-  Op *op = stream ? cl_order_submit(stream, false, false) : NULL;
-  cl_streams_unlock(CUDA_SUCCESS);
-  return op;
+  return stream ? cl_order_submit(stream, false, false) : NULL;
 }
 
 /* What all streams of a context did; NULL: of all contexts. */
@@ -254,12 +252,11 @@ void cl_order_waited_event(const Event *event) {
 }
 
 void cl_order_waited_context(const Context *context) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   pthread_mutex_lock(&lock);
   join_context(&host, context);
   learn(NULL);
   pthread_mutex_unlock(&lock);
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 void cl_order_learn(const Op *op) {

@@ -85,12 +85,6 @@ static CUresult capture_launch(const LaunchConfig *config, void *function, void 
 
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 
-static int device_has(int attribute) {
-  int value = 0;
-  cl_device_attribute(attribute, &value);
-  return value;
-}
-
 CUresult cl_check_block(const unsigned sizes[3], const Function *function) {
   unsigned threads = cl_block_threads(sizes);
   if (!threads) return CUDA_ERROR_INVALID_VALUE;
@@ -140,17 +134,17 @@ static CUresult check_cluster(const LaunchConfig *config, const Function *functi
   unsigned sizes[3];
   if (!cl_cluster_of(config, function, sizes))
     return function->explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
-  if (!device_has(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!cl_device_has(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
   return cl_clusters_fit(sizes, config->grid, function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
 static CUresult check_cooperative(const LaunchConfig *config, const Function *function) {
-  if (!device_has(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!cl_device_has(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
   KernelNeeds needs = cl_needs(function);
   int threads = (int)(config->block[0] * config->block[1] * config->block[2]);
   unsigned long long blocks = cl_grid_blocks(config->grid);
   int resident = cl_blocks_per_multiprocessor(&needs, threads, config->shared) *
-                 device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+                 (int)cl_device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   return blocks > (unsigned)resident ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
@@ -298,37 +292,33 @@ EXPORTED(cuLaunchCooperativeKernelMultiDevice, (const DeviceLaunch *launches, un
 
 /* -- launches of before CUDA 4.0: block, parameters and shared memory are set on the function first -- */
 
-/* Finds a function of the current context and keeps the lock of the modules; NULL without it, with the answer in
- * *result. */
-static Function *lock_function(const void *handle, CUresult *result) {
+/* Finds a function of the current context; NULL: the answer is in *result. Under the lock of the modules. */
+static Function *find_usable(const void *handle, CUresult *result) {
   const Context *context = cl_context(result);
-  if (*result) return NULL;
-  pthread_mutex_lock(&cl_modules_lock);
-  Function *function = handle ? cl_find_function(handle) : NULL;
+  Function *function = !*result && handle ? cl_find_function(handle) : NULL;
   if (function && cl_is_usable(function, context)) return function;
-  pthread_mutex_unlock(&cl_modules_lock);
-  *result = CUDA_ERROR_INVALID_HANDLE;
+  if (!*result) *result = CUDA_ERROR_INVALID_HANDLE;
   return NULL;
 }
 
 static CUresult set_block(const void *handle, const int sizes[3]) {
   CUresult result;
-  Function *function = lock_function(handle, &result);
+  HOLD(cl_modules_lock);
+  Function *function = find_usable(handle, &result);
   if (!function) return result;
   result = cl_check_block((const unsigned *)sizes, function); /* a negative size is too large */
   if (!result) memcpy(function->old.block, sizes, sizeof function->old.block);
-  pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
 EXPORTED(cuFuncSetBlockShape, (Function *function, int x, int y, int z), set_block(function, (int[]){x, y, z}))
 
 static CUresult set_shared(const void *handle, unsigned bytes) {
   CUresult result;
-  Function *function = lock_function(handle, &result);
+  HOLD(cl_modules_lock);
+  Function *function = find_usable(handle, &result);
   if (!function) return result;
   bool fits = bytes <= (unsigned)function->max_dynamic_shared;
   if (fits) function->old.shared = bytes;
-  pthread_mutex_unlock(&cl_modules_lock);
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuFuncSetSharedSize, (Function *function, unsigned bytes), set_shared(function, bytes))
@@ -338,11 +328,11 @@ enum { MOST_PARAMETER_BYTES = 32764 };
 /* The values themselves are not kept, as no kernel reads them. */
 static CUresult set_parameters(const void *handle, long long end, bool whole) {
   CUresult result;
-  Function *function = lock_function(handle, &result);
+  HOLD(cl_modules_lock);
+  Function *function = find_usable(handle, &result);
   if (!function) return result;
   bool fits = end >= 0 && end <= MOST_PARAMETER_BYTES;
   if (fits && whole) function->old.parameters = (unsigned)end;
-  pthread_mutex_unlock(&cl_modules_lock);
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -358,16 +348,20 @@ EXPORTED(cuParamSetv, (Function *function, int offset, void *data, unsigned byte
 
 static CUresult launch_grid(EventLine *line, const void *handle, int width, int height, const void *stream) {
   CUresult result;
-  const Function *function = lock_function(handle, &result);
-  if (!function) return result;
-  LaunchConfig config = {.grid = {(unsigned)width, (unsigned)height, 1}, .shared = function->old.shared};
-  for (int axis = 0; axis < 3; axis++) {
-    unsigned usual = function->required_block[0] ? (unsigned)function->required_block[axis] : 1;
-    config.block[axis] = function->old.block[0] ? function->old.block[axis] : usual;
+  LaunchConfig config = {.grid = {(unsigned)width, (unsigned)height, 1}};
+  size_t given, needed;
+  {
+    HOLD(cl_modules_lock);
+    const Function *function = find_usable(handle, &result);
+    if (!function) return result;
+    config.shared = function->old.shared;
+    for (int axis = 0; axis < 3; axis++) {
+      unsigned usual = function->required_block[0] ? (unsigned)function->required_block[axis] : 1;
+      config.block[axis] = function->old.block[0] ? function->old.block[axis] : usual;
+    }
+    /* parameters that were not set are garbage, and too many of them do not fit */
+    given = function->old.parameters, needed = cl_parameter_bytes(function);
   }
-  /* parameters that were not set are garbage, and too many of them do not fit */
-  size_t given = function->old.parameters, needed = cl_parameter_bytes(function);
-  pthread_mutex_unlock(&cl_modules_lock);
   bool captured = false;
   void *parameters[] = {NULL};
   result = cl_enter_stream(stream, &captured);

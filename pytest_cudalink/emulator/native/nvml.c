@@ -104,6 +104,12 @@ Result cl_nvml_check(Device device, bool arguments) {
   return cl_nvml_lost() ? GPU_IS_LOST : SUCCESS;
 }
 
+Result cl_nvml_give(Device device, unsigned *out, unsigned value) {
+  CHECK(device, out);
+  *out = value;
+  return SUCCESS;
+}
+
 Result cl_nvml_text(char *out, unsigned size, const char *text) {
   if (strlen(text) + 1 > size) return INSUFFICIENT_SIZE;
   strcpy(out, text);

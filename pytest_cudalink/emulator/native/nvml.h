@@ -61,6 +61,15 @@ Result cl_nvml_check(Device device, bool arguments);
     if (not_usable != SUCCESS) return not_usable;         \
   } while (0)
 
+/* The same for a structure that begins with its version. */
+#define CHECK_VERSION(device, info, number) \
+  CHECK(device, info);                      \
+  if (!cl_nvml_is_version(info, sizeof *(info), number)) return ARGUMENT_VERSION_MISMATCH
+/* A whole function that gives one number of a device. */
+#define GIVES(name, value) \
+  EXPORT Result name(Device device, unsigned *out) { return cl_nvml_give(device, out, value); }
+Result cl_nvml_give(Device device, unsigned *out, unsigned value);
+
 bool cl_nvml_lost(void);
 unsigned cl_nvml_devices(void);
 unsigned cl_nvml_index(Device device);

@@ -27,20 +27,15 @@ static unsigned least(unsigned clock) {
   return graphics - graphics * (clock == VIDEO ? 62 : 83) / 100 / STEP * STEP;
 }
 
-static Result give(Device device, unsigned *out, unsigned value) {
-  CHECK(device, out);
-  *out = value;
-  return SUCCESS;
-}
-
 /* A clock that only the first `supported` types have. */
 static Result give_clock(Device device, unsigned clock, unsigned *out, unsigned supported, unsigned value) {
   CHECK(device, out && clock < CLOCKS);
-  return clock < supported ? give(device, out, value) : NOT_SUPPORTED;
+  return clock < supported ? cl_nvml_give(device, out, value) : NOT_SUPPORTED;
 }
 
 EXPORT Result nvmlDeviceGetClockInfo(Device device, unsigned clock, unsigned *out) {
-  return clock < CLOCKS ? give(device, out, least(clock)) : give_clock(device, SM, out, SM, 0); /* 3 for all others */
+  return clock < CLOCKS ? cl_nvml_give(device, out, least(clock))
+                        : give_clock(device, SM, out, SM, 0); /* 3 for all others */
 }
 EXPORT Result nvmlDeviceGetMaxClockInfo(Device device, unsigned clock, unsigned *out) {
   return give_clock(device, clock, out, CLOCKS, most(clock));
@@ -127,8 +122,7 @@ typedef struct {
 _Static_assert(sizeof(ClockOffset) == 24, "nvmlClockOffset_v1_t");
 
 EXPORT Result nvmlDeviceGetClockOffsets(Device device, ClockOffset *info) {
-  CHECK(device, info);
-  if (!cl_nvml_is_version(info, sizeof *info, 1)) return ARGUMENT_VERSION_MISMATCH;
+  CHECK_VERSION(device, info, 1);
   if (info->clock >= CLOCKS || info->state >= PSTATES) return INVALID_ARGUMENT;
   info->offset = info->min = info->max = 0;
   return SUCCESS;
@@ -159,16 +153,14 @@ static void write_clocks(char *text, size_t size) {
 }
 
 EXPORT Result nvmlDeviceGetCurrentClockFreqs(Device device, ClockText *info) {
-  CHECK(device, info);
-  if (!cl_nvml_is_version(info, sizeof *info, 1)) return ARGUMENT_VERSION_MISMATCH;
+  CHECK_VERSION(device, info, 1);
   write_clocks(info->text, sizeof info->text);
   return SUCCESS;
 }
 
 EXPORT Result nvmlDeviceGetPerformanceModes(Device device, ClockText *info) {
   char clocks[512];
-  CHECK(device, info);
-  if (!cl_nvml_is_version(info, sizeof *info, 1)) return ARGUMENT_VERSION_MISMATCH;
+  CHECK_VERSION(device, info, 1);
   write_clocks(clocks, sizeof clocks);
   snprintf(info->text, sizeof info->text, "perf=0, %s ; perf=1, %s", clocks, clocks);
   return SUCCESS;
@@ -199,16 +191,10 @@ static uint64_t nvml_energy(void) {
   return ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) * nvml_power() / 1000;
 }
 
-EXPORT Result nvmlDeviceGetPowerUsage(Device device, unsigned *out) { return give(device, out, nvml_power()); }
-EXPORT Result nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned *out) {
-  return give(device, out, cl_nvml_card()->power);
-}
-EXPORT Result nvmlDeviceGetPowerManagementLimit(Device device, unsigned *out) {
-  return give(device, out, cl_nvml_card()->power);
-}
-EXPORT Result nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned *out) {
-  return give(device, out, cl_nvml_card()->power);
-}
+GIVES(nvmlDeviceGetPowerUsage, nvml_power())
+GIVES(nvmlDeviceGetEnforcedPowerLimit, cl_nvml_card()->power)
+GIVES(nvmlDeviceGetPowerManagementLimit, cl_nvml_card()->power)
+GIVES(nvmlDeviceGetPowerManagementDefaultLimit, cl_nvml_card()->power)
 
 EXPORT Result nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned *min, unsigned *max) {
   CHECK(device, min && max);
@@ -228,9 +214,8 @@ EXPORT Result nvmlDeviceGetTotalEnergyConsumption(Device device, uint64_t *out) 
 enum { IDLE_TEMPERATURE = 36 };
 
 EXPORT Result nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned *out) {
-  CHECK(device, out && sensor == 0);
-  *out = IDLE_TEMPERATURE;
-  return SUCCESS;
+  CHECK(device, sensor == 0);
+  return cl_nvml_give(device, out, IDLE_TEMPERATURE);
 }
 
 typedef struct {
@@ -240,8 +225,7 @@ typedef struct {
 _Static_assert(sizeof(Temperature) == 12, "nvmlTemperature_v1_t");
 
 EXPORT Result nvmlDeviceGetTemperatureV(Device device, Temperature *info) {
-  CHECK(device, info);
-  if (!cl_nvml_is_version(info, sizeof *info, 1)) return ARGUMENT_VERSION_MISMATCH;
+  CHECK_VERSION(device, info, 1);
   if (info->sensor != 0) return INVALID_ARGUMENT;
   info->temperature = IDLE_TEMPERATURE;
   return SUCCESS;
@@ -287,22 +271,14 @@ EXPORT Result nvmlDeviceGetFanSpeed(Device device, unsigned *out) {
   return SUCCESS;
 }
 
-static Result give_of_fan(Device device, unsigned fan, unsigned *out, unsigned value) {
-  CHECK(device, out && fan < cl_nvml_card()->fans);
-  *out = value;
-  return SUCCESS;
-}
-
-EXPORT Result nvmlDeviceGetFanSpeed_v2(Device device, unsigned fan, unsigned *out) {
-  return give_of_fan(device, fan, out, 0);
-}
-EXPORT Result nvmlDeviceGetTargetFanSpeed(Device device, unsigned fan, unsigned *out) {
-  return give_of_fan(device, fan, out, 0);
-}
-/* The policy is that of the firmware. */
-EXPORT Result nvmlDeviceGetFanControlPolicy_v2(Device device, unsigned fan, unsigned *out) {
-  return give_of_fan(device, fan, out, 0);
-}
+#define GIVES_ZERO_OF_FAN(name)                                    \
+  EXPORT Result name(Device device, unsigned fan, unsigned *out) { \
+    CHECK(device, fan < cl_nvml_card()->fans);                     \
+    return cl_nvml_give(device, out, 0);                           \
+  }
+GIVES_ZERO_OF_FAN(nvmlDeviceGetFanSpeed_v2)
+GIVES_ZERO_OF_FAN(nvmlDeviceGetTargetFanSpeed)
+GIVES_ZERO_OF_FAN(nvmlDeviceGetFanControlPolicy_v2) /* that of the firmware */
 
 EXPORT Result nvmlDeviceGetMinMaxFanSpeed(Device device, unsigned *min, unsigned *max) {
   CHECK(device, min && max && cl_nvml_card()->fans);

@@ -48,23 +48,13 @@ EXPORT Result nvmlDeviceGetSerial(Device device, char *out, unsigned size) {
   return cl_nvml_text(out, size, text);
 }
 
-static Result give(Device device, unsigned *out, unsigned value) {
-  CHECK(device, out);
-  *out = value;
-  return SUCCESS;
-}
-
-EXPORT Result nvmlDeviceGetIndex(Device device, unsigned *out) { return give(device, out, cl_nvml_index(device)); }
-EXPORT Result nvmlDeviceGetMinorNumber(Device device, unsigned *out) {
-  return give(device, out, cl_nvml_index(device));
-}
-EXPORT Result nvmlDeviceGetModuleId(Device device, unsigned *out) { return give(device, out, cl_nvml_index(device)); }
+GIVES(nvmlDeviceGetIndex, cl_nvml_index(device))
+GIVES(nvmlDeviceGetMinorNumber, cl_nvml_index(device))
+GIVES(nvmlDeviceGetModuleId, cl_nvml_index(device))
 /* The number of the board is its bus and its slot. */
-EXPORT Result nvmlDeviceGetBoardId(Device device, unsigned *out) {
-  return give(device, out, (unsigned)cl_profile_bus((int)cl_nvml_index(device)) << 8);
-}
-EXPORT Result nvmlDeviceGetBrand(Device device, unsigned *out) { return give(device, out, cl_nvml_card()->brand); }
-EXPORT Result nvmlDeviceGetNumFans(Device device, unsigned *out) { return give(device, out, cl_nvml_card()->fans); }
+GIVES(nvmlDeviceGetBoardId, (unsigned)cl_profile_bus((int)cl_nvml_index(device)) << 8)
+GIVES(nvmlDeviceGetBrand, cl_nvml_card()->brand)
+GIVES(nvmlDeviceGetNumFans, cl_nvml_card()->fans)
 
 EXPORT Result nvmlDeviceOnSameBoard(Device device, Device other, int *same) {
   CHECK(device, same);
@@ -80,8 +70,7 @@ typedef struct {
 _Static_assert(sizeof(Pdi) == 16, "nvmlPdi_v1_t");
 
 EXPORT Result nvmlDeviceGetPdi(Device device, Pdi *pdi) {
-  CHECK(device, pdi);
-  if (!cl_nvml_is_version(pdi, sizeof *pdi, 1)) return ARGUMENT_VERSION_MISMATCH;
+  CHECK_VERSION(device, pdi, 1);
   pdi->value = 0x6375646c696e6b00u + cl_nvml_index(device); /* "cudlink" */
   return SUCCESS;
 }
@@ -109,7 +98,7 @@ EXPORT Result nvmlDeviceGetArchitecture(Device device, unsigned *out) {
   enum { VOLTA = 5, TURING, AMPERE, ADA, HOPPER, BLACKWELL };
   int arch = cl_profile_arch();
   unsigned name = arch < 75 ? VOLTA : arch < 80 ? TURING : arch < 89 ? AMPERE : arch < 90 ? ADA : HOPPER;
-  return give(device, out, arch < 100 ? name : BLACKWELL);
+  return cl_nvml_give(device, out, arch < 100 ? name : BLACKWELL);
 }
 
 EXPORT Result nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor) {
@@ -121,7 +110,7 @@ EXPORT Result nvmlDeviceGetCudaComputeCapability(Device device, int *major, int 
 
 EXPORT Result nvmlDeviceGetNumGpuCores(Device device, unsigned *out) {
   unsigned cores_of_one = cl_profile_arch() <= 80 ? 64 : 128; /* of a multiprocessor */
-  return give(device, out, (unsigned)cl_nvml_attribute(MULTIPROCESSOR_COUNT) * cores_of_one);
+  return cl_nvml_give(device, out, (unsigned)cl_nvml_attribute(MULTIPROCESSOR_COUNT) * cores_of_one);
 }
 
 EXPORT Result nvmlDeviceGetMigMode(Device device, unsigned *current, unsigned *pending) {
@@ -154,8 +143,7 @@ typedef struct {
 _Static_assert(sizeof(ProcessDetails) == 24, "nvmlProcessDetailList_v1_t");
 
 EXPORT Result nvmlDeviceGetRunningProcessDetailList(Device device, ProcessDetails *list) {
-  CHECK(device, list);
-  if (!cl_nvml_is_version(list, sizeof *list, 1)) return ARGUMENT_VERSION_MISMATCH;
+  CHECK_VERSION(device, list, 1);
   list->entries = 0;
   return SUCCESS;
 }
@@ -242,8 +230,7 @@ typedef struct {
 _Static_assert(sizeof(PciInfoExt) == 64, "nvmlPciInfoExt_v1_t");
 
 EXPORT Result nvmlDeviceGetPciInfoExt(Device device, PciInfoExt *out) {
-  CHECK(device, out);
-  if (!cl_nvml_is_version(out, sizeof *out, 1)) return ARGUMENT_VERSION_MISMATCH;
+  CHECK_VERSION(device, out, 1);
   PciInfo info = pci_info(device);
   *out = (PciInfoExt){.version = out->version, .bus = info.bus, .device = info.device, .subsystem = info.subsystem};
   out->base_class = 3; /* a display controller, for 3-D only */

@@ -10,25 +10,13 @@
 
 static unsigned generation(void) { return cl_profile_arch() >= 90 ? 5 : cl_profile_arch() >= 80 ? 4 : 3; }
 
-static Result give(Device device, unsigned *out, unsigned value) {
-  CHECK(device, out);
-  *out = value;
-  return SUCCESS;
-}
-
-EXPORT Result nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned *out) {
-  return give(device, out, generation());
-}
-EXPORT Result nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned *out) {
-  return give(device, out, generation());
-}
-EXPORT Result nvmlDeviceGetGpuMaxPcieLinkGeneration(Device device, unsigned *out) {
-  return give(device, out, generation());
-}
+GIVES(nvmlDeviceGetCurrPcieLinkGeneration, generation())
+GIVES(nvmlDeviceGetMaxPcieLinkGeneration, generation())
+GIVES(nvmlDeviceGetGpuMaxPcieLinkGeneration, generation())
 /* The number of a speed is that of its generation. */
-EXPORT Result nvmlDeviceGetPcieLinkMaxSpeed(Device device, unsigned *out) { return give(device, out, generation()); }
+GIVES(nvmlDeviceGetPcieLinkMaxSpeed, generation())
 /* In megatransfers a second, as in 32000 for generation 5. */
-EXPORT Result nvmlDeviceGetPcieSpeed(Device device, unsigned *out) { return give(device, out, 1000u << generation()); }
+GIVES(nvmlDeviceGetPcieSpeed, 1000u << generation())
 
 EXPORT Result nvmlDeviceGetPcieThroughput(Device device, unsigned counter, unsigned *out) {
   enum { SENT, RECEIVED, COUNTERS };

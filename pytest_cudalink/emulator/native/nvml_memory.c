@@ -64,11 +64,7 @@ EXPORT Result nvmlDeviceGetConfComputeMemSizeInfo(Device device, uint64_t kib[2]
   return SUCCESS;
 }
 
-EXPORT Result nvmlDeviceGetMemoryBusWidth(Device device, unsigned *bits) {
-  CHECK(device, bits);
-  *bits = (unsigned)cl_nvml_attribute(MEMORY_BUS_WIDTH);
-  return SUCCESS;
-}
+GIVES(nvmlDeviceGetMemoryBusWidth, (unsigned)cl_nvml_attribute(MEMORY_BUS_WIDTH))
 
 /* -- errors of the memory -- */
 

@@ -59,17 +59,11 @@ EXPORTED(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
 
 typedef size_t SharedOfBlock(int threads);
 
-static int device_has(int attribute) {
-  int value = 0;
-  cl_device_attribute(attribute, &value);
-  return value;
-}
-
 /* The product of three sizes; 0 if one of them is 0 or larger than the device allows. */
 static unsigned long long volume(const unsigned sizes[3], int first_limit) {
   unsigned long long product = 1;
   for (int axis = 0; axis < 3; axis++) {
-    if (!sizes[axis] || sizes[axis] > (unsigned)device_has(first_limit + axis)) return 0;
+    if (!sizes[axis] || sizes[axis] > (unsigned)(int)cl_device_has(first_limit + axis)) return 0;
     if (__builtin_mul_overflow(product, sizes[axis], &product)) product = ~0ull;
   }
   return product;
@@ -79,7 +73,7 @@ unsigned long long cl_grid_blocks(const unsigned sizes[3]) { return volume(sizes
 
 unsigned cl_block_threads(const unsigned sizes[3]) {
   unsigned long long threads = volume(sizes, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
-  return threads > (unsigned)device_has(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK) ? 0 : (unsigned)threads;
+  return threads > (unsigned)(int)cl_device_has(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK) ? 0 : (unsigned)threads;
 }
 
 /* Tries every size of a block, the largest first; the callback is called without a lock. */
@@ -89,7 +83,8 @@ static CUresult potential_block(int *grid, int *block, const void *function, Sha
   CUresult result = asked(grid && block && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, function, &needs);
   if (result) return result;
   if (limit < 0) return CUDA_ERROR_INVALID_VALUE;
-  int warp = device_has(CU_DEVICE_ATTRIBUTE_WARP_SIZE), most = device_has(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  int warp = (int)cl_device_has(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+      most = (int)cl_device_has(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (needs.max_threads < most) most = needs.max_threads;
   if (limit && limit < most) most = limit;
   int best = 0, best_block = 0, best_blocks = 0;
@@ -101,7 +96,7 @@ static CUresult potential_block(int *grid, int *block, const void *function, Sha
     best_block = threads;
     best_blocks = blocks;
   }
-  *grid = best_blocks * device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  *grid = best_blocks * (int)cl_device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   *block = best_block;
   return CUDA_SUCCESS;
 }
@@ -140,7 +135,7 @@ static CUresult asked_of_clusters(EventLine *line, const int *out, const void *h
   CUresult result = cl_check_context();
   if (!result) result = read_function(handle, function);
   if (result) return result;
-  if (!device_has(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH))
+  if (!cl_device_has(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH))
     return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no clusters");
   if (!cl_grid_blocks(config->grid) || !config->block[0] || !config->block[1] || !config->block[2])
     return CUDA_ERROR_INVALID_VALUE;

@@ -70,20 +70,16 @@ EXPORT void cudalinkKeepWaits(void) { atomic_store(&cl_wait_judge, NULL); }
 
 /* How many calls were counted. */
 EXPORT uint32_t cudalinkUnpromisedCount(void) {
-  cl_streams_lock();
-  uint32_t count = entry_count;
-  cl_streams_unlock(CUDA_SUCCESS);
-  return count;
+  HOLD_STREAMS();
+  return entry_count;
 }
 
 /* One of them, and its stack as lines; returns the size of that with the NUL, 0: there is none. */
 EXPORT size_t cudalinkUnpromisedWait(uint32_t number, UnpromisedWait *out, char *stack, size_t size) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   bool known = number && number <= entry_count;
   if (known) *out = entries[number - 1].wait;
-  size_t needed = known ? cl_write_stack(&entries[number - 1].stack, stack, size) : 0;
-  cl_streams_unlock(CUDA_SUCCESS);
-  return needed;
+  return known ? cl_write_stack(&entries[number - 1].stack, stack, size) : 0;
 }
 
 /* A forked child has none of the work. */

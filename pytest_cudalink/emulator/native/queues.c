@@ -61,9 +61,8 @@ FORGET_IN_CHILDREN(forget);
 
 static void finish(const Context *context) {
   if (!cl_any_pending() || cl_in_host_function) return;
-  cl_streams_lock();
+  HOLD_STREAMS();
   cl_wait_for_context(context);
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 void cl_finish(const Context *context) {
@@ -78,19 +77,17 @@ void cl_finish_by(const WaitRow *row) {
   bool of_all = row->waits_for == WAITS_FOR_DEVICE;
   if (!cl_any_pending() || cl_in_host_function || (!context && !of_all)) return;
   Holder holder;
-  cl_streams_lock();
+  HOLD_STREAMS();
   if (row->holds) cl_hold(&holder, row->holds, context);
   cl_wait_for_context(of_all ? NULL : context);
   if (row->holds) cl_let_go(&holder);
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* Nothing of a dead context is done any more; what is behind it goes on. */
 void cl_end_works(const Context *context) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   for (Work *work = cl_pending; work; work = work->behind)
     if (work->context == context) work->cancelled = work->hurried = true;
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* -- lists -- */
@@ -262,7 +259,7 @@ static void *run_engine(void *unused) {
   unsigned looks = 0;
   long look = FIRST_LOOK;
   is_engine = true;
-  cl_streams_lock();
+  HOLD_STREAMS();
   while (!ending) {
     if (!scheduler) progress();
     Work *call = calling ? NULL : take(&calls);
@@ -282,7 +279,6 @@ static void *run_engine(void *unused) {
   }
   engines--;
   pthread_cond_broadcast(&changed);
-  cl_streams_unlock(CUDA_SUCCESS);
   return unused;
 }
 
@@ -311,11 +307,10 @@ static void call_engine(void) {
 /* At exit no work goes on. A host function that still runs is not waited for: it may wait for this thread. */
 __attribute__((destructor)) static void end_engine(void) {
   if (!engines || is_engine) return;
-  cl_streams_lock();
+  HOLD_STREAMS();
   ending = true;
   pthread_cond_broadcast(&wanted);
   while (engines && !calling) cl_streams_wait(&changed);
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* -- under a schedule -- */

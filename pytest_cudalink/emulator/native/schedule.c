@@ -220,7 +220,7 @@ static void leave(void) {
   bool noted = submitted_some && cl_notes_submitters();
   submitted_some = false;
   if (noted) cl_note_stack(&stack); /* never under the lock */
-  cl_streams_lock();
+  HOLD_STREAMS();
   if (noted) note_site(&stack);
   if (now.calls && now.thread != this_thread()) now.threads = true;
   now.thread = this_thread();
@@ -228,7 +228,6 @@ static void leave(void) {
   now.leaving++;
   cl_progress();
   now.leaving--;
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* -- beginning and ending -- */
@@ -272,28 +271,23 @@ EXPORT int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_
 
 /* Does what is pending, as far as no gate holds it up, and goes back to doing work as soon as it may be done. */
 EXPORT void cudalinkEndSchedule(void) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   end_schedule();
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* How many pieces of work were submitted under the last schedule. */
 EXPORT uint32_t cudalinkScheduledCount(void) {
-  cl_streams_lock();
-  uint32_t count = now.count;
-  cl_streams_unlock(CUDA_SUCCESS);
-  return count;
+  HOLD_STREAMS();
+  return now.count;
 }
 
 /* One of them, and the stack of its submission as lines; returns the size of that with the NUL, 0: there is none. */
 EXPORT size_t cudalinkScheduledWork(uint32_t number, ScheduledWork *out, char *stack, size_t size) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   bool known = number && number <= now.count;
   uint32_t site = known ? now.entries[number - 1].site : 0;
   if (known) *out = now.entries[number - 1].work;
-  size_t needed = site ? cl_write_stack(&now.sites[site - 1], stack, size) : 0;
-  cl_streams_unlock(CUDA_SUCCESS);
-  return needed;
+  return site ? cl_write_stack(&now.sites[site - 1], stack, size) : 0;
 }
 
 /* A forked child has none of the work. */

@@ -45,12 +45,11 @@ void cl_defer(Deferred *call) {
 
 /* What belongs to a context dies with it. */
 void cl_end_streams(const Context *context) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   EACH (Stream, stream, &cl_streams)
     if (stream->head.context == context) stream->dead = true;
   EACH (Event, event, &events)
     if (event->head.context == context) event->dead = true;
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* What another thread of the parent was about to call is not the child's. */
@@ -224,10 +223,8 @@ static CUresult device_of(const void *handle, CUdevice *device) {
 }
 
 Context *cl_context_in(const void *handle) {
-  cl_streams_lock();
-  Context *context = cl_context_of(cl_stream(handle));
-  cl_streams_unlock(CUDA_SUCCESS);
-  return context;
+  HOLD_STREAMS();
+  return cl_context_of(cl_stream(handle));
 }
 
 CUresult cl_stream_device(const void *handle, CUdevice *device) { return LOCKED(device_of(handle, device)); }
@@ -273,14 +270,13 @@ void cl_stream_free(Stream *stream) {
 
 /* The end of a thread, whose default streams nobody can use any more. */
 static void drop_own(void *first) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   for (Stream *stream = first, *next; stream; stream = next) {
     next = stream->sibling;
     if (stream->capture) continue; /* the capture knows it */
     cl_stream_free(stream);
   }
   own = NULL;
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 void cl_start_streams(void) { pthread_key_create(&own_key, drop_own); }

@@ -86,6 +86,11 @@ CUresult cl_streams_unlock(CUresult result);
 /* Releases it under another lock: what is deferred is called by whoever unlocks next. */
 void cl_streams_leave(void);
 #define LOCKED(answer) (cl_streams_lock(), cl_streams_unlock(answer))
+/* Holds it until the block ends. */
+#define HOLD_STREAMS()                                                             \
+  __attribute__((cleanup(cl_streams_drop), unused)) const char held_until_end = 0; \
+  cl_streams_lock()
+static inline void cl_streams_drop(const char *unused) { cl_streams_unlock(CUDA_SUCCESS); }
 /* Has a function called by the thread that holds the lock, after it is released. Memory for it is the caller's. */
 typedef struct Deferred Deferred;
 struct Deferred {

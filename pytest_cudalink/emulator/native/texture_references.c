@@ -123,12 +123,6 @@ EXPORTED(cuTexRefGetFlags, (unsigned *out, const Reference *reference), WITH(ref
 
 /* -- binding -- */
 
-static size_t device_has(int attribute) {
-  int value = 0;
-  cl_device_attribute(attribute, &value);
-  return (size_t)value;
-}
-
 static CUresult bind_memory(Reference *reference, CUdeviceptr address) {
   reference->bound = BOUND_MEMORY;
   reference->address = address;
@@ -138,7 +132,7 @@ static CUresult bind_memory(Reference *reference, CUdeviceptr address) {
 static CUresult set_address(size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes) {
   if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
   size_t element = cl_element_size(reference->format, (unsigned)reference->channels);
-  if (element && bytes / element > device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
+  if (element && bytes / element > cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
     return let_go(CUDA_ERROR_INVALID_VALUE);
   if (offset) *offset = 0; /* every allocation is aligned enough */
   return bind_memory(reference, address);
@@ -146,21 +140,15 @@ static CUresult set_address(size_t *offset, Reference *reference, CUdeviceptr ad
 EXPORTED(cuTexRefSetAddress_v2, (size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes),
          set_address(offset, reference, address, bytes))
 
-/* CUDA_ARRAY_DESCRIPTOR */
-typedef struct {
-  size_t width, height;
-  int format;
-  unsigned channels;
-} FlatDescriptor;
-
 static CUresult set_rows(Reference *reference, const FlatDescriptor *rows, CUdeviceptr address, size_t pitch) {
   if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
   if (!rows) return let_go(CUDA_ERROR_INVALID_VALUE);
   uint32_t width = (uint32_t)rows->width; /* all that hardware looks at */
   size_t row = width * cl_element_size(rows->format, rows->channels);
-  if (width > device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH)) return let_go(CUDA_ERROR_INVALID_VALUE);
-  if (row > pitch || pitch % device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) ||
-      rows->height > device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT))
+  if (width > cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH))
+    return let_go(CUDA_ERROR_INVALID_VALUE);
+  if (row > pitch || pitch % cl_device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) ||
+      rows->height > cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT))
     return let_go(CUDA_ERROR_INVALID_VALUE);
   reference->format = rows->format;
   reference->channels = (int)rows->channels;

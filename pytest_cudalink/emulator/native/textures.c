@@ -65,12 +65,6 @@ OPEN_IN_CHILDREN(lock);
 
 void cl_end_textures(const Context *context) { cl_objects_end(&all, context); }
 
-static size_t device_has(int attribute) {
-  int value = 0;
-  cl_device_attribute(attribute, &value);
-  return (size_t)value;
-}
-
 /* Packed elements of 1, 2 or 4 channels, in formats that memory can have: those of before the compressed ones. */
 static size_t element_of_memory(const Resource *resource) {
   int format = resource->of.memory.format;
@@ -80,16 +74,17 @@ static size_t element_of_memory(const Resource *resource) {
 static CUresult check_memory(const Resource *resource) {
   size_t element = element_of_memory(resource), width = resource->of.memory.width;
   CUdeviceptr address = resource->of.memory.address;
-  if (!element || !address || address % device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) || !width)
+  if (!element || !address || address % cl_device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) || !width)
     return CUDA_ERROR_INVALID_VALUE;
   if (resource->type == CU_RESOURCE_TYPE_LINEAR)
-    return width / element > device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) ? CUDA_ERROR_INVALID_VALUE
-                                                                                            : CUDA_SUCCESS;
+    return width / element > cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
   size_t height = resource->of.memory.height, pitch = resource->of.memory.pitch; /* rows may overlap */
-  bool fits = height && width <= device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
-              height <= device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) &&
-              pitch <= device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) &&
-              pitch % device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) == 0;
+  bool fits = height && width <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
+              height <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) &&
+              pitch <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) &&
+              pitch % cl_device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) == 0;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -246,7 +241,7 @@ static CUresult linear_max_width(EventLine *line, size_t *elements, int format, 
   if (!cl_is_device(device)) return cl_no_device(line, device);
   /* the attribute is that of the widest elements, of 16 bytes */
   size_t times = 16 / cl_element_size(format, channels);
-  *elements = device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) * (times > 4 ? 4 : times);
+  *elements = cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) * (times > 4 ? 4 : times);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),

@@ -70,7 +70,7 @@ void cl_wait_for_locks(Sym symbol) {
   if (!locks || cl_in_host_function) return;
   CUresult state;
   const Context *context = cl_context(&state);
-  cl_streams_lock();
+  HOLD_STREAMS();
   if (find_holder(locks, context, this_thread())) {
     Waiter waiter;
     cl_waiter_begin(&waiter, NULL);
@@ -82,7 +82,6 @@ void cl_wait_for_locks(Sym symbol) {
     }
     cl_waiter_end(&waiter);
   }
-  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* -- waiting -- */
@@ -148,9 +147,8 @@ void cl_waiter_rest(Waiter *waiter, pthread_cond_t *condition, long nanoseconds)
 /* How many calls wait now. */
 EXPORT unsigned cudalinkWaitingCalls(void) {
   unsigned count = 0;
-  cl_streams_lock();
+  HOLD_STREAMS();
   for (const Waiter *waiter = waiters; waiter; waiter = waiter->next) count++;
-  cl_streams_unlock(CUDA_SUCCESS);
   return count;
 }
 
