@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from .. import probes
+from ..base import scratch
 from ..loader.maps import mapped_files
-from ..probes import elsewhere, library_file
+from ..probes import elsewhere, libcuda, library_file
 from ..versions import CudaVersion
 from . import (
     MMAP_THRESHOLD,
@@ -70,12 +71,9 @@ def emulation() -> Emulation | None:
 def emulated_driver() -> control.DriverControl | None:
     """Control of the emulated driver that this process or a parent loaded; None without one."""
     global _driver  # noqa: PLW0603 (the owner of this piece of process state)
-    if _driver is None:
-        from ..probes import libcuda
-
-        if loaded_file(_DRIVER) is not None or "CUDALINK_EMULATOR_VERSION" in os.environ:
-            with suppress(libcuda.DriverNotFoundError):
-                _driver = control.attach(libcuda.library())
+    if _driver is None and (loaded_file(_DRIVER) is not None or "CUDALINK_EMULATOR_VERSION" in os.environ):
+        with suppress(libcuda.DriverNotFoundError):
+            _driver = control.attach(libcuda.library())
     return _driver
 
 
@@ -111,17 +109,29 @@ def emulate_driver(emulation: Emulation) -> None:
     _emulation = emulation
 
 
-def absent_driver() -> None:
-    """Hide the driver and NVML from this process and its children, even if the machine has them.
+def absent_driver() -> Path | None:
+    """Hide the driver and NVML from the children of this process, and from objects here that are linked with them.
 
+    A process that would find none stays as it is. For a child, a file that is no library ends the search of glibc's
+    loader; an object that is linked with the driver gets a library that has none of its functions.
+
+    Returns an empty folder to which `dlopen` must lead instead; None where nothing is to be hidden.
     Raises LoadedTooLateError if this process has a libcuda already.
     Raises EmulatorError if the native libraries were not built.
     """
+    if not driver_exists():
+        return None
     folder = library_folder(absent=True)
     _refuse_other(folder, "--cudalink-driver=absent")
-    os.environ["LD_LIBRARY_PATH"] = prepended(folder)
+    hidden = scratch.fresh(libcuda.HIDDEN)
+    for name in _DRIVER_LIBRARIES:
+        (hidden / name).touch()
+    os.environ["LD_LIBRARY_PATH"] = prepended(hidden)
     _kept.extend(ctypes.CDLL(str(folder / name)) for name in _DRIVER_LIBRARIES)
     probes.cache_clear()
+    empty = hidden / "none"
+    empty.mkdir()
+    return empty
 
 
 def preload_nvjitlink(path: Path) -> None:

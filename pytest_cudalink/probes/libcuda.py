@@ -7,9 +7,14 @@ import errno
 import os
 import sys
 from functools import cache
+from typing import Final
 
 #: Name under which the dynamic loader finds the driver.
 LIBRARY_NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+
+#: Beginning of the name of a folder in which a driver is looked for that is hidden; the loader's errors have it.
+HIDDEN: Final = "driver-hidden-by-option-absent"
 
 
 class DriverNotFoundError(RuntimeError):
@@ -47,7 +52,9 @@ def library() -> ctypes.CDLL:
         missing = str(error)
     except OSError as error:
         missing = str(error)
-        if not _says_missing(missing):
+        if HIDDEN in missing:
+            missing, remedy = "--cudalink-driver=absent hides it", "omit that option"
+        elif not _says_missing(missing):
             raise
     msg = f"no CUDA driver: {missing}; {remedy}, or use another backend"
     raise DriverNotFoundError(msg)

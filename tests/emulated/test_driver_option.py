@@ -162,33 +162,48 @@ def test_conftest_sees_it(run, pytester) -> None:
     run("--cudalink-driver=13.0").assert_outcomes(passed=1)
 
 
-def test_absent(run, pytester) -> None:
-    """`absent` makes the process and its children see none by any name, though there is one on the path."""
-    pytester.makepyfile(
-        """
-        import ctypes, subprocess, sys
-        import pytest
-        from pytest_cudalink.probes import libcuda
-        from pytest_cudalink import probes
+ABSENT = """
+import ctypes, subprocess, sys
+import pytest
+from cuda.bindings import driver
+from pytest_cudalink.probes import libcuda
 
-        FUNCTIONS = {"libcuda.so.1": "cuInit", "libcuda.so": "cuInit", "libnvidia-ml.so.1": "nvmlInit_v2"}
+CALL = "from cuda.bindings import driver; driver.cuInit(0)"
 
-        @pytest.mark.parametrize("library", FUNCTIONS)
-        def test_nothing_to_open(library):
-            assert not hasattr(ctypes.CDLL(library), FUNCTIONS[library])
-            child = f"import ctypes; assert not hasattr(ctypes.CDLL({library!r}), {FUNCTIONS[library]!r})"
-            subprocess.run([sys.executable, "-c", child], check=True)
+@pytest.mark.parametrize("library", ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"])
+@pytest.mark.parametrize("mode", [0, getattr(__import__("os"), "RTLD_NOLOAD")])
+def test_nothing_to_open(library, mode):
+    with pytest.raises(OSError):
+        ctypes.CDLL(library, mode)
 
-        def test_none(cudalink):
-            assert cudalink.driver is None
-            with pytest.raises(libcuda.DriverNotFoundError, match="no CUDA driver"):
-                libcuda.library()
-        """
-    )
+def test_child():
+    child = "import ctypes\\nfor one in 'cuda.so.1', 'cuda.so', 'nvidia-ml.so.1':"
+    child += "\\n try: ctypes.CDLL('lib' + one)\\n except OSError: continue\\n sys.exit(3)"
+    subprocess.run([sys.executable, "-c", child], check=True)
+
+def test_none(cudalink):
+    assert cudalink.driver is None
+    with pytest.raises(libcuda.DriverNotFoundError, match="no CUDA driver"):
+        libcuda.library()
+
+def test_bindings():
+    with pytest.raises(Exception) as here:
+        driver.cuInit(0)
+    child = subprocess.run([sys.executable, "-c", CALL], capture_output=True, text=True)
+    assert child.stderr.splitlines()[-1].endswith(f"{type(here.value).__name__}: {here.value}")
+    assert "libcuda.so.1" in str(here.value) or "NVIDIA driver library" in str(here.value)
+"""
+
+
+@pytest.mark.parametrize("machine", ["with a driver", "without one"])
+def test_absent(run, pytester, machine: str) -> None:
+    """`absent` is a machine without a driver, also for children: look-ups fail, and libraries say so."""
+    pytester.makepyfile(ABSENT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
+        if machine == "with a driver":
+            patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
         result = run("--cudalink-driver=absent", fresh=True)
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=9)
     result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
 
 

@@ -115,6 +115,15 @@ def meddle(function: Any, *, nvjitlink: bool = True, nvrtc: bool = False) -> boo
     return ours is not None
 
 
+def hide_driver(folder: Path) -> None:
+    """Let every object of this process find no library of the driver from now on, where that is possible here.
+
+    `folder`: an empty one, which the errors of the loader name.
+    """
+    if (ours := start()) is not None:
+        ours.cudalinkHideDriver(os.fsencode(folder))
+
+
 def live_programs() -> int:
     """Return how many programs of NVRTC were created and not destroyed since its functions are redirected."""
     return int(_ours.cudalinkLivePrograms()) if _ours is not None else 0

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -392,9 +393,27 @@ EXPORT int cudalinkLook(void) {
 
 /* -- what objects call to load others, and to look functions up */
 
+/* A folder without anything in it; empty: the driver is not hidden. */
+static char hidden[4096];
+
+EXPORT void cudalinkHideDriver(const char *folder) {
+  if (strlen(folder) < sizeof hidden) strcpy(hidden, folder);
+}
+
+/* Where a library of the driver is looked for while it is hidden; the loader says that there is none. */
+static const char *led_astray(const char *path, char *out, size_t size) {
+  const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
+  if (!path || !hidden[0] || (strncmp(name, "libcuda.so", 10) != 0 && strncmp(name, "libnvidia-ml.so", 15) != 0))
+    return path;
+  int length = snprintf(out, size, "%s/%s", hidden, name);
+  return length < 0 || (size_t)length >= size ? hidden : out;
+}
+
 /* The loader searches a plain name, and replaces "$ORIGIN", for the object that calls dlopen: it must stay the caller.
  */
-static void *watched_dlopen(const char *path, int mode) {
+static void *watched_dlopen(const char *asked, int mode) {
+  char missing[sizeof hidden + 64];
+  const char *path = led_astray(asked, missing, sizeof missing);
   /* what is there before anything was opened was loaded unnoticed; a constructor opens while its library is loaded */
   if (!__atomic_load_n(&opening, __ATOMIC_RELAXED) && !__atomic_load_n(&loaded, __ATOMIC_RELAXED))
     __atomic_fetch_or(&late_before, look() & LOOK_LATE, __ATOMIC_RELAXED);
