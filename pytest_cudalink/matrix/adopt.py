@@ -183,6 +183,8 @@ def _workflow(root: Path, runner: str, checkout: Repository) -> Change:
         "PYTHON": default_python(root),
         "BRANCH": checkout.branch if checkout.branch in ("main", "master") else json.dumps(checkout.branch),
         "FILE": name,
+        # builds need them, and a release does not
+        "SUBMODULES": "\n          submodules: recursive" if ((checkout.top or root) / ".gitmodules").is_file() else "",
         "NAME": f"cudalink {folder}".rstrip(),
         "DIRECTORY": folder,
         "FOLDER": f"{folder}/" if folder else "",

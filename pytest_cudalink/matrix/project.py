@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
 import shlex
@@ -57,25 +58,29 @@ class Project:
         Raises CellsError if the file cannot be read.
         """
         content = _content(root)
-        if not content:
-            return cls()
         table, tool = _table(content.get("project")), _table(content.get("tool"))
         poetry = _table(tool.get("poetry"))
         groups = {name: _table(one).get("dependencies") for name, one in _table(poetry.get("group")).items()}
         groups |= {"dev": poetry["dev-dependencies"]} if "dev-dependencies" in poetry else {}
+        dynamic = _list(table.get("dynamic"))
         found = cls(
             str(table.get("name", "")),
             str(table.get("requires-python", "")),
-            _list(table.get("dynamic")),
+            dynamic,
             _read(table.get("dependencies")),
             _table(table.get("optional-dependencies")),
             _table(content.get("dependency-groups")),
             {name: [*_of_poetry(one)] for name, one in groups.items()},
-            content.keys(),
-            tool.keys(),
+            content.keys() or (),
+            tool.keys() or (),
         )
-        if table or not poetry:
+        if "optional-dependencies" in dynamic:
+            return replace(found, extras=_of_setuptools(root)[1])
+        if table:
             return found
+        if not poetry:
+            name, extras = _of_setuptools(root)
+            return replace(found, name=name, extras=extras)
         # poetry before its release 2 has all of it in its own tables
         required = _table(poetry.get("dependencies"))
         python = required.pop("python", "*")
@@ -118,6 +123,51 @@ def _content(root: Path) -> dict[str, object]:
         raise CellsError([f"{file}: not UTF-8: {error}"]) from error
     except tomllib.TOMLDecodeError as error:
         raise CellsError([f"{file}: not TOML: {error}"]) from error
+
+
+def _of_setuptools(root: Path) -> tuple[str, dict[str, object]]:
+    """Return the name and the extras that ``setup.cfg`` and ``setup.py`` say; the latter is read, and never run."""
+    parser = _ini(root / "setup.cfg")
+    name = parser.get("metadata", "name", fallback="")
+    section = "options.extras_require"
+    keys = parser.options(section) if parser.has_section(section) else []
+    extras: dict[str, object] = {key: parser.get(section, key).split("\n") for key in keys}
+    try:
+        body = ast.parse(read_bounded(root / "setup.py", TEXT)).body
+    except (OSError, SyntaxError, ValueError):
+        return name, extras
+    values: dict[str, object] = {}
+    for one in body:
+        if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
+            values[one.targets[0].id] = _literal(one.value, values)
+    for call in (each for one in body for each in ast.walk(one) if isinstance(each, ast.Call)):
+        if ast.unparse(call.func) in ("setup", "setuptools.setup"):
+            given = {one.arg: _literal(one.value, values) for one in call.keywords}
+            found = given.get("name")
+            name = name or (found if isinstance(found, str) else "")
+            extras = {**_table(given.get("extras_require")), **extras}
+    return name, extras
+
+
+def _literal(node: ast.expr, values: Mapping[str, object]) -> object:
+    """Return the value of an expression of literals and names; None for another, also inside a dictionary."""
+    if isinstance(node, ast.Name):
+        return values.get(node.id)
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {key.value: _literal(value, values) for key, value in pairs if isinstance(key, ast.Constant)}
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _ini(file: Path) -> configparser.ConfigParser:
+    """Return the sections of a file; none without it, or where it cannot be read: who uses it says what is wrong."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    with suppress(OSError, UnicodeDecodeError, configparser.Error):
+        parser.read_string(read_bounded(file, TEXT).decode())
+    return parser
 
 
 def _of_poetry(table: object, *, optional: bool = True) -> Iterator[Requirement]:
@@ -177,11 +227,7 @@ def pytest_settings(root: Path) -> dict[str, list[str]]:
         if not (root / name).is_file():
             continue
         if section:
-            parser = configparser.ConfigParser(interpolation=None, strict=False)
-            try:
-                parser.read_string(read_bounded(root / name, TEXT).decode())
-            except (configparser.Error, UnicodeDecodeError):
-                continue  # pytest says what is wrong with it
+            parser = _ini(root / name)
             found: Mapping[str, object] = dict(parser[section]) if parser.has_section(section) else {}
         else:
             settings = _table(_table(_content(root).get("tool")).get("pytest"))

@@ -454,6 +454,18 @@ def test_the_workflow_runs_on_the_default_branch(tmp_path, branches, head, expec
     assert f"    branches: [{expected}]\n" in change.content
 
 
+def test_the_workflow_brings_submodules(tmp_path) -> None:
+    """The job that builds the project needs them."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitmodules").touch()
+    for root in (tmp_path, tmp_path / "part"):
+        root.mkdir(exist_ok=True)
+        (change,) = (one for one in adopt.plan_changes(root) if one.path.suffix == ".yml")
+        jobs = yaml.safe_load(change.content)["jobs"]
+        asked = {name: job["steps"][0]["with"].get("submodules") for name, job in jobs.items()}
+        assert asked == {"cells": None, "test": "recursive", "report": None}
+
+
 def test_a_project_in_a_folder_of_its_repository(tmp_path, monkeypatch, capsys) -> None:
     """GitHub reads workflows at the top alone: there it is written, and runs in the folder of the project."""
     git(tmp_path, "init", "-q")

@@ -75,7 +75,7 @@ def test_a_project_as_far_as_its_file_says_it(tmp_path) -> None:
     assert (found.name, found.requires_python, [*found.tables], [*found.tools]) == ("", "", ["tool", "other"], ["x"])
     file.write_text('[project]\nname = "p"\nrequires-python = ">=3.11"\n')
     found = Project.read(tmp_path)
-    assert (found.name, found.requires_python, found.tools) == ("p", ">=3.11", {}.keys())
+    assert (found.name, found.requires_python, found.tools) == ("p", ">=3.11", ())
 
 
 def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
@@ -92,6 +92,47 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
     (tmp_path / "pyproject.toml").write_text(f'{text}[project]\nname = "q"\n')
     found = Project.read(tmp_path)
     assert (found.name, found.requires_python, found.dependencies, found.extras) == ("q", "", [], {})
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "extras"),
+    [
+        (
+            {"setup.cfg": "[metadata]\nname = a%b\n[options.extras_require]\ntest =\n  pytest\n  mock\ncu12 = x\n"},
+            "a%b",
+            {"test": ["", "pytest", "mock"], "cu12": ["x"]},
+        ),
+        (
+            {
+                "setup.py": "from setuptools import setup\nNEED = ['pytest']\ndef main():\n    setup(name='b',\n"
+                "        extras_require={'test': NEED, 'dev': f(), **MORE, 'docs': ['sphinx']})\nmain()\nquit(1)\n",
+            },
+            "b",
+            {"test": ["pytest"], "dev": None, "docs": ["sphinx"]},
+        ),
+        (
+            {"setup.py": "setuptools.setup(name=NAME, extras_require=read())", "setup.cfg": "[metadata]\nname=c"},
+            "c",
+            {},
+        ),
+        ({"setup.py": "setup(", "setup.cfg": "not an ini file"}, "", {}),
+        (
+            {
+                "pyproject.toml": '[project]\nname = "d"\ndynamic = ["optional-dependencies"]\n',
+                "setup.py": "setup(name='e', extras_require={'test': []})",
+            },
+            "d",
+            {"test": []},
+        ),
+        ({"pyproject.toml": '[project]\nname = "d"\n', "setup.py": "setup(extras_require={'test': []})"}, "d", {}),
+    ],
+)
+def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
+    """Name and extras are read from its own files, of which none is run."""
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    found = Project.read(tmp_path)
+    assert (found.name, found.extras) == (name, extras)
 
 
 def test_extras_come_in_the_order_of_their_names(tmp_path, warned) -> None:
