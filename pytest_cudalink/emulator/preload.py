@@ -109,18 +109,17 @@ def emulate_driver(emulation: Emulation) -> None:
     _emulation = emulation
 
 
-def absent_driver() -> Path | None:
-    """Hide the driver and NVML from the children of this process, and from objects here that are linked with them.
+def absent_driver() -> None:
+    """Hide the driver and NVML from this process and its children, even if the machine has them.
 
-    A process that would find none stays as it is. For a child, a file that is no library ends the search of glibc's
-    loader; an object that is linked with the driver gets a library that has none of its functions.
+    A process that would find none stays as it is. In others `dlopen` finds nothing, and objects that are linked with
+    the driver get a library that has none of its functions. For children, an empty file ends the search of its loader.
 
-    Returns an empty folder to which `dlopen` must lead instead; None where nothing is to be hidden.
     Raises LoadedTooLateError if this process has a libcuda already.
     Raises EmulatorError if the native libraries were not built.
     """
     if not driver_exists():
-        return None
+        return
     folder = library_folder(absent=True)
     _refuse_other(folder, "--cudalink-driver=absent")
     hidden = scratch.fresh(libcuda.HIDDEN)
@@ -128,10 +127,10 @@ def absent_driver() -> Path | None:
         (hidden / name).touch()
     os.environ["LD_LIBRARY_PATH"] = prepended(hidden)
     _kept.extend(ctypes.CDLL(str(folder / name)) for name in _DRIVER_LIBRARIES)
+    from ..loader.jitlink import jitlink_calls
+
+    jitlink_calls.hide_driver(hidden / "none")
     probes.cache_clear()
-    empty = hidden / "none"
-    empty.mkdir()
-    return empty
 
 
 def preload_nvjitlink(path: Path) -> None:

@@ -118,7 +118,7 @@ def meddle(function: Any, *, nvjitlink: bool = True, nvrtc: bool = False) -> boo
 def hide_driver(folder: Path) -> None:
     """Let every object of this process find no library of the driver from now on, where that is possible here.
 
-    `folder`: an empty one, which the errors of the loader name.
+    `folder`: one that does not exist, which the errors of the loader name.
     """
     if (ours := start()) is not None:
         ours.cudalinkHideDriver(os.fsencode(folder))

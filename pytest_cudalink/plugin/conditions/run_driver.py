@@ -141,10 +141,7 @@ def _apply(config: pytest.Config, settings: Settings) -> None:
         return
     with _usage_errors(settings):
         if wanted == "absent":
-            if (empty := preload.absent_driver()) is not None:
-                from ...jitlink import jitlink_calls
-
-                jitlink_calls.hide_driver(empty)
+            preload.absent_driver()
         else:
             preload.emulate_driver(_whole(config, settings, _emulation(settings, wanted)))
 

@@ -393,7 +393,7 @@ EXPORT int cudalinkLook(void) {
 
 /* -- what objects call to load others, and to look functions up */
 
-/* A folder without anything in it; empty: the driver is not hidden. */
+/* A folder that does not exist; empty: the driver is not hidden. */
 static char hidden[4096];
 
 EXPORT void cudalinkHideDriver(const char *folder) {
