@@ -54,29 +54,32 @@ def besides() -> frozenset[str]:
 def shared_groups(a: Item, b: Item, headers_there: Collection[str] = ()) -> dict[str, str]:
     """The groups that require two items to be of one CUDA release, with reasons; empty for independent items.
 
-    Items of a group that asks for one major only are independent within it.
-
     `headers_there`: the names of all headers that are there.
     """
     other = _groups(b, headers_there)
     shared = {name: because for name, because in _groups(a, headers_there).items() if name in other}
-    if a.version is not None and b.version is not None and a.version.major == b.version.major:
-        for group in component_table()["groups"]:
-            if group.get("same") == "major":
-                shared.pop(group["name"], None)
     if shared and (a.kind, a.name) == (b.kind, b.name):
         return {f"one {a.label} only": "with two, it is not known which one is used"}
     return shared
 
 
 def archive_and_linker(a: Item, b: Item) -> tuple[Item, Item, str] | None:
-    """A static library and the item that links it, with the reason why it must not be newer; None for another pair."""
+    """An item and the one that takes it, with the reason why it must not be newer; None for another pair.
+
+    None also for a pair of which only the majors count, unless the item is of a newer one.
+    """
     for row in component_table()["linked"]:
         archive, linker = ((row[end]["kind"], row[end]["name"]) for end in ("archive", "linker"))
         for one, other in ((a, b), (b, a)):
             if (one.kind, one.name) == archive and (other.kind, other.name) == linker:
+                if row.get("same") == "major" and not _is_newer_major(one, other):
+                    return None
                 return one, other, str(row["because"])
     return None
+
+
+def _is_newer_major(one: Item, other: Item) -> bool:
+    return bool(one.version and other.version and one.version.major > other.version.major)
 
 
 def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:

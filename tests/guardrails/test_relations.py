@@ -72,10 +72,7 @@ def test_a_relation_has_a_name_and_a_reason() -> None:
     nvrtc, header = item("nvrtc", "13.0"), item("nvrtc", "13.2", "headers")
     reason = "a header declares what its own release of the library has"
     assert shared_groups(nvrtc, header) == {"nvrtc headers with their library": reason}
-    reason = "NVRTC is known to compile the headers of its own major"
-    assert shared_groups(nvrtc, item("cccl", "13.2", "headers")) == {}
-    for other in (item("cccl", "12.9", "headers"), item("cudart", None, "headers")):
-        assert shared_groups(nvrtc, other) == {"NVRTC with the headers that it compiles": reason}
+    assert shared_groups(nvrtc, item("cudart", "12.9", "headers")) == {}
     cublas, cusolver = item("cublas", "13.0"), item("cusolver", "13.2")
     reason = "cuSOLVER is linked against the cuBLAS of its own release"
     assert shared_groups(cublas, cusolver) == {"dynamic-link component cublas": reason}
@@ -105,6 +102,16 @@ def test_an_archive_and_its_linker() -> None:
     others = (item("cudart", "13.1", "static-libs"), item("cudadevrt", "13.1"), item("nvJitLink", "13.0", "headers"))
     assert [archive_and_linker(other, linker) for other in others] == [None] * 3
     assert [archive_and_linker(archive, other) for other in (archive, item("nvrtc", "13.0"), others[2])] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("headers", "nvrtc", "related"),
+    [("13.0", "12.9", True), ("13.5", "13.0", False), ("12.9", "13.0", False), (None, "12.9", False)],
+)
+def test_headers_of_a_newer_major(headers, nvrtc, related: bool) -> None:
+    """NVRTC compiles the headers of every release of its major, and of older majors."""
+    pair = item("cudart", headers, "headers"), item("nvrtc", nvrtc)
+    assert bool(archive_and_linker(*pair)) is bool(archive_and_linker(*reversed(pair))) is related
 
 
 def test_two_programs_that_nothing_relates() -> None:
