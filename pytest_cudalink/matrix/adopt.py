@@ -137,13 +137,18 @@ def on_runtime(root: Path) -> tuple[list[str], list[str]]:
     required = _required(project, extras=_of_tests(project, "extras"), groups=_of_tests(project, "groups"))
     places = {project.name: "the project itself"} | {one.requirement.name: one.where for one in required}
     found = [f"{name} ({where})" for name, where in places.items() if _ON_RUNTIME.fullmatch(canonicalize_name(name))]
+    return found, _builds(root)
+
+
+def _builds(root: Path) -> list[str]:
+    """Return the files of a project that build for the CUDA runtime."""
     builds = []
     for folder, names in _folders(root):
         if "CMakeLists.txt" in names and not any(map(_TEST_FOLDER.fullmatch, folder.parts)):
             path = folder / "CMakeLists.txt"
             with suppress(OSError, CellsError):
                 builds += [path.as_posix()] if _CMAKE.search(_read(root / path) or "") else []
-    return found, builds
+    return builds
 
 
 def projects_below(root: Path) -> list[str]:
@@ -354,6 +359,10 @@ def _cells(root: Path) -> str:
     text = _template("cells.toml").replace(
         "@NEWEST@", str(max(one for one in toolchains.releases() if one.major == 13))
     )
+    renamed = "rapids-build-backend" in project.tools  # a release has the major of CUDA in its name
+    if project.name and (renamed or _builds(root)):
+        release = f"{project.name}-cu{MAJOR}" if renamed else project.name
+        perhaps += [f'to test a release, without a build: install = "none" and packages = [{json.dumps(release)}]']
     text = text.replace("@PERHAPS@", "".join(f"\n# {line}" for line in perhaps))
     text = text.replace("@WHY@", "".join(f"\n# {line}" for line in why))
     covered = any(one.startswith("--cov") for one in settings.get("addopts", []))

@@ -851,6 +851,24 @@ def test_init_quotes_the_session_of_the_tests(tmp_path) -> None:
     assert "ruff" not in written
 
 
+@pytest.mark.parametrize(
+    ("tools", "cmake", "release"),
+    [
+        ("", "project(a LANGUAGES CXX CUDA)", "lib-a"),
+        ("[tool.rapids-build-backend]\n", "", "lib-a-cu{major}"),
+        ("", "project(a LANGUAGES CXX)", ""),
+    ],
+)
+def test_a_project_that_builds_for_cuda(tmp_path, tools, cmake, release) -> None:
+    """The file says how to test a release instead of building it in each cell."""
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "lib-a"\n{tools}')
+    (tmp_path / "CMakeLists.txt").write_text(cmake)
+    written = adopt.plan_changes(tmp_path)[0].content
+    line = f'# to test a release, without a build: install = "none" and packages = ["{release}"]\n'
+    assert (line in written) is bool(release)
+    assert ("to test a release" in written) is bool(release)
+
+
 def test_a_project_with_setup_py_alone(tmp_path) -> None:
     """Installers take it for a project."""
     (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
