@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -421,6 +422,54 @@ def test_command(made, capsys) -> None:
     )
     assert main(["audit"]) == 2
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
+
+
+# -- the order in which the loader searches
+
+TAGS = {"RPATH": "-Wl,--disable-new-dtags", "RUNPATH": "-Wl,--enable-new-dtags"}
+LOADED = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(*{one.split()[-1] for one in open('/proc/self/maps')})"
+
+
+@pytest.mark.parametrize("variable", [None, "ld", "nowhere:empty", "empty:ld"])
+@pytest.mark.parametrize("named", [None, "$ORIGIN/../wheel", "$ORIGIN/../empty:$ORIGIN/../wheel", "$ORIGIN/../empty"])
+@pytest.mark.parametrize("tag", TAGS)
+def test_search_order_is_the_loaders(tag, named, variable, made, monkeypatch) -> None:
+    """RPATH, LD_LIBRARY_PATH, RUNPATH: what the loader takes; where it finds none, a program preloads the wheel's."""
+    wheel = made.library("wheel/libcudart.so.12", "cudaMalloc")
+    made.library("ld/libcudart.so.12", "cudaMalloc")
+    (made.site / "empty").mkdir()
+    rpath = (f"-Wl,-rpath,{named}",) if named else ()
+    user = str(made.site / made.user("x/user.so", wheel, "cudaMalloc", TAGS[tag], "-Wl,-soname,user.so", *rpath))
+    owner = installed.Installed("nvidia-cuda-runtime-cu12", "12.9.79", "pip", "", files=(str(made.site / wheel),))
+    if variable:
+        folders = ":".join(str(made.site / one) for one in variable.split(":"))
+        monkeypatch.setenv("LD_LIBRARY_PATH", folders)
+    done = subprocess.run([sys.executable, "-c", LOADED, user], capture_output=True, text=True, check=False)
+    found = [Path(one).parent.name for one in done.stdout.split() if one.endswith("libcudart.so.12")]
+
+    provider = providers.Providers([owner]).of("libcudart", 12, user)
+    assert provider is not None
+    assert [Path(provider.path).parent.name] == (found or ["wheel"]), done.stderr
+
+
+def test_older_library_in_the_variable(made, monkeypatch) -> None:
+    """A wheel that finds its library by RUNPATH gets the older one of LD_LIBRARY_PATH: jax#30050."""
+    new = ("cudaMalloc", "cudaGetDriverEntryPointByVersion")
+    library = made.library("nvidia/cuda_runtime/lib/libcudart.so.12", *new)
+    made.wheel("nvidia-cuda-runtime-cu12", "12.9.79", files=(library,))
+    runpath = ("-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/../nvidia/cuda_runtime/lib")
+    made.wheel("x", "1", files=(made.user("x/x.so", library, new[1], *runpath),))
+    assert kinds(made.audit()) == []
+    older = made.site.parents[2] / "old" / "libcudart.so.12.4.127"
+    made.library(str(older), *new)
+    (older.parent / "libcudart.so.12").symlink_to(older)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(older.parent))
+    (finding,) = made.audit().findings
+    assert finding.text == (
+        "libcudart.so.12 is that of CUDA 12.4 in LD_LIBRARY_PATH; expected 12.5 or newer: x.so of x 1 wants "
+        "cudaGetDriverEntryPointByVersion of CUDA 12.5"
+    )
+    assert finding.fix == f"take {older.parent} out of LD_LIBRARY_PATH"
 
 
 # -- the parts

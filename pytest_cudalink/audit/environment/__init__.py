@@ -47,7 +47,7 @@ from . import conda
 from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
 from .machine import Misfit, TargetMachine, misfits
-from .providers import Provider, Providers, is_numbered
+from .providers import Provider, Providers, is_numbered, library_path
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "EnvironmentFinding", "Installed", "audit_environment"]
 
@@ -281,9 +281,12 @@ def _measured(
             linked.setdefault(key, need)
         if need.floor and (key not in highest or need.floor > (highest[key].floor or need.floor)):
             highest[key] = need
-    claims = []
+    claims: list[Claim] = []
+    older: list[EnvironmentFinding] = []
     for (stem, major), need in highest.items():
         provider = providers.of(stem, major, need.path)
+        if provider and provider.owner is None and need.floor and (provider.release or need.floor) < need.floor:
+            older += _of_library_path(one, need, need.floor, provider)
         if provider and provider.owner and provider.owner.name != one.name and need.floor and provider.release:
             claims.append(_claim(one, need, need.floor, provider, declared))
     absent = {need.stem: need for (stem, major), need in linked.items() if not providers.of(stem, major, need.path)}
@@ -293,7 +296,21 @@ def _measured(
         stem for stem in absent for claim in declared
         if claim.by == str(one) and claim.satisfied is None and _is_package_of(claim.name, stem)
     }  # fmt: skip
-    return claims, [_unprovided(one, need, repair) for need in absent.values() if need.stem not in served]
+    return claims, [*older, *(_unprovided(one, need, repair) for need in absent.values() if need.stem not in served)]
+
+
+def _of_library_path(
+    one: Installed, need: Need, floor: CudaVersion, provider: Provider
+) -> Iterator[EnvironmentFinding]:
+    """An older library that LD_LIBRARY_PATH puts before the one of the environment."""
+    folder = next((one for one in library_path() if os.path.dirname(provider.path) == one), "")  # noqa: PTH120 (of a text)
+    if folder:
+        yield EnvironmentFinding(
+            "floor", "conflict",
+            f"{provider.library} is that of CUDA {provider.release} in LD_LIBRARY_PATH; expected {floor} or newer: "
+            f"{Path(need.path).name} of {one} {need.evidence}",
+            (), provider.path, f"take {folder} out of LD_LIBRARY_PATH",
+        )  # fmt: skip
 
 
 def _is_package_of(name: str, stem: str) -> bool:

@@ -1,7 +1,9 @@
 """Where a process of an environment gets a CUDA library from: a wheel, a conda package, or the system.
 
-The order is that of programs that load CUDA from wheels, as cuda.pathfinder does: the folder that the file's own RPATH
-names, then installed wheels, then the conda prefix, then what the dynamic loader finds.
+The order is that of the dynamic loader (ld.so(8)), as far as a file or a variable names folders: the file's RPATH,
+unless it has a RUNPATH, then LD_LIBRARY_PATH, then its RUNPATH. The rest is that of programs that load CUDA from
+wheels, as cuda.pathfinder does: installed wheels, the conda prefix, the loader's cache, and the folders of toolkits.
+The RPATH of a file that loads this one is not known here.
 """
 
 from __future__ import annotations
@@ -87,16 +89,36 @@ class Providers:
         `user`: path of the file that needs it.
         """
         candidates = [one for one in self.all if one.is_of(stem, major)]
-        if len(candidates) > 1:
-            folders = _rpath_folders(user)
-            first = [one for one in candidates if str(Path(os.path.realpath(one.path)).parent) in folders]
-            wheels = [one for one in candidates if one.owner and one.owner.manager != "conda"]
-            candidates = first or wheels or candidates
-        return candidates[0] if candidates else _of_system(stem, major)
+        for folder in _searched_first(user):
+            here = [one for one in candidates if os.path.dirname(os.path.realpath(one.path)) == folder]  # noqa: PTH120 (of a text)
+            if here or (there := _first_of(_listed(folder), stem, major)):
+                return here[0] if here else there
+        wheels = [one for one in candidates if one.owner and one.owner.manager != "conda"]
+        return next(iter(wheels or candidates), None) or _first_of(_system_libraries(), stem, major)
 
 
-def _of_system(stem: str, major: int) -> Provider | None:
-    for path in _system_libraries():
+def library_path() -> list[str]:
+    """The folders of LD_LIBRARY_PATH, without links."""
+    return [os.path.realpath(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+
+
+def _searched_first(user: str) -> list[str]:
+    """The folders in which the loader looks before all others for what a file needs, in its order."""
+    try:
+        elf = read_dynamic(user)
+    except (OSError, ElfError):
+        elf = None
+    origin = os.path.dirname(os.path.realpath(user))  # noqa: PTH120 (of a text)
+
+    def folders(named: Iterable[str]) -> list[str]:
+        return [os.path.realpath(one.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)) for one in named]
+
+    rpath, runpath = (elf.rpath, elf.runpath) if elf else ((), ())
+    return [*([] if runpath else folders(rpath)), *library_path(), *folders(runpath)]
+
+
+def _first_of(paths: Iterable[str], stem: str, major: int) -> Provider | None:
+    for path in paths:
         library = _loaded_as(path)
         if library and stem_of(library) == stem and str(major) in (majors_of(library) or ()):
             return Provider(library, path, None, _system_release(stem, path))
@@ -133,16 +155,6 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
         match = re.match(r"\d{1,4}\.\d{1,4}(?=\.|$)", owner.version, re.ASCII)
         return CudaVersion.parse(match[0]) if match else None
     return None
-
-
-def _rpath_folders(user: str) -> set[str]:
-    try:
-        elf = read_dynamic(user)
-    except (OSError, ElfError):
-        return set()
-    origin = str(Path(os.path.realpath(user)).parent)
-    rpaths = (one.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for one in (elf.rpaths if elf else ()))
-    return {os.path.realpath(one) for one in rpaths}
 
 
 @cache
