@@ -202,9 +202,10 @@ def hooks_list() -> list[nodes.Node]:
 
 def marker_text() -> list[nodes.Node]:
     """The marker as ``pytest --markers`` explains it."""
-    signature, _, text = marker.MARKER.partition(": ")
+    signature, _, _ = marker.MARKER.partition(": ")
     block = nodes.literal_block(text=f"@pytest.mark.{signature}", language="python", classes=["usage"])
-    return [block, marked(text)]
+    rows = [[words(keywords.split(", ")), meaning] for keywords, meaning in marker.MEANINGS.items()]
+    return [block, table(["keyword", "meaning"], rows)]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -13,19 +13,26 @@ from .run import is_awake, run_of, warn
 if TYPE_CHECKING:
     from .items.plan import MarkerPlan
 
-#: Signature and explanation, as ``pytest --markers`` shows them.
-MARKER: Final = (
+#: Each keyword, or several that are alike, with the meaning.
+MEANINGS: Final = {
+    "ctk, driver, nvjitlink": "the test needs these versions: specifiers such as '>=13.2'; '13' means any 13.x",
+    "arch": "it needs this device: 'sm_90', or a specifier of the compute capability such as '>=9.0'",
+    "gpu": "True: it needs a real device",
+    "otherwise": "where one of these does not hold: 'skip' skips it, 'xfail' expects a failure, and "
+    "Raises(CODE or exception, match=...) runs it all the same, and it must fail in exactly that way",
+    "backend": "'driver' or 'nvjitlink' forces what links; 'each' runs the test on both",
+    "isolate": "True: it runs in its own process",
+    "no_wait": "True: it fails if its body calls a driver function that waits for unfinished work; a list names those "
+    "that may, such as ['cuMemFree']",
+    "policy": f"the dispatch table whose cases the fixture dispatch_case runs through: {', '.join(POLICIES)}",
+}
+_SIGNATURE: Final = (
     "cudalink(*, ctk=None, driver=None, nvjitlink=None, arch=None, gpu=None, otherwise='skip', backend=None, "
-    "isolate=False, no_wait=False, policy='strict-major'): "
-    "ctk, driver and nvjitlink are version specifiers such as '>=13.2' ('13' means any 13.x), arch is 'sm_90' or a "
-    "specifier of the compute capability such as '>=9.0', gpu=True needs a real device. Where one of them does not "
-    "hold, the test is skipped, or otherwise='xfail', or otherwise=Raises(CODE or exception, match=...): then it runs "
-    "all the same and must fail in exactly that way. backend='driver' or 'nvjitlink' forces what links; 'each' runs "
-    "the test on both. isolate=True runs it in its own process. "
-    "no_wait=True fails it if its body calls a driver function that waits for unfinished work; a list names those that "
-    "may, such as no_wait=['cuMemFree']. policy names the dispatch table whose cases the "
-    f"fixture dispatch_case runs through: {', '.join(POLICIES)}."
+    "isolate=False, no_wait=False, policy='strict-major')"
 )
+_ROWS: Final = [f"  {keywords:<{max(map(len, MEANINGS))}}  {meaning}" for keywords, meaning in MEANINGS.items()]
+#: Signature and meanings, as ``pytest --markers`` shows them.
+MARKER: Final = "\n".join([f"{_SIGNATURE}: what a test needs, and how it runs", *_ROWS])
 
 _REQUIREMENTS: Final = ("ctk", "driver", "nvjitlink", "arch", "gpu")
 _KEYWORDS: Final = (*_REQUIREMENTS, "otherwise", "backend", "isolate", "no_wait", "policy")

@@ -158,6 +158,14 @@ def test_the_header_says_who_set_it(run, monkeypatch) -> None:
     result.stdout.fnmatch_lines([said])
 
 
+@pytest.mark.parametrize(("words", "shown"), [(("--cudalink-driver=13.0",), False), (("--force-backend=each",), True)])
+def test_the_header_has_the_policy_where_it_decides(words: tuple[str, ...], shown: bool, run) -> None:
+    """It is that of the bundled linker, which most runs do not use."""
+    result = run("def test(): pass", *words)
+    (line,) = [line for line in result.outlines if line.startswith("cudalink: backend ")]
+    assert (", policy strict-major, " in line) is shown
+
+
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
     [

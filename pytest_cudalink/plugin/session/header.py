@@ -24,9 +24,11 @@ def lines(run: Run) -> list[str]:
 
     settings, fakes, cell = run.settings, probes.fakes(), run.cell
     contract, inherited = settings.jitlink_contract, run_driver.inherited(run.config)
+    asks_for_linker = settings.backend.value != "auto"
     parts = [
         f"backend {settings.backend}",
-        f"policy {settings.policy}",
+        # it decides nothing unless the bundled linker is used, which nobody knows yet
+        *([f"policy {settings.policy}"] if settings.policy.source != "default" or asks_for_linker else []),
         _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(settings, probes.nvjitlink_wheel()),
         _faked("driver CUDA", "driver") if fakes.fakes_driver else _driver(run, driver_version(), inherited=inherited),
         *([f"guard rails {settings.guard_rails}"] if settings.guard_rails.value != "off" else []),
