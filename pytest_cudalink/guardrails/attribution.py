@@ -11,12 +11,14 @@ Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import mmap
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.parser import BytesHeaderParser
@@ -138,27 +140,47 @@ def _record(wheel: Wheel) -> bytes:
         return b""
 
 
-def _lists(wheel: Wheel, path: str) -> bool:
-    """Whether the RECORD of a wheel lists a path.
+def _row(wheel: Wheel, path: str) -> list[str] | None:
+    """The row of a path in the RECORD of a wheel; None if it is not listed.
 
     Only a RECORD that contains the bytes of the path is parsed. For the 300 distributions of benchmarks/guardrails.py,
     parsing every RECORD took 216 ms, searching them 4 ms.
     """
     record = _record(wheel)
     if path.replace('"', '""').encode() not in record:
+        return None
+    return next((row for row in csv.reader(record.decode("utf-8", "replace").splitlines()) if row[:1] == [path]), None)
+
+
+def _is_file_of(path: str, row: Sequence[str]) -> bool:
+    """Whether a file is the one that a row of a RECORD describes: its size decides, and its hash if it is small."""
+    if len(row) != 3:
         return False
-    return any(row[:1] == [path] for row in csv.reader(record.decode("utf-8", "replace").splitlines()))
+    try:
+        size = os.stat(path).st_size
+        if str(size) != row[2] or size > _MOST_HEADER:
+            return str(size) == row[2]
+        digest = hashlib.sha256(read_bounded(path, _MOST_HEADER)).digest()
+    except OSError:
+        return False
+    return row[1] == f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
 
 
 @cache
 def owner(path: str) -> Wheel | None:
-    """The wheel whose RECORD lists exactly this path; symbolic links are not followed."""
+    """The wheel whose RECORD lists exactly this path; symbolic links are not followed.
+
+    Of several, such as a release and the metadata that an older one left, the one that describes the file.
+    """
     path = os.path.normpath(path)
     site = _site_of(path)
     if site is None:
         return None
     relative = os.path.relpath(path, site).replace(os.sep, "/")
-    return next((wheel for wheel in distributions(site) if _lists(wheel, relative)), None)
+    rows = {wheel: row for wheel in distributions(site) if (row := _row(wheel, relative))}
+    if len(rows) > 1:
+        return next((wheel for wheel, row in rows.items() if _is_file_of(path, row)), next(iter(rows)))
+    return next(iter(rows), None)
 
 
 @cache

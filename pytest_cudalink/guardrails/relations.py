@@ -29,13 +29,13 @@ def packaged_with(kind: ItemKind, name: str, toolkit_names: Iterable[str]) -> Pa
     return "other" if name in table["outside"].get(kind, ()) else "ctk"
 
 
-def _groups(item: Item, headers_there: Collection[str]) -> dict[str, str]:
+def _groups(item: Item, headers_there: Iterable[Item]) -> dict[str, str]:
     """The groups of an item, each with its reason."""
     table = component_table()
     found = {
         group["name"]: group["because"]
         for group in table["groups"]
-        if item.name in group.get(item.kind, ()) and ("beside" not in group or group["beside"] in headers_there)
+        if item.name in group.get(item.kind, ()) and ("beside" not in group or _is_beside(group, item, headers_there))
     }
     if item.kind in ("dynamic-libs", "headers"):
         headers = item.name
@@ -46,15 +46,24 @@ def _groups(item: Item, headers_there: Collection[str]) -> dict[str, str]:
     return found
 
 
+def _is_beside(group: dict[str, Any], item: Item, headers_there: Iterable[Item]) -> bool:
+    """Whether the headers are there that make a group: those of another major are in another folder."""
+    return any(
+        one.name == group["beside"]
+        and (one.version is None or item.version is None or one.version.major == item.version.major)
+        for one in headers_there
+    )
+
+
 def besides() -> frozenset[str]:
     """The headers without which the items of some groups are independent."""
     return frozenset(group["beside"] for group in component_table()["groups"] if "beside" in group)
 
 
-def shared_groups(a: Item, b: Item, headers_there: Collection[str] = ()) -> dict[str, str]:
+def shared_groups(a: Item, b: Item, headers_there: Collection[Item] = ()) -> dict[str, str]:
     """The groups that require two items to be of one CUDA release, with reasons; empty for independent items.
 
-    `headers_there`: the names of all headers that are there.
+    `headers_there`: all headers that are there.
     """
     other = _groups(b, headers_there)
     shared = {name: because for name, because in _groups(a, headers_there).items() if name in other}

@@ -161,10 +161,10 @@ def _keep_last(a: Item, b: Item, driver: CudaVersion | None) -> tuple[Item, Item
     return (a, b) if worth(a, driver) <= worth(b, driver) else (b, a)
 
 
-def check_pair(a: Item, b: Item, headers_there: Collection[str] = ()) -> Verdict:
+def check_pair(a: Item, b: Item, headers_there: Collection[Item] = ()) -> Verdict:
     """Whether two toolkit items may be used together; the repair keeps the release of the second.
 
-    `headers_there`: the names of all headers that are there.
+    `headers_there`: all headers that are there.
     """
     groups = shared_groups(a, b, headers_there) if a.packaged_with == b.packaged_with == "ctk" else {}
     if not groups or a.version is None or b.version is None:
@@ -298,8 +298,8 @@ def _alone(
     yield check_driver(item, driver, assume_forward=assume_forward, hint=hint)
 
 
-def _headers(items: Iterable[Item]) -> set[str]:
-    return {item.name for item in items if item.kind == "headers"}
+def _headers(items: Iterable[Item]) -> list[Item]:
+    return [item for item in items if item.kind == "headers"]
 
 
 def _piped(item: Item, remembered: Iterable[Item], pipelines: Iterable[Pipeline]) -> Iterator[Verdict]:

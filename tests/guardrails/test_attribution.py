@@ -116,7 +116,7 @@ def test_pipes_in_place_of_libraries_and_metadata(tmp_path) -> None:
         os.mkfifo(tmp_path / name)
     wheel = attribution.Wheel("nvidia-x", "1", str(tmp_path), str(tmp_path))
     assert attribution.requirements(wheel) == ()
-    assert not attribution._lists(wheel, "x")
+    assert attribution._row(wheel, "x") is None
 
 
 def test_cuda_h_that_disagree(tmp_path) -> None:
@@ -295,6 +295,25 @@ def test_owner_of_a_quoted_path(tmp_path, path: str) -> None:
     quoted = path.replace('"', '""')
     file(info / "RECORD", f'"{quoted}",sha256=x,1\n'.encode() + b"\xff,,\n")
     assert attribution.owner(file(tmp_path / path)).name == "nvidia-cufft"
+
+
+@pytest.mark.parametrize(
+    ("content", "version"),
+    [(b"newer", "13.2.86"), (b"older", "13.0.88"), (b"of neither", "13.0.88"), (None, "13.0.88")],
+)
+def test_owner_of_what_an_older_release_left(tmp_path, content, version: str) -> None:
+    """Whose RECORD has the size and the hash of the file; the first if none has."""
+    digests = {
+        "13.0.88": "2pJaMOMff9qnBE4-W6SuF2cN6C1new5631cAQooTejY",
+        "13.2.86": "gE9R9xJUxAgeN-fIhwc1YPSm-mza0gLprGfgMsQ-0eE",
+    }
+    for release, digest in digests.items():
+        rows = f"n/nvrtc.h,sha256={digest},5\n".encode()
+        file(tmp_path / f"nvidia_cuda_nvrtc-{release}.dist-info" / "RECORD", rows)
+    path = file(tmp_path / "n" / "nvrtc.h", content) if content else str(tmp_path / "n" / "nvrtc.h")
+    owner = attribution.owner(path)
+    assert owner is not None
+    assert owner.version == version
 
 
 def test_one_of_several_owners(tmp_path) -> None:

@@ -82,14 +82,11 @@ def test_a_relation_has_a_name_and_a_reason() -> None:
 
 def test_a_relation_that_other_headers_make() -> None:
     """Nvcc and the runtime's headers are independent until CCCL's are there, which compares them."""
-    nvcc, headers, cccl = (
-        item("nvcc", "13.0", "binaries"),
-        item("cudart", "13.2", "headers"),
-        item("cccl", "13.1", "headers"),
-    )
-    assert shared_groups(nvcc, headers, {"cudart", "nvrtc"}) == {}
-    assert [*shared_groups(nvcc, headers, {"cudart", "cccl"})] == ["nvcc with CCCL"]
-    assert shared_groups(nvcc, cccl, {"cccl"}) == {}
+    nvcc, headers = item("nvcc", "13.0", "binaries"), item("cudart", "13.2", "headers")
+    cccl, other = item("cccl", "13.1", "headers"), item("cccl", "12.9", "headers")
+    assert shared_groups(nvcc, headers, [headers, other]) == {}
+    assert [*shared_groups(nvcc, headers, [headers, cccl])] == ["nvcc with CCCL"]
+    assert shared_groups(nvcc, cccl, [cccl]) == {}
     assert besides() == {"cccl"}
 
 
