@@ -18,10 +18,8 @@ static bool is_wide(const MemoryOperation *one) {
 }
 
 static bool is_host_memory(CUdeviceptr address) {
-  const Block *block = cl_block_lock(address);
-  bool of_host = block && block->place != ON_DEVICE;
-  cl_block_unlock();
-  return of_host;
+  HOLD_BLOCK(block, address);
+  return block && block->place != ON_DEVICE;
 }
 
 void cl_touch_operation(const MemoryOperation *one) {
@@ -41,10 +39,9 @@ void cl_touch_operation(const MemoryOperation *one) {
 }
 
 static bool find_block(CUdeviceptr address, size_t *size) {
-  const Block *block = cl_block_lock(address);
+  HOLD_BLOCK(block, address);
   bool found = block && block->start == address;
   if (found) *size = block->size;
-  cl_block_unlock();
   return found;
 }
 

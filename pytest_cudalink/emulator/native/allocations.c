@@ -195,11 +195,8 @@ static CUresult mem_alloc_host(EventLine *line, void **out, size_t size) {
 EXPORTED(cuMemAllocHost_v2, (void **out, size_t size), mem_alloc_host(line, out, size))
 EXPORTED(cuMemAllocHost, (void **out, unsigned size), mem_alloc_host(line, out, size))
 
-static CUresult mem_host_alloc(EventLine *line, void **out, size_t size, unsigned flags) {
-  cl_event_uint(line, "bytes", size);
-  return allocate_for_host(out, size, flags);
-}
-EXPORTED(cuMemHostAlloc, (void **out, size_t size, unsigned flags), mem_host_alloc(line, out, size, flags))
+EXPORTED(cuMemHostAlloc, (void **out, size_t size, unsigned flags),
+         (cl_event_uint(line, "bytes", size), allocate_for_host(out, size, flags)))
 
 /* It needs no context, but none that is dead (measured: programs/core). */
 static CUresult mem_free_host(void *start) {
@@ -239,11 +236,8 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
   return cl_block_enter(&block);
 }
 
-static CUresult mem_host_register(EventLine *line, void *start, size_t size, unsigned flags) {
-  cl_event_uint(line, "bytes", size);
-  return register_host(start, size, flags);
-}
-EXPORTED(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags), mem_host_register(line, start, size, flags))
+EXPORTED(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags),
+         (cl_event_uint(line, "bytes", size), register_host(start, size, flags)))
 
 static CUresult mem_host_unregister(void *start) {
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -273,10 +267,9 @@ static CUresult mem_host_get_flags(unsigned *flags, void *start) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
-  const Block *block = cl_block_lock((uintptr_t)start);
+  HOLD_BLOCK(block, (uintptr_t)start);
   bool found = block && block->origin & (FROM_HOST_ALLOCATION | FROM_REGISTRATION);
   if (found) *flags = block->slab ? block->slab->flags : block->flags; /* (measured: programs/order) */
-  cl_block_unlock();
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuMemHostGetFlags, (unsigned *flags, void *start), mem_host_get_flags(flags, start))

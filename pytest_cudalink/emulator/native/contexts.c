@@ -274,13 +274,9 @@ static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
 EXPORTED(cuCtxCreate, (Context **context, unsigned flags, CUdevice device),
          cl_noted(line, CUDA_ERROR_OUT_OF_MEMORY, "the entry point of CUDA 2.0"))
 
-static CUresult ctx_create_v2(EventLine *line, Context **context, unsigned flags, CUdevice device) {
-  cl_event_uint(line, "flags", flags);
-  cl_event_int(line, "device", device);
-  return create_context(context, flags, device);
-}
 EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device),
-         ctx_create_v2(line, context, flags, device))
+         (cl_event_uint(line, "flags", flags), cl_event_int(line, "device", device),
+          create_context(context, flags, device)))
 
 /* A share of the multiprocessors can be asked for under MPS only. */
 static CUresult check_affinity(const Affinity *affinity, int count) {

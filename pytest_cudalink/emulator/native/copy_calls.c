@@ -40,7 +40,9 @@ static CUresult copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, un
   return copy_in_order(&(Box){side_of(from, from_type), side_of(to, to_type), size, 1, 1}, stream, form);
 }
 
-static CUresult copy(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size) {
+static CUresult copy(EventLine *line, CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type,
+                     size_t size) {
+  cl_event_uint(line, "bytes", size);
   CUresult result = cl_check_context();
   return result ? result : copy_line(to, to_type, from, from_type, size, NULL, FORM_SYNCHRONOUS);
 }
@@ -60,69 +62,34 @@ static CUresult capture_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from,
 }
 
 /* The same in a stream, which may be captured. */
-static CUresult copy_async(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
-                           const void *stream) {
+static CUresult copy_async(EventLine *line, CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type,
+                           size_t size, const void *stream) {
   bool captured;
+  cl_event_uint(line, "bytes", size);
   CUresult result = cl_enter_stream(stream, &captured);
   if (result) return result;
   return captured && size ? capture_line(to, to_type, from, from_type, size, stream)
                           : copy_line(to, to_type, from, from_type, size, stream, FORM_ASYNCHRONOUS);
 }
 
-static CUresult copy_to_device(EventLine *line, CUdeviceptr to, const void *from, size_t size) {
-  cl_event_uint(line, "bytes", size);
-  return copy(to, CU_MEMORYTYPE_DEVICE, (uintptr_t)from, CU_MEMORYTYPE_HOST, size);
-}
-EXPORTED(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t size), copy_to_device(line, to, from, size))
-
-static CUresult copy_to_host(EventLine *line, void *to, CUdeviceptr from, size_t size) {
-  cl_event_uint(line, "bytes", size);
-  return copy((uintptr_t)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size);
-}
-EXPORTED(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size), copy_to_host(line, to, from, size))
-
-static CUresult copy_on_device(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
-  cl_event_uint(line, "bytes", size);
-  return copy(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size);
-}
-EXPORTED(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_on_device(line, to, from, size))
-
-static CUresult copy_to_device_async(EventLine *line, CUdeviceptr to, const void *from, size_t size, void *stream) {
-  cl_event_uint(line, "bytes", size);
-  return copy_async(to, CU_MEMORYTYPE_DEVICE, (uintptr_t)from, CU_MEMORYTYPE_HOST, size, stream);
-}
+EXPORTED(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t size),
+         copy(line, to, CU_MEMORYTYPE_DEVICE, (uintptr_t)from, CU_MEMORYTYPE_HOST, size))
+EXPORTED(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size),
+         copy(line, (uintptr_t)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size))
+EXPORTED(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size),
+         copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size))
 EXPORTED(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, void *stream),
-         copy_to_device_async(line, to, from, size, stream))
-
-static CUresult copy_to_host_async(EventLine *line, void *to, CUdeviceptr from, size_t size, void *stream) {
-  cl_event_uint(line, "bytes", size);
-  return copy_async((uintptr_t)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size, stream);
-}
+         copy_async(line, to, CU_MEMORYTYPE_DEVICE, (uintptr_t)from, CU_MEMORYTYPE_HOST, size, stream))
 EXPORTED(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, void *stream),
-         copy_to_host_async(line, to, from, size, stream))
-
-static CUresult copy_on_device_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
-  cl_event_uint(line, "bytes", size);
-  return copy_async(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
-}
+         copy_async(line, (uintptr_t)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size, stream))
 EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
-         copy_on_device_async(line, to, from, size, stream))
-
-static CUresult copy_either(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
-  cl_event_uint(line, "bytes", size);
-  return copy(to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size);
-}
-EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_either(line, to, from, size))
-
-static CUresult copy_either_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
-  cl_event_uint(line, "bytes", size);
-  return copy_async(to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size, stream);
-}
+         copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream))
+EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size),
+         copy(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size))
 EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
-         copy_either_async(line, to, from, size, stream))
-
+         copy_async(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size, stream))
 EXPORTED(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
-         copy_on_device(line, to, from, size))
+         copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size))
 
 /* A copy between devices cannot be captured, even if it is between contexts of one
    (measured: test_what_cannot_be_captured). */
@@ -133,7 +100,7 @@ static CUresult refuse_captured(const void *stream) {
 
 static CUresult copy_to_peer_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
   CUresult result = refuse_captured(stream);
-  return result ? result : copy_on_device_async(line, to, from, size, stream);
+  return result ? result : copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
 }
 EXPORTED(cuMemcpyPeerAsync,
          (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream),

@@ -243,21 +243,13 @@ static CUresult set_attribute_of(const void *handle, bool kernel, int attribute,
   return set_attribute(function, attribute, value);
 }
 
-static CUresult func_get_attribute(EventLine *line, int *value, int attribute, Function *function) {
-  cl_event_int(line, "attribute", attribute);
-  return get_attribute_of(function, false, attribute, value);
-}
 EXPORTED_CHECKED(cuFuncGetAttribute, (int *value, int attribute, Function *function),
                  value ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE,
-                 func_get_attribute(line, value, attribute, function))
+                 (cl_event_int(line, "attribute", attribute), get_attribute_of(function, false, attribute, value)))
 
-static CUresult func_set_attribute(EventLine *line, Function *function, int attribute, int value) {
-  cl_event_int(line, "attribute", attribute);
-  cl_event_int(line, "value", value);
-  return set_attribute_of(function, false, attribute, value);
-}
 EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
-         func_set_attribute(line, function, attribute, value))
+         (cl_event_int(line, "attribute", attribute), cl_event_int(line, "value", value),
+          set_attribute_of(function, false, attribute, value)))
 
 /* A kernel that is NULL comes before cuInit, the device and the value (measured: test_handles_that_are_null). */
 static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
@@ -320,12 +312,9 @@ static CUresult parameter_of(const void *handle, bool kernel, size_t index, size
   return CUDA_SUCCESS;
 }
 
-static CUresult func_get_param_info(EventLine *line, Function *function, size_t index, size_t *offset, size_t *size) {
-  cl_event_uint(line, "index", index);
-  return parameter_of(function, false, index, offset, size);
-}
 EXPORTED_CHECKED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, size_t *size),
-                 both(offset, function), func_get_param_info(line, function, index, offset, size))
+                 both(offset, function),
+                 (cl_event_uint(line, "index", index), parameter_of(function, false, index, offset, size)))
 
 /* A kernel's parameters are those of its function in the current context: without one, there are none to tell of. */
 static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {

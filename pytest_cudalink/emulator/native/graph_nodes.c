@@ -329,10 +329,8 @@ EXPORTED_WHEN(executable != NULL, cuGraphExecMemsetNodeSetParams,
 EXPORTED_WHEN(executable != NULL, cuGraphExecChildGraphNodeSetParams,
               (Executable * executable, Node *node, Graph *child), LOCKED(cl_put_child(executable, node, child)))
 
-static CUresult set_any(void *handle, const NodeParameters *given) {
-  return given && is_clean(given) ? change((Named){.node = handle}, *given) : CUDA_ERROR_INVALID_VALUE;
-}
-EXPORTED_WHEN(node != NULL, cuGraphNodeSetParams_v2, (Node * node, NodeParameters *given), set_any(node, given))
+EXPORTED_WHEN(node != NULL, cuGraphNodeSetParams_v2, (Node * node, NodeParameters *given),
+              !given || !is_clean(given) ? CUDA_ERROR_INVALID_VALUE : change(OF_GRAPH, *given))
 EXPORTED_WHEN(executable != NULL, cuGraphExecNodeSetParams,
               (Executable * executable, Node *node, NodeParameters *given),
               given ? change(OF_EXECUTABLE, *given) : CUDA_ERROR_INVALID_VALUE)

@@ -45,10 +45,8 @@ static CUresult prepare_copy(CopyNode *copy) {
 
 /* Memory of a pool is of no context. */
 static bool is_of_pool(CUdeviceptr address) {
-  const Block *block = cl_block_lock(address);
-  bool of_pool = block && block->origin & (FROM_POOL | FROM_POOL_OF_OTHER);
-  cl_block_unlock();
-  return of_pool;
+  HOLD_BLOCK(block, address);
+  return block && block->origin & (FROM_POOL | FROM_POOL_OF_OTHER);
 }
 
 static CUresult prepare_fill(FillNode *fill) {

@@ -74,14 +74,13 @@ static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
   if (result) return result;
-  Block *block = cl_block_lock(address);
+  HOLD_BLOCK(block, address);
   if (!block || block->origin != FROM_ALLOCATION || block->place != ON_DEVICE) result = CUDA_ERROR_INVALID_VALUE;
   else if (!share(block->slab) || !fill(out, OF_MEMORY, block->device)) result = CUDA_ERROR_OUT_OF_MEMORY;
   else {
     out->offset = offset_of(block->slab, block->start);
     out->size = block->size;
   }
-  cl_block_unlock();
   return result;
 }
 EXPORTED_WHEN(address != 0, cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr address), get_mem_handle(out, address))

@@ -256,12 +256,8 @@ EXPORTED(cuLaunchCooperativeKernel,
          launch(line, &(LaunchConfig){{gx, gy, gz}, {bx, by, bz}, shared, stream, &cooperatively, 1}, function,
                 parameters, NULL))
 
-static CUresult launch_with(EventLine *line, const LaunchConfig *config, Function *function, void **parameters,
-                            void **extra) {
-  return config ? launch(line, config, function, parameters, extra) : CUDA_ERROR_INVALID_VALUE;
-}
 EXPORTED(cuLaunchKernelEx, (const LaunchConfig *config, Function *function, void **parameters, void **extra),
-         launch_with(line, config, function, parameters, extra))
+         config ? launch(line, config, function, parameters, extra) : CUDA_ERROR_INVALID_VALUE)
 
 /* CUDA_LAUNCH_PARAMS */
 typedef struct {

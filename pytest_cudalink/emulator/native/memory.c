@@ -67,13 +67,12 @@ Block *cl_block_lock(CUdeviceptr address) {
 }
 
 Memory cl_memory_at(CUdeviceptr address) {
-  const Block *block = cl_block_lock(address);
+  HOLD_BLOCK(block, address);
   Memory memory = !block                                             ? MEMORY_PAGEABLE
                   : block->place == ON_HOST                          ? MEMORY_PINNED
                   : block->place == MANAGED                          ? MEMORY_MANAGED
                   : block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? MEMORY_POOL
                                                                      : MEMORY_DEVICE;
-  cl_block_unlock();
   return memory;
 }
 

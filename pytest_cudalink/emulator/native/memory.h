@@ -79,6 +79,10 @@ Memory cl_memory_at(CUdeviceptr address);
 /* Locks the table, and returns the first block that matches another one, or NULL. */
 Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted);
 void cl_block_unlock(void);
+/* Locks likewise, until the block of the program ends. */
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it defines a variable
+#define HOLD_BLOCK(name, address) __attribute__((cleanup(cl_block_drop))) Block *name = cl_block_lock(address)
+static inline void cl_block_drop(void *unused) { cl_block_unlock(); }
 /* Says which devices have no access to the blocks of an owner. */
 void cl_block_bar(const void *owner, uint64_t barred);
 /* Notes that other processes may have the blocks of an owner. */

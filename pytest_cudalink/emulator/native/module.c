@@ -46,13 +46,8 @@ static CUresult module_load(Module **module, const char *path) {
 }
 EXPORTED(cuModuleLoad, (Module **module, const char *path), module_load(module, path))
 
-static CUresult module_load_data_ex(EventLine *line, Module **module, const void *data, unsigned count, int *keys,
-                                    void **values) {
-  cl_event_uint(line, "options", count);
-  return load_module_with_options(module, data, count, keys, values);
-}
 EXPORTED(cuModuleLoadDataEx, (Module **module, const void *data, unsigned count, int *keys, void **values),
-         module_load_data_ex(line, module, data, count, keys, values))
+         (cl_event_uint(line, "options", count), load_module_with_options(module, data, count, keys, values)))
 EXPORTED(cuModuleUnload, (Module *module), cl_unload(module, HANDLE_MODULE))
 
 static CUresult module_get_loading_mode(int *mode) {
@@ -155,20 +150,14 @@ static void place_globals(Module *module) {
 static CUresult global_of(Module *handle, HandleKind kind, CUdeviceptr *address, size_t *size, const char *name,
                           bool managed) {
   if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
+  HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, kind);
-  if (module) {
-    result = cl_answer_of(module, module->on_device);
-    if (!result && managed && !is_managed(&module->elf, name))
-      result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured: programs/core) */
-    if (!result) {
-      place_globals(module);
-      result = get_global(module, name, address, size);
-    }
-  }
-  pthread_mutex_unlock(&cl_modules_lock);
-  return result;
+  CUresult result = module ? cl_answer_of(module, module->on_device) : CUDA_ERROR_INVALID_HANDLE;
+  if (result) return result;
+  if (managed && !is_managed(&module->elf, name))
+    return CUDA_ERROR_NOT_FOUND; /* kernels too (measured: programs/core) */
+  place_globals(module);
+  return get_global(module, name, address, size);
 }
 
 static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
@@ -241,16 +230,11 @@ static CUresult library_unload(Module *library) {
 EXPORTED_CHECKED(cuLibraryUnload, (Module *library), cl_refuse_null(library), library_unload(library))
 
 static CUresult library_get_kernel(EventLine *line, Function **out, Module *handle, const char *name) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
-  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  if (library) {
-    result = cl_answer_of(library, library->state);
-    if (!result) result = cl_function_in(library, name, out);
-  }
-  pthread_mutex_unlock(&cl_modules_lock);
   cl_event_text(line, "name", name, NAME_ROOM);
-  return result;
+  HOLD(cl_modules_lock);
+  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
+  CUresult result = library ? cl_answer_of(library, library->state) : CUDA_ERROR_INVALID_HANDLE;
+  return result ? result : cl_function_in(library, name, out);
 }
 EXPORTED_CHECKED(cuLibraryGetKernel, (Function **out, Module *handle, const char *name),
                  name ? missing(out, handle) : CUDA_ERROR_INVALID_VALUE, library_get_kernel(line, out, handle, name))

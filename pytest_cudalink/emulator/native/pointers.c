@@ -20,13 +20,12 @@ typedef struct {
 } Known;
 
 static void read_pool(Known *known, CUdevice device) {
-  const Pool *pool = cl_pool_lock(known->block.owner);
+  HOLD_POOL(pool, known->block.owner);
   if (pool) {
     known->handle_types = (uint64_t)pool->properties.handle_types;
     known->access = pool->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? pool->access[device]
                                                                                   : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   }
-  cl_pool_unlock();
 }
 
 /* The memory that a block is cut from (measured: programs/pools). The table is locked. */
@@ -162,9 +161,8 @@ EXPORTED(cuPointerGetAttributes, (unsigned count, const int *attributes, void **
 static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, int attribute, CUdeviceptr address) {
   cl_event_int(line, "attribute", attribute);
   if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
-  Block *block = cl_block_lock(address);
+  HOLD_BLOCK(block, address);
   if (block) block->sync_memops = *value != 0;
-  cl_block_unlock();
   return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuPointerSetAttribute, (const unsigned *value, int attribute, CUdeviceptr address),
@@ -184,11 +182,10 @@ static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdevice
   if (cl_graph_memory_waits(address)) return CUDA_ERROR_NOT_FOUND;
   if (!cl_within(address, 1))
     return CUDA_ERROR_NOT_FOUND; /* nor without access of the current device (measured: test_what_may_be_a_pool) */
-  const Block *block = cl_block_lock(address);
+  HOLD_BLOCK(block, address);
   if (block && !has_range(block, context->device)) block = NULL;
   if (block && start) *start = block->start;
   if (block && size) *size = block->size;
-  cl_block_unlock();
   return block ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 EXPORTED(cuMemGetAddressRange_v2, (CUdeviceptr *start, size_t *size, CUdeviceptr address),

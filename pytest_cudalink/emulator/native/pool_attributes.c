@@ -98,11 +98,10 @@ static CUresult set_attribute(Pool *pool, int attribute, const void *value) {
 static CUresult pool_attribute(EventLine *line, void *handle, int attribute, void *value, bool set) {
   cl_event_int(line, "attribute", attribute);
   if (!value) return CUDA_ERROR_INVALID_VALUE;
-  Pool *pool = cl_pool_lock(handle);
+  HOLD_POOL(pool, handle);
   CUresult result = !pool ? NO_POOL
                     : set ? set_attribute(pool, attribute, value)
                           : get_attribute(pool, attribute, value);
-  cl_pool_unlock();
   return result;
 }
 EXPORTED(cuMemPoolGetAttribute, (void *pool, int attribute, void *value),
@@ -136,13 +135,12 @@ static CUresult check_access(const Pool *pool, const AccessDescription *one) {
 
 static CUresult pool_set_access(void *handle, const AccessDescription *map, size_t count) {
   if (!map && count) return CUDA_ERROR_INVALID_VALUE;
-  Pool *pool = cl_pool_lock(handle);
+  HOLD_POOL(pool, handle);
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
   for (size_t at = 0; at < count && !result; at++) result = check_access(pool, &map[at]);
   for (size_t at = 0; at < count && !result; at++)
     if (map[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE) pool->access[map[at].location.id] = map[at].flags;
   if (!result) cl_block_bar(pool, cl_pool_barred(pool));
-  cl_pool_unlock();
   return result;
 }
 EXPORTED(cuMemPoolSetAccess, (void *pool, const AccessDescription *map, size_t count),
@@ -166,10 +164,8 @@ static CUresult access_of(const Pool *pool, const Location *location, int *flags
 
 static CUresult pool_get_access(int *flags, void *handle, const Location *location) {
   if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
-  const Pool *pool = cl_pool_lock(handle);
-  CUresult result = pool ? access_of(pool, location, flags) : NO_POOL;
-  cl_pool_unlock();
-  return result;
+  HOLD_POOL(pool, handle);
+  return pool ? access_of(pool, location, flags) : NO_POOL;
 }
 EXPORTED(cuMemPoolGetAccess, (int *flags, void *pool, const Location *location), pool_get_access(flags, pool, location))
 
@@ -267,10 +263,9 @@ static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr
 
 static CUresult import_pointer(CUdeviceptr *out, void *handle, const ExportedPointer *data) {
   if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
-  Pool *pool = cl_pool_lock(handle);
+  HOLD_POOL(pool, handle);
   CUresult result = NO_POOL;
   if (pool && pool->imported && pool->file_head.key == data->key) result = map_pointer(pool, data, out);
-  cl_pool_unlock();
   return result;
 }
 EXPORTED(cuMemPoolImportPointer, (CUdeviceptr *out, void *pool, const ExportedPointer *data),

@@ -223,10 +223,8 @@ static CUresult set_pool(const Location *location, int type, void *handle) {
 EXPORTED(cuMemGetDefaultMemPool, (void **out, Location *location, int type), get_pool(out, location, type, false))
 EXPORTED(cuMemGetMemPool, (void **out, Location *location, int type), get_pool(out, location, type, true))
 
-static CUresult mem_set_mem_pool(const Location *location, int type, void *pool) {
-  return location ? set_pool(location, type, pool) : CUDA_ERROR_INVALID_VALUE;
-}
-EXPORTED(cuMemSetMemPool, (Location * location, int type, void *pool), mem_set_mem_pool(location, type, pool))
+EXPORTED(cuMemSetMemPool, (Location * location, int type, void *pool),
+         location ? set_pool(location, type, pool) : CUDA_ERROR_INVALID_VALUE)
 
 /* Of the three only the default one says that a device is none. */
 static CUresult default_of_device(EventLine *line, void **out, CUdevice device) {
@@ -240,7 +238,7 @@ EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool),
          set_pool(&(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, ANY_TYPE, pool))
 
 static CUresult pool_destroy(void *handle) {
-  Pool *pool = cl_pool_lock(handle);
+  HOLD_POOL(pool, handle);
   CUresult result = !pool ? NO_POOL : pool->is_default ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   if (!result) {
     cl_object_unname(&pool->head);
@@ -249,7 +247,6 @@ static CUresult pool_destroy(void *handle) {
     pool->destroyed = true;
     if (!pool->live) cl_object_end(&pool->head);
   }
-  cl_pool_unlock();
   return result;
 }
 EXPORTED(cuMemPoolDestroy, (void *pool), pool_destroy(pool))
@@ -306,7 +303,7 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
 }
 
 CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdeviceptr *out) {
-  Pool *pool = cl_pool_lock(handle);
+  HOLD_POOL(pool, handle);
   CUresult result = CUDA_SUCCESS;
   if (!handle) {
     result = default_pool(&(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, &pool);
@@ -314,7 +311,6 @@ CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdevicept
   } else if (!pool || pool->imported) result = NO_POOL;
   if (!result && !size) *out = 0; /* measured */
   else if (!result) result = allocate(pool, size, out);
-  cl_pool_unlock();
   return result;
 }
 

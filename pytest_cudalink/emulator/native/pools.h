@@ -56,6 +56,10 @@ enum { NO_POOL = CUDA_ERROR_INVALID_VALUE };
 /* Locks the pools; returns a pool that is alive, or NULL. To be unlocked in both cases. */
 Pool *cl_pool_lock(void *handle);
 void cl_pool_unlock(void);
+/* Locks likewise, until the block of the program ends. */
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it defines a variable
+#define HOLD_POOL(name, handle) __attribute__((cleanup(cl_pool_drop))) Pool *name = cl_pool_lock(handle)
+static inline void cl_pool_drop(void *unused) { cl_pool_unlock(); }
 /* Makes a pool under the lock, and enters its handle. It owns the file from then on. */
 CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out);
 /* Allocates from a pool; from the current one of a device, if it is NULL. */

@@ -171,10 +171,8 @@ EXPORTED(cuLaunchHostFunc_v2, (Stream *stream, void (*function)(void *), void *d
 
 /* Whether an address is the beginning of managed memory of a size; 0 is any size. */
 static bool is_managed(CUdeviceptr address, size_t size) {
-  const Block *block = cl_block_lock(address);
-  bool managed = block && block->place == MANAGED && block->start == address && (!size || size == block->size);
-  cl_block_unlock();
-  return managed;
+  HOLD_BLOCK(block, address);
+  return block && block->place == MANAGED && block->start == address && (!size || size == block->size);
 }
 
 static CUresult attach(const void *stream, CUdeviceptr address, size_t size, unsigned flags) {

@@ -252,12 +252,8 @@ static CUresult refused(Stream *const *out, unsigned flags) {
 EXPORTED_CHECKED(cuStreamCreate, (Stream **stream, unsigned flags), refused(stream, flags),
                  create_stream(line, stream, flags, 0))
 
-static CUresult create_with_priority(EventLine *line, Stream **stream, unsigned flags, int priority) {
-  cl_event_int(line, "priority", priority);
-  return create_stream(line, stream, flags, priority);
-}
 EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority), refused(stream, flags),
-                 create_with_priority(line, stream, flags, priority))
+                 (cl_event_int(line, "priority", priority), create_stream(line, stream, flags, priority)))
 
 void cl_stream_free(Stream *stream) {
   cl_object_unname(&stream->head);

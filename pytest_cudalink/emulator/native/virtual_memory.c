@@ -263,9 +263,8 @@ static void apply_access(Mapping *mapping) {
   for (int device = 0; device < DEVICES_MAX; device++)
     if (mapping->access[device] != CU_MEM_ACCESS_FLAGS_PROT_NONE) barred &= ~((uint64_t)1 << device);
   show(mapping);
-  Block *block = cl_block_lock(mapping->start);
+  HOLD_BLOCK(block, mapping->start);
   if (block) block->barred = barred;
-  cl_block_unlock();
 }
 
 static CUresult set_access(CUdeviceptr start, size_t size, const AccessDescription *list, size_t count) {

@@ -35,10 +35,8 @@ static bool is_there(const char *start, size_t size) {
 
 /* Pageable memory is the host's, too: a copy of it stays pending only where unpromised waits are left out. */
 static bool is_of_host(uintptr_t address) {
-  const Block *block = cl_block_lock(address);
-  bool of_host = block ? block->place == ON_HOST : !cl_is_device_address(address);
-  cl_block_unlock();
-  return of_host;
+  HOLD_BLOCK(block, address);
+  return block ? block->place == ON_HOST : !cl_is_device_address(address);
 }
 
 /* The bytes from the first one to the last one. */
