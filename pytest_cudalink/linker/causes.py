@@ -129,6 +129,16 @@ def linker_failed(function: str, failure: str) -> CauseRecord:
     }
 
 
+def open_capture(said: str, nodeid: str) -> CauseRecord:
+    """Return the cause of a failure by a call that a capture forbids which an earlier test has left open."""
+    return {
+        "kind": "open_capture",
+        "what": said,
+        "why": f"{nodeid} began to capture a stream and did not end it; until then other calls of the process fail",
+        "fix": ["end it there with cuStreamEndCapture, also where the test fails", "--cudalink-processes=isolated"],
+    }
+
+
 def insufficient_driver(said: str, driver: CudaVersion) -> CauseRecord:
     """Return the cause of a failure after cudaErrorInsufficientDriver (35), on a driver of a CUDA version."""
     needs = CudaVersion(driver.major + 1, 0)

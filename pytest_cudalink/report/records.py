@@ -173,10 +173,11 @@ class CauseRecord(TypedDict):
     """The cause of a failure; `wording.explanation` shows it."""
 
     kind: Annotated[
-        Literal["skew", "not_emulated", "no_driver", "linker"],
+        Literal["skew", "not_emulated", "no_driver", "linker", "open_capture"],
         Meta(
             description="'skew' of versions or architectures; 'not_emulated': only a real driver does it; 'no_driver': "
-            "there is none; 'linker': the emulated driver's link process ended or cannot be started"
+            "there is none; 'linker': the emulated driver's link process ended or cannot be started; 'open_capture': "
+            "an earlier test left a stream that captures"
         ),
     ]
     what: Annotated[str, Meta(description="one line: the error, the call and the artifact that it refused")]

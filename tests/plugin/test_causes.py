@@ -216,6 +216,40 @@ def test_nvjitlink_explains_a_newer_input(run, toolkit) -> None:
     assert tests["test_other"].cause is None
 
 
+LEFT_OPEN = """
+from cuda.bindings import driver
+
+def must(answer):
+    error, *rest = answer
+    assert not error, error.name
+    return rest[0] if rest else None
+
+def begin():
+    must(driver.cuInit(0))
+    must(driver.cuCtxSetCurrent(must(driver.cuDevicePrimaryCtxRetain(0))))
+    stream = must(driver.cuStreamCreate(1))
+    must(driver.cuStreamBeginCapture(stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL))
+    return stream
+
+def test_fine(): must(driver.cuStreamEndCapture(begin()))
+def test_leaves(): assert begin() is None
+def test_later(): must(driver.cuMemAlloc(8))
+def test_passes(): pass
+def test_own_fault(): assert 1 == 2
+"""
+
+
+def test_a_capture_that_an_earlier_test_left_open(run, toolkit) -> None:
+    """The test that a later one fails for is named; a failure that says nothing of a capture has another reason."""
+    _, tests = run(LEFT_OPEN, driver="13.0")
+
+    named = {name: test.cause for name, test in tests.items() if test.cause is not None}
+    assert named.keys() == {"test_later"}
+    assert named["test_later"]["kind"] == "open_capture"
+    assert named["test_later"]["why"].startswith(f"{tests['test_leaves'].nodeid} began to capture a stream and did not")
+    assert "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" in named["test_later"]["what"]
+
+
 WITHOUT_DRIVER = """
 import ctypes
 from pytest_cudalink.emulator import preload

@@ -52,6 +52,9 @@ class Driver:
     def event_count(self) -> int:
         return len(self.events)
 
+    def state(self) -> SimpleNamespace:
+        return SimpleNamespace(captures=0)
+
     def refusals(self, start: int = 0) -> list[dict]:
         return [event for event in self.events[start:] if "call" in event]
 

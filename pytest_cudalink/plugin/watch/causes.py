@@ -38,6 +38,8 @@ _NO_DRIVER: Final = (
 #: one lacks the tables that it asks for once in a process.
 _INSUFFICIENT: Final = r"cudaErrorInsufficientDriver|CUDA driver version is insufficient"
 _NOT_SUPPORTED: Final = r"cudaErrorNotSupported|CUDA.*operation not supported"
+#: What the driver and the runtime say of calls that a capture forbids: 900 to 908 of cuda.h.
+_OF_CAPTURE: Final = r"(?i)stream_?capture|is capturing|during capture|\b90[0-8]\b"
 #: How libraries say so, too: enough where the runtime of the process is known to have been refused.
 _REPEATED: Final = (
     r"cudaErrorNotSupported|operation not supported|not supported with this CUDA|(?i:error|code|status)\W{1,3}801\b"
@@ -79,6 +81,8 @@ class Causes(Check):
         #: Errors after that refusal, as `_kind` has them: a library may raise its own, without the code.
         self._of_refused_runtime: set[tuple[object, ...]] = set()
         self._unexplained: set[str] = set()
+        #: The test that began last, how many captures were open then, and the test that left one.
+        self._test, self._captures, self._left_open = "", 0, ""
         #: The last errors that were raised after a refusal. pytest keeps the error of a fixture of a wider scope, and
         #: raises it again in every test that asks for the fixture.
         self._known: list[tuple[BaseException, _Found]] = []
@@ -136,7 +140,13 @@ class Causes(Check):
         if (of_runtime := self._of_runtime(error, report)) is not None:
             self._remember(error, of_runtime)
             return of_runtime
-        return _Found(cause=_missing_driver(error, self._run.config) if self._driver is None else None)
+        if self._driver is None:
+            return _Found(cause=_missing_driver(error, self._run.config))
+        if self._left_open and (said := _telling(error, _OF_CAPTURE)):
+            from ...linker import causes
+
+            return _Found(cause=causes.open_capture(said, self._left_open))
+        return _NOTHING
 
     def _remember(self, error: BaseException, found: _Found) -> None:
         """Recognize the error when the refused runtime of this process leads to it again."""
@@ -185,12 +195,19 @@ class Causes(Check):
 
     # -- reports
 
-    def begin(self, _nodeid: str) -> None:
+    def begin(self, nodeid: str) -> None:
         """Note that calls so far belong to no test, and drop errors that no later test can raise again.
 
         A long run would keep the frames of all.
         """
         self._forget()
+        if self._driver is not None:
+            before, self._captures = self._captures, self._driver.state().captures
+            if self._captures > before:
+                self._left_open = self._test or "code outside of tests"
+            elif not self._captures:
+                self._left_open = ""
+        self._test = nodeid
         del self._known[:-_ERRORS_KEPT]
 
     def forget_errors(self) -> None:
