@@ -249,9 +249,16 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
     for symbol in symbols:
         at_entry = any("given" not in row for row in rows_of.get(symbol, ())) * (1 + ("Synchronize" in symbol))
         held = sum(1 << at for at, calls in enumerate(locks.values()) if symbol in calls)
-        facts = (since.get(symbol, 0), firsts.get(symbol, 0), int(at_entry), held, int(symbol in refused))
-        own = [f".{trait} = true" for trait, names in traits.items() if any(fnmatchcase(symbol, one) for one in names)]
-        yield f'[SYM_{symbol}] = {{"{symbol}", {", ".join(map(str, [*facts, *own]))}}},'
+        facts = {
+            "since": since.get(symbol, 0),
+            "waits": firsts.get(symbol, 0),
+            "at_entry": int(at_entry),
+            "held_up": held,
+        }
+        own = [trait for trait, names in traits.items() if any(fnmatchcase(symbol, one) for one in names)]
+        facts |= dict.fromkeys([*["refuses_host_calls"] * (symbol in refused), *own], 1)
+        values = "".join(f", .{name} = {value}" for name, value in facts.items() if value)
+        yield f'[SYM_{symbol}] = {{.name = "{symbol}"{values}}},'
 
 
 def _waiting_calls() -> list[tuple[str, dict[str, Any]]]:
