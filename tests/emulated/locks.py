@@ -18,7 +18,7 @@ DEFINED = re.compile(r"^(?:static )?pthread_(?:mutex|rwlock)_t (\w+) = |^  pthre
 
 def table() -> dict[str, int]:
     """The row of each lock."""
-    text = (PACKAGE / "base" / "native" / "locks.h").read_text(encoding="utf-8").partition("#ifndef")[0]
+    text = (PACKAGE / "base" / "native" / "locks.h").read_text(encoding="utf-8").partition("#pragma")[0]
     rows = [line.strip() for line in text.splitlines() if line.startswith("     ")]
     each = {row: number for number, row in enumerate(rows) if row.startswith("each ")}
     return each | {name: number for number, row in enumerate(rows) if row not in each for name in row.split()}

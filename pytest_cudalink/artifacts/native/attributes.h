@@ -1,6 +1,5 @@
 /* The attributes of functions in .nv.info and .nv.info.NAME. */
-#ifndef CUDALINK_ATTRIBUTES_H
-#define CUDALINK_ATTRIBUTES_H
+#pragma once
 
 #include "elf_image.h"
 
@@ -16,5 +15,3 @@ typedef struct {
 bool art_next_attribute(const ElfSection *section, Bytes bytes, uint64_t *at, Attribute *attribute, Problem *problem);
 /* The first four bytes of a payload as a number, also where it has fewer. */
 uint32_t art_attribute_number(Bytes payload, uint64_t from);
-
-#endif

@@ -1,6 +1,5 @@
 /* Bytes of an image within their bounds, little-endian numbers, and the first problem that was found. */
-#ifndef CUDALINK_BYTES_H
-#define CUDALINK_BYTES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ bool art_damaged(Problem *problem, const char *format, ...) __attribute__((forma
 bool art_outside(Problem *problem, Bytes image, uint64_t offset, uint64_t size, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 bool art_no_memory(Problem *problem);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * NVIDIA documents neither LTO-IR nor fatbins; the fields here were read off the output of nvcc 13.0 and of NVRTC 12.0
  * to 13.5, and only fields that agree in all of these are used. */
-#ifndef CUDALINK_CONTAINERS_H
-#define CUDALINK_CONTAINERS_H
+#pragma once
 
 #include "bytes.h"
 
@@ -70,5 +69,3 @@ void art_archive_open(Archive *archive, Bytes image);
 uint64_t art_archive_end(Bytes image);
 /* The next member of an archive; at its end, `at` is at or behind the end of the image. */
 bool art_archive_next(Archive *archive, Member *member, Problem *problem);
-
-#endif

@@ -1,8 +1,7 @@
 /* Checks of what only CUDA defines in a cubin, as in the output of NVRTC and nvcc 12.0 to 13.5.
  *
  * The names of NVIDIA's section types are those that `cuobjdump -elf` prints. */
-#ifndef CUDALINK_CUBIN_H
-#define CUDALINK_CUBIN_H
+#pragma once
 
 #include "elf_image.h"
 
@@ -20,5 +19,3 @@ bool art_cubin_is_kernel(const ElfSymbol *symbol);
 bool art_cubin_is_strong(const ElfSymbol *symbol);
 /* Whether the linker must find it: global, without a section, and not a name that the linker provides. */
 bool art_cubin_is_undefined(const ElfSymbol *symbol);
-
-#endif

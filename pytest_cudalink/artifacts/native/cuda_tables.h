@@ -1,6 +1,5 @@
 /* The tables of a cubin that only CUDA defines: attributes, call graph, prototypes; and debug information. */
-#ifndef CUDALINK_CUDA_TABLES_H
-#define CUDALINK_CUDA_TABLES_H
+#pragma once
 
 #include "elf_image.h"
 
@@ -33,5 +32,3 @@ bool art_check_callgraph(const Elf *elf, const ElfSection *section, Problem *pro
 bool art_check_prototypes(const Elf *elf, const ElfSection *section, Problem *problem);
 bool art_check_debug_relocations(const Elf *elf, const ElfSection *section, bool compiled, Problem *problem);
 bool art_check_debug_frame(const Elf *elf, const ElfSection *section, Problem *problem);
-
-#endif

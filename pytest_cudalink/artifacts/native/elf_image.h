@@ -2,8 +2,7 @@
  *
  * Every number that a linker follows without checking is checked first: nvJitLink and the driver crash on some damaged
  * images. What only CUDA defines is in cubin.c, except for tables of CUDA with the layout of System V's. */
-#ifndef CUDALINK_ELF_IMAGE_H
-#define CUDALINK_ELF_IMAGE_H
+#pragma once
 
 #include "bytes.h"
 
@@ -101,5 +100,3 @@ ElfRelocation art_elf_relocation(const uint8_t *entry, bool with_addend);
 
 /* The notes of a section: each call moves `at` to the next one; false at the end, or where the section is damaged. */
 bool art_elf_note(Bytes section, uint64_t *at, uint32_t *type, Bytes *description);
-
-#endif

@@ -1,6 +1,5 @@
 /* Inspecting an image of any kind, with everything in it, without trusting any byte of it. */
-#ifndef CUDALINK_INSPECT_H
-#define CUDALINK_INSPECT_H
+#pragma once
 
 #include "bytes.h"
 #include "record.h"
@@ -15,5 +14,3 @@ ArtKind art_kind(Bytes image);
  * are more than `room`, some are missing there. 0: out of memory. `latest` is the last known CUDA release, its major
  * version in the upper 16 bits. */
 ART_EXPORT uint64_t art_inspect(const void *data, uint64_t size, uint32_t latest, void *out, uint64_t room);
-
-#endif

@@ -1,6 +1,5 @@
 /* Mercury, the second form of code since sm_100: its code and symbols repeat what the plain tables say. */
-#ifndef CUDALINK_MERCURY_H
-#define CUDALINK_MERCURY_H
+#pragma once
 
 #include "elf_image.h"
 
@@ -12,5 +11,3 @@ bool art_check_mercury_symbols(const Elf *elf, Problem *problem);
 bool art_check_mercury_offsets(const Elf *elf, const ElfSection *section, Problem *problem);
 /* Checks the register counts of Mercury's functions: the linker finishes their code and needs the counts. */
 bool art_check_mercury_registers(const Elf *elf, const ElfSection *section, Problem *problem);
-
-#endif

@@ -1,6 +1,5 @@
 /* The head and the symbols of PTX text. Source of the grammar: PTX ISA, "Directives" and "Linking Directives". */
-#ifndef CUDALINK_PTX_H
-#define CUDALINK_PTX_H
+#pragma once
 
 #include "bytes.h"
 
@@ -30,5 +29,3 @@ bool art_ptx_open(Ptx *ptx, Bytes text, Problem *problem);
 /* Calls back for each symbol: functions first, then variables. False if the text ends inside a declaration. */
 bool art_ptx_symbols(const Ptx *ptx, PtxFound *found, void *context, Problem *problem);
 void art_ptx_close(Ptx *ptx);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A record is this struct and then its names, each with its NUL; the records of its parts follow. Python reads it with
  * the same layout, in artifacts/_native.py. */
-#ifndef CUDALINK_RECORD_H
-#define CUDALINK_RECORD_H
+#pragma once
 
 #include "bytes.h"
 
@@ -53,5 +52,3 @@ void art_record_name(Writer *writer, ArtRecord *record, char what, const char *n
 void art_record_end(Writer *writer, uint64_t place, const ArtRecord *record);
 /* Ends a record with nothing but a problem, and without what was written behind it. */
 void art_record_problem(Writer *writer, uint64_t place, ArtKind kind, uint64_t size, const char *text);
-
-#endif

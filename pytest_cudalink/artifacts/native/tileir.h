@@ -1,6 +1,5 @@
 /* Tile IR bytecode, as "Tile IR", chapter "Binary Format", describes it; what tileiras 13.5 refuses was measured. */
-#ifndef CUDALINK_TILEIR_H
-#define CUDALINK_TILEIR_H
+#pragma once
 
 #include "bytes.h"
 
@@ -18,5 +17,3 @@ enum { TILEIR_HEADER = 12, TILEIR_SECTION_HEAD = 24 };
 bool art_tileir_section(Bytes rest, uint64_t *at, Problem *problem);
 /* The frames of the sections are checked; their contents are not. */
 bool art_tileir_read(TileIr *tileir, Bytes image, Problem *problem);
-
-#endif

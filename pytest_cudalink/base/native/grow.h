@@ -1,6 +1,5 @@
 /* The one way in which arrays grow. */
-#ifndef CUDALINK_GROW_H
-#define CUDALINK_GROW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -21,5 +20,3 @@ static inline bool cl_grow(void *array, size_t at, size_t *room, size_t item) {
   *room = more;
   return true;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The objects that are loaded into this process: their dynamic symbols, and the slots through which they call others.
    The stubs have a shorter walk, because each of them is one file. */
-#ifndef CUDALINK_LOADED_OBJECT_H
-#define CUDALINK_LOADED_OBJECT_H
+#pragma once
 
 #include <elf.h>
 #include <link.h>
@@ -44,5 +43,3 @@ void cl_visit_slots(const LoadedObject *object, VisitSlot *visit, void *context)
 /* Replaces a word at once, for every thread. False if the page may not be made writable, or if the loader is not yet
    done with the object: then the word stays. */
 bool cl_replace_word(const LoadedObject *object, uintptr_t *place, uintptr_t value);
-
-#endif

@@ -14,8 +14,7 @@
      happens_before
      events faults no_wait notes sweep
  */
-#ifndef CUDALINK_LOCKS_H
-#define CUDALINK_LOCKS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -52,5 +51,3 @@ typedef void Forget(void);
   pthread_##take(held_until_end)
 static inline void cl_drop_mutex(pthread_mutex_t *const *lock) { pthread_mutex_unlock(*lock); }
 static inline void cl_drop_rwlock(pthread_rwlock_t *const *lock) { pthread_rwlock_unlock(*lock); }
-
-#endif

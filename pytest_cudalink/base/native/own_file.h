@@ -1,7 +1,6 @@
 /* A descriptor of ours. A program may close every descriptor, as daemons do, and open its own files at their numbers:
    we recognise a file before each use, and live above the numbers that a program counts on. */
-#ifndef CUDALINK_OWN_FILE_H
-#define CUDALINK_OWN_FILE_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -47,5 +46,3 @@ static inline void close_own(OwnFile *file) {
   if (descriptor >= 0) close(descriptor);
   *file = NO_FILE;
 }
-
-#endif

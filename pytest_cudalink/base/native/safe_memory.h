@@ -1,6 +1,5 @@
 /* Memory of others, which may be dead. */
-#ifndef CUDALINK_SAFE_MEMORY_H
-#define CUDALINK_SAFE_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,5 +8,3 @@
 bool cl_read_safely(const void *from, void *to, size_t size);
 /* Writes without a fault; false if some page is not there. */
 bool cl_write_if_there(void *to, const void *from, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* Types and numbers of the driver's ABI. No CUDA header is included: enums.inc has the names and numbers of cuda.h. */
-#ifndef CUDALINK_ABI_H
-#define CUDALINK_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ typedef struct {
   unsigned char reserved[54];
 } PoolProperties;
 _Static_assert(sizeof(PoolProperties) == 88, "CUmemPoolProps");
-
-#endif

@@ -1,6 +1,5 @@
 /* The accesses to memory of each kind of work, for the check of their order. */
-#ifndef CUDALINK_ACCESSES_H
-#define CUDALINK_ACCESSES_H
+#pragma once
 
 #include "abi.h"
 #include "graph_parameters.h"
@@ -16,5 +15,3 @@ void cl_touch_block(Op *op, CUdeviceptr address, AccessKind kind);
 void cl_touch_freed(CUdeviceptr address, const Context *behind);
 /* A value that was written, or a wait for one that ended, by the work that this thread does. */
 void cl_touch_operation(const MemoryOperation *one);
-
-#endif

@@ -1,6 +1,5 @@
 /* Arrays as numbers: formats, which descriptors are valid, and how much memory a level takes. */
-#ifndef CUDALINK_ARRAY_FORMATS_H
-#define CUDALINK_ARRAY_FORMATS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ typedef struct {
 
 /* False if the size does not fit into a number. */
 bool cl_layout_of(const ArrayDescriptor *descriptor, ArrayLayout *layout);
-
-#endif

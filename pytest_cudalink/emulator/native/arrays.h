@@ -1,6 +1,5 @@
 /* Arrays and mipmapped arrays: their handles, and the memory that copies use. */
-#ifndef CUDALINK_ARRAYS_H
-#define CUDALINK_ARRAYS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ CUresult cl_check_array_context(const void *handle);
 /* The descriptor of an array or of a mipmapped array; false if it is not one. */
 bool cl_array_descriptor(const void *handle, ArrayDescriptor *descriptor);
 bool cl_mipmap_descriptor(const void *handle, ArrayDescriptor *descriptor, unsigned *levels);
-
-#endif

@@ -1,6 +1,5 @@
 /* Entering and leaving: what every exported function goes through. */
-#ifndef CUDALINK_CALLS_H
-#define CUDALINK_CALLS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -124,5 +123,3 @@ CUresult cl_initialize(unsigned flags);
 CUresult cl_unimplemented(Sym symbol);
 /* The 32-bit entry points of before CUDA 3.2: a real driver of today answers 201, whatever context is current. */
 CUresult cl_old_entry_point(Sym symbol);
-
-#endif

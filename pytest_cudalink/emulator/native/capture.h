@@ -1,6 +1,5 @@
 /* Capture: operations of a stream become nodes of a graph instead of being done. */
-#ifndef CUDALINK_CAPTURE_H
-#define CUDALINK_CAPTURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -49,5 +48,3 @@ struct Capture {
 
 /* Waits until a stream has room for more work; a captured one has. Under no lock. */
 CUresult cl_make_room(const void *handle, Room what);
-
-#endif

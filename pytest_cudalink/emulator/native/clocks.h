@@ -1,6 +1,5 @@
 /* Vector clocks, and the works that have them. All of it under the lock of happens_before.c. */
-#ifndef CUDALINK_CLOCKS_H
-#define CUDALINK_CLOCKS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ void cl_clock_join(Clock **to, const Clock *from);
 void cl_clock_tick(Clock **clock, unsigned chain, uint64_t count);
 /* Drops one of the holders of a work; the last one frees it. */
 void cl_op_release(Op *op);
-
-#endif

@@ -1,6 +1,5 @@
 /* The configuration, from the environment: read once. */
-#ifndef CUDALINK_CONFIG_H
-#define CUDALINK_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ const Config *cl_config(void);
 /* Writes a line to stderr. What a terminal or the log of a CI job would obey is a question mark: names of functions,
    paths and command lines come from the program. */
 void cl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#endif

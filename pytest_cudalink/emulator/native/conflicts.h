@@ -1,6 +1,5 @@
 /* The accesses to memory that later ones are compared with. All of it under the lock of happens_before.c. */
-#ifndef CUDALINK_CONFLICTS_H
-#define CUDALINK_CONFLICTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ void cl_conflicts_forget(const Clock *known);
 /* Calls a function with each work that wrote a word. */
 typedef void WriterHook(Op *op, const Op *writer);
 void cl_conflicts_writers(uintptr_t word, Op *op, WriterHook *hook);
-
-#endif

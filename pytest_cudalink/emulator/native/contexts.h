@@ -1,6 +1,5 @@
 /* Contexts: primary ones and those that the caller makes, and each thread's stack of them. */
-#ifndef CUDALINK_CONTEXTS_H
-#define CUDALINK_CONTEXTS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,5 +79,3 @@ EndOfContext cl_end_streams, cl_end_order, cl_end_works, cl_end_captures, cl_end
 
 /* Prepares this file as the library is loaded. */
 void cl_start_contexts(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Copying and filling memory, for the functions that do it and for the graphs that do it later. */
-#ifndef CUDALINK_COPIES_H
-#define CUDALINK_COPIES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ char *cl_read_box(const Box *box);
 
 /* What a copy reads and writes, if order is checked; `staged`: it was read before. */
 void cl_touch_box(Op *op, const Box *box, bool staged);
-
-#endif

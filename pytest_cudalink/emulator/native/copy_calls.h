@@ -1,6 +1,5 @@
 /* Copying in the order of a stream. */
-#ifndef CUDALINK_COPY_CALLS_H
-#define CUDALINK_COPY_CALLS_H
+#pragma once
 
 #include "abi.h"
 
@@ -10,5 +9,3 @@ CUresult cl_copy_box_in(const Box *box, const void *stream);
 /* The same for a stream that may be captured, and for a synchronous form; both ask for a context. */
 CUresult cl_copy_box_in_stream(const Box *box, const void *stream);
 CUresult cl_copy_box_at_once(const Box *box);
-
-#endif

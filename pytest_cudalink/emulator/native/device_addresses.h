@@ -1,6 +1,5 @@
 /* Addresses of the device: ranges that the host can neither read nor write, each with a mirror that has the bytes. */
-#ifndef CUDALINK_DEVICE_ADDRESSES_H
-#define CUDALINK_DEVICE_ADDRESSES_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ void cl_addresses_drop(void);
 /* While they are held: whether addresses have bytes, be they allocated or not. Of a reservation of the caller's, which
    gets its bytes later, this says no. */
 bool cl_held_filled(uintptr_t start, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* Initialization, versions, errors, and what a device is. */
-#ifndef CUDALINK_DEVICES_H
-#define CUDALINK_DEVICES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ size_t cl_device_has(int attribute);
 
 /* The answer to a number that is not one of a device. */
 CUresult cl_no_device(EventLine *line, CUdevice device);
-
-#endif

@@ -1,6 +1,5 @@
 /* Events: one JSON object for each call that is worth one, in memory and in a file. */
-#ifndef CUDALINK_EVENTS_H
-#define CUDALINK_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ void cl_event_join(EventLine *line, const EventLine *other);
 void cl_event_members(EventLine *line, const char *members);
 /* Writes the event. */
 void cl_event_end(const EventLine *members);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The rules were recorded on driver 580.159.04 with an H100 (campaigns/conformance/fatbin_record.py); NVIDIA documents
  * neither the format nor the choice. */
-#ifndef CUDALINK_FATBINS_H
-#define CUDALINK_FATBINS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ FatbinEntry cl_fatbin_choice(Bytes fatbin, int arch, bool only_ptx);
 /* A copy of the image of an entry, unpacked, with a NUL behind it. Owned.
    CUDA_ERROR_NOT_SUPPORTED: it is packed, and the library that unpacks it is not on this machine, as an event says. */
 CUresult cl_fatbin_image(const FatbinEntry *entry, void **image, size_t *size);
-
-#endif

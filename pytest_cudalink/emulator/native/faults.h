@@ -1,6 +1,5 @@
 /* Faults that a test injects, and the loss of the device. */
-#ifndef CUDALINK_FAULTS_H
-#define CUDALINK_FAULTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ CUresult cl_fault_of_jit(void);
 int cudalinkDeviceLost(void);
 /* Loses it; 0 brings it back. Returns the code from before. */
 int cudalinkLoseDevice(int code);
-
-#endif

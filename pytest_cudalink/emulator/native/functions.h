@@ -1,6 +1,5 @@
 /* Functions and kernels: what an image says of them, their attributes, and why they do not run. */
-#ifndef CUDALINK_FUNCTIONS_H
-#define CUDALINK_FUNCTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ CUresult cl_function_in(Module *module, const char *name, Function **out);
 unsigned cl_kernel_count(const Elf *elf);
 /* The handles of the first kernels; under the lock of the modules. */
 CUresult cl_list_kernels(Module *module, void **out, unsigned room, bool as_kernels);
-
-#endif

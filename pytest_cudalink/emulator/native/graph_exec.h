@@ -1,6 +1,5 @@
 /* Executable graphs: copies of graphs as they were when they were made. */
-#ifndef CUDALINK_GRAPH_EXEC_H
-#define CUDALINK_GRAPH_EXEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ void cl_executable_leave(Executable *executable);
 Node *cl_stand_in(void *handle, void *node_handle);
 /* Gives a child of an executable graph the parameters of a graph of the same shape. */
 CUresult cl_put_child(void *executable, void *handle, void *child);
-
-#endif

@@ -1,6 +1,5 @@
 /* Memory that graphs allocate and free: addresses that stay, and what of it is in use. */
-#ifndef CUDALINK_GRAPH_MEMORY_H
-#define CUDALINK_GRAPH_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ bool cl_graph_memory_waits(CUdeviceptr address);
 /* cuMemAllocAsync and cuMemFreeAsync in a captured stream: the operation becomes a node. Take the lock. */
 CUresult cl_capture_allocation(const void *stream, const PoolProperties *pool, size_t size, CUdeviceptr *out);
 CUresult cl_capture_free(const void *stream, CUdeviceptr address);
-
-#endif

@@ -1,6 +1,5 @@
 /* The kinds of nodes and their parameters, as the driver's API describes them. */
-#ifndef CUDALINK_GRAPH_PARAMETERS_H
-#define CUDALINK_GRAPH_PARAMETERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -148,5 +147,3 @@ bool cl_parameters_own(NodeParameters *parameters);
 void cl_parameters_free(NodeParameters *parameters);
 /* Copies the values of a kernel's parameters; NULL if memory is out. */
 void **cl_kernel_block(size_t count, const size_t *sizes, void *const *values);
-
-#endif

@@ -1,6 +1,5 @@
 /* What parameters of nodes must be, and how they may change. */
-#ifndef CUDALINK_GRAPH_RULES_H
-#define CUDALINK_GRAPH_RULES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ CUresult cl_parameters_check_handles(const NodeParameters *parameters);
 bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *fresh, bool alone);
 /* Whether a node of a type may stand in a graph. */
 CUresult cl_graph_takes(const Graph *graph, int type);
-
-#endif

@@ -1,6 +1,5 @@
 /* Graphs as host data: nodes with their parameters, edges, children. All of it under the lock of the streams. */
-#ifndef CUDALINK_GRAPHS_H
-#define CUDALINK_GRAPHS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -120,5 +119,3 @@ Graph *cl_graph_behind(const Graph *root, Graph *graph);
 bool cl_graph_is_unique(const Graph *graph);
 /* The graph that is no child of another. */
 Graph *cl_graph_root(Graph *graph);
-
-#endif

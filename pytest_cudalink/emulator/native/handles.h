@@ -1,7 +1,6 @@
 /* What every object begins with, how it is entered and how it ends. The handles that are alive are in a table, each
    with what it is: a stale or foreign one is recognized by it, and never followed. */
-#ifndef CUDALINK_HANDLES_H
-#define CUDALINK_HANDLES_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -71,5 +70,3 @@ size_t cl_objects_end(const Objects *list, const Context *context);
 bool cl_handle_is(const void *handle, HandleKind kind);
 /* How many of a kind are alive. */
 size_t cl_handles_alive(HandleKind kind);
-
-#endif

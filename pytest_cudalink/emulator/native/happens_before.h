@@ -1,7 +1,6 @@
 /* What happens before what, by the rules of CUDA: vector clocks of streams, events and the host, and the accesses to
    memory that nothing orders. */
-#ifndef CUDALINK_HAPPENS_BEFORE_H
-#define CUDALINK_HAPPENS_BEFORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ void cl_order_touch(Op *op, const Range *range, AccessKind kind);
 /* A value was written to a word by work; work goes on because of the value of a word. */
 void cl_order_wrote(const Op *op, uintptr_t word);
 void cl_order_released(Op *op, uintptr_t word);
-
-#endif

@@ -1,7 +1,6 @@
 /* Images as the driver meets them: copied from the caller's memory, read from files, cut short. What is in them is read
  * by the reader of artifacts/native, with every offset checked. */
-#ifndef CUDALINK_IMAGE_H
-#define CUDALINK_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ bool cl_ptx_head(const char *text, size_t size, int *version, int *target);
    called 3.1, and a pragma that only whole programs may have, which moves spilled registers and changes no result, is
    renamed, so that it is passed over. */
 void cl_ptx_as_part(char *text, size_t size);
-
-#endif

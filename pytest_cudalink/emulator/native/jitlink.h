@@ -1,6 +1,5 @@
 /* One link through libnvJitLink, answered in the driver's codes and words. */
-#ifndef CUDALINK_JITLINK_H
-#define CUDALINK_JITLINK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ void cl_text_free(LinkText *text);
 /* Compiles PTX for the device; the image is owned by the caller. */
 CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, void **image, size_t *image_size,
                     LinkText *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* Launches: checked as a driver checks them, and then refused, as no kernel is executed. */
-#ifndef CUDALINK_LAUNCHES_H
-#define CUDALINK_LAUNCHES_H
+#pragma once
 
 #include "abi.h"
 #include "events.h"
@@ -18,5 +17,3 @@ CUresult cl_not_executed(EventLine *line, const void *handle);
 
 /* Copies the values of a kernel's parameters, which were checked, so that they are a node's own. */
 CUresult cl_kernel_own(KernelNode *kernel);
-
-#endif

@@ -1,6 +1,5 @@
 /* The watch on the caller's memory: it must stay as it is for as long as a link may use it. */
-#ifndef CUDALINK_LIFETIMES_H
-#define CUDALINK_LIFETIMES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ enum { OVERLAPS = 16 };
    states; returns how many overlaps there are. */
 int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]);
 void cl_report_overlaps(const State *fresh, const Overlap *found, int count);
-
-#endif

@@ -1,6 +1,5 @@
 /* The inputs of a link: what is added as what, and what becomes of it. */
-#ifndef CUDALINK_LINK_INPUTS_H
-#define CUDALINK_LINK_INPUTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ CUresult cl_add_data(State *state, int type, const void *data, size_t size, cons
                      const int *keys, void *const *values);
 /* The bytes of an input that is a file; owned by the caller. */
 CUresult cl_read_input(const char *path, void **data, size_t *size);
-
-#endif

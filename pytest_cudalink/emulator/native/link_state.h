@@ -1,6 +1,5 @@
 /* The state of a link, the table of the live ones, and the logs that are written back to the caller. */
-#ifndef CUDALINK_LINK_STATE_H
-#define CUDALINK_LINK_STATE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -95,5 +94,3 @@ void cl_log_error(State *state, const char *format, ...) PRINTF(2, 3);
 
 /* How many states are alive. */
 unsigned cudalinkLiveStates(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The memory that the emulated device knows: a table of blocks. The host can use those that are not ON_DEVICE. */
-#ifndef CUDALINK_MEMORY_H
-#define CUDALINK_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -133,5 +132,3 @@ void cl_memory_drop(void);
 bool cl_held_known(CUdeviceptr address);
 bool cl_held_within(CUdeviceptr address, size_t size);
 bool cl_held_range_known(CUdeviceptr address, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* One loaded image, as a module or behind a library: how it is read, its handle, its functions and variables. */
-#ifndef CUDALINK_MODULE_IMAGE_H
-#define CUDALINK_MODULE_IMAGE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -94,5 +93,3 @@ CUresult cl_use_library(const void *handle);
 CUresult cl_end_library(const void *handle);
 /* Returns what a use of a library answers, with its image in the event where it is that of loading it. */
 CUresult cl_answer_of(const Module *library, CUresult result);
-
-#endif

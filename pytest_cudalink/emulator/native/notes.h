@@ -1,6 +1,5 @@
 /* Notes: lifetime violations and refused calls of this process, for the process that started it and fails for them. */
-#ifndef CUDALINK_NOTES_H
-#define CUDALINK_NOTES_H
+#pragma once
 
 #include "events.h"
 
@@ -10,5 +9,3 @@ void cl_note_violation(const EventLine *event, const char *sentence, const char 
 /* Notes a refused call of a function, once between two looks of the process that reads the notes. Without such a
    process a call that is not emulated is said on stderr, once for each function. */
 void cl_note_refusal(const char *function, const EventLine *event);
-
-#endif

@@ -1,6 +1,5 @@
 /* What every file of libnvidia-ml.so.1 starts from: results, the state of the library, the device and its checks. */
-#ifndef CUDALINK_NVML
-#define CUDALINK_NVML
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ const char *cl_nvml_release(void);
 Result cl_nvml_text(char *out, unsigned size, const char *text);
 /* Whether a structure begins with the version that the size and number of a layout make. */
 bool cl_nvml_is_version(const void *structure, size_t size, unsigned number);
-
-#endif

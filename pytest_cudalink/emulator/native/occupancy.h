@@ -1,6 +1,5 @@
 /* Occupancy: how many blocks of a kernel run at once, and of what size. */
-#ifndef CUDALINK_OCCUPANCY_H
-#define CUDALINK_OCCUPANCY_H
+#pragma once
 
 #include "abi.h"
 #include "module_image.h"
@@ -42,5 +41,3 @@ enum { PORTABLE_CLUSTER = 8, LARGEST_CLUSTER = 16 };
 bool cl_cluster_of(const LaunchConfig *config, const Function *function, unsigned sizes[3]);
 /* Whether a kernel can be launched with such clusters in a grid. */
 bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Function *function);
-
-#endif

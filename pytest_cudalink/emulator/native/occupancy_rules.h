@@ -1,6 +1,5 @@
 /* How many blocks of a kernel fit on one multiprocessor: rules over numbers, without handles. */
-#ifndef CUDALINK_OCCUPANCY_RULES_H
-#define CUDALINK_OCCUPANCY_RULES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ int cl_clusters_on_device(int blocks_per_multiprocessor, int blocks_of_cluster);
 /* Groups of multiprocessors: the smallest one, and the unit of larger ones. */
 int cl_least_multiprocessors(void);
 int cl_multiprocessor_unit(void);
-
-#endif

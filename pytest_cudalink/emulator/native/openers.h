@@ -1,6 +1,5 @@
 /* Who may open a gate without being a thread that runs: handlers of signals, other processes, a debugger. */
-#ifndef CUDALINK_OPENERS_H
-#define CUDALINK_OPENERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ bool cl_is_shared(uintptr_t address);
 bool cl_signal_may_come(bool main_waits, bool interrupts);
 /* Whether a debugger has this process. */
 bool cl_is_traced(void);
-
-#endif

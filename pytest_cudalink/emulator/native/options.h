@@ -1,6 +1,5 @@
 /* The options of just-in-time compilation, which links and loading share. */
-#ifndef CUDALINK_OPTIONS_H
-#define CUDALINK_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ void cl_options_free(LinkOptions *options);
 size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size);
 /* The milliseconds since then, as the bits of a float. */
 uint32_t cl_wall_time(const struct timespec *since);
-
-#endif

@@ -1,6 +1,5 @@
 /* The call sites of works, and the pairs of accesses that nothing orders. */
-#ifndef CUDALINK_ORDER_FINDINGS_H
-#define CUDALINK_ORDER_FINDINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ typedef struct {
 /* Notes a violation, once for two sites. */
 void cl_order_finding(const Finding *pair);
 void cl_forget_findings(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which of its names a library shows: a library that has the functions of all releases hides those that the configured
    version does not export, before the loader or dlsym looks for them. */
-#ifndef CUDALINK_OWN_SYMBOLS_H
-#define CUDALINK_OWN_SYMBOLS_H
+#pragma once
 
 #include <limits.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ enum { NEVER_EXPORTED = INT_MAX };
 
 /* To be called by a constructor: what was bound to a name before stays bound. */
 void cl_hide_names(const NewerName *names, size_t count);
-
-#endif

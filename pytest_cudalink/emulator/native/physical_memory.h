@@ -1,6 +1,5 @@
 /* Physical memory: what cuMemCreate makes, and cuMemMap gives an address. */
-#ifndef CUDALINK_PHYSICAL_MEMORY_H
-#define CUDALINK_PHYSICAL_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ void cl_physical_drop(Physical *physical);
 bool cl_physical_retain(Physical *physical);
 /* Maps it over what is at an address. */
 bool cl_physical_map(const Physical *physical, uintptr_t where, size_t size);
-
-#endif

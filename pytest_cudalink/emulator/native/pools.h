@@ -1,6 +1,5 @@
 /* Memory pools: what is allocated in the order of a stream. */
-#ifndef CUDALINK_POOLS_H
-#define CUDALINK_POOLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ uintptr_t cl_pool_pages(const Pool *pool, size_t offset, size_t size);
 bool cl_pool_free(CUdeviceptr address);
 /* Whether a location with a type of memory can have a pool. */
 CUresult cl_pool_location(const Location *location, int type);
-
-#endif

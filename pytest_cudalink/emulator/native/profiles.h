@@ -1,6 +1,5 @@
 /* What the devices of this process are, by the configuration; the driver and NVML say the same. */
-#ifndef CUDALINK_PROFILES_H
-#define CUDALINK_PROFILES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@ size_t cl_device_memory(void);
 /* A device's number on its bus, the only one of its slot; and its UUID. */
 int cl_profile_bus(int device);
 void cl_profile_uuid(int device, unsigned char uuid[16]);
-
-#endif

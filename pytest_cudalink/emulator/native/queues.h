@@ -1,6 +1,5 @@
 /* Queues: work that streams cannot do inside the call that submits it, because it has to wait, or calls the host. */
-#ifndef CUDALINK_QUEUES_H
-#define CUDALINK_QUEUES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ void cl_wait_for_stream(Stream *stream);
 /* Waits until new work of a stream could be done; a call that then does it itself keeps the order. */
 void cl_drain(Stream *stream);
 void cl_wait_for_context(const Context *context);
-
-#endif

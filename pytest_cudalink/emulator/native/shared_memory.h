@@ -1,6 +1,5 @@
 /* Memory that other processes can map: files without names, which end with the last process that has them. */
-#ifndef CUDALINK_SHARED_MEMORY_H
-#define CUDALINK_SHARED_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ size_t cl_process_part(size_t size);
 int cl_process_file(uint64_t *key);
 /* Opens the file of another process; -1 if that process or its file is gone. */
 int cl_process_open(int process, int file, uint64_t key);
-
-#endif

@@ -1,6 +1,5 @@
 /* Who called: the frames of a thread, and the lines of Python that it runs. */
-#ifndef CUDALINK_STACKS_H
-#define CUDALINK_STACKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ void cl_event_stack(EventLine *line, const char *name, const Stack *stack, size_
 /* Writes all lines to a buffer, `n` before native frames and `p` before those of Python; returns the size with the NUL
    that this takes. */
 size_t cl_write_stack(const Stack *stack, char *buffer, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* An error that stays: what every context of the process answers after a kernel went wrong. */
-#ifndef CUDALINK_STICKY_H
-#define CUDALINK_STICKY_H
+#pragma once
 
 #include "abi.h"
 #include "symbols.h"
@@ -21,5 +20,3 @@ CUresult cl_waited_answer(void);
 void cl_sticky_reset(void);
 /* Lets the error end, which no call of a real driver does. */
 void cl_sticky_end(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Memory operations of streams: waiting for a value, and writing one. */
-#ifndef CUDALINK_STREAM_OPERATIONS_H
-#define CUDALINK_STREAM_OPERATIONS_H
+#pragma once
 
 #include "abi.h"
 #include "calls.h"
@@ -12,5 +11,3 @@ enum { OPERATIONS_MAX = 255 };
 CUresult cl_check_operations(unsigned count, const MemoryOperation *list, bool first_version);
 /* Does operations from a position on, which it moves; CUDA_ERROR_NOT_READY at one that waits for a value. */
 CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned *position);
-
-#endif

@@ -1,6 +1,5 @@
 /* The streams and events that are alive. */
-#ifndef CUDALINK_STREAMS_H
-#define CUDALINK_STREAMS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -146,5 +145,3 @@ CUresult cl_check_stream(const void *handle);
 CUresult cl_flags_of_event(const void *event, unsigned *flags);
 /* Makes an event of the current context; its flags were checked. Takes the lock. */
 CUresult cl_make_event(void **out, unsigned flags);
-
-#endif

@@ -1,6 +1,5 @@
 /* A fault sweep: counting the calls of a test, and failing one of them by its number. */
-#ifndef CUDALINK_SWEEP_H
-#define CUDALINK_SWEEP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,5 +13,3 @@ bool cl_sweeping(void);
 int cl_swept(EventLine *line, Sym symbol);
 /* Notes that the call of this thread which was counted last has failed. */
 void cl_swept_failed(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The names of the driver's functions; generated from data/emulator/functions.toml. */
-#ifndef CUDALINK_SYMBOLS_H
-#define CUDALINK_SYMBOLS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ extern const Symbol cl_symbols[SYMBOL_COUNT];
 
 /* The function of a name, or -1. */
 int cl_symbol_named(const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* User objects: data of the caller whose destructor runs when the last reference to it is gone. */
-#ifndef CUDALINK_USER_OBJECTS_H
-#define CUDALINK_USER_OBJECTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned coun
 /* Reports what this thread noticed under the lock: a call that released too much, or used an object that was gone.
    Never under a lock; returns the result, so that a call can be one expression. */
 CUresult cl_user_objects_report(const char *call, CUresult result);
-
-#endif

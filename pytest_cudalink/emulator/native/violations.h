@@ -1,6 +1,5 @@
 /* Violations: rules of CUDA that the caller broke. */
-#ifndef CUDALINK_VIOLATIONS_H
-#define CUDALINK_VIOLATIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ void cl_note_violation_of(const Violation *one);
 /* Passes what this thread noted to the hook. Never under a lock: the hook waits for Python's lock, whose holder may
    wait for ours. */
 void cl_report_violations(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Virtual memory: reserved addresses, physical memory, and what is mapped where. */
-#ifndef CUDALINK_VIRTUAL_MEMORY_H
-#define CUDALINK_VIRTUAL_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ struct Mapping {
 bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size);
 /* Copies what is mapped at an address, and the properties of its memory; false if nothing is. */
 bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *properties);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which devices this process sees, and in which order: what CUDA_VISIBLE_DEVICES says. NVML sees all of them. */
-#ifndef CUDALINK_VISIBLE_H
-#define CUDALINK_VISIBLE_H
+#pragma once
 
 #include "abi.h"
 
@@ -11,5 +10,3 @@ int cl_visible_devices(void);
    device that this process does not see. */
 int cl_place_of_device(CUdevice device);
 CUdevice cl_device_at_place(int place);
-
-#endif

@@ -1,6 +1,5 @@
 /* Threads that wait in the driver, and what they hold meanwhile. */
-#ifndef CUDALINK_WAITERS_H
-#define CUDALINK_WAITERS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -64,5 +63,3 @@ bool cl_is_of_others(CUdeviceptr address);
 
 /* Waits until no other thread holds up a call. Under no lock. */
 void cl_wait_for_locks(Sym symbol);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which calls wait for unfinished work: data/emulator/waits.toml. */
-#ifndef CUDALINK_WAITS_H
-#define CUDALINK_WAITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ unsigned cl_room_for(Room what);
 const WaitRow *cl_wait_row(Sym symbol, const WaitFacts *facts);
 /* Whether CUDA_MODULE_LOADING says that kernels are loaded with their library. */
 bool cl_loads_eagerly(void);
-
-#endif

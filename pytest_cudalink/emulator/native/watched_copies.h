@@ -1,6 +1,5 @@
 /* The watch on host memory that a copy in a queue reads or writes: it must live until the copy is done. */
-#ifndef CUDALINK_WATCHED_COPIES_H
-#define CUDALINK_WATCHED_COPIES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ Watch *cl_watch_copy(const Range *memory, bool reads);
 bool cl_check_watched(const Work *work);
 /* Looks for copies that are not done, of host memory that a function gives up. */
 void cl_check_given_up(const void *start, const char *call);
-
-#endif

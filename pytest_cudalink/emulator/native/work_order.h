@@ -1,6 +1,5 @@
 /* Works: what was submitted to streams and is not done, and what comes before what. */
-#ifndef CUDALINK_WORK_ORDER_H
-#define CUDALINK_WORK_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ void cl_pending_forget(void);
 void cl_work_hurry(Work *last);
 /* Has all that is pending be due; whether there was anything that was not. */
 bool cl_hurry_all(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Calls of libnvJitLink that are watched: it reports some failures on stderr alone, and returns success. */
-#ifndef CUDALINK_WATCHED_H
-#define CUDALINK_WATCHED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ int cudalinkCreate(Create *create, void **handle, unsigned count, const char **o
 int cudalinkDestroy(Destroy *destroy, void **handle);
 /* That line of this thread's last watched call; "" if there was none. */
 const char *cudalinkFatalLine(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* One end of the socket between a client and its worker. */
-#ifndef CUDALINK_WORKER_CHANNEL_H
-#define CUDALINK_WORKER_CHANNEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ ChannelState lw_receive(Channel *channel, void *to, size_t size, int64_t deadlin
 /* When a process started, in ticks, which tells it from a later one of its number; 0 if it is gone or only waits to be
    reaped. */
 unsigned long long lw_started(int pid);
-
-#endif

@@ -1,6 +1,5 @@
 /* Links through libnvJitLink in a worker process: what it does to that process costs an answer, not the caller. */
-#ifndef CUDALINK_WORKER_CLIENT_H
-#define CUDALINK_WORKER_CLIENT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ WORKER_API void lw_complete(WorkerLink *link, unsigned target, WorkerAnswer *ans
 /* Empties `closed`; does nothing if it is empty. */
 WORKER_API void lw_close(WorkerLink **closed, WorkerAnswer *answer);
 WORKER_API void lw_free_answer(WorkerAnswer *answer);
-
-#endif

@@ -1,6 +1,5 @@
 /* The workers of this process: which there are, and which one a link is given to. */
-#ifndef CUDALINK_WORKER_POOL_H
-#define CUDALINK_WORKER_POOL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -40,5 +39,3 @@ void lw_end(Worker *worker);
 /* Whether a library accepted these options before; `options` are `size` bytes. */
 bool lw_accepted(const char *library, const char *options, uint64_t size);
 void lw_accept(const char *library, const char *options, uint64_t size);
-
-#endif

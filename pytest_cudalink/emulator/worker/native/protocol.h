@@ -1,7 +1,6 @@
 /* What the client and the link worker send each other: a request or a reply, followed by its bytes. Both are built
    together, so that the layout of these structures is the same on both sides. */
-#ifndef CUDALINK_WORKER_PROTOCOL_H
-#define CUDALINK_WORKER_PROTOCOL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ typedef struct {
   uint64_t printed_size;          /* what was printed during the call */
   uint64_t image_size;
 } Reply;
-
-#endif

@@ -1,6 +1,5 @@
 /* Starting the link worker so that the program it serves never sees a child. */
-#ifndef CUDALINK_WORKER_SPAWN_H
-#define CUDALINK_WORKER_SPAWN_H
+#pragma once
 
 enum { PIDFD_OPEN = 434 }; /* SYS_pidfd_open, the same number on all machines */
 
@@ -13,5 +12,3 @@ typedef struct {
 /* Starts `program` for a library; on failure `errno` says why. A program that cannot be executed is reported on the
    socket, as REPLY_NOT_STARTED. */
 Spawned lw_spawn(const char *program, const char *library);
-
-#endif

@@ -1,6 +1,5 @@
 /* Links that code below Python makes through libnvJitLink: counted, with the object that called it. */
-#ifndef CUDALINK_JITLINK_CALLS_H
-#define CUDALINK_JITLINK_CALLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ typedef struct {
 
 /* Describes the input that was refused last, and takes it if there is room for it; 0: there is none. */
 int cudalinkTakeRefusedInput(RefusedInput *about, void *out, size_t room);
-
-#endif

@@ -1,6 +1,5 @@
 /* nvJitLink's contract: which calls of a handle are sound, and what to do with the others. Knows nothing of objects. */
-#ifndef CUDALINK_JITLINK_CONTRACT_H
-#define CUDALINK_JITLINK_CONTRACT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,5 +102,3 @@ unsigned cudalinkContractAlive(uint64_t after, uint64_t *numbers, unsigned size)
 
 /* Writes which function of which object an address belongs to. */
 void cudalinkPlace(uint64_t address, char *text, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* The nvJitLink handles of this process, alive and destroyed. All functions are called under the lock of the caller. */
-#ifndef CUDALINK_JITLINK_HANDLES_H
-#define CUDALINK_JITLINK_HANDLES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ void cl_handles_after_fork(void);
 
 /* As cudalinkContractAlive. */
 unsigned cl_handles_alive(uint64_t after, uint64_t *numbers, unsigned size);
-
-#endif
