@@ -145,8 +145,8 @@ def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Misf
 def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Misfit]:
     """Device code of a distribution that the driver refuses, or none of which is for the GPU.
 
-    Code for the GPU may lie in other files than code for others, and a program may never need some of it: nothing that
-    fits is a conflict of the distribution, and so is what the driver is too old for; the rest is a note.
+    Code for the GPU may lie in other files than code for others, a wheel may have one file for each CUDA major, and a
+    program may never need some of it: it is a conflict where nothing of a distribution fits, and else a note.
     """
     found = _device_code(owner)
     answers = found.answers(machine.arch, machine.driver) if found.groups else []
@@ -156,13 +156,14 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Misfit
         return
     sentences = found.failures([machine.arch], [machine.driver])
     old = any(answer.outcome in _TOO_OLD for _, answer in failing)
-    severity: Literal["conflict", "note"] = "conflict" if old or len(failing) == len(answers) else "note"
-    if not sentences and severity == "note":
+    nothing = len(failing) == len(answers)
+    if not sentences and not nothing:
         return  # translation units for other GPUs
     said = sentences[0] if sentences else f"nothing in it is for {machine.arch}"
     newer = ", or a newer driver" if old else ""
     yield Misfit(
-        severity, f"device code of {owner} does not run: {said}{and_more(len(sentences) - 1)}", owner,
+        "conflict" if nothing else "note",
+        f"{'' if nothing else 'some '}device code of {owner} does not run: {said}{and_more(len(sentences) - 1)}", owner,
         f"take a build of {owner.name} for {machine.arch} and drivers of CUDA {machine.driver}{newer}",
     )  # fmt: skip
 
