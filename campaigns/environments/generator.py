@@ -1,0 +1,415 @@
+"""Draw environments from a seed, and make them: released wheels that no resolver chose, and damage."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import platformdirs
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+_DATA: Final = tomllib.loads(Path(__file__).with_name("packages.toml").read_text(encoding="utf-8"))
+PACKAGES: Final[dict[str, dict[str, Any]]] = _DATA["packages"]
+_SUPPORT: Final[dict[str, str]] = _DATA["support"]
+#: Unpacked wheels, each in a folder; environments are made of hard links to their files.
+CACHE: Final = platformdirs.user_cache_path("pytest-cudalink") / "environments"
+
+#: The packages that bring a part of the toolkit: those of CUDA 13, then those of CUDA 12.
+PARTS: Final = {
+    "nvrtc": ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
+    "nvJitLink": ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"),
+    "cudart": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
+    "cccl": ("nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12"),
+    "nvcc": ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12"),
+    "nvvm": ("nvidia-nvvm", "nvidia-cuda-nvcc-cu12"),
+    "crt": ("nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12"),
+    "nvfatbin": ("nvidia-nvfatbin", "nvidia-nvfatbin-cu12"),
+    "cufft": ("nvidia-cufft", "nvidia-cufft-cu12"),
+    "curand": ("nvidia-curand", "nvidia-curand-cu12"),
+    "cusparse": ("nvidia-cusparse", "nvidia-cusparse-cu12"),
+    "cusolver": ("nvidia-cusolver", "nvidia-cusolver-cu12"),
+    "cublas": ("nvidia-cublas", "nvidia-cublas-cu12"),
+}
+_CORE: Final = ("nvrtc", "nvJitLink", "cudart")
+_TOOLS: Final = ("cccl", "nvcc", "nvvm", "crt")
+_LIBRARIES: Final = ("nvfatbin", "cufft", "curand", "cusparse")
+_OF_12: Final = {dist for pair in PARTS.values() for dist in pair[1:]}
+_USERS: Final = tuple(name for name in PACKAGES if not name.startswith("nvidia-") and name != "cuda-pathfinder")
+#: The drivers that are declared, as users have them beside these toolkits.
+_DRIVERS: Final = ("12.4", "12.6", "12.8", "12.9", "13.0", "13.1", "13.2", "13.5")
+
+
+@dataclass
+class Recipe:
+    """An environment: what is installed, in this order, what happened to it then, and in which surroundings it is."""
+
+    number: int
+    packages: list[tuple[str, str]]  # name and version
+    driver: str | None = None  # the CUDA version of the emulated driver; None: no driver
+    # kind and what it is about: "missing" and "cut" (package and file), "over" and "variant" (package installed over
+    # others), "left-over" (dist-info of a version that is gone), "unlisted" (package whose dist-info is gone), "gone"
+    # (package whose files are), "library-path" (packages whose libraries LD_LIBRARY_PATH names), "toolkit" (packages in
+    # a folder that CUDA_HOME names)
+    damage: list[tuple[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        listed = " ".join(f"{name}=={version}" for name, version in self.packages)
+        return f"{self.number}: {listed}; driver {self.driver or 'none'}; {json.dumps(self.damage)}"
+
+    @property
+    def names(self) -> set[str]:
+        """The packages that are meant to be there."""
+        return {name for name, _ in self.packages}
+
+
+def recipe(seed: int, number: int) -> Recipe:
+    """Draw an environment; the same for the same seed and number."""
+    source = random.Random(f"{seed}:{number}")
+    drawn = Recipe(number, [])
+    majors = source.choices(([13], [12], [12, 13]), (50, 38, 12))[0]
+    chosen: dict[str, str] = {"cuda-pathfinder": source.choice(PACKAGES["cuda-pathfinder"]["releases"])}
+    for major in majors:
+        for name in _toolkit(source, major):
+            chosen[name] = source.choice(PACKAGES[name]["releases"])
+        if source.random() < 0.7:  # as one toolkit, but for some parts
+            _align(source, chosen, major)
+    _add_users(source, chosen, majors)
+    if source.random() < 0.9:  # else as after --no-deps
+        _complete(source, chosen)
+    drawn.packages = [(name, chosen[name]) for name in sorted(chosen)]
+    if source.random() < 0.3:
+        drawn.driver = source.choice(_DRIVERS)
+    for kind in source.sample(tuple(_DAMAGE), source.choices((0, 1, 2), (55, 38, 7))[0]):
+        if (what := _DAMAGE[kind](source, chosen)) is not None:
+            drawn.damage.append((kind, what))
+    return drawn
+
+
+def _add_users(source: random.Random, chosen: dict[str, str], majors: list[int]) -> None:
+    """Add packages that use a toolkit, with what their users install with them."""
+    for name in source.sample(_USERS, source.choices((0, 1, 2), (35, 45, 20))[0]):
+        chosen[name] = source.choice(PACKAGES[name]["releases"])
+    # CuPy's own libraries are of its major; others take those of the environment
+    unlike = {one for pair in PARTS.values() for one in pair} - {PARTS[part][13 not in majors] for part in PARTS}
+    brings = [one for name in chosen for one in PACKAGES[name].get("brings", ())]
+    for one in (one for one in brings if one not in unlike or "cupy" in "".join(chosen)):
+        chosen.setdefault(one, source.choice(PACKAGES[one]["releases"]))
+    if "cuda-bindings" in chosen or source.random() < 0.4:
+        chosen["cuda-bindings"] = _of_major(source, "cuda-bindings", majors[-1])
+
+
+def _toolkit(source: random.Random, major: int) -> Iterator[str]:
+    """Yield some packages of a toolkit."""
+    parts = [part for part in _CORE if source.random() < 0.7]
+    if source.random() < 0.4:
+        parts += [part for part in _TOOLS if source.random() < 0.8]
+    parts += [part for part in _LIBRARIES if source.random() < 0.1]
+    yield from dict.fromkeys(PARTS[part][major == 12] for part in parts)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _of_major(source: random.Random, name: str, major: int) -> str:
+    return source.choice([one for one in PACKAGES[name]["releases"] if one.startswith(f"{major}.")])
+
+
+def _align(source: random.Random, chosen: dict[str, str], major: int) -> None:
+    """Take the parts of one minor, where there are such; one part in eight stays as it is."""
+    wanted = source.choice([_minor(one) for one in PACKAGES[PARTS["cudart"][major == 12]]["releases"]])
+    for name in chosen:
+        fitting = [one for one in PACKAGES[name]["releases"] if _minor(one) == wanted]
+        if fitting and (name in _OF_12) == (major == 12) and source.random() > 0.125:
+            chosen[name] = fitting[-1]
+
+
+def _complete(source: random.Random, chosen: dict[str, str]) -> None:
+    """Add what is required, and mostly replace what is not of a required version, as pip would."""
+    for _ in range(4):
+        before = dict(chosen)
+        for name in [*chosen]:
+            for need in requirements(name, chosen[name]):
+                releases = PACKAGES.get(need.name, {}).get("releases", ())
+                fitting = [one for one in releases if need.specifier.contains(one)]
+                wrong = need.name in chosen and chosen[need.name] not in fitting
+                if fitting and (need.name not in chosen or (wrong and source.random() < 0.95)):
+                    chosen[need.name] = source.choice(fitting) if source.random() < 0.5 else fitting[-1]
+        if chosen == before:
+            return
+
+
+# -- damage: each takes the packages and returns what to do, or None where it would do nothing
+
+_FILES: Final = ("*.so*", "*.so*", "*.so*", "*/bin/*", "*/nvvm/*", "*/include/*.h", "*/crt/*.h", "*.bc", "*.a")
+
+
+def _a_file(source: random.Random, chosen: dict[str, str]) -> tuple[str, str] | None:
+    owners = [name for name in chosen if name.startswith("nvidia-") or name in ("cuda-bindings", "pynvjitlink-cu12")]
+    if not owners:
+        return None
+    name, pattern = source.choice(owners), source.choice(_FILES)
+    tree = unpacked(name, chosen[name])
+    files = sorted(str(one.relative_to(tree)) for one in tree.rglob("*") if one.match(pattern) and one.is_file())
+    files = [one for one in files if ".dist-info" not in one]
+    return (name, source.choice(files)) if files else None
+
+
+def _another_release(source: random.Random, chosen: dict[str, str]) -> tuple[str, str] | None:
+    several = [name for name in chosen if name.startswith("nvidia-") and len(PACKAGES[name]["releases"]) > 1]
+    if not several:
+        return None
+    name = source.choice(several)
+    return name, source.choice([one for one in PACKAGES[name]["releases"] if one != chosen[name]])
+
+
+def _some_libraries(source: random.Random, chosen: dict[str, str]) -> list[tuple[str, str]]:
+    """Libraries of one minor, of either major that is there."""
+    old = any(name in _OF_12 for name in chosen)
+    minor = source.choice([_minor(one) for one in PACKAGES[PARTS["cudart"][old]]["releases"]])
+    names = [PARTS[part][old] for part in source.sample(_CORE, source.randint(1, 3))]
+    return [
+        (name, fitting[-1])
+        for name in names
+        if (fitting := [one for one in PACKAGES[name]["releases"] if _minor(one) == minor])
+    ]
+
+
+def _a_toolkit(source: random.Random, _: dict[str, str]) -> list[tuple[str, str]]:
+    minor = source.choice([_minor(one) for one in PACKAGES["nvidia-cuda-nvcc"]["releases"]])
+    parts = (*_CORE, "nvcc", "nvvm", "crt")
+    return [
+        (name, [one for one in PACKAGES[name]["releases"] if _minor(one) == minor][-1])
+        for name in (PARTS[part][0] for part in parts)
+    ]
+
+
+def _variant(source: random.Random, chosen: dict[str, str]) -> tuple[str, str] | None:
+    """The build for the other major, which installs the same paths."""
+    for ours, theirs in (("12", "13"), ("13", "12")):
+        for name in chosen:
+            for other in (name.replace(f"cu{ours}", f"cu{theirs}"), name.replace(f"cuda{ours}x", f"cuda{theirs}x")):
+                if other != name and other in PACKAGES:
+                    return other, source.choice(PACKAGES[other]["releases"])
+    return None
+
+
+_DAMAGE: Final[dict[str, Callable[[random.Random, dict[str, str]], Any]]] = {
+    "missing": _a_file,
+    "cut": _a_file,
+    "over": _another_release,
+    "variant": _variant,
+    "left-over": _another_release,
+    "unlisted": lambda source, chosen: source.choice([*chosen]) if len(chosen) > 1 else None,
+    "gone": lambda source, chosen: source.choice([one for one in chosen if one != "cuda-pathfinder"] or [None]),
+    "library-path": _some_libraries,
+    "toolkit": _a_toolkit,
+}
+
+
+# -- wheels
+
+
+def unpacked(name: str, version: str) -> Path:
+    """The folder with the files of a released wheel, from the cache or the package index; Python files are compiled."""
+    folder = CACHE / f"{name}-{version}"
+    if not folder.is_dir():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        partial = CACHE / f".{name}-{version}.{os.getpid()}"
+        install = ("uv", "pip", "install", "-q", "--no-deps", "--compile-bytecode", "--python", sys.executable)
+        subprocess.run([*install, "--target", str(partial), f"{name}=={version}"], check=True)
+        (partial / ".lock").unlink(missing_ok=True)
+        try:
+            partial.rename(folder)
+        except OSError:  # another process was faster
+            shutil.rmtree(partial)
+    return folder
+
+
+def brings(drawn: Recipe, file: str) -> bool:
+    """Whether a package of the recipe has a file of this name."""
+    return any(True for name, version in drawn.packages for _ in unpacked(name, version).rglob(file))
+
+
+#: What programs may include, load or run; archives are for who links programs, which the compilers' operation does.
+_USED: Final = re.compile(r"\.so[.\d]*$|/(?:include|bin|nvvm)/|\.py$")
+
+
+def used_files(drawn: Recipe, site: Path) -> dict[str, int]:
+    """The files that programs use of the toolkit's packages, with their sizes; of several releases the smallest."""
+    found: dict[str, int] = {}
+    replaced = [what for kind, what in drawn.damage if kind in ("over", "variant")]
+    for name, version in [*drawn.packages, *replaced]:
+        if name.startswith(("nvidia-", "cuda-")):
+            for place, size in _used_files_of(name, version).items():
+                path = f"{site}{place}"
+                found[path] = min(size, found.get(path, size))
+    return found
+
+
+@cache
+def _used_files_of(name: str, version: str) -> dict[str, int]:
+    tree = unpacked(name, version)
+    files = {f"/{path.relative_to(tree)}": path for path in tree.rglob("*") if path.is_file()}
+    used = {place: path for place, path in files.items() if _USED.search(place) and "__pycache__" not in place}
+    return {place: path.stat().st_size for place, path in used.items()}
+
+
+@cache
+def requirements(name: str, version: str) -> tuple[Requirement, ...]:
+    """What a released wheel requires without extras."""
+    (info,) = unpacked(name, version).glob("*.dist-info")
+    needs = [Requirement(text) for text in importlib.metadata.PathDistribution(info).requires or ()]
+    for need in needs:
+        need.name = canonicalize_name(need.name)
+    return tuple(need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""}))
+
+
+@cache
+def _own() -> tuple[tuple[Path, str], ...]:
+    """The files of this project and of all that it requires, as installed here, each with its place in a folder.
+
+    cuda.pathfinder is for a recipe to choose.
+    """
+    waiting, seen = ["pytest-cudalink"], {"cuda-pathfinder"}
+    found = []
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in seen:
+            continue
+        seen.add(name)
+        installed = importlib.metadata.distribution(name)
+        files = [(Path(str(installed.locate_file(file))), str(file)) for file in installed.files or ()]
+        found += [(path, place) for path, place in files if ".." not in place and path.is_file()]
+        needs = map(Requirement, installed.requires or ())
+        waiting += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+    return tuple(found)
+
+
+# -- making one
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file a second name, replacing what was there as an installer does."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # on another file system, or too many names
+        shutil.copy2(source, target)
+
+
+def _lay(tree: Path, site: Path, without: str = "") -> None:
+    """Put an unpacked wheel into a folder."""
+    for folder, _, files in os.walk(tree):
+        target = site / os.path.relpath(folder, tree)
+        if without and re.search(without, target.name):
+            continue
+        target.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            _link(Path(folder, file), target / file)
+
+
+def make(drawn: Recipe, prefix: Path) -> dict[str, str]:
+    """Make an environment; return the variables that are set for its programs."""
+    site = prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    site.mkdir(parents=True)
+    (prefix / "bin").mkdir()
+    (prefix / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    home = Path(sys.executable).resolve().parent
+    (prefix / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n", encoding="utf-8")
+    for path, place in _own():
+        (site / place).parent.mkdir(parents=True, exist_ok=True)
+        _link(path, site / place)
+    needed = {need.name for name, version in drawn.packages for need in requirements(name, version)}
+    if "numba" in needed:
+        needed |= {"llvmlite", "numpy"}
+    for name in needed & _SUPPORT.keys():
+        _lay(unpacked(name, _SUPPORT[name]), site)
+    for name, version in drawn.packages:
+        _lay(unpacked(name, version), site)
+    variables: dict[str, str] = {}
+    for kind, what in drawn.damage:
+        variables |= _DONE[kind](what, dict(drawn.packages), site) or {}
+    return variables
+
+
+# -- damage that is done: each takes what was drawn, the versions, and the folder with the packages; returns variables
+
+
+def _lose(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
+    (site / what[1]).unlink(missing_ok=True)
+
+
+def _cut(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
+    file = site / what[1]
+    if file.is_file():
+        content = file.read_bytes()
+        file.unlink()  # its content has other names
+        file.write_bytes(content[: len(content) // 2])
+        file.chmod(0o755)
+
+
+def _install_over(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
+    """As ``pip install --target`` does, which removes nothing."""
+    _lay(unpacked(*what), site)
+
+
+def _leave_metadata(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
+    for info in unpacked(*what).glob("*.dist-info"):
+        _lay(info, site / info.name)
+
+
+def _remove_metadata(what: str, versions: dict[str, str], site: Path) -> None:
+    for info in unpacked(what, versions[what]).glob("*.dist-info"):
+        shutil.rmtree(site / info.name, ignore_errors=True)
+
+
+def _remove_files(what: str, versions: dict[str, str], site: Path) -> None:
+    tree = unpacked(what, versions[what])
+    for file in tree.rglob("*"):
+        if file.is_file() and ".dist-info" not in str(file.relative_to(tree)):
+            (site / file.relative_to(tree)).unlink(missing_ok=True)
+
+
+def _name_libraries(what: list[tuple[str, str]], _: dict[str, str], site: Path) -> dict[str, str]:
+    folder = site.parents[3] / "old"
+    folder.mkdir()
+    for one in what:
+        for file in unpacked(*one).rglob("*.so*"):
+            _link(file, folder / file.name)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def _name_toolkit(what: list[tuple[str, str]], _: dict[str, str], site: Path) -> dict[str, str]:
+    folder = site.parents[3] / "cuda"
+    for one in what:
+        _lay(unpacked(*one) / "nvidia" / "cu13", folder)
+    if not (folder / "lib64").exists():
+        (folder / "lib64").symlink_to("lib")
+    return {"CUDA_HOME": str(folder), "CUDA_PATH": str(folder)}
+
+
+_DONE: Final[dict[str, Callable[[Any, dict[str, str], Path], dict[str, str] | None]]] = {
+    "missing": _lose,
+    "cut": _cut,
+    "over": _install_over,
+    "variant": _install_over,
+    "left-over": _leave_metadata,
+    "unlisted": _remove_metadata,
+    "gone": _remove_files,
+    "library-path": _name_libraries,
+    "toolkit": _name_toolkit,
+}

@@ -1,0 +1,317 @@
+"""What users of an environment do in it; its own Python runs this file, and nothing of this project is imported.
+
+    python operations.py PLAN.json
+
+Each operation has a fresh process, and a JSON line: its name, and what went wrong or null. Libraries are loaded as
+cuda-bindings loads them where that is installed, else as cuda.pathfinder does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+KERNEL = 'extern "C" __global__ void k(float *p) { *p = sinf(*p); }'
+HALF = """
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+extern "C" __global__ void k(float *p) { *p = __half2float(__float2half(*p)); }
+"""
+TRAITS = (
+    '#include <cuda/std/type_traits>\nextern "C" __global__ void k(int *p) { *p = cuda::std::is_same_v<int, int>; }'
+)
+PTX = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
+PROGRAM = """
+#include <cstdio>
+__global__ void c(float *p) { *p = sinf(*p); }
+__global__ void k(float *p) { c<<<1, 1>>>(p); }
+int main() { int n; return cudaGetDeviceCount(&n) == cudaErrorInsufficientDriver; }
+"""
+#: How a program of numba or cuda-core asks cuda-bindings for a library, which it loads then.
+ASK = {"nvrtc": ("nvrtc", "nvrtcVersion"), "nvJitLink": ("nvjitlink", "version"), "nvvm": ("nvvm", "version")}
+#: The device of the emulated driver; every release knows it.
+ARCH = "90"
+#: The answer of the emulated driver to a CUDA runtime that is new enough for it: it has no tables of the runtime.
+NOT_SUPPORTED = 801
+
+
+class Failed(RuntimeError):  # noqa: N818 (an outcome)
+    """An operation that a user would see fail."""
+
+
+def expect(code: int, what: str, log: bytes = b"") -> None:
+    if code:
+        raise Failed(f"{what} returns {code}: {log.decode(errors='replace').strip()[:300]}")
+
+
+def library(name: str) -> ctypes.CDLL:
+    """Load a library of the toolkit as its users do."""
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    if PLAN["bindings"] and name in ASK:
+        module, function = ASK[name]
+        try:
+            bindings = importlib.import_module(f"cuda.bindings.{module}")
+        except ModuleNotFoundError:  # an old cuda-bindings without this module
+            bindings = None
+        try:
+            answer = getattr(bindings, function)() if bindings else None
+        except RuntimeError as error:  # some releases ask for a driver first, which no environment brings
+            if PLAN["driver"] or "driver is not found" not in str(error):
+                raise
+            answer = None
+        if name == "nvrtc" and answer:
+            expect(int(answer[0]), "nvrtcVersion")
+    return ctypes.CDLL(load_nvidia_dynamic_lib(name).abs_path)
+
+
+def _arguments(options: list[str]) -> ctypes.Array:
+    return (ctypes.c_char_p * len(options))(*map(str.encode, options))
+
+
+def compiled(source: str, *options: str, lto: bool = False) -> bytes:
+    """Compile with NVRTC, to PTX or to LTO-IR."""
+    nvrtc, program = library("nvrtc"), ctypes.c_void_p()
+    expect(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None), "create")
+    words = [f"--gpu-architecture=compute_{ARCH}", "--std=c++17", *(["-dlto"] if lto else []), *options]
+    code = nvrtc.nvrtcCompileProgram(program, len(words), _arguments(words))
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(max(size.value, 1))
+    nvrtc.nvrtcGetProgramLog(program, log)
+    expect(code, "nvrtcCompileProgram", log.value)
+    ask = ("nvrtcGetLTOIRSize", "nvrtcGetLTOIR") if lto else ("nvrtcGetPTXSize", "nvrtcGetPTX")
+    expect(getattr(nvrtc, ask[0])(program, ctypes.byref(size)), ask[0])
+    result = ctypes.create_string_buffer(size.value)
+    expect(getattr(nvrtc, ask[1])(program, result), ask[1])
+    return result.raw
+
+
+def linked(image: bytes, kind: int, *options: str) -> bytes:
+    """Link with nvJitLink."""
+    link, handle = library("nvJitLink"), ctypes.c_void_p()
+    words = [f"-arch=sm_{ARCH}", *options]
+    expect(link.nvJitLinkCreate(ctypes.byref(handle), len(words), _arguments(words)), "nvJitLinkCreate")
+    code = link.nvJitLinkAddData(handle, kind, image, ctypes.c_size_t(len(image)), b"k")
+    code = code or link.nvJitLinkComplete(handle)
+    size = ctypes.c_size_t()
+    if code:
+        link.nvJitLinkGetErrorLogSize(handle, ctypes.byref(size))
+        log = ctypes.create_string_buffer(max(size.value, 1))
+        link.nvJitLinkGetErrorLog(handle, log)
+        expect(code, "nvJitLink", log.value)
+    expect(link.nvJitLinkGetLinkedCubinSize(handle, ctypes.byref(size)), "nvJitLinkGetLinkedCubinSize")
+    result = ctypes.create_string_buffer(size.value)
+    expect(link.nvJitLinkGetLinkedCubin(handle, result), "nvJitLinkGetLinkedCubin")
+    return result.raw
+
+
+def link_cudadevrt() -> None:
+    """Link with the toolkit's static library, for kernels that call kernels."""
+    from cuda import pathfinder
+
+    link, handle = library("nvJitLink"), ctypes.c_void_p()
+    words = [f"-arch=sm_{ARCH}"]
+    expect(link.nvJitLinkCreate(ctypes.byref(handle), len(words), _arguments(words)), "nvJitLinkCreate")
+    archive = Path(pathfinder.find_static_lib("cudadevrt")).read_bytes()
+    for kind, image in ((6, archive), (2, PTX)):  # NVJITLINK_INPUT_LIBRARY, NVJITLINK_INPUT_PTX
+        expect(link.nvJitLinkAddData(handle, kind, image, ctypes.c_size_t(len(image)), b"k"), "nvJitLinkAddData")
+    expect(link.nvJitLinkComplete(handle), "nvJitLinkComplete")
+
+
+def headers(name: str) -> str:
+    from cuda import pathfinder
+
+    if hasattr(pathfinder, "locate_nvidia_header_directory"):
+        found = pathfinder.locate_nvidia_header_directory(name)
+        folder = found.abs_path if found else None
+    else:
+        folder = pathfinder.find_nvidia_header_directory(name)
+    if not folder:
+        raise Failed(f"cuda.pathfinder finds no headers of {name}")
+    return f"-I{folder}"
+
+
+# -- the operations
+
+
+def files() -> None:
+    """Find whatever a program may include, load or run of the toolkit's packages, as long as their RECORD says."""
+    sizes = {path: Path(path).stat().st_size if Path(path).is_file() else -1 for path in PLAN["files"]}
+    if lost := [path for path, size in PLAN["files"].items() if sizes[path] < size]:
+        raise Failed(f"missing or cut off: {lost}")
+
+
+def nvrtc() -> None:
+    compiled(KERNEL)
+    compiled(KERNEL, lto=True)
+
+
+def nvrtc_headers() -> None:
+    compiled(HALF, headers("cudart"))
+
+
+def nvrtc_cccl() -> None:
+    compiled(TRAITS, headers("cccl"), headers("cudart"))
+
+
+def link_ptx() -> None:
+    linked(compiled(KERNEL), 2)  # NVJITLINK_INPUT_PTX
+
+
+def link_ltoir() -> None:
+    linked(compiled(KERNEL, lto=True), 3, "-lto")  # NVJITLINK_INPUT_LTOIR
+
+
+def nvvm() -> None:
+    """Compile a function that calls libdevice, which cuda.pathfinder finds."""
+    from cuda import pathfinder
+
+    lib, program = library("nvvm"), ctypes.c_void_p()
+    numbers = [ctypes.c_int() for _ in range(4)]
+    expect(lib.nvvmIRVersion(*map(ctypes.byref, numbers)), "nvvmIRVersion")
+    ir = (
+        'target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64'
+        '-v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"\ntarget triple = "nvptx64-nvidia-cuda"\n'
+        "declare float @__nv_sinf(float)\ndefine float @f(float %x) {\n  %y = call float @__nv_sinf(float %x)\n"
+        f"  ret float %y\n}}\n!nvvmir.version = !{{!0}}\n!0 = !{{i32 {numbers[0].value}, i32 {numbers[1].value}, "
+        f"i32 {numbers[2].value}, i32 {numbers[3].value}}}\n"
+    ).encode()
+    device = Path(pathfinder.find_bitcode_lib("device")).read_bytes()
+    expect(lib.nvvmCreateProgram(ctypes.byref(program)), "nvvmCreateProgram")
+    expect(lib.nvvmAddModuleToProgram(program, ir, ctypes.c_size_t(len(ir)), b"f"), "nvvmAddModuleToProgram")
+    expect(
+        lib.nvvmLazyAddModuleToProgram(program, device, ctypes.c_size_t(len(device)), b"libdevice"),
+        "nvvmLazyAddModuleToProgram",
+    )
+    words = [f"-arch=compute_{ARCH}"]
+    code = lib.nvvmCompileProgram(program, len(words), _arguments(words))
+    log = ctypes.create_string_buffer(4096)
+    if code:
+        lib.nvvmGetProgramLog(program, log)
+    expect(code, "nvvmCompileProgram", log.value)
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PLAN["scratch"])
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[:300]
+        raise Failed(f"{Path(command[0]).name} ends with {done.returncode}: {said}")
+
+
+def _source(name: str, text: str | bytes) -> str:
+    path = Path(PLAN["scratch"], name)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+def nvcc() -> None:
+    """Compile a program whose kernel calls another one, link it, and where there is a driver run it."""
+    program, source = f"{PLAN['scratch']}/k", _source("k.cu", PROGRAM)
+    run(f"{PLAN['programs']}/nvcc", source, "-arch=sm_90", "-rdc=true", "-o", program, f"-L{PLAN['programs']}/../lib")
+    if PLAN["driver"]:
+        run(program)
+
+
+def nvcc_cccl() -> None:
+    source = _source("k.cu", TRAITS)
+    run(f"{PLAN['programs']}/nvcc", source, "-arch=sm_90", "-c", "-o", f"{PLAN['scratch']}/k.o")
+
+
+def ptxas() -> None:
+    run(PLAN["programs"] + "/ptxas", "-arch=sm_80", _source("k.ptx", PTX), "-o", f"{PLAN['scratch']}/k.cubin")
+
+
+def load(name: str) -> None:
+    library(name)
+
+
+def imported(name: str) -> None:
+    """Import a package; that it says of itself that it may not work counts as a failure."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*may not function correctly.*")
+        importlib.import_module(name)
+
+
+def runtime() -> None:
+    """Ask the CUDA runtime for devices: that inside cuda-bindings where it is installed, else the toolkit's."""
+    if PLAN["bindings"]:
+        from cuda.bindings import runtime as cudart
+
+        code = int(cudart.cudaGetDeviceCount()[0])
+    else:
+        code = library("cudart").cudaGetDeviceCount(ctypes.byref(ctypes.c_int()))
+    if code != NOT_SUPPORTED:
+        expect(code, "cudaGetDeviceCount")
+
+
+def links() -> None:
+    """Link as cuda-core and numba-cuda do, by nvJitLink, else by the driver, and load the result."""
+    try:
+        cubin = linked(PTX, 2)
+    except (OSError, RuntimeError):
+        if not PLAN["driver"]:
+            raise
+        cubin = PTX
+    if PLAN["driver"]:
+        image_of(cubin)
+
+
+def image() -> None:
+    """Give the driver what this environment makes for it: PTX, and where there is nvJitLink, cubins of it otherwise."""
+    image_of(compiled(KERNEL))
+
+
+def image_of(ptx: bytes) -> None:
+    driver = ctypes.CDLL("libcuda.so.1")
+    context, module = ctypes.c_void_p(), ctypes.c_void_p()
+    expect(driver.cuInit(0), "cuInit")
+    expect(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), "cuDevicePrimaryCtxRetain")
+    expect(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+    code = driver.cuModuleLoadData(ctypes.byref(module), ptx)
+    if code and PLAN["linker"]:
+        code = driver.cuModuleLoadData(ctypes.byref(module), linked(ptx, 2))
+    expect(code, "cuModuleLoadData")
+
+
+def pip_check() -> None:
+    command = ("uv", "pip", "check", "--python", sys.executable)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if wrong := [line for line in done.stderr.splitlines() if " requires " in line]:
+        raise Failed("; ".join(wrong))
+
+
+def attempt(name: str) -> str | None:
+    """Run an operation in a fresh process; return what went wrong."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(read)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        kind, _, about = name.partition(" ")
+        text = ""
+        try:
+            globals()[kind.replace("-", "_")](*([about] if about else []))
+        except BaseException as error:  # noqa: BLE001 (whatever a user would see)
+            text = f"{type(error).__name__}: {error}"[:600]
+        os.write(write, text.encode(errors="replace"))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as answers:
+        text = answers.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    return text or (None if status == 0 else f"ends with status {status}")
+
+
+if __name__ == "__main__":
+    PLAN = json.loads(Path(sys.argv[1]).read_text())
+    for one in PLAN["operations"]:
+        print(json.dumps([one, attempt(one)]), flush=True)
