@@ -87,7 +87,6 @@ def _constants() -> Iterator[tuple[str, str, object]]:
         yield "", name, value
     yield "Tables of matrices/dispatch.toml.", "policies", tuple(_read(_ROOT / "matrices" / "dispatch.toml"))
     yield "", "default-policy", words["default-policy"]
-    yield "Environment variable of each setting that a cell sets.", "variables", words["variables"]
     emulated = {name: f"sm_{device['arch']}" for name, device in devices["devices"].items()}
     yield "Devices that an emulated driver can have, and the architecture of each.", "emulated-devices", emulated
     yield "", "emulated-architectures", tuple(dict.fromkeys(emulated.values()))

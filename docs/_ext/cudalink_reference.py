@@ -18,7 +18,8 @@ from sphinx.application import Sphinx
 
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.cli import COMMANDS, module_of
-from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
+from pytest_cudalink.compat.settings import OPTIONS
+from pytest_cudalink.plugin import fixtures, hookspecs, marker
 
 
 def marked(text: str) -> nodes.paragraph:
@@ -143,7 +144,7 @@ def commands() -> list[nodes.Node]:
 
 def variables() -> dict[str, str]:
     """Every variable that a user of the project can set, with its meaning."""
-    found = {one.env: f"{one.help} (`{one.flag or one.ini}`)" for one in settings.OPTIONS if one.env}
+    found = {one.env: f"{one.help} (`{one.flag or one.ini}`)" for one in OPTIONS if one.env}
     return dict(sorted((found | read_table("variables.toml")["parts"]).items()))
 
 

@@ -15,11 +15,11 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
+from pytest_cudalink.compat.settings import OPTIONS, Option
 from pytest_cudalink.linker.dispatch import Row, policies
 from pytest_cudalink.loader.jitlink.jitlink_contract import RULES
 from pytest_cudalink.matrix.excludes import REASONS, REASONS_WITH
 from pytest_cudalink.matrix.keys import KEYS
-from pytest_cudalink.plugin import settings
 from pytest_cudalink.report import records
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -124,19 +124,16 @@ def dispatch_tables() -> list[nodes.Node]:
 def settings_table() -> list[nodes.Node]:
     """Every setting of the plugin with its twins."""
 
-    def values(option: settings.Option) -> Sequence[str]:
+    def values(option: Option) -> Sequence[str]:
         metavar = option.metavar or ""
         listed = re.fullmatch(r"\{([^{}]*)\}", metavar)
         return option.choices or (listed[1].split(",") if listed else [metavar])
 
-    def written(option: settings.Option) -> list[str]:
+    def written(option: Option) -> list[str]:
         return [name for name in (option.flag or option.ini, option.env) if name]
 
     head = ["option or ini entry, environment", "values", "default", "meaning"]
-    rows = [
-        [words(written(option)), words(values(option)), words([option.default]), option.help]
-        for option in settings.OPTIONS
-    ]
+    rows = [[words(written(option)), words(values(option)), words([option.default]), option.help] for option in OPTIONS]
     return [table(head, rows)]
 
 

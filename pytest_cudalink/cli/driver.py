@@ -17,6 +17,7 @@ from ..base.progress import progress
 from ..base.safe_text import BLOCK_LIMIT, line
 from ..base.words import read_words
 from ..compat import names
+from ..compat.settings import OPTIONS
 from .completion import offer
 from .names import add_verbs
 from .paths import STDOUT, any_path, output_file, wrong_file
@@ -42,50 +43,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     given = {name: os.environ.get(f"CUDALINK_EMULATOR_{name}", "") for name in _GIVEN}
     verbs = add_verbs(parser)
     start = verbs.add_parser("run", help="run a program on an emulated driver")
-    version = start.add_argument(
-        "--version",
-        required=True,
-        metavar="VERSION",
-        help="choose the CUDA version of the driver, such as 13.0, or a FILE.json of cudalink driver record",
-    )
-    offer(version, _versions)
+    of_programs: dict[str, dict[str, Any]] = {
+        "--version": {"required": True, "metavar": "VERSION"},
+        "--faults": {"default": given["FAULTS"]},
+        "--checks": {"default": given["LIFETIME"] or "fail", "metavar": "MODE", "type": _checks},
+        "--toolchains": {"default": os.environ.get("CUDALINK_TOOLCHAINS") or "auto"},
+        "--events": {"default": given["EVENTS"] or None, "type": output_file},
+    }
+    for option in OPTIONS:
+        if (twin := option.program) is not None:
+            further = {"metavar": option.metavar, "choices": option.choices or None, **of_programs.get(twin.name, {})}
+            action = start.add_argument(twin.name, help=twin.help, **further)
+            if twin.name == "--version":
+                offer(action, _versions)
     start.add_argument("--release", help="let NVML report this driver release (default: the first of that version)")
-    start.add_argument(
-        "--device",
-        metavar="DEVICE[:NUMBER][,memory=SIZE]",
-        help="choose the devices, such as h100, sm_90, h100:2 (two of them), h100,memory=8GiB, FILE.json or none; "
-        f"known: {', '.join(names.EMULATED_DEVICES)} (default: {names.DEFAULT_ARCHITECTURE})",
-    )
-    start.add_argument(
-        "--checks",
-        default=given["LIFETIME"] or "fail",
-        metavar="MODE",
-        type=_checks,
-        help="check the memory that the program and its processes pass to the driver's linker: after a violation, fail "
-        "lets pytest fail the test, and other programs end with exit code 1 instead of 0; report only shows it, off "
-        "does not check, and strict also writes to dead memory, as a real driver does (default: %(default)s)",
-    )
-    events = given["EVENTS"] or None
-    start.add_argument(
-        "--events",
-        type=output_file,
-        default=events,
-        metavar="FILE",
-        help="append every event to a file, one JSON object per line; - is stdout",
-    )
-    start.add_argument(
-        "--faults",
-        default=given["FAULTS"],
-        help="let calls fail: write FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE, jit=CODE or the name of a preset, "
-        "separated by semicolons",
-    )
-    start.add_argument(
-        "--toolchains",
-        default=os.environ.get("CUDALINK_TOOLCHAINS") or "auto",
-        choices=names.TOOLCHAIN_MODES,
-        help="choose where the driver gets an nvJitLink that this environment lacks: auto fetches it into the cache, "
-        "cached takes it only from there, and with never its links answer 221 (default: %(default)s)",
-    )
     start.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run this program with its arguments"
     )

@@ -17,14 +17,6 @@ TOOLCHAIN_MODES: tuple[str, ...] = ("auto", "cached", "never")
 #: Tables of matrices/dispatch.toml.
 POLICIES: tuple[str, ...] = ("strict-major", "newer-driver-ok", "released")
 DEFAULT_POLICY = "strict-major"
-#: Environment variable of each setting that a cell sets.
-VARIABLES = {
-    "driver": "CUDALINK_DRIVER",
-    "nvjitlink": "CUDALINK_NVJITLINK",
-    "backend": "CUDALINK_FORCE_BACKEND",
-    "policy": "CUDALINK_POLICY",
-    "arch": "CUDALINK_DEVICE",
-}
 #: Devices that an emulated driver can have, and the architecture of each.
 EMULATED_DEVICES = {
     "v100": "sm_70",

@@ -6,14 +6,16 @@ import difflib
 from collections.abc import Collection, Iterable
 
 from ..base.tables import read_table
+from .settings import OPTIONS
 
 _PREFIX = "CUDALINK_"
 
 
-def known_variables() -> frozenset[str]:
+def known_variables() -> set[str]:
     """Return the name of every variable that some part of the project reads."""
     table = read_table("variables.toml")
-    return frozenset(name for group in ("settings", "parts", "internal", "tests") for name in table[group])
+    of_settings = {option.env for option in OPTIONS} - {""}
+    return of_settings.union(*(table[group] for group in ("parts", "internal", "tests")))
 
 
 def unread_variables(environment: Iterable[str]) -> list[str]:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from ..base import scratch
 from ..base.signals import ending, signal_name
-from ..compat import names
 from . import hiding
 from .cell_facts import cell_facts
 from .cells import RunKeys
@@ -167,12 +166,12 @@ def _driver(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which every program finds the driver that the cell asks for, from outside."""
     from ..emulator import emulation_for, library_folder
 
-    version = environment.get(names.VARIABLES["driver"], "auto")
+    version = environment.get("CUDALINK_DRIVER", "auto")
     if version in ("auto", "real"):
         return {}
     if version == "absent":
         return {"LD_LIBRARY_PATH": str(library_folder(absent=True))}
-    device = environment.get(names.VARIABLES["arch"], "")
+    device = environment.get("CUDALINK_DEVICE", "")
     # by its path, so that a library which names other folders to the loader gets this driver, too
     preloaded = {"LD_PRELOAD": str(library_folder() / "libcuda.so.1"), "LD_LIBRARY_PATH": str(library_folder())}
     return {**emulation_for(version, device=device).environment(), **preloaded}
@@ -200,7 +199,7 @@ def _write_run(
     from ..report import origin
     from ..report.records import RunRecord
 
-    asked = environment.get(names.VARIABLES["driver"])
+    asked = environment.get("CUDALINK_DRIVER")
     kind = "absent" if facts["driver"] is None else "emulated" if facts["emulated"] else "real"
     driver: VersionRecord = {
         "requested": asked,
@@ -216,7 +215,7 @@ def _write_run(
             python=facts["python"],
             platform=f"{sys.platform}-{platform.machine()}",
             versions={"driver": driver, **cell.versions},
-            arch={"requested": environment.get(names.VARIABLES["arch"]), "found": None},
+            arch={"requested": environment.get("CUDALINK_DEVICE"), "found": None},
             facts={"packages": facts["packages"]},
             axes=dict(cell.axes),
             hidden=cell.hidden,

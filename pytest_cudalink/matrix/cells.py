@@ -12,6 +12,7 @@ from typing import Final
 
 from .. import toolchains
 from ..compat import names
+from ..compat.settings import OPTIONS
 from .keys import KEYS, CellValues, version_of
 
 #: Tags that follow from the values of a cell; valid in a selection even if no cell has them.
@@ -153,16 +154,14 @@ class Cell:
         An option on pytest's command line still takes precedence.
         """
         result = {"CUDALINK_CELL": self.name, "CUDALINK_REPORT": str(Path(records) / f"{self.name}.jsonl")}
-        # they would reject every test of a cell whose purpose is to cross major versions
-        result["CUDALINK_GUARD_RAILS"] = "off" if "cross-major" in self.tags else self.values.guard_rails
-        for key, variable in names.VARIABLES.items():
-            if (value := self.values.value(key)) not in ("auto", ""):
-                result[variable] = str(value)
+        for option in OPTIONS:
+            if option.cell and (value := self.values.value(option.cell.name)) not in ("auto", ""):
+                result[option.env] = str(value)
+        if "cross-major" in self.tags:  # they would reject every test of a cell whose purpose this is
+            result["CUDALINK_GUARD_RAILS"] = "off"
         if self.values.source == "local":
             folder = self.values.local or str(toolchains.folder(self.ctk, "ctk"))
             result |= {"CUDA_HOME": folder, "CUDA_PATH": folder}
-        if self.values.provenance:
-            result["CUDALINK_PROVENANCE"] = self.values.provenance
         if keys := self.run_keys.as_json():
             result[KEYS_VARIABLE] = keys
         every = {key: self.values.value(key) for key in (*KEYS, *self.versions)}

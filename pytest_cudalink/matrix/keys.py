@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Final, Generic, Literal, TypeGuard, TypeVar
+from typing import Any, Final, Generic, Literal, TypeGuard, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..compat import names
+from ..compat.settings import OPTIONS
 from ..emulator import version_named
 from ..versions import CudaVersion
 
@@ -197,6 +198,12 @@ class CellKey(Generic[_Value_co]):
         return " or ".join([*map(repr, self.words), problem]) if problem else ""
 
 
+def _setting(key: str, default: str = "", **more: Any) -> str:
+    """Return the field of a setting of the plugin; without a default, only a cell that has the key sets it."""
+    option, twin = next((one, one.cell) for one in OPTIONS if one.cell and one.cell.name == key)
+    return CellKey(default, twin.help, option.choices or option.words, **more).field()
+
+
 def _all_strings(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
@@ -237,48 +244,14 @@ class CellValues:
     local: str = CellKey(
         "", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", only="test"
     ).field()
-    driver: str = CellKey(
-        "auto",
-        "CUDA driver: 'auto' (what the machine has; where it has none and the driver backend is forced, an emulated "
-        "one of the toolkit's release), 'real', 'absent', or the CUDA version of an emulated one",
-        words=names.DRIVER_WORDS,
-        fault=_driver_fault,
-        pattern=_RELEASE_PATTERN,
-        axis=True,
-    ).field()
-    nvjitlink: str = CellKey(
-        "auto",
-        "nvJitLink: 'auto' (the toolkit's), 'absent', or the CUDA release of another one, preloaded",
-        words=names.NVJITLINK_WORDS,
-        fault=release_fault,
-        pattern=_RELEASE_PATTERN,
-        axis=True,
-        only="pytest",
-    ).field()
-    backend: str = CellKey(
-        "auto",
-        "what links: 'auto' lets the policy decide, 'driver' and 'nvjitlink' force one, 'each' runs both",
-        words=names.BACKEND_CHOICES,
-        axis=True,
-        only="pytest",
-    ).field()
-    policy: str = CellKey(
-        "", "dispatch table of the bundled linker", words=names.POLICIES, axis=True, only="pytest"
-    ).field()
-    guard_rails: str = CellKey(
-        "off",
-        "whether libraries that do not fit are refused as they are looked up: 'best_effort' refuses what is known not "
-        "to fit, 'strict' also what is not known to, 'warning_only' warns; 'off' in every cell that crosses majors",
-        words=names.GUARD_RAIL_MODES,
-        only="pytest",
-    ).field()
-    arch: str = CellKey(
-        "",
-        "architecture of the emulated driver's device, such as 'sm_90'",
-        fault=_arch_fault,
-        pattern=r"^sm_[0-9]{2,3}$",
-        axis=True,
-    ).field()
+    driver: str = _setting("driver", "auto", fault=_driver_fault, pattern=_RELEASE_PATTERN, axis=True)
+    nvjitlink: str = _setting(
+        "nvjitlink", "auto", fault=release_fault, pattern=_RELEASE_PATTERN, axis=True, only="pytest"
+    )
+    backend: str = _setting("backend", "auto", axis=True, only="pytest")
+    policy: str = _setting("policy", axis=True, only="pytest")
+    guard_rails: str = _setting("guard-rails", "off", only="pytest")
+    arch: str = _setting("arch", fault=_arch_fault, pattern=r"^sm_[0-9]{2,3}$", axis=True)
     gpu: bool = CellKey(
         default=False, help="whether the cell needs a real GPU; such cells never run in parallel"
     ).field()
@@ -292,14 +265,9 @@ class CellValues:
         words=("highest", "lowest", "lowest-direct"),
         axis=True,
     ).field()
-    provenance: str = CellKey(
-        "",
-        "where every CUDA library of a test must come from, or the test fails: 'wheels', 'system', 'conda' or a folder",
-        words=("any", "wheels", "system", "conda"),
-        fault=_like("/.*", "the absolute path of a folder"),
-        pattern=r"^/",
-        axis=True,
-    ).field()
+    provenance: str = _setting(
+        "provenance", fault=_like("/.*", "the absolute path of a folder"), pattern=r"^/", axis=True
+    )
     hidden: tuple[str, ...] = CellKey(
         (),
         "folders and files that the cell does not see, such as '/usr/local/cuda*'; in a bare cell by default the usual "

@@ -8,12 +8,14 @@ few that it imports are all that is loaded.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Generator
 from typing import Any, Final
 
 import pytest
 
-from . import fixtures, hookspecs, marker, settings
+from ..compat.settings import OPTIONS
+from . import fixtures, hookspecs, marker
 from .own_imports import own_imports
 from .run import START, Start, from_controller, is_awake
 
@@ -34,14 +36,31 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    settings.add_options(parser)
+    group = parser.getgroup("cudalink", "CUDA linking (pytest-cudalink)")
+    for option in OPTIONS:
+        env = f"environment: {option.env}, " if option.env else ""
+        default = f"default: {option.default or 'none'}"
+        if option.flag:
+            bare = {"nargs": "?", "const": option.bare} if option.bare else {}
+            group.addoption(
+                option.flag,
+                **bare,
+                dest=option.ini,
+                action="append" if option.parts else "store",
+                default=None,
+                help=f"{option.help} ({env}{default})",
+                choices=option.choices or None,
+                metavar=option.metavar,
+            )
+        text = f"the same as {option.flag}" if option.flag else f"{option.help} ({env}{default})"
+        parser.addini(option.ini, text, type="string", default=None)
 
 
 # a wrapper: pytest's own ones import what `filterwarnings` and `-W` name (pytest 9.2 has imported that before)
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     early_config.stash[START] = Start.now()  # conftests change it, and those of other processes do so, too
-    if settings.asks(early_config, early_config.known_args_namespace):
+    if _settings_ask(early_config, early_config.known_args_namespace):
         _begin(early_config, early_config.known_args_namespace)
     return (yield)
 
@@ -64,7 +83,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.E
 def pytest_configure(config: pytest.Config) -> None:
     marker.register(config)
     # a conftest can bring the plugin, too late for the other hook; a controller of xdist hands its settings over
-    if not is_awake(config) and (settings.asks(config) or _has_hooks(config) or "settings" in from_controller(config)):
+    if not is_awake(config) and (
+        _settings_ask(config, config.option) or _has_hooks(config) or "settings" in from_controller(config)
+    ):
         _begin(config, config.option)
 
 
@@ -105,6 +126,17 @@ def pytest_exception_interact(
 ) -> None:
     if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
         _explain(node.config, report, call.excinfo.value)
+
+
+def _settings_ask(config: pytest.Config, given: argparse.Namespace) -> bool:
+    """Whether the command line, the environment or the ini file asks for the plugin.
+
+    `given`: the command line as far as it is known.
+    A variable that no part reads asks, too: the run warns of it. `CUDALINK_CACHE` only says where toolchains are.
+    """
+    return any(name.startswith("CUDALINK_") and name != "CUDALINK_CACHE" for name in os.environ) or any(
+        getattr(given, option.ini, None) or config.getini(option.ini) for option in OPTIONS
+    )
 
 
 def _explain(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport, error: BaseException) -> None:

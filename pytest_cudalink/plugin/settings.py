@@ -12,13 +12,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from ..compat import names
-
-#: Values of ``--cudalink-provenance`` besides folders.
-PROVENANCES: Final = ("any", "wheels", "system", "conda")
-
-
-def _any(_value: str) -> None:
-    """Accept any value."""
+from ..compat.settings import OF_EMULATION, OPTIONS, PROVENANCES, Option
 
 
 def _check_driver(value: str) -> None:
@@ -61,7 +55,8 @@ LINKER: Final = "nvJitLink"
 COMPILER: Final = "NVRTC"
 
 
-def _check_sweep(value: str) -> None:
+def check_sweep(value: str) -> None:
+    """Raise ValueError with what was expected instead of a request for a fault sweep."""
     if value in ("", "likely", "all", "resume"):
         return
     from ..emulator import faults, supported_versions
@@ -123,293 +118,20 @@ def _check_release(value: str) -> None:
         raise ValueError(msg)
 
 
-class Part:
-    """One setting of an option that has several.
-
-    `word`: what stands before its value; empty for a value alone.
-    `values`: what it may be; one in capitals stands for any.
-    `check`: as that of an `Option`, for such a value.
-    `env`: variable of our own processes that counts where the user chose no value.
-    """
-
-    def __init__(
-        self,
-        word: str,
-        values: tuple[str, ...],
-        default: str,
-        check: Callable[[str], None] = _any,
-        env: str = "",
-    ) -> None:
-        self.word, self.values, self.default, self.check, self.env = word, values, default, check, env
-
-
-class Option:
-    """What a user writes on the command line, in the environment or in an ini file: one setting, or several.
-
-    The command-line default is None for each, because any other would hide the environment and the ini file.
-
-    `choices`: what the value may be; empty for a free value.
-    `check`: for a free value: raises ValueError with what is wrong, as the end of the sentence "LABEL is VALUE; …".
-    `parts`: for an option with several settings: what it says of each, by the name of the setting.
-    `flag`: on the command line; empty for a setting that only ini files and variables have.
-    `env`: environment variable; empty for a setting without one.
-    `inherited`: whether its environment variable also counts for a pytest that a test starts.
-    `bare`: what the option means without a value; empty for an option that needs a value.
-    """
-
-    # no NamedTuple: every start of pytest would pay for what is generated
-    def __init__(
-        self,
-        name: str,
-        help: str,  # noqa: A002 (argparse's word)
-        *,
-        default: str = "",
-        choices: tuple[str, ...] = (),
-        metavar: str | None = None,
-        check: Callable[[str], None] = _any,
-        parts: dict[str, Part] | None = None,
-        key: str = "",
-        flag: str | None = None,
-        env: str | None = None,
-        inherited: bool = True,
-        bare: str = "",
-    ) -> None:
-        self.name, self.help, self.default, self.choices = name, help, default, choices
-        self.metavar, self.check, self.parts, self.inherited = metavar, check, parts or {}, inherited
-        self.bare = bare
-        self.ini = f"cudalink_{key or name}"
-        self.flag = f"--cudalink-{name.replace('_', '-')}" if flag is None else flag
-        self.env = self.ini.upper() if env is None else env
-
-    @property
-    def settings(self) -> dict[str, tuple[str, str]]:
-        """The name by which messages call each of its settings, and the default."""
-        label = self.flag or self.ini
-        return {
-            name: (f"{label} ({part.word})" if part.word else label, part.default) for name, part in self.parts.items()
-        } or {self.name: (label, self.default)}
-
-
-OPTIONS: Final = (
-    Option(
-        "backend",
-        "force one linker: the driver's cuLink*, or nvJitLink; each runs every link test once on each, and auto lets "
-        "the library decide",
-        default="auto",
-        choices=names.BACKEND_CHOICES,
-        key="force_backend",
-        flag="--force-backend",
-    ),
-    Option(
-        "driver",
-        "choose the driver that this process sees: real, absent, or an emulated driver of a VERSION such as 12.9 or "
-        "of the FILE.json of cudalink driver record; auto takes the real driver, and emulates one of the toolkit's "
-        "version if there is none and a test forces the driver backend",
-        default="auto",
-        metavar=f"{{{','.join(names.DRIVER_WORDS)},VERSION}}",
-        check=_check_driver,
-    ),
-    Option(
-        "device",
-        "choose the devices of an emulated driver, such as h100, sm_90, h100:2 (two of them), h100,memory=8GiB, or "
-        "FILE.json of cudalink driver record; "
-        f"none emulates a driver without a device; known: {', '.join(names.EMULATED_DEVICES)}",
-        default=names.DEFAULT_ARCHITECTURE,
-        metavar="DEVICE[:NUMBER][,memory=SIZE]",
-        check=_check_devices,
-    ),
-    Option(
-        "nvjitlink",
-        "choose the nvJitLink that every library finds: auto leaves it alone, absent hides it, and a VERSION such as "
-        "13.0 loads that release from the toolchain cache",
-        default="auto",
-        metavar=f"{{{','.join(names.NVJITLINK_WORDS)},VERSION}}",
-        check=_check_release,
-    ),
-    Option(
-        "faults",
-        "let calls of an emulated driver fail: write FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a "
-        "preset, separated by semicolons",
-        metavar="FAULTS",
-        check=_check_faults,
-    ),
-    Option(
-        "fault_sweep",
-        "run each test again for each call of an emulated driver that it makes, and let that call fail: likely, with "
-        "the likeliest codes; all, with each code that its documentation lists; some functions, separated by commas; "
-        "NUMBER:CODE[:STAYS] to repeat a finding; or resume, to go on with a sweep that was interrupted; +nvJitLink "
-        "and +NVRTC behind it add the calls of these libraries; fail the run for crashes, hangs, leaks, broken rules "
-        "and errors that nobody notices",
-        metavar="CALLS",
-        check=_check_sweep,
-        bare="likely",
-        inherited=False,
-    ),
-    Option(
-        "fault_budget",
-        "limit the runs of a fault sweep for each test: those that find most come first, a loop fails in six of its "
-        "turns, and 0 sets no limit; with :K/N they are shared by N machines, of which this is number K",
-        default="1000",
-        metavar="RUNS",
-        check=_check_budget,
-        inherited=False,
-        flag="",
-    ),
-    Option(
-        "fault_baseline",
-        "fail the run only for findings of a fault sweep that are not in this file, which is relative to the ini file; "
-        "write it where there is none",
-        metavar="FILE",
-        inherited=False,
-        flag="",
-    ),
-    Option(
-        "schedules",
-        "run each test again under this NUMBER of schedules, in which what it queues on an emulated driver happens "
-        "late, in any order that CUDA allows; fail the run for tests that then fail, crash, hang or break a rule; "
-        ":SEED repeats the schedules of a run, and 1:SEED@OPERATIONS a failure; with +promised, calls wait only where "
-        "CUDA's documentation promises it",
-        metavar="NUMBER[:SEED[@OPERATIONS]][+promised]",
-        check=_check_schedules,
-        bare="200",
-        inherited=False,
-    ),
-    Option(
-        "checks",
-        "fail a test that frees memory which an emulated driver's linker still needs, or breaks nvJitLink's contract; "
-        "report only shows it, off does not check, and strict finds more; lifetimes=MODE and nvjitlink=MODE choose "
-        "for one check; order=MODE, which must be named, finds accesses to memory that no stream or event orders",
-        default="fail",
-        metavar="{off,report,fail,strict}[,CHECK=MODE]",
-        parts={
-            "lifetime": Part("lifetimes", names.CHECK_MODES, "fail", env="CUDALINK_EMULATOR_LIFETIME"),
-            "jitlink_contract": Part("nvjitlink", names.CHECK_MODES, "fail"),
-            "order": Part("order", ("off", "report", "fail"), "off"),
-        },
-    ),
-    Option(
-        "processes",
-        "run the tests in pytest's process (shared), each in its own process (isolated), or all in a second process "
-        "that starts again after a crash (restarted); after a test that leaves the driver unusable, or work that does "
-        "not end within deadline=SECONDS, continue in a new process (sticky=replace), end the run (sticky=stop), or "
-        "do not check (sticky=off)",
-        default="shared",
-        metavar="{shared,isolated,restarted}[,sticky=MODE][,deadline=SECONDS]",
-        parts={
-            "tests": Part("", ("shared", "isolated", "restarted"), "shared"),
-            "sticky": Part("sticky", ("replace", "stop", "off"), "replace"),
-            "sticky_deadline": Part("deadline", ("SECONDS",), "60", _check_seconds),
-        },
-        inherited=False,
-    ),
-    Option(
-        "target",
-        "force only these libraries, separated by commas: bundled, cuda.core, numba-cuda, numba-cuda-mlir, "
-        "or a project's own",
-        default="all",
-        metavar="NAMES",
-    ),
-    Option(
-        "unsteered",
-        "choose what happens when a test forces a backend and code that no target covers links on another: fail the "
-        "test, warn, or only count the link (allow)",
-        default="fail",
-        choices=("fail", "warn", "allow"),
-    ),
-    Option(
-        "unsupported",
-        "choose what happens when a test fails because the emulated driver does not implement a function: fail the "
-        "test, or skip it and name the function",
-        default="fail",
-        choices=("fail", "skip"),
-    ),
-    Option(
-        "require",
-        "fail the run unless everything that it was asked for has happened, such as a fault or a sweep; driver: and a "
-        "test ran on the driver that it requested; links: and something was linked; auto: and not every test on the "
-        "forced driver backend was skipped; none only shows what did not happen",
-        default="auto",
-        metavar="{auto,none,driver,links}",
-        check=_check_required,
-    ),
-    Option(
-        "provenance",
-        "fail a test that loads a CUDA library from elsewhere than the environment's wheels, the system, the conda "
-        "prefix or these folders, loads two minor versions of one library, or links inputs of another major version; "
-        "any allows everything",
-        default="any",
-        metavar=f"{{{','.join(PROVENANCES)},PATH}}",
-        check=_check_provenance,
-    ),
-    Option(
-        "guard_rails",
-        "check that the libraries which cuda.pathfinder finds fit each other and the driver: refuse what does not fit "
-        "(best_effort), refuse also what is not known to fit (strict), or only warn (warning_only)",
-        default="off",
-        choices=names.GUARD_RAIL_MODES,
-    ),
-    Option(
-        "policy",
-        "choose the dispatch table by which the bundled linker picks its backend",
-        default=names.DEFAULT_POLICY,
-        choices=names.POLICIES,
-        flag="",
-    ),
-    Option(
-        "report",
-        "write the records of the run to a file, one JSON object per line",
-        metavar="FILE",
-        inherited=False,  # the inner run would overwrite the file of this one
-    ),
-    Option(
-        "toolchains",
-        "choose where an emulated driver gets an nvJitLink that the environment lacks: auto fetches it into the cache "
-        "before the tests, cached takes it only from there, and with never its links fail with 221",
-        default="auto",
-        choices=names.TOOLCHAIN_MODES,
-        flag="",
-    ),
-    Option(
-        "events",
-        "append every event of an emulated driver to a file, one JSON object per line",
-        metavar="FILE",
-        flag="",
-        env="",
-    ),
-    Option(
-        "contain",
-        "perform the bundled linker's links on nvJitLink in a worker process (yes), so that a crash of nvJitLink "
-        "raises LinkError",
-        default="no",
-        choices=("no", "yes"),
-        flag="",
-    ),
-    Option(
-        "link_timeout",
-        "limit the seconds that one call of nvJitLink may take in a link worker",
-        default=str(names.LIMIT_LINK_TIMEOUT),
-        metavar="SECONDS",
-        check=_check_seconds,
-        flag="",
-    ),
-    Option(
-        "properties",
-        "add properties to tests and suite, which JUnit reports show (on), or leave them out (off)",
-        default="on",
-        choices=("on", "off"),
-        flag="",
-        env="",
-    ),
-)
-
-
-#: Settings that apply only to an emulated driver.
-OF_EMULATION: Final = ("device", "faults", "events")
-
-
-def label(name: str) -> str:
-    """Return the name by which messages call a setting, such as ``--cudalink-driver`` or ``cudalink_events``."""
-    return next(option.settings[name][0] for option in OPTIONS if name in option.settings)
+#: Checks of free values, by the setting: each raises ValueError with the end of the sentence "LABEL is VALUE; …".
+_CHECKS: Final = {
+    "driver": _check_driver,
+    "device": _check_devices,
+    "nvjitlink": _check_release,
+    "faults": _check_faults,
+    "fault_sweep": check_sweep,
+    "fault_budget": _check_budget,
+    "schedules": _check_schedules,
+    "sticky_deadline": _check_seconds,
+    "require": _check_required,
+    "provenance": _check_provenance,
+    "link_timeout": _check_seconds,
+}
 
 
 class Setting(NamedTuple):
@@ -492,39 +214,6 @@ class Settings:
         return self.driver.value == "real" or (self.driver.value == "auto" and not self.forces_driver)
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Register every option with its ini twin."""
-    group = parser.getgroup("cudalink", "CUDA linking (pytest-cudalink)")
-    for option in OPTIONS:
-        env = f"environment: {option.env}, " if option.env else ""
-        default = f"default: {option.default or 'none'}"
-        if option.flag:
-            bare = {"nargs": "?", "const": option.bare} if option.bare else {}
-            group.addoption(
-                option.flag,
-                **bare,
-                dest=option.ini,
-                action="append" if option.parts else "store",
-                default=None,
-                help=f"{option.help} ({env}{default})",
-                choices=option.choices or None,
-                metavar=option.metavar,
-            )
-        text = f"the same as {option.flag}" if option.flag else f"{option.help} ({env}{default})"
-        parser.addini(option.ini, text, type="string", default=None)
-
-
-def asks(config: pytest.Config, options: argparse.Namespace | None = None) -> bool:
-    """Whether the command line, the environment or the ini file asks for the plugin; parameters as of `resolve`.
-
-    A variable that no part reads asks, too: the run warns of it. `CUDALINK_CACHE` only says where toolchains are.
-    """
-    given = config.option if options is None else options
-    return any(name.startswith("CUDALINK_") and name != "CUDALINK_CACHE" for name in os.environ) or any(
-        getattr(given, option.ini, None) or config.getini(option.ini) for option in OPTIONS
-    )
-
-
 def resolve(config: pytest.Config, options: argparse.Namespace | None = None) -> Settings:
     """Return the settings of a run.
 
@@ -597,8 +286,9 @@ def _settings_of(option: Option, given: Setting) -> dict[str, Setting]:
     if option.choices and given.value not in option.choices:
         msg = f"expected one of {', '.join(option.choices)}"
         raise ValueError(msg)
-    if given.source != "default":  # ours: to read it would only cost the start
-        option.check(given.value)
+    # the default is ours: to read it would only cost the start
+    if given.source != "default" and (check := _CHECKS.get(option.name)):
+        check(given.value)
     if not option.parts:
         return {option.name: given}
     from ..base.words import read_words
@@ -610,7 +300,8 @@ def _settings_of(option: Option, given: Setting) -> dict[str, Setting]:
         if named and part.word in words and given.source != "default":
             found[name] = Setting(words[part.word], given.source)
             try:
-                part.check(words[part.word])
+                if check := _CHECKS.get(name):
+                    check(words[part.word])
             except ValueError as error:
                 msg = f"{part.word}: {error}"
                 raise ValueError(msg) from None

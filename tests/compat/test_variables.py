@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cudalink import cli
 from pytest_cudalink.compat import variables
-from pytest_cudalink.plugin.settings import OPTIONS
+from pytest_cudalink.compat.settings import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 #: A variable as programs read and set it; header guards and macros are names without quotes.

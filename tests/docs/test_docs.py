@@ -18,10 +18,11 @@ import pytest
 from pytest_cudalink import cli
 from pytest_cudalink.base import violations
 from pytest_cudalink.base.tables import read_table
+from pytest_cudalink.compat.settings import OPTIONS
 from pytest_cudalink.compat.variables import known_variables
 from pytest_cudalink.emulator import control
 from pytest_cudalink.matrix.keys import KEYS
-from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
+from pytest_cudalink.plugin import fixtures, hookspecs, marker
 from pytest_cudalink.report import records
 
 ROOT = Path(__file__).parents[2]
@@ -304,7 +305,7 @@ def test_settings_table(tables) -> None:
     """The table has each setting's flag as it is typed, its meaning and its values; the page tells its ini entry."""
     (table,) = tables.settings_table()
     rows = {row[0].astext(): row for row in table.findall(tables.nodes.row)}
-    for option in settings.OPTIONS:
+    for option in OPTIONS:
         names = [name for name in (option.flag or option.ini, option.env) if name]
         row = rows[", ".join(names)]
         assert [one.astext() for one in row[0].findall(tables.nodes.literal)] == names
@@ -340,7 +341,7 @@ def test_tests_that_are_named_exist(page: Path) -> None:
 
 def test_options_that_are_named_exist() -> None:
     """Each option of pytest that a page names is one of the settings."""
-    flags = {option.flag for option in settings.OPTIONS}
+    flags = {option.flag for option in OPTIONS}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         assert set(re.findall(r"--(?:cudalink-[\w-]+\w|force-backend)", text)) <= flags, page

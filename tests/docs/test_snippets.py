@@ -17,8 +17,8 @@ import yaml
 
 from campaigns.findings import catalog
 from pytest_cudalink.cli import COMMANDS, module_of
+from pytest_cudalink.compat.settings import OPTIONS
 from pytest_cudalink.matrix import load_cells
-from pytest_cudalink.plugin.settings import OPTIONS
 from tests import sessions
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,6 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.base import compiler
-from pytest_cudalink.compat import names
 from pytest_cudalink.emulator import emulation_for, library_folder
 from pytest_cudalink.matrix import bare, importing, load_cells, runner
 from pytest_cudalink.matrix.cells import RunKeys
@@ -501,7 +500,7 @@ def test_facts_without_programs(steps, tmp_path, monkeypatch, capsys, found, kin
     """The record has what was asked for, what was found, and what was hidden."""
     monkeypatch.setattr(bare, "_driver", lambda environment: {"CUDA_VISIBLE_DEVICES": "0"})
     keys = RunKeys(axes={"kind": "bare"}, packages={"m": "2"}, hidden=["/nowhere/*"])
-    variables = {names.VARIABLES["driver"]: "x", names.VARIABLES["arch"]: "sm_90"}
+    variables = {"CUDALINK_DRIVER": "x", "CUDALINK_DEVICE": "sm_90"}
     variables["CUDALINK_CELL_KEYS"] = keys.as_json()
     code, _, environment, (run, *_) = steps(keys, facts=FACTS | found, **variables)
     assert (code, environment["CUDA_VISIBLE_DEVICES"]) == (0, "0")
@@ -520,7 +519,7 @@ def test_facts_without_programs(steps, tmp_path, monkeypatch, capsys, found, kin
 
 def test_drivers_without_programs() -> None:
     """The variables by which every program finds the driver of the cell; none for that of the machine."""
-    driver, arch = names.VARIABLES["driver"], names.VARIABLES["arch"]
+    driver, arch = "CUDALINK_DRIVER", "CUDALINK_DEVICE"
     for one in ({}, {driver: "auto"}, {driver: "real"}):
         assert bare._driver(one) == {}
     assert bare._driver({driver: "absent"}) == {"LD_LIBRARY_PATH": str(library_folder(absent=True))}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cudalink.compat.names import POLICIES
+from pytest_cudalink.compat.settings import OPTIONS, Option, label
 from pytest_cudalink.plugin import parts, settings
 from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
 from pytest_cudalink.plugin.session import blocked
@@ -77,8 +78,8 @@ PROCESSES = "shared|isolated|restarted, sticky=replace|stop|off, deadline=SECOND
 EXAMPLES = {"faults": "cuLinkCreate:1=2", "fault_sweep": "all", "fault_budget": "5", "schedules": "20"}
 
 
-@pytest.mark.parametrize("option", settings.OPTIONS, ids=[option.name for option in settings.OPTIONS])
-def test_twins(monkeypatch, option: settings.Option) -> None:
+@pytest.mark.parametrize("option", OPTIONS, ids=[option.name for option in OPTIONS])
+def test_twins(monkeypatch, option: Option) -> None:
     """Environment and ini file set each option, too."""
     value = option.choices[0] if option.choices else EXAMPLES.get(option.name, option.default or "auto")
     name = next(iter(option.settings))
@@ -144,8 +145,8 @@ def test_libraries_of_a_fault_sweep(calls: str, is_one: bool) -> None:
 
 def test_the_help_is_short() -> None:
     """At most 16 options, each with a sentence that begins with a verb; the rest is left to ini files."""
-    assert len([option for option in settings.OPTIONS if option.flag]) <= 16
-    for option in settings.OPTIONS:
+    assert len([option for option in OPTIONS if option.flag]) <= 16
+    for option in OPTIONS:
         assert re.match(r"(add|append|check|choose|fail|force|let|limit|perform|run|write) ", option.help), option.name
 
 
@@ -197,7 +198,7 @@ def test_the_header_has_the_policy_where_it_decides(words: tuple[str, ...], show
 )
 def test_wrong_values(name, values, expected) -> None:
     """A value that means nothing is a usage error that says what is expected."""
-    (option,) = (one for one in settings.OPTIONS if one.name == name)
+    (option,) = (one for one in OPTIONS if one.name == name)
     for value in values:
         with pytest.raises(pytest.UsageError) as caught:
             resolved({option.ini: value}, {})
@@ -299,7 +300,7 @@ def test_a_blocked_part_is_off(part) -> None:
         with pytest.raises(pytest.UsageError) as caught:
             blocked.apply(config, given(source, **{name: one}), isolated=False)
         assert str(caught.value) == (
-            f"cudalink: {settings.label(name)} is {value} (from {source}), and -p no:cudalink-{part} blocks the part "
+            f"cudalink: {label(name)} is {value} (from {source}), and -p no:cudalink-{part} blocks the part "
             "that does it; leave one of the two out"
         )
     source = "default" if default == idle else f"-p no:cudalink-{part}"

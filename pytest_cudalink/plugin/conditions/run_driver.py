@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from ...base.safe_text import block
+from ...compat.settings import OF_EMULATION, label
 from ..run import is_on_emulated_driver, run_of, warn
-from ..settings import OF_EMULATION, label, restore
+from ..settings import restore
 
 if TYPE_CHECKING:
     from ...emulator import Emulation

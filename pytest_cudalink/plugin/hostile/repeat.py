@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from ...base.safe_text import quote
 from ...compat.names import DEFAULT_ARCHITECTURE
+from ...compat.settings import OPTIONS
 from .. import pytest_private
 from ..conditions import run_driver
 from ..isolation.child import NOT_FOR_CHILDREN
 from ..isolation.processes import interpreter_options, key
-from ..settings import OPTIONS
 
 if TYPE_CHECKING:
     import pytest

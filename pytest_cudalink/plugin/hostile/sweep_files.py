@@ -14,7 +14,7 @@ import pytest
 from ...base.plurals import counted
 from ...base.regular_files import read_bounded
 from ...report import whole_file
-from ..settings import OPTIONS
+from ..settings import check_sweep
 from . import sweep_rules as fault_sweep
 from .sweep_rules import SweepFinding, SweepTotals
 
@@ -144,7 +144,7 @@ class SweepNotes:
         try:
             if self.option in ("", "resume") or text == self.option:
                 raise self._unreadable(file, f"it is cut: {text!r}")
-            next(option for option in OPTIONS if option.name == "fault_sweep").check(self.option)
+            check_sweep(self.option)
         except ValueError as error:
             raise self._unreadable(file, f"it has {self.option!r}; {error}") from None
         for noted in sorted(self.folder.glob("*.jsonl")):

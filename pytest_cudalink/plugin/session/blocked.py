@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from ...compat.settings import label
 from ...report.asked_for import AskedFor
 from .. import parts
-from ..settings import Setting, label
+from ..settings import Setting
 
 if TYPE_CHECKING:
     from ..settings import Settings

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ...compat.names import DEFAULT_ARCHITECTURE
+from ...compat.settings import OF_EMULATION
 from ..conditions import backends, run_driver
 from ..parts import BACKENDS
-from ..settings import OF_EMULATION
 from . import blocked
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ...compat.settings import OPTIONS
 from ...loader.jitlink import jitlink_calls
 from .. import marker, parts, settings
 from ..conditions import backends
@@ -73,7 +74,7 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
 
 
 def _unread_variables() -> list[str]:
-    known = {option.env for option in settings.OPTIONS}
+    known = {option.env for option in OPTIONS}
     given = [name for name in os.environ if name.startswith("CUDALINK_") and name not in known]
     if not given:
         return []
