@@ -18,7 +18,7 @@ from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid
 from pytest_cudalink.compat.documented import Statement, statements
 from pytest_cudalink.compat.link_rules import contents_of
 from pytest_cudalink.compat.releases import PTX_ISA
-from pytest_cudalink.guardrails.can_link.rules import Prediction, predictions
+from pytest_cudalink.guardrails.can_link import Prediction, predictions
 from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
 from pytest_cudalink.versions import CudaVersion
 

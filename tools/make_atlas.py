@@ -34,9 +34,9 @@ from pytest_cudalink.base.signals import signal_name
 from pytest_cudalink.base.tables import matrices_dir, read_table
 from pytest_cudalink.compat import atlas, exports
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
+from pytest_cudalink.compat.exports import pinned_versions
 from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES
 from pytest_cudalink.compat.releases import PTX_ISA
-from pytest_cudalink.compat.toolkit_pins import pinned_versions
 from pytest_cudalink.linker import sample
 from pytest_cudalink.report import whole_file
 from pytest_cudalink.versions import CudaVersion

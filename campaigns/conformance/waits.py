@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from campaigns.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS, save
-from pytest_cudalink.emulator import waits
+from pytest_cudalink.emulator import no_wait
 
 RECORDED: Final = Path(__file__).parent / "recorded"
 _MEMORY: Final = ("pageable", "pinned", "managed", "device")
@@ -106,10 +106,10 @@ def reaches(waits_for: str, stream: str, place: str) -> bool:
     )
 
 
-def _waiting(name: str, stream: str, place: str, loading: str) -> waits.Wait | None:
+def _waiting(name: str, stream: str, place: str, loading: str) -> no_wait.Wait | None:
     """The row of the table by which a question waits for a gate, if it does."""
     question = QUESTIONS[name]
-    row = waits.table().row_of(question.call, facts(question.call, question.given), loading.lower())
+    row = no_wait.table().row_of(question.call, facts(question.call, question.given), loading.lower())
     if row is None or question.given == "never recorded":
         return None
     there = "same" if name == OWN_GATE else place
@@ -132,7 +132,7 @@ def said(kind: str, row: Row, loading: str) -> Any:
             place = stream
         other = f"{row['call']} {row['given']}".strip()
         alone = _waiting(other, "non-blocking", place, loading)
-        return "held" if alone or waits.table().holds_up(waiting, row["call"]) else "free"
+        return "held" if alone or no_wait.table().holds_up(waiting, row["call"]) else "free"
     if kind == "limit":
         return _limit(row, loading)
     return None
@@ -144,7 +144,7 @@ def _limit(row: Row, loading: str) -> Any:
         size: wait.given.get("larger_than", 0)
         for size in (1, 1 << 40)
         if (
-            wait := waits.table().row_of(
+            wait := no_wait.table().row_of(
                 row["name"], {"to": row["to"], "source": row["source"], "size": size}, loading.lower()
             )
         )

@@ -8,7 +8,7 @@ from functools import cache
 
 from campaigns.conformance import waits
 from campaigns.hardware.waits import GROUPS, MOST, OWN_GATE, QUESTIONS, Question, copy
-from pytest_cudalink.emulator.waits import Wait, table
+from pytest_cudalink.emulator.no_wait import Wait, table
 
 #: The device whose answers are shown where the others' are not told apart.
 H100 = "NVIDIA H100 80GB HBM3"

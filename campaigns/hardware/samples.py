@@ -8,7 +8,7 @@ from campaigns.hardware.result import Result
 from pytest_cudalink import probes
 from pytest_cudalink.environment.facts import driver_is_emulated
 from pytest_cudalink.linker import sample
-from pytest_cudalink.targets.choice import Backend
+from pytest_cudalink.targets.base import Backend
 
 #: Kinds of input and backends that can link them; None lets the table choose.
 WAYS: tuple[tuple[str, Backend | None], ...] = (

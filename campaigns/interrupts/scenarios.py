@@ -31,8 +31,7 @@ from pytest_cudalink.plugin.conditions import backends
 from pytest_cudalink.report import whole_file
 from pytest_cudalink.report.records import ViolationRecord, Writer
 from pytest_cudalink.targets import steering, unsteered
-from pytest_cudalink.targets.base import Bundled
-from pytest_cudalink.targets.choice import Backend, BackendChoice
+from pytest_cudalink.targets.base import Backend, BackendChoice, Bundled
 from pytest_cudalink.targets.steering import Steering
 from pytest_cudalink.toolchains import folders
 

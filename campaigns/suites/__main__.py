@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_cudalink.report import records
-from pytest_cudalink.report.checkout import commit_and_branch
+from pytest_cudalink.report.origin import commit_and_branch
 
 from .definitions import Suite, suites
 from .expectations import EXPECTED, read_expected, write_expected

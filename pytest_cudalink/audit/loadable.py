@@ -1,11 +1,17 @@
-"""What the audit reads of a library: what it needs, and the functions of CUDA that it calls or defines."""
+"""What the audit reads of a library of Linux or Windows: what it needs, and which CUDA functions it calls or defines.
+
+DLLs are read by pefile (extra ``audit``). `resolve` says which files of a wheel the dynamic loader takes.
+"""
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from ..base.elf import (
     DT_NEEDED,
@@ -156,3 +162,126 @@ def is_elf(stream: IO[bytes]) -> bool:
     head = stream.read(4)
     stream.seek(0)
     return head == MAGIC[:4]
+
+
+def resolve(
+    elves: Mapping[str, LoadableLibrary], spend: Callable[[], object] = lambda: None
+) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
+    """For each file, the files of the wheel that the dynamic loader takes for the libraries it needs; and the reverse.
+
+    A file's RUNPATH counts for that file alone; a file without one uses its RPATH and those of every file that loads
+    it. It also finds the libraries that were loaded for these. Libraries that a program opened before are not seen.
+
+    `spend` is called for each file, and may raise.
+    """
+    places: dict[tuple[str, str | None], str] = {}
+    for path, elf in elves.items():  # links in a folder are not read: their name is the SONAME
+        places[_folder_of(path), elf.soname] = path
+    for path in elves:
+        places[_folder_of(path), path.rpartition("/")[2]] = path
+    found: dict[str, dict[str, str]] = {path: {} for path in elves}
+    loaders: dict[str, set[str]] = {path: set() for path in elves}
+    changed = True
+    while changed:
+        changed = False
+        for path, elf in elves.items():
+            spend()
+            above = loaded_by(path, loaders)
+            folders = _folders(path, elf.runpath or elf.rpath)
+            if not elf.runpath:
+                folders += [f for one in above if not elves[one].runpath for f in _folders(one, elves[one].rpath)]
+            for library in set(elf.needed) - set(found[path]):
+                hits = [places[folder, library] for folder in folders if (folder, library) in places]
+                hits += [found[one][library] for one in above if library in found[one]]
+                if hits:
+                    found[path][library] = hits[0]
+                    loaders[hits[0]].add(path)
+                    changed = True
+    return found, loaders
+
+
+def _folder_of(path: str) -> str:
+    """The folder below site-packages into which a file of a wheel is installed."""
+    return posixpath.dirname(re.sub(r"^[^/]+\.data/(?:purelib|platlib)/", "", path)) or "."
+
+
+def _folders(path: str, rpaths: tuple[str, ...]) -> list[str]:
+    """The folders of those RPATHs that are relative to the file."""
+    matches = [re.fullmatch(r"\$(?:ORIGIN|\{ORIGIN\})(?:/(.*))?", rpath) for rpath in rpaths]
+    return [posixpath.normpath(posixpath.join(_folder_of(path), match[1] or "")) for match in matches if match]
+
+
+def loaded_by(path: str, loaders: Mapping[str, set[str]]) -> list[str]:
+    """Every file that loads a file, directly or through others; the nearest first."""
+    above = [path]
+    seen = {path}
+    for one in above:
+        new = sorted(other for other in loaders[one] if other not in seen)
+        seen.update(new)
+        above += new
+    return above[1:]
+
+
+_SUFFIXES: Final = (".dll", ".pyd")
+#: Numbers of the directories of exports, imports and delayed imports (PE format, optional header).
+_TABLES: Final = (0, 1, 13)
+_MOST_SYMBOLS: Final = 100_000
+
+
+def is_pe(name: str, stream: IO[bytes]) -> bool:
+    """Whether a file is a DLL of Windows by its name and its first bytes; rewinds the stream."""
+    head = stream.read(2)
+    stream.seek(0)
+    return head == b"MZ" and name.lower().endswith(_SUFFIXES)
+
+
+def read_pe(name: str, stream: IO[bytes]) -> LoadableLibrary:
+    """Read imports and exports of a DLL, in the form of a library of Linux: the DLL stands for library and version.
+
+    Raises ModuleNotFoundError if pefile is not installed; says which extra brings it.
+    """
+    with _parsed(stream) as pe:
+        pe.parse_data_directories(list(_TABLES))
+        needed: list[str] = []
+        undefined: list[tuple[str, str, str]] = []
+        wanted: set[str] = set()
+        for table in ("DIRECTORY_ENTRY_IMPORT", "DIRECTORY_ENTRY_DELAY_IMPORT"):
+            for entry in getattr(pe, table, ()):
+                dll = entry.dll.decode("latin-1")
+                needed.append(dll)
+                symbols = [one.name.decode("latin-1") for one in entry.imports if one.name]
+                undefined += [(symbol, dll, dll) for symbol in symbols]
+                wanted |= {symbol for symbol in symbols if symbol in cuda_functions()}
+        exports = pe.DIRECTORY_ENTRY_EXPORT.symbols if hasattr(pe, "DIRECTORY_ENTRY_EXPORT") else ()
+        defined = {one.name.decode("latin-1") for one in exports if one.name}
+    return LoadableLibrary(
+        name.rpartition("/")[2],
+        tuple(dict.fromkeys(needed)),
+        (),
+        (),
+        tuple(undefined[:_MOST_SYMBOLS]),
+        frozenset(wanted),
+        frozenset(defined & cuda_functions().keys()),
+    )
+
+
+def pe_data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
+    """Offset and size of the sections of a DLL that can hold constant strings."""
+    with _parsed(stream) as pe:
+        return [
+            (section.PointerToRawData, section.SizeOfRawData)
+            for section in pe.sections
+            if section.Name.rstrip(b"\0") in (b".rdata", b".data")
+        ]
+
+
+@contextmanager
+def _parsed(stream: IO[bytes]) -> Iterator[Any]:
+    try:
+        import pefile
+    except ModuleNotFoundError as error:
+        msg = "DLLs are read by pefile, which is not installed; install pytest-cudalink[audit]"
+        raise ModuleNotFoundError(msg) from error
+    with buffer(stream) as data:
+        # its close() would collect all garbage of the process; the map is ours
+        yield pefile.PE(data=data, fast_load=True)

@@ -17,11 +17,9 @@ from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
 from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
-from .loadable import LoadableLibrary, data_ranges, is_elf, read_elf
-from .loader import resolve
+from .loadable import LoadableLibrary, data_ranges, is_elf, is_pe, pe_data_ranges, read_elf, read_pe, resolve
 from .members import DEVICE_CODE, Members, members_of, members_of_archive
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
-from .pe import is_pe, pe_data_ranges, read_pe
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
 #: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.

@@ -121,7 +121,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "_ARGCOMPLETE" in os.environ:
-        from .completion import complete
+        from .names import complete
 
         # the line as the shell has it: words before the cursor
         complete(make_parser(os.environ.get("COMP_LINE", "").split()[1:2]))

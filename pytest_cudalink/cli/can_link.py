@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..base.regular_files import DATA, read_bounded
 from ..base.safe_text import line as safe
-from .completion import offer
-from .names import hint
+from .names import hint, offer
 from .paths import wrong_file
 from .saying import complain
 
 if TYPE_CHECKING:
     from ..compat.atlas import Atlas
-    from ..guardrails.can_link.questions import Consumer, Reply
+    from ..guardrails.can_link import Consumer, Reply
     from ..versions import CudaVersion
 
 DESCRIPTION: Final = (
@@ -83,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer for every consumer; return the exit code."""
     from ..compat.atlas import load
-    from ..guardrails.can_link.questions import questions, reply
+    from ..guardrails.can_link import questions, reply
 
     try:
         code = _code(options)
@@ -204,7 +203,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
 
 def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
     from ..compat.atlas import TILE
-    from ..guardrails.can_link.questions import LIBRARIES, Consumer
+    from ..guardrails.can_link import LIBRARIES, Consumer
 
     if (kind == TILE) != text.startswith("tileiras-"):
         msg = f"CONSUMER is {text!r}; only tileiras-RELEASE, such as tileiras-13.4, reads Tile IR, and nothing else"
@@ -242,7 +241,7 @@ def _driver(text: str) -> CudaVersion:
 def _installed() -> tuple[Consumer, ...]:
     """Return the nvJitLink and the driver of this environment."""
     from .. import probes
-    from ..guardrails.can_link.questions import Consumer
+    from ..guardrails.can_link import Consumer
 
     try:
         faked = probes.fakes().fakes_nvjitlink
@@ -271,7 +270,7 @@ def _releases() -> list[str]:
 
 
 def _consumers() -> list[str]:
-    from ..guardrails.can_link.questions import LIBRARIES
+    from ..guardrails.can_link import LIBRARIES
 
     releases = _releases()
     return [_THIS, *releases, *(f"{name}-{release}" for name in LIBRARIES for release in releases)]

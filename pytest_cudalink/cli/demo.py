@@ -20,7 +20,7 @@ from .saying import complain
 if TYPE_CHECKING:
     from ..emulator import Emulation
     from ..linker.sample import Machine
-    from ..targets.choice import Backend
+    from ..targets.base import Backend
     from ..versions import CudaVersion
 
 DESCRIPTION: Final = (

@@ -18,8 +18,7 @@ from ..base.safe_text import BLOCK_LIMIT, line
 from ..base.words import read_words
 from ..compat import names
 from ..compat.settings import OPTIONS
-from .completion import offer
-from .names import add_verbs
+from .names import add_verbs, offer
 from .paths import STDOUT, any_path, output_file, wrong_file
 from .saying import complain, say
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .completion import offer
-from .names import UnknownNameError, add_verbs, hint, tagged
+from .names import UnknownNameError, add_verbs, hint, offer, tagged
 from .paths import any_path, input_path, wrong_file
 from .saying import complain, say
 
@@ -223,7 +222,7 @@ def _some(options: argparse.Namespace, file: Path, *, none: bool = False) -> lis
     cells = tagged(load_cells(file), options.tags, file, none=none)
     if options.shard is None:
         return cells
-    from ..matrix.shards import spread
+    from ..matrix.ci import spread
 
     number, count = options.shard
     return spread(cells, count, _seconds(options))[number - 1]
@@ -232,13 +231,13 @@ def _some(options: argparse.Namespace, file: Path, *, none: bool = False) -> lis
 def _seconds(options: argparse.Namespace) -> dict[str, float]:
     """Return how long cells took when they last ran, by name."""
     from ..matrix import runner
-    from ..matrix.shards import read_durations
+    from ..matrix.ci import read_durations
 
     return read_durations(options.records or [runner.RECORDS])
 
 
 def _shard_of(text: str) -> tuple[int, int]:
-    from ..matrix.shards import parse_shard
+    from ..matrix.ci import parse_shard
 
     try:
         return parse_shard(text)

@@ -1,12 +1,16 @@
-"""Names that a user mistyped or left out: the nearest known ones, or all of them."""
+"""Names that a user mistyped or left out: the nearest known ones, or all of them; and those that a shell completes.
+
+argcomplete asks the program at each TAB. A script that is made once, as shtab makes one, could not know the cells of a
+project, its tags and the toolchains in the cache, which are what is worth completing.
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..base.plurals import listed
 
@@ -76,3 +80,27 @@ def missing_verb(options: argparse.Namespace) -> str:
     if not name or getattr(options, name) is not None:
         return ""
     return f"{name.upper()} is missing; expected {', '.join(known)}"
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer the shell and end the process, where argcomplete is installed."""
+    try:
+        import argcomplete
+    except ImportError:
+        return
+    argcomplete.autocomplete(parser, always_complete_options="long")
+
+
+def offer(action: argparse.Action, values: Callable[[argparse.Namespace], Iterable[object]]) -> None:
+    """Complete an option or argument with values, which may depend on the options before it.
+
+    Nothing is offered where they cannot be found out: a shell has no place for an error.
+    """
+
+    def completer(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+        try:
+            return list(map(str, values(parsed_args)))
+        except Exception:  # noqa: BLE001 (a file with errors, another user's cache, …: all of them leave no words)
+            return []
+
+    action.completer = completer  # type: ignore[attr-defined]

@@ -177,8 +177,8 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
     """
     from ..matrix import load_cells
     from ..matrix.runner import notes, paths
+    from ..report.matrix_report import Plan
     from ..report.merge import merge
-    from ..report.plan import Plan
     from ..report.records import RecordError
 
     every = load_cells(options.cells) if options.cells else []

@@ -6,8 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from ..base.progress import progress
-from .completion import offer
-from .names import add_verbs
+from .names import add_verbs, offer
 from .saying import complain, say
 
 if TYPE_CHECKING:

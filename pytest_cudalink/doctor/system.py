@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from .. import probes
 from ..audit.environment import EnvironmentAudit, audit_environment
+from ..base import elf
 from ..base.installers import Installer, installer_here
 from ..compat.wheels import all_versions
 from ..guardrails import _pathfinder, attribution
 from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.guard import make_item
 from ..guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
-from ..probes import library_file
 from ..versions import CudaVersion
 
 __all__ = ["IN_PROCESS", "Copy", "DriverFile", "ResolutionError", "System"]
@@ -95,7 +95,7 @@ class System:
 
     def damage(self, item: Item) -> str:
         """What is wrong with the file of a library, of which the loader would die; empty if nothing is."""
-        return library_file.damage(item.path)
+        return elf.damage(item.path)
 
     def lacks(self, item: Item, place: str) -> bool:
         """Whether a file that a library opens at run time is not at its place from the library's folder."""

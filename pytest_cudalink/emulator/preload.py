@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from .. import probes
-from ..base import scratch
+from ..base import elf, scratch
 from ..loader.maps import mapped_files
-from ..probes import elsewhere, libcuda, library_file
+from ..probes import elsewhere, libcuda
 from ..versions import CudaVersion
 from . import (
     MMAP_THRESHOLD,
@@ -139,7 +139,7 @@ def preload_nvjitlink(path: Path) -> None:
     Raises LoadedTooLateError if this process has another nvJitLink already.
     Raises DamagedLibraryError if the file is cut off or damaged, of which the loader would die.
     """
-    library_file.check(path, f"remove its toolchain and add it again: rm -r {shlex.quote(str(path.parent.parent))}")
+    elf.check(path, f"remove its toolchain and add it again: rm -r {shlex.quote(str(path.parent.parent))}")
     present = loaded_file("libnvJitLink.so")
     if present is not None and not Path(present).samefile(path):
         msg = f"{path} cannot be the nvJitLink of this process: {present} is in this process already. {_LOAD_EARLY}"

@@ -22,9 +22,9 @@ from typing import Final
 
 from packaging.utils import canonicalize_name
 
+from ..base import elf
 from ..base.budget import AuditError
 from ..base.regular_files import read_bounded
-from ..probes import library_file
 
 __all__ = ["Installed", "Place", "Unreadable", "find_place", "is_library", "read_distributions", "recorded_hashes"]
 
@@ -341,7 +341,7 @@ def _is_lost(path: str, sizes: set[int]) -> bool:
     except OSError:
         return True
     # a library is smaller without its symbols, too: then the loader decides
-    return size < min(sizes) and (not is_library(path) or bool(library_file.damage(path)))
+    return size < min(sizes) and (not is_library(path) or bool(elf.damage(path)))
 
 
 def _rows(record: Path, wanted: Callable[[str], bool] | None = None) -> Iterator[list[str]]:

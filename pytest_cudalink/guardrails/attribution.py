@@ -30,7 +30,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from ..base.regular_files import open_regular, read_bounded
-from ..compat.toolkit_pins import pin_of
+from ..compat.exports import pin_of
 from ..loader.maps import mapped_files
 from ..versions import CudaVersion
 from .items import Fact

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from packaging.requirements import Requirement
 
-from ..audit.contradictions import accepts, common_version
+from ..audit.targets import accepts, common_version
 from ..base.installers import Installer
-from ..compat.toolkit_pins import brought_by, pinned_versions
+from ..compat.exports import brought_by, pinned_versions
 from ..compat.wheels import NVJITLINK
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..compat.exports import brought_by, is_open
 from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS
-from ..compat.toolkit_pins import brought_by, is_open
 from ..compat.wheels import NVJITLINK
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item

@@ -11,8 +11,7 @@ from typing import Self
 
 from .. import probes
 from ..compat.architectures import known_architectures, parse_architecture
-from ..targets.base import Bundled
-from ..targets.choice import Backend, BackendChoice
+from ..targets.base import Backend, BackendChoice, Bundled
 from ..targets.steering import Watch, current
 from ..versions import CudaVersion
 from . import forcing, input_checks

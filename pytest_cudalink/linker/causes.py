@@ -17,7 +17,7 @@ from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
 from ..compat.wheels import NVJITLINK, TILEIRAS
 from ..emulator.faults import name_of
 from ..probes import FIRST_USABLE_NVJITLINK
-from ..targets.choice import Backend
+from ..targets.base import Backend
 from ..versions import CudaVersion, Needs
 from . import dispatch
 from .errors import LinkError

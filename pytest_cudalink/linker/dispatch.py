@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from ..base.tables import read_matrix
 from ..compat.names import DEFAULT_POLICY
-from ..targets.choice import Backend
+from ..targets.base import Backend
 from ..versions import CudaVersion
 
 __all__ = [

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from ..targets.base import Bundled
-from ..targets.choice import Backend, BackendChoice
+from ..targets.base import Backend, BackendChoice, Bundled
 from ..targets.steering import current
 from .dispatch import DEFAULT_POLICY, policy_named
 

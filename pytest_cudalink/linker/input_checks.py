@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..artifacts import Artifact
 from ..compat.link_rules import evidence
-from ..targets.choice import Backend
+from ..targets.base import Backend
 from ..versions import CudaVersion, Needs
 from .errors import LinkError, VersionSkewError, skew_sentence
 from .objectcode import ObjectCode

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from ..base._warn import warn
 from ..base.laziness import cached_property
 from ..compat.architectures import parse_architecture
-from ..targets.choice import Backend
+from ..targets.base import Backend
 from ..versions import CudaVersion
 from .dispatch import policy_named
 

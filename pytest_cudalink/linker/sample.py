@@ -17,7 +17,7 @@ from ..base.installers import install_command
 from ..compat.architectures import parse_architecture
 from ..environment.facts import driver_is_emulated
 from ..probes import libcuda
-from ..targets.choice import Backend
+from ..targets.base import Backend
 from ..versions import CudaVersion
 
 if TYPE_CHECKING:

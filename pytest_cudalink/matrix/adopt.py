@@ -23,7 +23,7 @@ from .. import toolchains
 from ..base.plurals import listed
 from ..base.regular_files import TEXT, read_bounded
 from ..base.safe_text import line as safe
-from ..report.checkout import Repository, repository
+from ..report.origin import Repository, repository
 from .cells import Cell
 from .ci import CELLS_VARIABLE, RUN, RUNNER_PACKAGES, default_python
 from .keys import MAJOR, CellValues

@@ -15,11 +15,12 @@ from enum import Enum
 from functools import cache
 from typing import Final, NamedTuple
 
+from ..base import elf
 from ..base._warn import warn as warn_caller
+from ..base.elf import DamagedLibraryError
 from ..compat.wheels import NVJITLINK, installed_wheel
 from ..versions import CudaVersion
-from . import elsewhere, libcuda, library_file
-from .library_file import DamagedLibraryError
+from . import elsewhere, libcuda
 
 __all__ = [
     "FIRST_USABLE_NVJITLINK",
@@ -238,7 +239,7 @@ def _file_of_wheel() -> str | None:
 
             command = install_command(f"{wheel.name}=={wheel.version}", again=True)
             path = str(file.locate())
-            library_file.check(path, f"to restore it: {command}")
+            elf.check(path, f"to restore it: {command}")
             return path
     return None
 

@@ -1,8 +1,9 @@
-"""The results of one cell: its tests by outcome, with the versions, links and crashes of its runs."""
+"""The results of one cell: its tests by outcome, the versions, links and crashes of its runs, and how they ended."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
@@ -12,13 +13,14 @@ from ..base.plurals import counted
 from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
 from ..versions import CudaVersion
-from .ends import WHOLE, exit_in_words
 from .origin import Origin
 from .records import (
     AskedRecord,
     CauseRecord,
+    CollectedRecord,
     Count,
     CrashRecord,
+    EndRecord,
     ExitCode,
     FindingRecord,
     LibraryRecord,
@@ -29,17 +31,82 @@ from .records import (
     ViolationRecord,
 )
 
-__all__ = [
-    "BAD",
-    "GOOD",
-    "LETTERS",
-    "NOT_RUN",
-    "SKIPPED",
-    "CellRun",
-    "Detail",
-    "UnsteeredLinks",
-    "library_key",
-]
+__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "CellRun", "Detail", "UnsteeredLinks", "library_key"]
+
+#: pytest's exit codes (pytest.ExitCode) after which every selected test has run; a record may lack it.
+WHOLE: Final = (None, 0, 1)
+_CODES: Final = {
+    2: "it was interrupted, or a file could not be collected",
+    3: "an internal error",
+    4: "it was called with wrong arguments",
+    5: "no tests were collected, or all were deselected",
+    6: "more warnings than --max-warnings allows",
+}
+
+
+@dataclass
+class Lines:
+    """What the lines of one run add up to."""
+
+    ends: list[EndRecord] = field(default_factory=list)
+    collected: list[CollectedRecord] = field(default_factory=list)
+    started: Counter[str] = field(default_factory=Counter)  # number of events "start" by test
+    ended: Counter[str] = field(default_factory=Counter)  # number of events "test" by test
+    outcomes: Counter[str] = field(default_factory=Counter)  # number of events "test" by outcome
+
+
+def exit_in_words(code: int) -> str:
+    """Return an exit code after which tests can be missing, with its meaning."""
+    return f"pytest ended with exit code {code}: {_CODES.get(code, 'a plugin or pytest.exit chose it')}"
+
+
+def doubts(lines: Lines, fine: Collection[str], *, explained: bool) -> list[str]:
+    """Return what is wrong with a run that ended, a sentence each; nothing for one whose end agrees with its lines.
+
+    `fine`: the tests that neither failed nor crashed, without the files that are skipped as a whole.
+    `explained`: whether the record shows why pytest ended with exit code 1.
+    """
+    codes = [end.exitstatus for end in lines.ends]
+    if len(codes) > 1:
+        words = " and ".join("unknown" if code is None else str(code) for code in codes)
+        return [f"the record has {len(codes)} ends, with exit codes {words}; expected one run in a file"]
+    if not codes or codes[0] not in WHOLE:
+        return []
+    return [*_of_exit(codes[0], lines, explained=explained), *_of_tests(lines, fine)]
+
+
+def _of_exit(code: int | None, lines: Lines, *, explained: bool) -> Iterator[str]:
+    if code == 1 and not explained:
+        yield "pytest ended with exit code 1, and no test failed: a plugin failed the run, as a limit of coverage does"
+    if code == 0 and not lines.ended:
+        yield "pytest ended with exit code 0, and no test ran"
+
+
+def _of_tests(lines: Lines, fine: Collection[str]) -> Iterator[str]:
+    """Yield what is wrong with the tests of a run whose end says that all of them ran."""
+    cut = [test for test, number in lines.started.items() if number > lines.ended[test]]
+    if cut:
+        yield f"{counted(len(cut), 'test')} began without a result: {_some(cut)}"
+    counts = lines.ends[0].counts
+    if counts is None:  # another program wrote the record
+        return
+    if +Counter(counts) != lines.outcomes:
+        yield f"the end counts {_totals(counts)}; the record has {_totals(lines.outcomes)}"
+    if len(lines.collected) > 1:
+        yield f"the record has {len(lines.collected)} events 'collected'; expected one run in a file"
+    known = {test for one in lines.collected for test in one.nodeids}
+    strange = [test for test in lines.ended if test in fine and test not in known]
+    if strange:
+        yield f"{counted(len(strange), 'test')} ran, but did not belong to the collected ones: {_some(strange)}"
+
+
+def _some(tests: Sequence[str]) -> str:
+    return ", ".join(tests[:_MOST_NAMED]) + (", …" if len(tests) > _MOST_NAMED else "")
+
+
+def _totals(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()) if number) or "no tests"
+
 
 #: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
 LETTERS: Final = {
@@ -63,8 +130,8 @@ _OF_TOOLKIT: Final = ("ctk", "driver", "nvjitlink")
 #: The cause of a skip whose record names a refused call and no cause.
 _ONLY_A_GPU: Final = "only a driver with a GPU does what this test asks for"
 _A_CELL: Final = "run the test in a cell with a GPU"
-#: How many faults of its files a cell names.
-_NAMED: Final = 3
+#: How many faults of its files a cell names, and how many tests a sentence.
+_MOST_NAMED: Final = 3
 #: The fields of two runs of a cell that add up, and those of which a later value counts or one truth is enough.
 _ADDED: Final = (
     *("files", "duration", "unsteered", "unlinked_modules", "violations", "verdicts", "sticky", "findings", "asked"),
@@ -221,9 +288,9 @@ class CellRun:
     @property
     def fault(self) -> str:
         """Why the run is incomplete; empty if pytest finished, and its records are sound."""
-        named = self.damage[:_NAMED]
-        if len(self.damage) > _NAMED:
-            named.append(f"and {counted(len(self.damage) - _NAMED, 'other fault')} of the records")
+        named = self.damage[:_MOST_NAMED]
+        if len(self.damage) > _MOST_NAMED:
+            named.append(f"and {counted(len(self.damage) - _MOST_NAMED, 'other fault')} of the records")
         unreadable = named and not (self.outcomes or self.finished)
         return "; ".join(named if unreadable else filter(None, [self._unfinished, *named]))
 

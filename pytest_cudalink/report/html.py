@@ -14,7 +14,6 @@ from ..base.plurals import counted
 from ..base.safe_text import block, line
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import KINDS, Comparison
-from .figures import figures
 from .matrix_report import MatrixReport
 from .page_parts import (
     CELL_STATES,
@@ -27,7 +26,7 @@ from .page_parts import (
     state_of,
     versions,
 )
-from .verdict import SYMBOLS, verdict
+from .verdict import SYMBOLS, figures, verdict
 from .views import NAMES, Section, cause_lines, cell_title, sections
 
 #: Characters of failure texts that a page carries; the records have the rest.

@@ -23,8 +23,7 @@ from typing import Final
 from ..base.regular_files import open_regular
 from ..base.safe_text import shortened
 from ..base.signals import ending
-from .cell_run import BAD, LETTERS, CellRun, Detail, UnsteeredLinks, library_key
-from .ends import Lines, doubts
+from .cell_run import BAD, LETTERS, CellRun, Detail, Lines, UnsteeredLinks, doubts, library_key
 from .matrix_report import MatrixReport
 from .origin import origin_of_run
 from .records import (
@@ -49,10 +48,32 @@ from .records import (
     ViolationRecord,
     decode,
 )
-from .repeats import joined
 from .wording import backend_keys, call_in_words, ended_by, refused_last
 
 __all__ = ["merge"]
+
+
+def joined(runs: Sequence[CellRun]) -> CellRun:
+    """Return the records of one cell as one run; tests that several of them have are counted, or named if they differ.
+
+    Shards have no test in common. An attempt that a plugin repeats within a run is not a second record.
+
+    `runs`: in the order in which they began; the last result of a test counts.
+    """
+    result = runs[0]
+    for run in runs[1:]:
+        result = result.joined(run)
+    found: dict[str, list[list[str]]] = {}
+    for number, run in enumerate(runs, 1):
+        name = ", ".join(run.files) or f"record {number}"
+        for test, letter in run.outcomes.items():
+            found.setdefault(test, []).append([letter, name])
+    several = {test: results for test, results in found.items() if len(results) > 1}
+    differing = {test: results for test, results in several.items() if len({letter for letter, _ in results}) > 1}
+    result.differing = {**result.differing, **differing}
+    result.repeated += len(several) - len(differing)
+    return result
+
 
 _PARALLEL_FROM: Final = 8
 #: Characters of a failure and of a reason.

@@ -10,11 +10,23 @@ from typing import Any, Final
 from ..base.plurals import counted, listed
 from ..base.safe_text import line
 from .cell_run import BAD, NOT_RUN, CellRun
-from .found import found_again, lines_of, picture_of, title_of
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
 from .records import FindingRecord
-from .views import NAMES, Alike, Section, alike, block_of, links_in_words, needing_gpu, skews
+from .views import (
+    NAMES,
+    Alike,
+    Section,
+    alike,
+    block_of,
+    found_again,
+    lines_of,
+    links_in_words,
+    needing_gpu,
+    picture_of,
+    skews,
+    title_of,
+)
 
 #: The states of a cell that no test's result shows, by letter.
 CELL_STATES: Final = {

@@ -15,10 +15,9 @@ from ..base.plurals import and_more
 from ..base.safe_text import line
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import KINDS, Comparison, Kind
-from .figures import figures
 from .matrix_report import MatrixReport
 from .origin import Origin
-from .verdict import verdict
+from .verdict import figures, verdict
 from .views import NAMES, Section, libraries_in_short, links_in_words, section, sections, unsteered
 
 #: Columns of the lines that are sentences; tables are as wide as their texts.

@@ -1,4 +1,4 @@
-"""The verdict on a matrix in one sentence. Pure."""
+"""The verdict on a matrix in one sentence, and the figures below it, at the top of every form of the report. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ..base.plurals import counted
+from ..base.safe_text import line
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
-from .wording import share
+from .wording import linked_on, share
 
 Level = Literal["good", "warn", "bad"]
 
@@ -78,3 +79,78 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
 def _some(number: int, one: str, many: str) -> str:
     """Return a number with its noun; empty for 0."""
     return counted(number, one, many) if number else ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A count at the top of the report."""
+
+    number: int
+    text: str
+    alarm: bool  # whether the count is bad news; such a figure is left out where it is 0
+    # the part of the page that shows what is counted: a filter, such as "has=FE" for two letters or "show=some" for a
+    # kind of test, or the ID of a section
+    shows: str
+
+
+def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[Figure]:
+    """Return the figures at the top of the report, each with the part of the page that it counts."""
+    counts, links = report.counts, report.links
+    found = [
+        (len(report.cells), "cell|cells", False, "cells"),
+        (len(report.tests), "test|tests", False, "all"),
+        (counts["P"] + counts["D"], "passed", False, "has=PD"),
+        (counts["F"] + counts["E"], "failed or error", True, "has=FE"),
+        (sum(cell.crashed for cell in report.cells), "crashed", True, "has=C" if counts["C"] else "crashed"),
+        (sum(len(cell.lost) for cell in report.cells), "lost", True, "lost"),
+        (counts["S"], "skipped", False, "has=S"),
+        *_if_any(sum("U" in row for row in report.judged), "needs a GPU|need a GPU", "show=gpu"),
+        (len(report.partial), "fails in some cells only|fail in some cells only", True, "show=some"),
+        (len(report.skipped_everywhere), "skipped in every cell", False, "show=skipped"),
+        (
+            sum(len(cell.failing_violations) for cell in report.cells),
+            "violation|violations",
+            True,
+            "violations",
+        ),
+        (
+            sum(len(cell.findings) for cell in report.cells),
+            "finding of faults and schedules|findings of faults and schedules",
+            True,
+            "findings",
+        ),
+        (len(incomplete(report, comparison)), "incomplete cell|incomplete cells", True, "incomplete"),
+        (
+            sum(len(cell.differing) for cell in report.cells),
+            "test whose records differ|tests whose records differ",
+            True,
+            "repeats",
+        ),
+    ]
+    for key, number in sorted(links.items()):
+        where = line(linked_on(key))
+        found.append((number, f"link {where}" if number == 1 else f"links {where}", False, "cells"))
+    not_steered = sum(cell.not_steered for cell in report.cells)
+    found += _if_any(not_steered, "link not steered|links not steered", "unsteered")
+    modules = sum(cell.unlinked_modules for cell in report.cells)
+    found += _if_any(modules, "module that no seen link made|modules that no seen link made", "unsteered")
+    if comparison is not None:
+        where = "regressions" if comparison.regressions else "worse" if comparison.worse else "incomplete"
+        found += [
+            (comparison.regression_count, "regression|regressions", True, where),
+            (len(comparison.fixed), "fixed", False, "fixed"),
+        ]
+    return [
+        Figure(number, _form(number, text), alarm, shows) for number, text, alarm, shows in found if number or not alarm
+    ]
+
+
+def _if_any(number: int, text: str, shows: str) -> list[tuple[int, str, bool, str]]:
+    """Return a figure that is not bad news, and that is left out if it is 0."""
+    return [(number, text, False, shows)] if number else []
+
+
+def _form(number: int, text: str) -> str:
+    """Return the singular or the plural of ``"ONE|MANY"``."""
+    one, _, many = text.partition("|")
+    return one if number == 1 or not many else many

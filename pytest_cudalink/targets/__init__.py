@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..base.laziness import names_of
-from .choice import BackendChoice
+from .base import BackendChoice
 
 if TYPE_CHECKING:
     from .base import ForcedBackendError, StaleRecipeError, Target

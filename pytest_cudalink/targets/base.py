@@ -1,14 +1,22 @@
-"""What a library must offer to be steered, and the bundled linker as such a target."""
+"""What a library must offer to be steered, who chose a backend, and the bundled linker as such a target."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from types import ModuleType
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 from ..compat.wheels import installed_wheel
-from .choice import Backend
+
+Backend = Literal["driver", "nvjitlink"]
+
+
+class BackendChoice(NamedTuple):
+    """A backend, and who chose it."""
+
+    backend: Backend | None = None  # "driver" or "nvjitlink"; None: the library decides
+    source: str = "default"  # who chose it, in the words that messages use, such as "the fixture force_backend"
 
 
 class StaleRecipeError(RuntimeError):

@@ -16,8 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
-from .base import StaleRecipeError, Target
-from .choice import Backend
+from .base import Backend, StaleRecipeError, Target
 from .events import LinkInput
 from .recipes import Recipe, recipe_for
 from .steering import Watch, as_backend, current, replace_everywhere

@@ -8,8 +8,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from .base import StaleRecipeError
-from .choice import Backend
+from .base import Backend, StaleRecipeError
 
 _LITERALS: dict[str, object] = {"none": None, "true": True, "false": False}
 

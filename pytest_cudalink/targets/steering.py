@@ -18,8 +18,7 @@ from typing import Any, Final, Literal, NoReturn, cast
 
 from .. import probes
 from ..loader.imports import ImportWatch, start_postponed
-from .base import ForcedBackendError, StaleRecipeError, Target
-from .choice import Backend, BackendChoice
+from .base import Backend, BackendChoice, ForcedBackendError, StaleRecipeError, Target
 from .events import LinkEvent, LinkInput
 from .unsteered import UnsteeredLink, covered, listeners
 

@@ -20,10 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from ..base.progress import run_and_tell
 from ..base.tables import read_table
 from ..compat.releases import STAND_INS
 from ..versions import CudaVersion
-from .downloads import run_and_tell
 from .folders import (
     ToolchainError,
     UntrustedError,

@@ -203,10 +203,11 @@ def test_inspecting_loads_the_library_first() -> None:
 
 def test_a_copy_that_was_not_built(monkeypatch, tmp_path: Path) -> None:
     """Without the library there is one clear error."""
-    from pytest_cudalink.artifacts import ReaderError, _native
+    from pytest_cudalink import artifacts
+    from pytest_cudalink.artifacts import ReaderError
 
     assert "ReaderError" in (signatures.getdoc(inspect) or "")
-    _native.reader.cache_clear()
-    monkeypatch.setattr(_native, "_FILE", tmp_path / "missing.so")
+    artifacts.reader.cache_clear()
+    monkeypatch.setattr(artifacts, "_FILE", tmp_path / "missing.so")
     with pytest.raises(ReaderError, match="the reader of device code is not built: .*missing.so is missing"):
         inspect(b"")

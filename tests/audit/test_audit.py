@@ -30,8 +30,15 @@ from pytest_cudalink.audit.libraries import (
     sought_part,
     stem_of,
 )
-from pytest_cudalink.audit.loadable import LoadableLibrary, data_ranges, is_elf, read_dynamic, read_elf
-from pytest_cudalink.audit.loader import loaded_by, resolve
+from pytest_cudalink.audit.loadable import (
+    LoadableLibrary,
+    data_ranges,
+    is_elf,
+    loaded_by,
+    read_dynamic,
+    read_elf,
+    resolve,
+)
 from pytest_cudalink.audit.opened import OpenedLibrary
 from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.audit.wheel.audited import audit_scan

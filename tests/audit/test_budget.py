@@ -12,8 +12,7 @@ import pytest
 
 from pytest_cudalink.audit import AuditError, audit
 from pytest_cudalink.audit import members as wheel_members
-from pytest_cudalink.audit.loadable import LoadableLibrary
-from pytest_cudalink.audit.loader import loaded_by, resolve
+from pytest_cudalink.audit.loadable import LoadableLibrary, loaded_by, resolve
 from pytest_cudalink.audit.members import Members, members_of, members_of_archive
 from pytest_cudalink.audit.scan import scan_archive
 from pytest_cudalink.base import budget

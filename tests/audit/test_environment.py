@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from pytest_cudalink.audit import contradictions
+from pytest_cudalink.audit import targets
 from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audit_environment, conda, providers
 from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
@@ -491,7 +491,7 @@ SPECIFIER = st.lists(CLAUSE, min_size=1, max_size=3).map(",".join)
 @example(one="==12.8.93", other=">=12.9")
 def test_common_version(one, other) -> None:
     """A common version satisfies both; where there is none, packaging's own reasoning agrees."""
-    found = contradictions.common_version([one, other])
+    found = targets.common_version([one, other])
     both = SpecifierSet(f"{one},{other}")
     if found is None:
         assert both.is_unsatisfiable()

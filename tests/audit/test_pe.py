@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink.audit import AuditError, audit, pe
+from pytest_cudalink.audit import AuditError, audit, loadable
 from pytest_cudalink.audit.libraries import majors_of, soname_of_dll, stem_of
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.cli import main
@@ -121,12 +121,14 @@ def test_what_is_read_of_a_dll(monkeypatch) -> None:
     functions.append(("cudaFree", "cudart64_12.dll"))
     undefined = tuple((symbol, name, name) for symbol, name in functions)
     for most in (4, 3):
-        monkeypatch.setattr(pe, "_MOST_SYMBOLS", most)
-        assert pe.read_pe("x/a.pyd", BytesIO(content)) == LoadableLibrary(
+        monkeypatch.setattr(loadable, "_MOST_SYMBOLS", most)
+        assert loadable.read_pe("x/a.pyd", BytesIO(content)) == LoadableLibrary(
             "a.pyd", ("KERNEL32.dll", "cudart64_12.dll", "nvcuda.dll"), (), (), undefined[:most],
             frozenset({"cudaMalloc", "cuInit", "cudaFree"}), frozenset({"cudaMalloc"}),
         )  # fmt: skip
-    assert pe.read_pe("a.dll", BytesIO(dll({}))) == LoadableLibrary("a.dll", (), (), (), (), frozenset(), frozenset())
+    assert loadable.read_pe("a.dll", BytesIO(dll({}))) == LoadableLibrary(
+        "a.dll", (), (), (), (), frozenset(), frozenset()
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,14 +138,14 @@ def test_what_is_read_of_a_dll(monkeypatch) -> None:
 def test_what_is_a_dll(name: str, head: bytes, is_one: bool) -> None:
     """By its name and its first bytes, which can be read again."""
     stream = BytesIO(head)
-    assert (pe.is_pe(name, stream), stream.tell()) == (is_one, 0)
+    assert (loadable.is_pe(name, stream), stream.tell()) == (is_one, 0)
 
 
 @pytest.mark.parametrize(("name", "counts"), [(b".rdata", True), (b".data", True), (b".text", False)])
 def test_sections_with_strings(name: bytes, counts: bool) -> None:
     """Those of constants and of data."""
     content = dll({}, name=name)
-    assert pe.pe_data_ranges(BytesIO(content)) == ([(_RAW, len(content) - _RAW)] if counts else [])
+    assert loadable.pe_data_ranges(BytesIO(content)) == ([(_RAW, len(content) - _RAW)] if counts else [])
 
 
 def test_imports(make_wheel, capsys) -> None:

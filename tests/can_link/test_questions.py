@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.guardrails.can_link.questions import Consumer, questions, reply
+from pytest_cudalink.guardrails.can_link import Consumer, questions, reply
 from pytest_cudalink.versions import CudaVersion
 
 V = CudaVersion

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.guardrails.can_link import rules
+from pytest_cudalink.guardrails import can_link
 from pytest_cudalink.linker.dispatch import policies
 from pytest_cudalink.versions import CudaVersion
 from tools import atlas_differences
@@ -93,6 +93,6 @@ def test_a_contradiction_without_a_row_is_found() -> None:
 )
 def test_predictions(step: str, kind: str, producer: str, consumer: str, expected: dict[str, bool]) -> None:
     """Each rule that applies to a step has its prediction, with its reason."""
-    made = rules.predictions(step, kind, CudaVersion.parse(producer), CudaVersion.parse(consumer))
+    made = can_link.predictions(step, kind, CudaVersion.parse(producer), CudaVersion.parse(consumer))
     assert {one.rule: one.works for one in made} == expected
     assert all(one.because for one in made)

@@ -192,7 +192,7 @@ def test_places_that_name_majors() -> None:
     found = list(new_major.places())
     files = {one.partition(":")[0].removeprefix("pytest_cudalink/") for one in found}
     assert files >= {
-        *("audit/libraries.py", "guardrails/can_link/questions.py", "cli/demo.py", "cli/stubs.py", "compat/wheels.py"),
+        *("audit/libraries.py", "guardrails/can_link.py", "cli/demo.py", "cli/stubs.py", "compat/wheels.py"),
         *("data/cuda_libraries.toml", "data/stubs_catalog.toml", "emulator/__init__.py", "emulator/native/config.c"),
         *("environment/facts.py", "guardrails/repair.py", "linker/causes.py", "linker/dispatch.py", "matrix/adopt.py"),
         *("plugin/conditions/nvjitlink.py", "stubs/catalog.py", "stubs/generator.py", "stubs/native/adapters.h"),

@@ -6,8 +6,8 @@ import pytest
 from packaging.version import Version
 
 from pytest_cudalink.base.tables import read_table
-from pytest_cudalink.compat import toolkit_pins
-from pytest_cudalink.compat.toolkit_pins import Pin, brought_by, is_open, pin_of, pinned_versions
+from pytest_cudalink.compat import exports
+from pytest_cudalink.compat.exports import Pin, brought_by, is_open, pin_of, pinned_versions
 from pytest_cudalink.versions import CudaVersion
 
 
@@ -68,8 +68,8 @@ def test_the_wheels_of_an_extra() -> None:
 def test_the_order_of_releases_is_that_of_their_numbers(monkeypatch) -> None:
     """A newer release may have an older wheel, and 13.10 is newer than 13.9."""
     older, newer = Pin(CudaVersion(13, 9), "13.9.0"), Pin(CudaVersion(13, 10), "13.10.0")
-    monkeypatch.setattr(toolkit_pins, "_pins", lambda: {"of-this-test": {"2.0": older, "1.0": newer}})
+    monkeypatch.setattr(exports, "_pins", lambda: {"of-this-test": {"2.0": older, "1.0": newer}})
     assert [pin_of("of-this-test", version) for version in ("1.5", "2.0")] == [newer, older]
     table = {"versions": {"13.9.0": {"a": ["of-this-test==1.0"]}, "13.10.0": {"a": ["of-this-test<14,>=2.0"]}}}
-    monkeypatch.setattr(toolkit_pins, "read_table", lambda _: table)
+    monkeypatch.setattr(exports, "read_table", lambda _: table)
     assert is_open("of-this-test", CudaVersion(13, 10))

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from campaigns.findings import catalog, libraries
 from pytest_cudalink.compat import atlas, known_bad
-from pytest_cudalink.guardrails.can_link import questions
+from pytest_cudalink.guardrails import can_link
 from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 
@@ -134,9 +134,9 @@ def test_one_verdict(name: str, stated: catalog.Cells) -> None:
         assert answer is not None
         assert f"{answer.status} {answer.code or ''}".strip() == stated.answer, (made, read, arch)
         library = "tileiras" if stated.step == "tileiras" else "nvjitlink"
-        consumer = questions.Consumer(library, CudaVersion.parse(read))
-        (asked,) = questions.questions(CudaVersion.parse(made), (consumer,), stated.kind, arch)
-        said = questions.reply(atlas.load(), asked)
+        consumer = can_link.Consumer(library, CudaVersion.parse(read))
+        (asked,) = can_link.questions(CudaVersion.parse(made), (consumer,), stated.kind, arch)
+        said = can_link.reply(atlas.load(), asked)
         assert said.works is answer.works
         if stated.step == "real-run":
             assert [one.status for _, one in said.hardware] == [answer.status]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.emulator.no_wait import allowed_symbols, sentences_of_row, violation_of_wait
-from pytest_cudalink.emulator.waits import table
+from pytest_cudalink.emulator.no_wait import allowed_symbols, sentences_of_row, table, violation_of_wait
 from tests.planted.expected_waits import WAITS
 
 #: Lets the check close gates, as on a GPU, although the driver is an emulated one.

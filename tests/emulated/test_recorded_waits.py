@@ -15,7 +15,7 @@ import pytest
 from campaigns.conformance import waits, waits_page
 from campaigns.hardware.waits import DEEPEST, NO_DEVICE, NO_TIME, TASKS, Item, Recorder, item_of, items, save
 from pytest_cudalink import emulator
-from pytest_cudalink.emulator.waits import table
+from pytest_cudalink.emulator.no_wait import table
 
 #: What each call that was asked for its depth submits.
 ROOM = {

@@ -380,7 +380,7 @@ assert driver.violations == ()
 """,
     "waits_that_nobody_promises_are_left_out": """
 # Work stays pending over a call whose wait is left out; the others wait, and each is listed with its place.
-from pytest_cudalink.emulator.waits import table
+from pytest_cudalink.emulator.no_wait import table
 host = pinned()
 ok(cuda.cuMemsetD8_v2(c_uint64(memory), 5, c_size_t(64)))
 def work():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cudalink.base.tables import read_table
-from pytest_cudalink.emulator import waits
+from pytest_cudalink.emulator import no_wait
 from tests.emulated.conftest import programs
 from tests.emulated.test_queues import GATES
 from tests.nested import ALONE
@@ -40,13 +40,13 @@ Check = Callable[..., str]
 )
 def test_the_table_says_which_calls_wait(call: str, facts: dict[str, Any], loading: str, waits_for: str) -> None:
     """The arguments of a call decide, and how kernels are loaded."""
-    row = waits.table().row_of(call, facts, loading)
+    row = no_wait.table().row_of(call, facts, loading)
     assert (row.waits_for if row else "") == waits_for
 
 
 def test_the_table_says_whom_a_wait_holds_up() -> None:
     """A copy that waits for its stream lets others submit work, which a free that waits does not."""
-    table = waits.table()
+    table = no_wait.table()
     copy = table.row_of("cuMemcpyAsync", {"to": "pageable", "source": "device"})
     free = table.row_of("cuMemFree_v2", {"memory": "device"})
     synchronize = table.row_of("cuCtxSynchronize", {})
@@ -67,7 +67,7 @@ def test_the_table_says_whom_a_wait_holds_up() -> None:
 def test_each_wait_names_a_call_that_exists_instead() -> None:
     """What a row suggests can be called, by its name in cuda.h."""
     functions = read_table("emulator/functions.toml")["functions"]
-    found = {call: row.instead_of(call) for row in waits.table().waits for call in row.calls if row.instead}
+    found = {call: row.instead_of(call) for row in no_wait.table().waits for call in row.calls if row.instead}
     assert found["cuMemcpy2DUnaligned_v2"] == "cuMemcpy2DAsync"
     assert found["cuMemFree_v2"] == "cuMemFreeAsync"
     assert not [name for name in found.values() if name not in functions]
@@ -75,7 +75,7 @@ def test_each_wait_names_a_call_that_exists_instead() -> None:
 
 def test_what_may_wait_is_not_promised() -> None:
     """A program can rely on a wait only where the documentation says that there is one, not that there may be."""
-    table = waits.table()
+    table = no_wait.table()
     found = {
         (call, *facts.values()): bool(row.promised) and not row.may
         for call, facts in (
@@ -94,21 +94,21 @@ def test_what_may_wait_is_not_promised() -> None:
 def test_what_a_row_leaves_out() -> None:
     """It promises nothing more than it says, stands in CUDA's section on synchronization, and has no other call."""
     row = {"calls": ["cuMemFree_v2"], "waits_for": "context", "promised": ""}
-    bare = waits._row(row)
+    bare = no_wait._row(row)
     assert (bare.may, bare.loading, bare.holds, bare.source, bare.instead) == (False, "", (), "", "")
     assert bare.instead_of("cuMemFree_v2") == ""
-    promised = waits._row({**row, "promised": "waits", "instead": "cuMemcpyHtoDAsync_v2"})
+    promised = no_wait._row({**row, "promised": "waits", "instead": "cuMemcpyHtoDAsync_v2"})
     assert promised.source == 'CUDA Driver API 13.0, "API synchronization behavior"'
     assert promised.instead_of("cuMemFree_v2") == "cuMemcpyHtoDAsync"
-    sourced = waits._row({**row, "promised": "may wait", "may": True, "source": "a page"})
+    sourced = no_wait._row({**row, "promised": "may wait", "may": True, "source": "a page"})
     assert (sourced.may, sourced.source) == (True, "a page")
-    any_size = waits._row({**row, "given": {"larger_than": 0}})
+    any_size = no_wait._row({**row, "given": {"larger_than": 0}})
     assert [any_size.applies("cuMemFree_v2", facts) for facts in ({}, {"size": 0}, {"size": 1})] == [False, False, True]
 
 
 def test_kernels_are_loaded_lazily_unless_somebody_says_otherwise() -> None:
     """A call is taken for one under lazy loading."""
-    table = waits.table()
+    table = no_wait.table()
     first = table.row_of("cuLaunchKernel", {"first": True})
     assert first
     assert first.applies("cuLaunchKernel", {"first": True})

@@ -585,7 +585,7 @@ def test_what_this_machine_has(monkeypatch) -> None:
         Copy("nvrtc", "/n", "first for the loader as libnvrtc.so.13", None, "of /n"),
         Copy("libother.so.1", "/o", "first for the loader as libother.so.1", None, "of /o"),
     ]
-    monkeypatch.setattr(system.library_file, "damage", lambda path: f"damage of {path}")
+    monkeypatch.setattr(system.elf, "damage", lambda path: f"damage of {path}")
     monkeypatch.setattr(system, "all_versions", lambda: {"a": "1"})
     monkeypatch.setattr(system, "audit_environment", lambda *, measure=True: measure)
     assert System().damage(nvrtc) == "damage of /13.0/nvrtc"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import cli
 from pytest_cudalink.matrix import Cell
-from pytest_cudalink.matrix.shards import parse_shard, read_durations, spread
+from pytest_cudalink.matrix.ci import parse_shard, read_durations, spread
 from pytest_cudalink.report.records import EndRecord, RunRecord, TestRecord, Writer
 
 

@@ -16,7 +16,7 @@ import pytest
 from cuda.bindings import driver, nvjitlink, nvrtc
 
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-from pytest_cudalink.targets.choice import Backend
+from pytest_cudalink.targets.base import Backend
 
 SOURCE = b'extern "C" __global__ void kernel(int *out) { *out = 1; }'
 SIZE = 4096

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator
+from pytest_cudalink.base import elf
 from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.emulator.worker import WorkerError, WorkerLink
 from pytest_cudalink.plugin.conditions import nvjitlink as choice
-from pytest_cudalink.probes import DamagedLibraryError, library_file
+from pytest_cudalink.probes import DamagedLibraryError
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def library(tmp_path) -> Path:
 #: Loads each file in a child process, and prints the damage that was found and whether the child lived.
 LOAD = """
 import ctypes, os, resource, sys
-from pytest_cudalink.probes import library_file
+from pytest_cudalink.base import elf
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 for length in sys.argv[2:]:
     os.truncate(sys.argv[1], int(length))
@@ -39,7 +40,7 @@ for length in sys.argv[2:]:
         except OSError:
             pass
         os._exit(0)
-    print(bool(library_file.damage(sys.argv[1])), os.WIFSIGNALED(os.waitpid(child, 0)[1]))
+    print(bool(elf.damage(sys.argv[1])), os.WIFSIGNALED(os.waitpid(child, 0)[1]))
 """
 
 
@@ -92,14 +93,14 @@ def pipe(path: Path) -> None:
 def test_other_damage(library, harm, words) -> None:
     """Zeros after the headers, an offset beyond all files, a pipe and an empty file are found, and nothing waits."""
     harm(library)
-    assert words in library_file.damage(library)
+    assert words in elf.damage(library)
 
 
 def test_what_the_loader_may_judge(library, tmp_path) -> None:
     """A text and a missing file are left to the loader, whose own errors suffice."""
     library.write_text("INPUT(libcudart.so)\n" * 10)
-    assert not library_file.damage(library)
-    assert not library_file.damage(tmp_path / "missing")
+    assert not elf.damage(library)
+    assert not elf.damage(tmp_path / "missing")
 
 
 @pytest.mark.parametrize("use", [preload.preload_nvjitlink, choice.aliases])

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.report.ends import Lines, doubts, exit_in_words
+from pytest_cudalink.report.cell_run import Lines, doubts, exit_in_words
 from pytest_cudalink.report.records import CollectedRecord, EndRecord
 
 from .test_merge import RUN, lines, one, result

@@ -11,10 +11,9 @@ from typing import Self
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun, Detail
-from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.matrix_report import MatrixReport, Plan
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
-from pytest_cudalink.report.plan import Plan
 from pytest_cudalink.report.records import CrashRecord, RecordError, VerdictRecord, ViolationRecord
 
 from .samples import SKEW

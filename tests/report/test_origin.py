@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.base.tables import read_table
-from pytest_cudalink.report import checkout as checkouts
 from pytest_cudalink.report import origin, records
+from pytest_cudalink.report import origin as checkouts
 from pytest_cudalink.report.origin import Origin
 
 SHA = "0123456789abcdef0123456789abcdef01234567"

@@ -10,8 +10,7 @@ import pytest
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.matrix.runner import paths
 from pytest_cudalink.report.cell_run import CellRun
-from pytest_cudalink.report.matrix_report import MatrixReport
-from pytest_cudalink.report.plan import Plan
+from pytest_cudalink.report.matrix_report import MatrixReport, Plan
 
 ROOT = Path(__file__).parents[2]
 TEST = "tests/cells/test_a.py::test"

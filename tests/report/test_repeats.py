@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_cudalink.report.cell_run import CellRun
-from pytest_cudalink.report.repeats import joined
+from pytest_cudalink.report.merge import joined
 
 
 def test_tests_of_several_records() -> None:

@@ -18,9 +18,9 @@ from pytest_cudalink import cli
 from pytest_cudalink.report import html, records, text, views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import Comparison, OutcomeChange, findings
-from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.verdict import figures
 from pytest_cudalink.report.views import Section
 
 from .forms import page

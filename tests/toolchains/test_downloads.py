@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from pytest_cudalink import toolchains
+from pytest_cudalink.base.progress import Downloads, run_and_tell, talkative
 from pytest_cudalink.toolchains import ToolchainError
-from pytest_cudalink.toolchains.downloads import Downloads, run_and_tell, talkative
 from pytest_cudalink.versions import CudaVersion
 
 # as uv 0.13 and pip 26 wrote them

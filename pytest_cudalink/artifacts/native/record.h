@@ -1,7 +1,7 @@
 /* What was found about an image and its parts, as one stream of records.
  *
  * A record is this struct and then its names, each with its NUL; the records of its parts follow. Python reads it with
- * the same layout, in artifacts/_native.py. */
+ * the same layout, in artifacts/__init__.py. */
 #pragma once
 
 #include "bytes.h"

@@ -35,7 +35,7 @@ from ...environment.installed import (
     recorded_hashes,
 )
 from ...versions import CudaVersion
-from .. import contradictions
+from .. import targets
 from ..buffers import buffer
 from ..device_code.images import in_file
 from ..device_code.scan import pieces
@@ -332,7 +332,7 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
     said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
     return Claim(
         str(one), owner.name, f">={first}", need.how, f"{need.evidence}; {one.name} {said}",
-        release >= floor and contradictions.accepts(f">={first}", owner.version), file=need.path,
+        release >= floor and targets.accepts(f">={first}", owner.version), file=need.path,
     )  # fmt: skip
 
 
@@ -379,7 +379,7 @@ def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[EnvironmentFin
 
 def _accepting(*, of_conda: bool) -> Callable[[str, str], bool]:
     rules = conda.rules() if of_conda else None
-    return rules.accepts if rules else contradictions.accepts
+    return rules.accepts if rules else targets.accepts
 
 
 def _contradicting(
@@ -389,8 +389,8 @@ def _contradicting(
     specifiers = sorted({claim.versions for claim in group} - {"", "*"})[:_MOST_SPECIFIERS]
     pairs: dict[str, set[str]] = {}
     for one, other in combinations(specifiers, 2):
-        if contradictions.common_version([one, other], accept) is None:
-            reach = {spec: contradictions.highest_version(spec, [one, other], accept) for spec in (one, other)}
+        if targets.common_version([one, other], accept) is None:
+            reach = {spec: targets.highest_version(spec, [one, other], accept) for spec in (one, other)}
             low, high = sorted((one, other), key=lambda spec: reach[spec])
             pairs.setdefault(low, set()).add(high)
     for bound, contradicting in pairs.items():

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from ...base.regular_files import read_bounded
 from ...environment.installed import Installed, Place, Unreadable
-from .. import contradictions
+from .. import targets
 from ..targets import InstallTarget, targets_of
 from . import conda
 from .conda import CondaPackage, Rules
@@ -75,7 +75,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
             if is_cuda_distribution(about) and _applies(target, requirement, extras[name]):
                 there = installed.get(about)
                 versions = str(requirement.specifier)
-                satisfied = contradictions.accepts(versions, there.version) if there else None
+                satisfied = targets.accepts(versions, there.version) if there else None
                 yield Claim(
                     str(installed[name]), about, versions, "declared", f"Requires-Dist: {requirement}"[:300],
                     satisfied, because=tuple(str(installed[one]) for one in sorted(because.get(name, ()))),
@@ -96,7 +96,7 @@ def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requiremen
         cuda = is_cuda_distribution(line)
         if cuda or "[" in line.partition(";")[0]:
             try:
-                yield contradictions.parse_requirement(line)
+                yield targets.parse_requirement(line)
             except ValueError:
                 if cuda:
                     text = f"Requires-Dist is {line[:200]!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: install it again"

@@ -14,8 +14,7 @@ from ...compat.gpus import drivers_in
 from ..device_code.verdicts import ROWS, DeviceCode, grouped
 from ..findings import AuditFinding
 from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
-from ..loadable import LoadableLibrary
-from ..loader import loaded_by
+from ..loadable import LoadableLibrary, loaded_by
 from ..needs import Need, needs_of_scan
 from ..scan import Scan, hinted_major, scan_path, wheel_major
 from ..targets import InstallTarget, targets_of

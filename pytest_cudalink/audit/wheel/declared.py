@@ -27,10 +27,9 @@ from ...base.plurals import plural
 from ...base.tables import read_table
 from ...compat import exports
 from ...versions import CudaVersion
-from ..contradictions import common_version, parse_requirement
 from ..findings import AuditFinding
 from ..needs import Need
-from ..targets import InstallTarget, targets_of
+from ..targets import InstallTarget, common_version, parse_requirement, targets_of
 
 _TOOLKIT: Final = "cuda-toolkit"
 #: A version that every later release stays below.

@@ -15,8 +15,7 @@ from functools import partial, wraps
 from typing import Any, Final, cast
 
 from ...base.tables import read_table
-from .addresses import address_of
-from .cuda_runtime_arrays import Arrays
+from .cuda_runtime_arrays import Arrays, address_of
 
 _SUCCESS, _INVALID_VALUE, _NOT_INITIALIZED, _INVALID_DEVICE = 0, 1, 3, 101
 _NOT_READY, _NOT_SUPPORTED, _UNKNOWN = 600, 801, 999

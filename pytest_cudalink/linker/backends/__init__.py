@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...probes import importing, libcuda
-from ...targets.choice import Backend
+from ...targets.base import Backend
 from .driver import DriverLinkState
 from .nvjitlink import NvJitLinkState
 from .state import LinkState

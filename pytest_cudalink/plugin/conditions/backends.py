@@ -14,7 +14,7 @@ from ..parts import BACKENDS, LEDGER, MISMATCHES
 
 if TYPE_CHECKING:
     from ...targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target, UnsteeredLink
-    from ...targets.choice import Backend
+    from ...targets.base import Backend
     from ...targets.steering import Steering
     from ..run import Run
     from ..settings import Settings

@@ -118,9 +118,9 @@ def aliases(library: Path) -> set[tuple[int, int]]:
 
     Raises DamagedLibraryError if its file is cut off or damaged.
     """
-    from ...probes import library_file
+    from ...base import elf
 
-    library_file.check(library, "install its wheel, or add its toolchain, again")
+    elf.check(library, "install its wheel, or add its toolchain, again")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return {(int(match[1]), int(match[2])) for match in _ALIAS.finditer(content)}
 

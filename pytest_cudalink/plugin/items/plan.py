@@ -8,7 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ...environment.requirements import Raises, Requirement
-    from ...targets.choice import Backend
+    from ...targets.base import Backend
 
 
 class MarkerPlan(NamedTuple):

@@ -3,7 +3,7 @@
  * The loader maps what the program headers name without asking whether the file has it: of a library that was cut it
  * dies by SIGBUS. Its own errors suffice for everything else, such as a text, a folder or another architecture.
  *
- * The link worker includes this file too; probes/library_file.py has the same rule. */
+ * The link worker includes this file too; base/elf.py has the same rule. */
 #ifndef STUB_LIBRARY_FILE_H
 #define STUB_LIBRARY_FILE_H
 
