@@ -1,6 +1,7 @@
 """Run the campaign and print how far ``cudalink`` agrees with what happens; see the package.
 
     python -m campaigns.environments [--environments=1000] [--first=0] [--seed=1] [--seconds=N] [--processes=N]
+        [--walk]
 
 Exit code 1: an environment in which something fails and nothing is red, or one in which all works and something is red.
 """
@@ -19,13 +20,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from campaigns.environments.generator import CACHE, PACKAGES, PARTS, Recipe, brings, make, recipe, used_files
 
 _OPERATIONS: Final = Path(__file__).with_name("operations.py")
+#: How often a user follows the doctor before giving up.
+_MOST_REPAIRS: Final = 4
 #: The doctor and the audit, in one process: both are the commands that users run.
 _ASK: Final = """
 import contextlib, io, json, sys
@@ -100,8 +103,9 @@ class Result:
     tried: int  # operations
     codes: list[Any]  # the exit codes of doctor and audit
     said: list[str]  # the texts of what is red
-    fixes: list[str]
     seconds: float
+    repairs: list[str] = field(default_factory=list)  # the doctor's commands that were run
+    left: dict[str, str] = field(default_factory=dict)  # what went wrong after them
 
     @property
     def broken(self) -> bool:
@@ -124,84 +128,106 @@ class Result:
         lines = [f"{kind if not self.agrees else 'agreed'}: {self.recipe}", f"   exit codes {self.codes}"]
         lines += [f"   failed: {name}: {text}" for name, text in self.failed.items()]
         lines += [f"   said: {text}" for text in self.said]
+        lines += [f"   repaired: {text}" for text in self.repairs]
+        lines += [f"   still fails: {name}: {text}" for name, text in self.left.items()]
         return "\n".join(lines)
 
 
-def _run(command: Sequence[str], drawn: Recipe, env: dict[str, str], cwd: Path) -> str:
-    if drawn.driver:
-        driver = (sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", drawn.driver, "--")
-        command = (*driver, *command)
-    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
-    if done.returncode or not done.stdout:
-        raise RuntimeError(f"{drawn}: {command} ends with {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout
+class Made:
+    """An environment that was made of a recipe, and is asked."""
+
+    def __init__(self, drawn: Recipe, folder: Path) -> None:
+        self._drawn, self._folder = drawn, folder
+        self._prefix = folder / "env"
+        self._scratch = folder / "scratch"
+        self._scratch.mkdir()
+        others = ("CUDA", "LD_", "PYTHON", "VIRTUAL")
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+        self._env |= make(drawn, self._prefix)
+
+    def _run(self, *arguments: str) -> list[str]:
+        """The lines that the environment's Python prints, on the declared driver."""
+        command = [str(self._prefix / "bin" / "python"), *arguments]
+        if self._drawn.driver:
+            driver = (sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", self._drawn.driver)
+            command = [*driver, "--", *command]
+        done = subprocess.run(
+            command, env=self._env, cwd=self._prefix, capture_output=True, text=True, check=False, timeout=300
+        )
+        if done.returncode or not done.stdout:
+            msg = f"{self._drawn}: {command} ends with {done.returncode}: {done.stdout}{done.stderr}"
+            raise RuntimeError(msg)
+        return done.stdout.splitlines()
+
+    def ask(self) -> tuple[list[Any], list[str], list[str]]:
+        """Ask the doctor and the audit; return their exit codes, what is red, and the doctor's commands."""
+        answers = json.loads(self._run("-c", _ASK)[-1])
+        said, fixes = [], []
+        for code, out, err in answers:
+            try:
+                found = json.loads(out)["findings"]
+            except ValueError:
+                said.append(f"{code}: {out[:300]}{err[-600:]}")
+                continue
+            red = [one for one in found if one["severity"] in ("incoherent", "unknown", "conflict")]
+            said += [f"{one['severity']}: {one['text']}" for one in red]
+            fixes += [one["fix"] for one in red if one["severity"] == "incoherent" and one["fix"]]
+        return [code for code, _, _ in answers], said, fixes
+
+    def failed(self, wanted: Sequence[str]) -> dict[str, str]:
+        """Do what users do; return what went wrong, by operation."""
+        (site,) = self._prefix.glob("lib/python*/site-packages")
+        names = self._drawn.names | outside(self._drawn)
+        toolkit = "cu13" if "nvidia-cuda-nvcc" in names else "cuda_nvcc"
+        plan = {
+            "operations": wanted,
+            "bindings": "cuda-bindings" in names,
+            "linker": not names.isdisjoint(PARTS["nvJitLink"]),
+            "driver": self._drawn.driver,
+            "scratch": str(self._scratch),
+            "programs": str(site / "nvidia" / toolkit / "bin"),
+            "files": used_files(self._drawn, site) if "files" in wanted else {},
+        }
+        file = self._folder / "plan.json"
+        file.write_text(json.dumps(plan), encoding="utf-8")
+        lines = self._run(str(_OPERATIONS), str(file))
+        answers = dict(json.loads(line) for line in lines if line.startswith("["))
+        if [*answers] != wanted:
+            msg = f"{self._drawn}: {lines}"
+            raise RuntimeError(msg)
+        return {name: text for name, text in answers.items() if text is not None}
+
+    def repair(self, fixes: Sequence[str]) -> list[str]:
+        """Run the doctor's first command, and again while it has one; return the commands."""
+        done = []
+        while fixes and len(done) < _MOST_REPAIRS:
+            done.append(fixes[0])
+            subprocess.run(fixes[0], shell=True, env=self._env, capture_output=True, check=False)
+            _, _, fixes = self.ask()
+        return done
 
 
-def _ask(drawn: Recipe, python: str, env: dict[str, str], prefix: Path) -> tuple[list[Any], list[str], list[str]]:
-    """Ask the doctor and the audit; return their exit codes, what is red, and the commands of the doctor."""
-    answers = json.loads(_run((python, "-c", _ASK), drawn, env, prefix).splitlines()[-1])
-    said, fixes = [], []
-    codes = [code for code, _, _ in answers]
-    for code, out, err in answers:
-        try:
-            found = json.loads(out)["findings"]
-        except ValueError:
-            said.append(f"{code}: {out[:300]}{err[-600:]}")
-            continue
-        for one in found:
-            if one["severity"] in ("incoherent", "unknown", "conflict"):
-                said.append(f"{one['severity']}: {one['text']}")
-                if one["severity"] == "incoherent" and one["fix"]:
-                    fixes.append(one["fix"])
-    return codes, said, fixes
-
-
-def try_one(drawn: Recipe, keep: bool = False) -> Result:
-    """Make an environment, run the operations in it, and ask what is said of it."""
+def try_one(drawn: Recipe, *, keep: bool = False, walk: bool = False) -> Result:
+    """Make an environment, run the operations in it, and ask what is said of it; with `walk`, repair it, too."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="made-", dir=CACHE))
     try:
-        prefix = folder / "env"
-        variables = make(drawn, prefix)
-        env = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("CUDA", "LD_", "PYTHON", "VIRTUAL"))
-        }
-        env |= variables
-        python = str(prefix / "bin" / "python")
-        codes, said, fixes = _ask(drawn, python, env, prefix)
-        (folder / "scratch").mkdir()
-        plan = {
-            "operations": [*operations(drawn)],
-            "bindings": "cuda-bindings" in drawn.names,
-            "linker": not (drawn.names | outside(drawn)).isdisjoint(PARTS["nvJitLink"]),
-            "driver": drawn.driver,
-            "scratch": str(folder / "scratch"),
-            "programs": _programs(prefix, drawn),
-            "files": used_files(drawn, _site(prefix)),
-        }
-        (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-        lines = _run((python, str(_OPERATIONS), str(folder / "plan.json")), drawn, env, prefix).splitlines()
-        answers = dict(json.loads(line) for line in lines if line.startswith("["))
-        if [*answers] != plan["operations"]:
-            raise RuntimeError(f"{drawn}: {lines}")
-        failed = {name: text for name, text in answers.items() if text is not None}
-        return Result(drawn, failed, len(answers), codes, said, fixes, time.monotonic() - began)
+        made = Made(drawn, folder)
+        codes, said, fixes = made.ask()
+        wanted = [*operations(drawn)]
+        failed = made.failed(wanted)
+        result = Result(drawn, failed, len(wanted), codes, said, 0.0)
+        if walk and failed and fixes:
+            result.repairs = made.repair(fixes)
+            # the releases are others now, of which the recipe has no sizes
+            result.left = made.failed([one for one in wanted if one != "files"])
+        result.seconds = time.monotonic() - began
+        return result
     finally:
         if keep:
             print(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _site(prefix: Path) -> Path:
-    return next(prefix.glob("lib/python*/site-packages"))
-
-
-def _programs(prefix: Path, drawn: Recipe) -> str:
-    """The folder with the compilers of the wheels."""
-    return str(_site(prefix) / "nvidia" / ("cu13" if "nvidia-cuda-nvcc" in drawn.names else "cuda_nvcc") / "bin")
 
 
 def campaign(
@@ -211,6 +237,7 @@ def campaign(
     seconds: float | None = None,
     save: Path | None = None,
     *,
+    walk: bool = False,
     verbose: bool = False,
 ) -> list[Result]:
     """Try the environments, as many as the time allows; print each disagreement."""
@@ -219,13 +246,13 @@ def campaign(
     def one(number: int) -> Result | None:
         if end is not None and time.monotonic() > end:
             return None
-        return try_one(recipe(seed, number))
+        return try_one(recipe(seed, number), walk=walk)
 
     results = []
     with ThreadPoolExecutor(processes) as pool:
         for result in filter(None, pool.map(one, numbers)):
             results.append(result)
-            if verbose or not result.agrees:
+            if verbose or not result.agrees or result.left:
                 print(result, flush=True)
             if save:
                 with save.open("a", encoding="utf-8") as out:
@@ -238,12 +265,14 @@ def table(results: Sequence[Result]) -> str:
     counts = Counter((one.broken, one.red) for one in results)
     agreed = sum(one.agrees for one in results)
     tried = sum(one.tried for one in results)
+    walked = [one for one in results if one.repairs]
+    repaired = f"\n  repaired           {sum(not one.left for one in walked):5}  of {len(walked)} with a command"
     return (
         f"{len(results)} environments, {tried} operations: agreement {100 * agreed / max(len(results), 1):.1f} %\n"
         f"  broken and red     {counts[True, True]:5}\n  sound and not red  {counts[False, False]:5}\n"
         f"  broken and not red {counts[True, False]:5}  (false green)\n"
         f"  sound and red      {counts[False, True]:5}  (false red)\n"
-        f"  crashes            {sum(one.crashed for one in results):5}"
+        f"  crashes            {sum(one.crashed for one in results):5}{repaired if walked else ''}"
     )
 
 
@@ -255,6 +284,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--verbose", action="store_true", help="print each environment")
+    parser.add_argument("--walk", action="store_true", help="run the doctor's commands, and try again after them")
     parser.add_argument("--keep", action="store_true", help="try only the first, and keep it")
     parser.add_argument("--only", type=lambda text: [*map(int, text.split(","))], help="these numbers")
     parser.add_argument("--save", type=Path, help="append each result to this file")
@@ -265,8 +295,9 @@ def main() -> int:
     began = time.monotonic()
     numbers = range(options.first, options.first + options.environments)
     results = campaign(
-        options.only or numbers, options.seed, options.processes, options.seconds, options.save, verbose=options.verbose
-    )
+        options.only or numbers, options.seed, options.processes, options.seconds, options.save,
+        walk=options.walk, verbose=options.verbose,
+    )  # fmt: skip
     date = dt.datetime.now(tz=dt.UTC).date()
     print(f"{table(results)}\nseed {options.seed}, {date}, {time.monotonic() - began:.0f} s")
     return 0 if results and all(one.agrees for one in results) else 1

@@ -89,7 +89,7 @@ def test_what_is_meant_to_be_there() -> None:
 )
 def test_agreement(failed, codes, agrees: bool, words: str) -> None:
     """What is not known is not red; a traceback is no answer."""
-    result = Result(Recipe(7, []), failed, 3, codes, [], [], 0.0)
+    result = Result(Recipe(7, []), failed, 3, codes, [], 0.0)
     assert (result.agrees, str(result).split(":")[0]) == (agrees, words)
     assert f"agreement {100 if agrees else 0}.0 %" in table([result])
 
@@ -108,7 +108,7 @@ def test_the_same_seed_gives_the_same_environments(monkeypatch) -> None:
 def test_a_campaign_fails_for_one_that_disagrees(monkeypatch, capsys, tmp_path) -> None:
     """The table is printed, and every result saved."""
     answers = iter([{}, {"nvrtc": "x"}])
-    monkeypatch.setattr(campaign, "try_one", lambda drawn: Result(drawn, next(answers), 1, [0, 0], [], [], 0.0))
+    monkeypatch.setattr(campaign, "try_one", lambda drawn, **_: Result(drawn, next(answers), 1, [0, 0], [], 0.0))
     monkeypatch.setattr(campaign, "recipe", lambda _, number: Recipe(number, []))
     saved = tmp_path / "results.jsonl"
     monkeypatch.setattr("sys.argv", ["x", "--environments=2", "--seed=3", "--processes=1", f"--save={saved}"])
