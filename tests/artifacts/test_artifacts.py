@@ -307,6 +307,23 @@ def test_count_of_mercury_whose_meaning_is_not_known() -> None:
     assert inspect(field(image, place, "<I", size + 1)).problems
 
 
+def test_linked_mercury_of_another_form() -> None:
+    """No linker reads it, so that nothing of it can be wrong: that of cuBLAS has form 0, and larger counts."""
+    linked = field(SAMPLES["13.0/user-sm_100.cubin"], 16, "<H", 2)  # ET_EXEC
+    place = places(linked, ".nv.capmerc.text.user_transform")["content"]
+    for offset, value in ((4, 0x1915), (8, 0xFFFFFFFF)):
+        assert inspect(field(linked, place + offset, "<I", value)).problems == ()
+    assert "section 256 as its plain code" in inspect(field(linked, place, "<I", 256)).problems[0]
+
+
+def test_tables_of_names_without_alignment() -> None:
+    """The ELF specification lets 0 mean 1, and cuBLAS 12 and cuDNN 9 have cubins with it."""
+    image = SAMPLES["12.9/user.cubin"]
+    for name in (".shstrtab", ".strtab"):
+        image = field(image, places(image, name)["header"] + 48, "<Q", 0)
+    assert inspect(image).problems == ()
+
+
 @pytest.mark.parametrize(
     ("image", "words"),
     [

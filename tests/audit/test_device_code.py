@@ -150,6 +150,21 @@ def test_loose_images(toolkit) -> None:
     assert found["user.cubin"].virtual_arch == "sm_90"
 
 
+def test_cubin_whose_sections_lie_behind_its_tables(tmp_path) -> None:
+    """Compilers write them before, CUPTI's cubins have them behind: none may be cut off."""
+    content = bytearray((DATA / "artifacts/12.9/linked.cubin").read_bytes())
+    table, names = struct.unpack_from("<Q", content, 40)[0], struct.unpack_from("<H", content, 62)[0]
+    place = table + 64 * names + 24
+    offset, length = struct.unpack_from("<QQ", content, place)
+    struct.pack_into("<Q", content, place, len(content))
+    content += content[offset : offset + length]
+    file = tmp_path / "libx.so"
+    file.write_bytes(b"in front " + bytes(content) + b" behind" * 99)
+    (found,) = images(file)
+    assert found.data is not None
+    assert len(found.data) == len(content)
+
+
 def test_virtual_architecture() -> None:
     """The PTX architecture that a cubin was made from is shown where it is another one."""
     (one,) = images(SAMPLES / "virtual.cubin")

@@ -13,7 +13,8 @@
  * a count follows: in CUDA 12.8 it is the other bits, in CUDA 12.9 and later the third word, and the lowest byte is 1;
  * some kernels of CUB have 1 or 2 in the next byte. What it counts is not known: kernels of CUTLASS have up to 1.7 for
  * each 16 bytes of the plain code, and nvdisasm reads them. nvJitLink 12.9 to 13.5 dies where there are far more than
- * bytes (measured with 1 << 24), so that no count is refused below that. */
+ * bytes (measured with 1 << 24), so that no count is refused below that. Of linked code, which no linker reads, nothing
+ * is known: that of cuBLAS has form 0. */
 enum { FORM_SHIFT = 30, COUNT_INSIDE = 1, COUNT_BEHIND = 3, COUNTS = 1 };
 enum { LOWEST = 0xff, MOST_COUNTS = 0xffff };
 enum { MOST_REGISTERS = 255 };
@@ -26,6 +27,7 @@ bool art_check_mercury_code(const Elf *elf, const ElfSection *section, Problem *
   if (plain >= elf->sections || strcmp(code.name, art_without(section->name, CAPMERC)) != 0)
     return art_damaged(problem, "%.80s refers to section %u as its plain code, which has another name", section->name,
                        plain);
+  if (!elf->relocatable) return true;
   uint64_t count = word & ((UINT32_C(1) << FORM_SHIFT) - 1);
   if (form == COUNT_BEHIND && ((count & LOWEST) != COUNTS || count > MOST_COUNTS))
     return art_damaged(problem, "%.80s announces %" PRIu64 " counts, expected %d", section->name, count, COUNTS);
@@ -35,7 +37,7 @@ bool art_check_mercury_code(const Elf *elf, const ElfSection *section, Problem *
   } else if (form != COUNT_INSIDE)
     return art_damaged(problem, "%.80s has form %u, expected %d or %d", section->name, form, COUNT_INSIDE,
                        COUNT_BEHIND);
-  if (elf->relocatable && count > code.size)
+  if (count > code.size)
     return art_damaged(problem, "%.80s has count %" PRIu64 ", %.80s has %" PRIu64 " bytes", section->name, count,
                        code.name, code.size);
   return true;

@@ -23,6 +23,7 @@ _LTOIR: Final = b"\xed\x43\x4e\x7f\x01"
 _TILEIR: Final = b"\x7fTileIR\0"
 _PTX: Final = b".version "
 _EM_CUDA: Final = 190
+_NOTHING: Final = 0
 _NOBITS: Final = 8
 #: The head of PTX; blank lines and comments may stand between its lines.
 _PTX_HEAD: Final = re.compile(
@@ -86,6 +87,9 @@ def _cubin(data: Buffer, at: int) -> Piece | None:
         return None
     segments_end = head.segments + head.segment_size * head.segment_count
     end = max(elf.HEADER.size, segments_end, head.sections + head.section_size * head.section_count)
+    with suppress(error, elf.ElfError):  # compilers write what sections hold before the tables; CUPTI's lie behind them
+        sections = elf.read_sections(data, head, at)
+        end = max([end, *(one.offset + one.size for one in sections if one.kind not in (_NOTHING, _NOBITS))])
     if at == 0 or at + end > len(data):
         end = len(data) - at
     return Piece("cubin", at, end)
