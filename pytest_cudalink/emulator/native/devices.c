@@ -1,7 +1,6 @@
 /* Initialization, versions, errors, and what a device is. */
 #include "devices.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>

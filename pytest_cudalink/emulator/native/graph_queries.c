@@ -1,6 +1,5 @@
 /* Graphs as callers make, ask and change them: everything but what their nodes do. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "calls.h"

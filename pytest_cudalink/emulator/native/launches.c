@@ -1,7 +1,6 @@
 /* Launches: checked as a driver checks them, and then refused, as no kernel is executed. */
 #include "launches.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "calls.h"

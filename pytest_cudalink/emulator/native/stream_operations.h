@@ -2,7 +2,6 @@
 #pragma once
 
 #include "abi.h"
-#include "calls.h"
 #include "graph_parameters.h"
 
 enum { OPERATIONS_MAX = 255 };

@@ -1,7 +1,6 @@
 /* Texture references of before texture objects: what is bound to them and how it would be read, kept and given back. */
 #include <pthread.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arrays.h"

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "happens_before.h"
 #include "queues.h"
-#include "stacks.h"
 
 /* Notes a copy that is submitted, before the lock of the streams is taken, and one side of it; nothing if memory is not
    checked, or if that side is not pinned memory. */

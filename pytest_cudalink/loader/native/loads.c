@@ -6,7 +6,6 @@
 #include <elf.h>
 #include <link.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "loaded_object.h"
