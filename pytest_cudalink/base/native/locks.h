@@ -1,7 +1,7 @@
 /* Locks and forks: a thread may hold a lock while another one forks, and in the child no thread would release it.
 
    The order of the driver's locks, each by the file that has it. A thread that holds one takes locks of lower rows
-   alone, and none of its own row. A test compares the locks that are there, and those that threads take.
+   alone, and no other of the same row. A test compares the locks that are there, and those that threads take.
 
      each state of link_state
      contexts external_memory green_contexts physical_memory pools texture_references tools

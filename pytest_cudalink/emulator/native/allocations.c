@@ -93,7 +93,7 @@ CUresult cl_free_in_order(CUdeviceptr address) {
 }
 
 /* Memory of a pool is dead for callers at once, and goes back to the pool when the stream is there.
-   CUDA_ERROR_NOT_READY: it is none, and to be freed at once. */
+   CUDA_ERROR_NOT_READY: it is not, and is to be freed at once. */
 static CUresult free_later(const void *handle, CUdeviceptr address) {
   Stream *stream;
   CUresult result = cl_stream_ready(handle, &stream);
@@ -208,7 +208,7 @@ static CUresult mem_free_host(void *start) {
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }
-/* Looked at before the call waits for its context, which nobody promises. */
+/* Looked at before the call waits for its context, which is not promised. */
 static CUresult give_up(const void *start, const char *call) {
   cl_check_given_up(start, call);
   return CUDA_SUCCESS;

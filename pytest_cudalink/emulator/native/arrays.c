@@ -1,4 +1,4 @@
-/* Arrays and mipmapped arrays: memory of the device without an address of its own, in rows without gaps. */
+/* Arrays and mipmapped arrays: memory of the device without an address, in rows without gaps. */
 #include "arrays.h"
 
 #include <pthread.h>

@@ -40,7 +40,7 @@ CUresult cl_noted(EventLine *line, CUresult result, const char *note);
 /* Returns 801 for what a real driver would do and this one does not; its event has "unsupported", by which a test that
    fails because of it is known. Where a real driver answers 801 too, use `cl_noted`. */
 CUresult cl_unsupported(EventLine *line, const char *note);
-/* The same for what is not a call of its own, with the name of a function that it belongs to. */
+/* The same for what is not a call itself, with the name of a function that it belongs to. */
 EXPORT void cudalinkUnsupported(const char *function, const char *note);
 
 /* Members of the event of this thread's call, if it fails: the image that it refused. Takes them over; NULL forgets. */
@@ -92,7 +92,8 @@ extern _Atomic(CallEnd *) cl_call_end;
 /* Waits for all unfinished work of the current context, or of all, as a row says. In queues.c. */
 void cl_finish_by(const WaitRow *row);
 
-/* Told of each call that waits by data/emulator/waits.toml, before it does; under no lock. NULL: nobody is. */
+/* Called for each call that waits by data/emulator/waits.toml, before it does; under no lock. NULL: there is no
+ * watcher. */
 typedef void WaitWatch(Sym symbol, const WaitRow *row);
 extern _Atomic(WaitWatch *) cl_wait_watch;
 
@@ -106,14 +107,14 @@ bool cl_left_out(void);
 
 /* Waits for what this thread's call waits for, given these facts; returns what it must answer then. Under no lock. */
 CUresult cl_wait_by_table(const WaitFacts *facts);
-/* The same for a call that waits by itself, and for which `cl_any_pending` is true while somebody watches. */
+/* The same for a call that waits by itself, and for which `cl_any_pending` is true while there is a watcher. */
 void cl_will_wait(const WaitFacts *facts);
 /* The row of this thread's call. */
 const WaitRow *cl_called_row(const WaitFacts *facts);
 /* Whether this thread's calls waited so for a context since it was last asked. */
 bool cl_take_waited(void);
 
-/* Called as a function is entered, and as it is left; NULL: nobody watches. */
+/* Called as a function is entered, and as it is left; NULL: there is no watcher. */
 typedef void CallWatch(Sym symbol, bool entered);
 extern _Atomic(CallWatch *) cl_call_watch;
 

@@ -252,7 +252,7 @@ static void leave(Stream *stream) {
   cl_dependencies_clear(&stream->next);
 }
 
-/* Ends a capture. Its graph stays, if it is wanted or somebody else's. */
+/* Ends a capture. Its graph stays, if it is wanted or the caller's own. */
 static void finish(Capture *capture, bool wanted) {
   Graph *graph = capture->graph;
   bool keep = !graph->orphan && (wanted || !capture->owned);

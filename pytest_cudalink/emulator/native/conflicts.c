@@ -133,7 +133,7 @@ static void find_pairs(const Access *fresh) {
   size_t count = 0;
   for (size_t at = first_at(fresh->range.start); at < access_count && accesses[at].range.start < fresh->end; at++) {
     const Access *one = &accesses[at];
-    /* whoever waits for all uses of memory need not wait for its allocation, too */
+    /* a work that waits for all uses of memory need not wait for its allocation, too */
     if (one->kind == ACCESS_ALLOCATE && !fresh->op->chain) continue;
     if (!is_ordered(one, fresh->op) && conflicts(one->kind, fresh->kind) && meets(&one->range, &fresh->range))
       add_pair(pairs, &count, one);
@@ -159,7 +159,7 @@ static void forget_covered(const Access *fresh) {
 
 void cl_conflicts_touch(Op *op, const Range *range, AccessKind kind, bool kept) {
   const Access fresh = {.range = *range, .end = end_of(range), .op = op, .kind = kind, .number = ++last_number};
-  if (kind != ACCESS_ALLOCATE) find_pairs(&fresh); /* whoever allocates has seen to the order of those before */
+  if (kind != ACCESS_ALLOCATE) find_pairs(&fresh); /* the allocating work has seen to the order of those before */
   forget_covered(&fresh);
   if (kept) insert(&fresh);
 }

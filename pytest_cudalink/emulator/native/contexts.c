@@ -244,7 +244,7 @@ static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *fl
 EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
          primary_get_state(line, device, flags, active))
 
-/* A context of its own, on the thread's stack or apart from it; NULL if memory is out. */
+/* A context that is not primary, on the thread's stack or apart from it; NULL if memory is out. */
 static Context *new_context(CUdevice device, unsigned flags, bool current) {
   Context *context = calloc(1, sizeof *context);
   if (!context) return NULL;

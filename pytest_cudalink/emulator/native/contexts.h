@@ -24,8 +24,8 @@ struct Context {
   uint64_t id;
   atomic_uint_least64_t peers; /* devices whose memory it may access, one bit each */
   atomic_int cache_config, attached;
-  const void *green;     /* the resources of a green context; NULL: it is none */
-  struct Stream *legacy; /* under the lock of the streams; NULL: nobody used it */
+  const void *green;     /* the resources of a green context; NULL: it is not green */
+  struct Stream *legacy; /* under the lock of the streams; NULL: it was never used */
 };
 
 /* The calling thread's current context, or NULL; *result is what a call that needs one must answer. */

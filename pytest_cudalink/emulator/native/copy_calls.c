@@ -206,7 +206,7 @@ static WaitFacts facts_of(const Box *box) {
   return (WaitFacts){.to = memory_of(&box->to), .source = memory_of(&box->from), .size = size};
 }
 
-/* Tells whoever watches that a copy will wait, or a filling. */
+/* Tells the watcher of waits that a copy will wait, or a filling. */
 static void tell_of_copy(const Box *box) {
   if (!cl_wait_watch) return;
   WaitFacts facts = facts_of(box);

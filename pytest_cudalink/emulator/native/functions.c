@@ -19,7 +19,7 @@
 
 enum { STT_OBJECT = 1, STT_FUNC = 2, STT_NV_OBJECT = 13, STB_GLOBAL = 1, STO_ENTRY = 0x10 };
 
-enum { INFO_SIZED = 4 }; /* the form of an entry with bytes of its own length */
+enum { INFO_SIZED = 4 }; /* the form of an entry that says how many bytes follow */
 enum { INFO_MAX_THREADS = 0x05, INFO_REQUIRED_THREADS = 0x10, INFO_FRAME_SIZE = 0x11, INFO_KPARAM = 0x17 };
 enum { INFO_REGCOUNT = 0x2f, INFO_CLUSTER = 0x3d, INFO_EXPLICIT_CLUSTER = 0x3e, INFO_MAX_CLUSTER_RANK = 0x3f };
 enum { INFO_LANGUAGE = 0x66, LANGUAGE_TILE_IR = 7 }; /* as cuobjdump 13.4 names them */
@@ -316,7 +316,7 @@ EXPORTED_CHECKED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *
                  both(offset, function),
                  (cl_event_uint(line, "index", index), parameter_of(function, false, index, offset, size)))
 
-/* A kernel's parameters are those of its function in the current context: without one, there are none to tell of. */
+/* A kernel's parameters are those of its function in the current context: without one there are no parameters. */
 static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
   cl_event_uint(line, "index", index);
   CUresult state = cl_check_context();

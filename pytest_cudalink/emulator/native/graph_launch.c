@@ -111,7 +111,7 @@ static CUresult run(const Graph *graph) {
 
 static bool expand(const Graph *graph, Context *context, Work *start, Work *end);
 
-/* The work of a node, whose start differs from its end if it has a graph of its own. */
+/* The work of a node, whose start differs from its end if it has a graph. */
 static bool expand_node(const Node *node, Context *context, Work **start, Work **end) {
   const NodeParameters *parameters = node->disabled ? &cl_no_work : &node->parameters;
   const Graph *inner = NULL;

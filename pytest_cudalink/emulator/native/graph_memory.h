@@ -18,7 +18,7 @@ CUresult cl_graph_memory_take(GraphMemory *memory);
 void cl_graph_memory_give(GraphMemory *memory);
 /* Counts memory as in use. */
 void cl_graph_memory_use(GraphMemory *memory);
-/* Frees memory that a graph allocated, for a caller of cuMemFree; false if it is none. Takes the lock. */
+/* Frees memory that a graph allocated, for a caller of cuMemFree; false if no graph did. Takes the lock. */
 bool cl_graph_memory_released(CUdeviceptr address, CUresult *result);
 
 /* Whether an address lies in memory that no launch of a graph has allocated yet, or whose last one freed it. Takes the

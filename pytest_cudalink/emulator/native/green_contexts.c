@@ -1,4 +1,4 @@
-/* Green contexts: a share of a device's multiprocessors, with a context of its own. */
+/* Green contexts: a share of a device's multiprocessors, with a separate context. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -35,7 +35,7 @@ typedef enum {
 
 typedef struct Object Object;
 
-/* The objects of a file, the newest first, under its lock; objects that nobody has to find have a list, too, if they
+/* The objects of a file, the newest first, under its lock; objects that are never looked for have a list, too, if they
    are to be freed in another way than by free(). */
 typedef struct {
   void (*free)(Object *object); /* that has left the list; NULL: free() */
@@ -66,7 +66,7 @@ void cl_object_end(Object *object);
 /* Ends all of a context, under the lock of the list; returns how many they were. */
 size_t cl_objects_end(const Objects *list, const Context *context);
 /* Whether a handle is alive and of this kind. The answer holds while the lock of its owner is held: each file adds,
-   asks and removes its own kinds under a lock of its own, so that an object cannot go while another thread uses it. */
+   asks and removes its own kinds under its own lock, so that an object cannot go while another thread uses it. */
 bool cl_handle_is(const void *handle, HandleKind kind);
 /* How many of a kind are alive. */
 size_t cl_handles_alive(HandleKind kind);

@@ -16,7 +16,7 @@ _Thread_local Op *cl_order_current;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of it, and of the clocks of streams and events */
 static uint64_t counts[CHAINS];
-static bool temporary[CHAINS]; /* nobody goes on with it */
+static bool temporary[CHAINS]; /* it can be taken by another work */
 static unsigned chains = 1;
 static Clock *host, *orphans; /* what the host knows is done; what streams did that are gone */
 static size_t queued;         /* works that are not done */

@@ -10,7 +10,7 @@
 
 /* All of these are called only if order is checked. */
 
-/* -- making; an Op is dropped by whoever made it -- */
+/* -- making; an Op is dropped by the function that made it -- */
 
 /* Work of a stream, behind what comes before it there; `alone`: not behind the streams that synchronize with it. Under
    the lock of the streams. `later`: it is not done yet, and cl_order_done will be called. */

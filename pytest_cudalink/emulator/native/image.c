@@ -261,8 +261,8 @@ bool cl_elf_is_known(const uint8_t *data, size_t size) {
   return false;
 }
 
-/* A driver runs the code of newer toolkits of its own major release only: those of the next are refused even where they
-   have a form that it knows. */
+/* A driver runs the code of newer toolkits only of the same major release: those of the next are refused even where
+   they have a form that it knows. */
 static bool is_of_next_major(const Elf *elf) {
   return elf->data[OSABI_AT] == OSABI_13 && cl_config()->version < CUDA_13 && cl_elf_release(elf) >= CUDA_13;
 }

@@ -47,7 +47,7 @@ size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch);
 /* Calls back for each strong external definition of a PTX text; for none if its head is damaged. */
 typedef void Definition(void *context, const char *name, size_t length);
 void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *context);
-/* The .version of a PTX text as 90 for 9.0, and its .target; false if the text is no PTX. */
+/* The .version of a PTX text as 90 for 9.0, and its .target; false if the text is not PTX. */
 bool cl_ptx_head(const char *text, size_t size, int *version, int *target);
 /* Makes PTX of a whole program fit for the compiler of parts that stands in for the driver's own: PTX ISA 2.0 to 3.0 is
    called 3.1, and a pragma that only whole programs may have, which moves spilled registers and changes no result, is

@@ -1,4 +1,4 @@
-/* The inputs of a link: what is added as what, and what becomes of it. */
+/* The inputs of a link: what is added as what, and how it is judged. */
 #pragma once
 
 #include <stddef.h>

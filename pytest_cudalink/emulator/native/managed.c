@@ -107,7 +107,7 @@ static bool is_managed(CUdeviceptr start, size_t size) {
   return found;
 }
 
-/* Checks where memory shall go, and says which node "the current one" is. */
+/* Checks where memory is to go, and says which node "the current one" is. */
 static CUresult check_location(Location *location) {
   switch (location->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;

@@ -22,10 +22,10 @@ static struct {
   Slab *slabs; /* that several blocks may share */
   uint64_t last_id;
   size_t used[DEVICES_MAX];
-  size_t orphans, orphans_size; /* blocks that died with their context, because nobody freed them */
+  size_t orphans, orphans_size; /* blocks that died with their context, because they were not freed */
 } memory;
 
-static pthread_rwlock_t lock = SHARED_LOCK; /* of the table: whoever copies holds it until the copy is done */
+static pthread_rwlock_t lock = SHARED_LOCK; /* of the table: a thread that copies holds it until the copy is done */
 
 OPEN_SHARED_IN_CHILDREN(lock);
 
@@ -99,7 +99,7 @@ void cl_block_unlock(void) { pthread_rwlock_unlock(&lock); }
 
 /* -- slabs -- */
 
-/* Whether the driver cuts a block from a slab. Managed memory keeps pages of its own, of which advice is given. */
+/* Whether the driver cuts a block from a slab. Managed memory keeps separate pages, of which advice is given. */
 static bool is_cut(const Block *block) {
   return block->origin & (FROM_ALLOCATION | FROM_HOST_ALLOCATION) && block->place != MANAGED;
 }
@@ -284,7 +284,7 @@ size_t cl_rounded(size_t size, size_t unit) {
   return size > SIZE_MAX - (unit - 1) ? 0 : (size + unit - 1) & ~(unit - 1);
 }
 
-/* Memory of a block of its own: of the device, from pages or from malloc. */
+/* Memory that is not cut from a slab: of the device, from pages or from malloc. */
 static bool find_memory(Block *block) {
   bool on_device = block->place == ON_DEVICE, large = block->origin == FROM_ALLOCATION || block->size >= LARGE;
   if (on_device || large) {

@@ -138,7 +138,7 @@ EXPORT void cudalinkEndNoWait(unsigned number) {
   free(ended);
 }
 
-/* In a forked child nobody reads violations, and nothing is pending. */
+/* In a forked child violations are not read, and nothing is pending. */
 static void forget(void) {
   innermost = NULL; /* not freed: another thread may have been at it */
   atomic_store(&cl_wait_watch, NULL);

@@ -69,7 +69,7 @@ static Known look_up(CUdeviceptr address) {
   return known;
 }
 
-/* The bytes of an attribute; 0 if there is no such one. */
+/* The bytes of an attribute; 0 if there is no such attribute. */
 static size_t width(int attribute) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return 16;

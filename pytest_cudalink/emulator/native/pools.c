@@ -225,7 +225,7 @@ EXPORTED(cuMemGetMemPool, (void **out, Location *location, int type), get_pool(o
 EXPORTED(cuMemSetMemPool, (Location * location, int type, void *pool),
          location ? set_pool(location, type, pool) : CUDA_ERROR_INVALID_VALUE)
 
-/* Of the three only the default one says that a device is none. */
+/* Of the three only the default one says that a number is not a device. */
 static CUresult default_of_device(EventLine *line, void **out, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   return get_pool(out, &(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, false);

@@ -11,7 +11,7 @@
 #include "stacks.h"
 #include "work_order.h"
 
-/* A wait that nobody promises, of a call that was made since they are left out. */
+/* A wait that is not promised, of a call that was made since they are left out. */
 typedef struct {
   uint32_t row; /* of data/emulator/waits.toml, from 1 on; 0: none, the call reads pageable memory before it returns */
   uint32_t pending;     /* whether there was unfinished work */
@@ -49,7 +49,7 @@ static bool judge(Sym symbol, const WaitRow *row) {
   return waits;
 }
 
-/* From now on calls of the given numbers, or of all if `all`, do not wait where nobody promises it; only calls that
+/* From now on calls of the given numbers, or of all if `all`, do not wait where it is not promised; only calls that
    could are counted, from 1 on. Other than 0 if memory is out. */
 EXPORT int cudalinkLeaveOutWaits(const uint32_t *numbers, size_t count, int all) {
   uint32_t *copy = malloc(count * sizeof *copy + 1);

@@ -151,7 +151,7 @@ static void done(Work *work, CUresult result) {
 /* Wakes the engine, or starts it; a second one where the first is in a host function and other work waits. */
 static void call_engine(void);
 
-/* Why a work is not done any more: its context died, or an error stays, of which callbacks are told. */
+/* Why a work is not done any more: its context died, or an error stays, which is passed to callbacks. */
 static CUresult given_up(const Work *work) {
   if (work->cancelled) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return work->parameters.type == WORK_CALLBACK ? CUDA_SUCCESS : cl_sticky_error();

@@ -36,7 +36,7 @@ void cl_work_start(Work *work);
 CUresult cl_queue(Stream *stream, const NodeParameters *parameters, bool alone, Work **out);
 /* The same for work that waits for other work too, which may be NULL. */
 CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *parameters, bool alone, Work **out);
-/* Notes that somebody asked whether a work, or all of a stream, is done, and was told that it is not. */
+/* Notes that a call asked whether a work, or all of a stream, is done, and that the answer was no. */
 void cl_asked_for(Work *work);
 void cl_asked_for_stream(const Stream *stream);
 /* Waits, and lets go of the lock meanwhile: for a work, for a stream as it is now, for the work of a context as it is

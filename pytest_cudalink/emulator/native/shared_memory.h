@@ -18,7 +18,7 @@ typedef struct {
   unsigned char properties[64];
 } FileHead;
 
-/* Makes a file; -1 if there is none to be had. */
+/* Makes a file; -1 if the machine gives none. */
 int cl_file_make(FileHead *head);
 /* Reads what a file says of itself; false if it is not one of ours. */
 bool cl_file_read(int file, FileKind kind, FileHead *head);

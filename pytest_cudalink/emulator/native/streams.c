@@ -264,7 +264,7 @@ void cl_stream_free(Stream *stream) {
   cl_object_end(&stream->head);
 }
 
-/* The end of a thread, whose default streams nobody can use any more. */
+/* The end of a thread, whose default streams can no longer be used. */
 static void drop_own(void *first) {
   HOLD_STREAMS();
   for (Stream *stream = first, *next; stream; stream = next) {

@@ -82,7 +82,7 @@ void cl_start_streams(void);
 void cl_streams_lock(void);
 /* Releases it; returns the result, so that a call can be one expression. */
 CUresult cl_streams_unlock(CUresult result);
-/* Releases it under another lock: what is deferred is called by whoever unlocks next. */
+/* Releases it under another lock: what is deferred is called by the thread that unlocks next. */
 void cl_streams_leave(void);
 #define LOCKED(answer) (cl_streams_lock(), cl_streams_unlock(answer))
 /* Holds it until the block ends. */
@@ -119,7 +119,7 @@ enum { LEGACY = 1 }; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 /* Whether a handle is the legacy stream's in the current call: NULL is, unless the call has a `_ptsz` or `_ptds` name.
  */
 bool cl_is_legacy(const void *handle);
-/* The legacy stream of a context; NULL if nobody used it. */
+/* The legacy stream of a context; NULL if it was never used. */
 Stream *cl_legacy_of(const Context *context);
 void cl_stream_free(Stream *stream);
 /* Called with each stream that is freed. In happens_before.c. */

@@ -354,7 +354,7 @@ static bool anybody_at_gate(void) {
 }
 
 enum { STUCK_LOOKS = 3, LOOKS_A_SECOND = 1000000000 / DEADLOCK_LOOK };
-/* Looks and not seconds: while the process is stopped, nobody looks, and nobody could have opened a gate. */
+/* Looks and not seconds: while the process is stopped, no thread looks, and none could have opened a gate. */
 static unsigned last_look = LIMIT_GATE_SECONDS * LOOKS_A_SECOND;
 
 /* After how many looks a gate is given up that may still open, for tests. */
@@ -380,7 +380,7 @@ void cl_look_for_deadlock(void) {
   if (stuck < STUCK_LOOKS && !(looks > last_look && (all || anybody_at_gate()))) return;
   stuck = 0;
   unsigned before = given_up;
-  /* else whoever names it waits for Python's lock, which one of the waiting threads has */
+  /* else the thread that names it waits for Python's lock, which one of the waiting threads has */
   if (!naming && !name(instead)) return;
   looks = 0;
   if (given_up == before) give_up();

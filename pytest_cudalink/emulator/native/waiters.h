@@ -49,15 +49,15 @@ void cl_waiter_rest(Waiter *waiter, pthread_cond_t *condition, long nanoseconds)
 bool cl_is_given_up(const Waiter *waiter);
 /* Something went on. */
 void cl_went_on(void);
-/* To be asked by whoever waits, again and again: whether nobody can go on. Then it is noted, without the lock, and all
-   unfinished work and all waiting are given up. */
+/* Called by each thread that waits, again and again: looks whether no thread can go on. Then it is noted, without the
+   lock, and all unfinished work and all waiting are given up. */
 void cl_look_for_deadlock(void);
 enum { DEADLOCK_LOOK = 100000000 }; /* nanoseconds between two looks */
 /* The driver's own thread has nothing to do, or something. */
 void cl_engine_rests(bool rests);
 void cl_hold(Holder *holder, unsigned locks, const Context *context);
 void cl_let_go(Holder *holder);
-void cl_waiters_start(void); /* also anew in a forked child */
+void cl_waiters_start(void); /* once more in a forked child */
 /* Whether another process may write the value at an address. In works.c. */
 bool cl_is_of_others(CUdeviceptr address);
 

@@ -15,7 +15,7 @@ typedef struct {
   unsigned char number; /* in the file, from 1 on */
   unsigned char waits_for;
   bool promised;                    /* by CUDA's documentation, which does not only say that it may */
-  bool by_itself;                   /* the function waits, not whoever looks here */
+  bool by_itself;                   /* the function waits, not the caller of this */
   bool given;                       /* there are conditions: */
   unsigned char holds;              /* locks, one bit each */
   unsigned char memory, to, source; /* one bit for each kind; 0: whatever it is */
@@ -30,7 +30,7 @@ typedef struct {
   Memory memory, to, source;
   size_t size;
   int limit;  /* the CUlimit that is raised */
-  bool first; /* nobody has used the library in this context */
+  bool first; /* the library has not been used in this context */
 } WaitFacts;
 
 /* What takes room in a stream, each up to another depth of it. */

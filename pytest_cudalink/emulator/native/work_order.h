@@ -14,7 +14,7 @@ enum { WORK_CALLBACK = NODE_TYPES, WORK_FREE, WORK_LAUNCHED };
 
 typedef struct Watch Watch;
 
-/* Submitted work. It is freed when it is done and nobody holds it. */
+/* Submitted work. It is freed when it is done and not held. */
 typedef struct Work Work;
 struct Work {
   NodeParameters parameters; /* arrays behind pointers are its own */

@@ -20,7 +20,7 @@ typedef enum {
   WORKER_LATE,  /* beyond the limit: the worker was ended */
   WORKER_FATAL, /* the library reported success and printed a fatal error */
   WORKER_NO_MEMORY,
-  WORKER_KILLED, /* without a word, as by somebody else: its input need not be the cause */
+  WORKER_KILLED, /* without a word, as by another process: its input need not be the cause */
 } WorkerOutcome;
 
 typedef struct {

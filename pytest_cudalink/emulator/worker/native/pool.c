@@ -53,7 +53,7 @@ static unsigned limit_of_a_library(void) {
   return cores < 1 ? 1 : cores > MOST_OF_A_LIBRARY ? MOST_OF_A_LIBRARY : (unsigned)cores;
 }
 
-/* Gives a place, whose worker nobody uses, to a library. */
+/* Gives a place, whose worker is not in use, to a library. */
 static bool settle(Worker *worker, const char *program, const char *library) {
   char *kept_program = strdup(program), *kept_library = strdup(library);
   if (!kept_program || !kept_library) {

@@ -157,7 +157,7 @@ static size_t printed(char **text) {
   return (size_t)got;
 }
 
-/* Without the socket nobody is served. */
+/* Without the socket no client can be served. */
 static void answer(Reply *reply, const char *error, const char *info, const void *image) {
   char *text;
   reply->printed_size = printed(&text);

@@ -63,7 +63,7 @@ static unsigned long take(unsigned long *counter) {
   return taken;
 }
 
-/* -- the input that was refused last, by any thread: a library may raise an error of its own for it */
+/* -- the input that was refused last, by any thread: a library may raise its own error for it */
 
 static struct {
   pthread_mutex_t lock;
