@@ -50,7 +50,10 @@ def run(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:  # AuditError is a ValueError
         output.fail(error)
         return 2
-    findings = [(one.severity, (f"{one.severity}: {one.kind}", f"{one.text}; {one.fix}")) for one in found.findings]
+    findings = [
+        (one.severity, (f"{one.severity}: {one.kind}", f"{one.text}; {one.fix or one.otherwise}"))
+        for one in found.findings
+    ]
     errors = [shown for severity, shown in findings if severity == "conflict"]
     errors += [(f"not readable: {one.path}", one.text) for one in found.unreadable]
     notes = [shown for severity, shown in findings if severity == "note"]
@@ -83,9 +86,8 @@ def _finding(finding: EnvironmentFinding) -> Iterator[str]:
         yield f"  needs  {len(finding.needs) - _MOST_NEEDS} more; --format=json lists them"
     if finding.there:
         yield f"  there  {line(finding.there)}"
-    yield f"  do     {line(finding.fix)}"
-    if finding.otherwise:
-        yield f"  or     {line(finding.otherwise)}"
+    for word, remedy in zip(("do", "or"), filter(None, (str(finding.fix), finding.otherwise)), strict=False):
+        yield f"  {word}     {line(remedy)}"
 
 
 def _need(claim: Claim) -> str:

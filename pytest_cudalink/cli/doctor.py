@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from ..base.safe_text import line as safe
 from .saying import complain
 
 if TYPE_CHECKING:
+    from ..base.command import Command
     from ..doctor import DoctorReport, FindingCause, PredictedLink
 
 DESCRIPTION: Final = (
@@ -92,7 +92,7 @@ def page(report: DoctorReport, *, verbose: bool = False) -> Iterator[Line]:
         yield from _wrapped("First:   ", first.otherwise[0])
     if causes:
         yield "", ""
-    shown: set[str] = {first.fixes[0]} if first and first.fixes else set()
+    shown: set[Command] = {first.fixes[0]} if first and first.fixes else set()
     for cause in causes:
         yield from _cause(cause, shown, done=first if cause is first else None)
     yield "", ""
@@ -103,7 +103,7 @@ def page(report: DoctorReport, *, verbose: bool = False) -> Iterator[Line]:
         yield "--verbose shows every part, copy, rule, link and finding.", ""
 
 
-def _cause(cause: FindingCause, shown: set[str], done: FindingCause | None) -> Iterator[Line]:
+def _cause(cause: FindingCause, shown: set[Command], done: FindingCause | None) -> Iterator[Line]:
     """Yield one line for the cause, and the repairs below it that no line above has shown; adds them to `shown`."""
     mark = _MARKS[cause.severity]
     several = f" ({counted(len(cause.findings), 'finding')})" if len(cause.findings) > 1 else ""
@@ -137,10 +137,10 @@ def _wrapped(start: str, text: str) -> Iterator[Line]:
         yield line, ""
 
 
-def _command(start: str, command: str) -> Iterator[Line]:
+def _command(start: str, command: Command) -> Iterator[Line]:
     """Yield a command as lines that a shell reads as one command; a word that is longer than a line is cut."""
     room = _WIDTH - len(start) - 2
-    words = [_cut(word, room) for word in re.findall(r"(?:'[^']*'|\"[^\"]*\"|\S)+", command)]
+    words = [_cut(word, room) for word in command.words]
     lines = [""]
     for word in words:
         if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
@@ -238,7 +238,7 @@ def _details(report: DoctorReport) -> Iterator[Table]:
             (
                 _MARKS[finding.severity],
                 finding.text,
-                finding.fix,
+                str(finding.fix),
                 f"or {finding.otherwise}" if finding.fix and finding.otherwise else finding.otherwise,
             )
             for finding in report.findings

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..base.installers import install_command
+from ..base.command import install_command
 from ..base.progress import progress
 from ..base.regular_files import open_regular
 from ..base.safe_text import line
@@ -234,7 +234,7 @@ def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
         return "--open shows a file, and --html is -, stdout; name a file, or leave --html out"
     if (options.html or options.open) and find_spec("jinja2") is None:
         wanted = "--html" if options.html else "--open"
-        remedy = install_command("'pytest-cudalink[report]'")
+        remedy = install_command("pytest-cudalink[report]")
         return f"{wanted} needs jinja2, which is not installed; {remedy}"
     return ""
 

@@ -48,6 +48,7 @@ class KnownBad:
     since: str = ""  # first version that has it; empty if not known
     mended: str = ""  # first version without it; empty if not known
     advice: str  # what to do
+    install: tuple[str, ...] = ()  # the requirements that do it; empty: the advice alone
     seen: Seen  # "measured" or "reported" (only the threads say so)
     test: str = ""  # the test or nox session that runs it; empty: none does
     date: date  # when the entry was written or last tried

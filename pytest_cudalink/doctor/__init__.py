@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from ..audit.environment import EnvironmentAudit, EnvironmentFinding
+from ..base.command import NO_COMMAND, Command
 from ..base.plurals import and_more
 from ..compat import atlas, known_bad
 from ..compat.architectures import known_architectures
@@ -27,7 +28,7 @@ from ..guardrails.guard import driver_hint, forward_compatibility_assumed
 from ..guardrails.items import Fact, Item, ItemKind, Verdict, label_of
 from ..guardrails.pipelines import Pipeline
 from ..guardrails.relations import component_table
-from ..guardrails.remedy import trials, worded
+from ..guardrails.remedy import trials
 from ..guardrails.repair import repair
 from ..guardrails.rules import check_driver, judge_all, parse_constraint
 from ..linker import dispatch
@@ -83,7 +84,7 @@ class DoctorFinding:
 
     severity: Severity  # "incoherent", "unknown", "warning" or "note"; the first two set the exit code
     text: str
-    fix: str = ""  # one command, or empty
+    fix: Command = NO_COMMAND  # repairs it; false if no command does
     otherwise: str = ""  # another remedy, or the only one where no command helps
     cause: str = ""  # what several findings have in common, in a few words; empty if the finding stands alone
 
@@ -106,7 +107,7 @@ class FindingCause:
         return self.severity in _COUNTED
 
     @property
-    def fixes(self) -> tuple[str, ...]:
+    def fixes(self) -> tuple[Command, ...]:
         """The commands that repair the findings, each once."""
         return tuple(dict.fromkeys(finding.fix for finding in self.findings if finding.fix))
 
@@ -157,7 +158,7 @@ class DoctorReport:
         """Return the report as plain data for JSON; versions are text."""
 
         def plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-            return {name: str(value) if isinstance(value, CudaVersion) else value for name, value in fields}
+            return {name: str(value) if isinstance(value, (CudaVersion, Command)) else value for name, value in fields}
 
         return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self, dict_factory=plain)}
 
@@ -215,7 +216,7 @@ def examine(
     report.findings += [one for one in _known_bad_findings(report, system) if one.text not in told]
     report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
-    report.findings = [replace(one, fix=worded(one.fix, installer)) for one in report.findings]
+    report.findings = [replace(one, fix=one.fix.by(installer)) for one in report.findings]
     return report
 
 
@@ -272,7 +273,7 @@ def _merge_repairs(
     texts = {name: ",".join(filter(None, several)) for name, several in bounds.items()}
     no_link = any(one.cause == _NO_LINK for one in before)
     absent = [_LINKER] if no_link else []
-    fewest, command = len(before) + len(merged), ""
+    fewest, command = len(before) + len(merged), NO_COMMAND
     for trial in trials(judged.items, facts.cuda().value, texts, needed=asked, absent=absent):
         left = len(_faults(judge(trial.items)))
         if left < fewest:
@@ -293,8 +294,10 @@ def _needed(conflict: EnvironmentFinding) -> tuple[str, str] | None:
     by_pip = conflict.needs and all(claim.how == "declared" for claim in conflict.needs)
     if conflict.kind in ("version", "missing") and by_pip:
         return conflict.needs[0].name, conflict.needs[0].versions
-    advice = re.fullmatch(r"pip install '([\w.-]+)([^']*)'", conflict.fix) if conflict.kind == "known-bad" else None
-    return (advice[1], advice[2]) if advice else None
+    if conflict.kind == "known-bad" and len(conflict.fix.install) == 1:
+        wanted = Requirement(conflict.fix.install[0])
+        return wanted.name, str(wanted.specifier)
+    return None
 
 
 def _driver(facts: DriverFacts, system: System) -> dict[str, str | None]:
@@ -358,7 +361,7 @@ def _incomplete(item: Item, text: str, cause: str) -> DoctorFinding:
     return DoctorFinding(
         "incoherent",
         text,
-        f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
+        Command((f"{wheel.name}=={wheel.version}",), action="reinstall") if wheel else NO_COMMAND,
         "" if wheel else "reinstall the toolkit that this file belongs to",
         f"the {item.label} {cause}",
     )
@@ -392,7 +395,7 @@ def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: boo
                 "incoherent",
                 f"{name} {versions[name]} contains the CUDA runtime {release}, whose calls the driver of CUDA {driver} "
                 "answers with cudaErrorInsufficientDriver (35)",
-                f"pip install '{name}=={driver.major}.*'",
+                Command((f"{name}=={driver.major}.*",)),
                 verdict.otherwise,
                 f"the driver of CUDA {driver} is too old for the runtime inside {name}",
             )
@@ -429,7 +432,7 @@ def _link_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
     version = report.version_of("nvJitLink")
     there = f"nvJitLink {version} is older than {FIRST_USABLE_NVJITLINK}" if version else "there is no nvJitLink"
     release = max((item.version for item in report.items if item.version), default=LATEST_KNOWN)
-    fix = "" if version else repair((_LINKER,), release)
+    fix = NO_COMMAND if version else repair((_LINKER,), release)
     if not any(possible.values()):
         text = f"nothing here links PTX or LTO-IR: there is no driver, and {there}"
         linking = sorted(system.versions().keys() & component_table()["links-at-run-time"]["distributions"])
@@ -448,7 +451,7 @@ def _bindings_findings(report: DoctorReport, system: System) -> Iterator[DoctorF
         yield DoctorFinding(
             "warning",
             f"nvJitLink {nvjitlink} is installed, but the bundled linker needs cuda-bindings to use it",
-            f"pip install 'cuda-bindings=={nvjitlink.major}.*'",
+            Command((f"cuda-bindings=={nvjitlink.major}.*",)),
         )
 
 
@@ -456,7 +459,7 @@ def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: 
     """Yield the rules that do not hold. A missing driver is reported once, and is not a fault of the toolkit."""
     if not report.items:
         yield DoctorFinding(
-            "unknown", "no part of a CUDA toolkit was found", "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]'"
+            "unknown", "no part of a CUDA toolkit was found", Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
         )
     for verdict in report.rules:
         if verdict.rule != "driver" and verdict.status != "compatible":
@@ -517,7 +520,7 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFin
             severity,
             f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
             "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
-            (whole.fix if whole else "") or repair((item["nvrtc"],), driver, at_most=True),
+            (whole and whole.fix) or repair((item["nvrtc"],), driver, at_most=True),
             cause=whole.cause if whole else f"the driver of CUDA {driver} refuses the PTX of NVRTC {nvrtc} (222)",
         )
     # the pipeline rule reports LTO-IR that is too new
@@ -537,7 +540,7 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFin
             yield DoctorFinding(
                 "incoherent",
                 f"{name} {version} does not know {arch}, the device here; it knows {known[0]} to {known[-1]}",
-                repair((item[name],), older[0]) if older else "",
+                repair((item[name],), older[0]) if older else NO_COMMAND,
                 cause=f"the toolkit does not know {arch}, the device here",
             )
 
@@ -582,7 +585,7 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
     installed = system.versions()
     if "cuda-tile" not in installed:
         return
-    fix = "pip install 'cuda-tile[tileiras]'"
+    fix = Command(("cuda-tile[tileiras]",))
     wheels = {name: installed.get(name) for name in _TILE_WHEELS}
     releases = {CudaVersion(*map(int, one.split(".")[:2])) for one in wheels.values() if one}
     complete = None not in wheels.values() and len(releases) == 1
@@ -601,7 +604,7 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
             yield DoctorFinding("warning", f"no known tileiras compiles for {arch}, the device here")
         elif (since := known[0]) > release:
             text = f"tileiras {release} does not compile for {arch}, the device here; {since} is the first that does"
-            yield DoctorFinding("warning", text, f"pip install '{TILEIRAS}>={since}'")
+            yield DoctorFinding("warning", text, Command((f"{TILEIRAS}>={since}",)))
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ..base.installers import install_command
+from ..base.command import install_command
 from ..compat.atlas import TILE, Atlas, AtlasAnswer, columns
 from ..compat.documented import Statement, statements
 from ..compat.link_rules import ARCH, contents_of, expected
@@ -294,7 +294,7 @@ def _instead(atlas: Atlas, one: Question) -> list[str]:
             "nvjitlink": "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink",
             "tileiras": TILEIRAS,
         }
-        wanted = f"'{packages[library]}=={consumer}.*'" if library in packages else ""
+        wanted = f"{packages[library]}=={consumer}.*" if library in packages else ""
         how = f": {install_command(wanted)}" if wanted else ""
         found.append(f"take {Consumer(library, consumer)}{more}{how}")
     producer = _nearest(atlas, one.producer, lambda release: _ask(atlas, one, producer=release))

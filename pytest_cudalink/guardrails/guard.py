@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from threading import RLock
@@ -209,7 +209,7 @@ class CompatibilityGuardRails:
             libraries = libraries_by_name(self._present())
             if producer in libraries and consumer in libraries:
                 verdict = check_pipeline(pipeline, libraries[producer], libraries[consumer])
-                if not self._passes(verdict, mode):
+                if not self._passes(verdict, mode, libraries.values()):
                     return
             self._pipelines[pipeline] = None
 
@@ -224,7 +224,8 @@ class CompatibilityGuardRails:
         mode = self._checked_mode()
         if mode != "off":
             with self._lock:
-                self._passes(check_pipeline(Pipeline("nvrtc", consumer.name, artifact_kind), producer, consumer), mode)
+                verdict = check_pipeline(Pipeline("nvrtc", consumer.name, artifact_kind), producer, consumer)
+                self._passes(verdict, mode, (producer, consumer))
 
     def present(self) -> tuple[Item, ...]:
         """The remembered items, and other libraries loaded in this process whose release is known."""
@@ -324,21 +325,21 @@ class CompatibilityGuardRails:
             hint=driver_hint(),
             unknown_driver_passes=mode != "strict",
         )
-        if self._passes(verdict, mode):
+        if self._passes(verdict, mode, (item, *others)):
             self._remembered[item] = None
 
-    def _passes(self, verdict: Verdict, mode: Mode) -> bool:
-        """Whether the item may be remembered; raises or warns, depending on the mode."""
+    def _passes(self, verdict: Verdict, mode: Mode, items: Iterable[Item]) -> bool:
+        """Whether the item may be remembered; raises or warns, depending on the mode.
+
+        `items`: what was compared; if wheels are among them, conda cannot repair it, as they precede its libraries.
+        """
         if verdict.status == "insufficient_metadata" and mode == "strict":
             instead = "use the mode best_effort, which lets pass what is not known"
             verdict = replace(verdict, otherwise="; or ".join(filter(None, (verdict.otherwise, instead))))
         if verdict.fix:
-            from ..base.installers import installer_here
-            from .remedy import worded
+            from ..base.command import installer_here
 
-            # wheels precede conda's libraries, so conda cannot repair them
-            installer = installer_here(by_conda=not any("site-packages" in item for item in verdict.items))
-            verdict = replace(verdict, fix=worded(verdict.fix, installer))
+            verdict = replace(verdict, fix=verdict.fix.by(installer_here(by_conda=not any(one.wheel for one in items))))
         if self.on_verdict is not None:
             self.on_verdict(verdict)
         if verdict.status == "compatible":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from ..base.command import NO_COMMAND, Command
 from ..versions import CudaVersion
 
 __all__ = ["ALREADY_LOADED", "Fact", "Item", "ItemKind", "PackagedWith", "Status", "Verdict", "compatible", "label_of"]
@@ -76,7 +77,7 @@ class Verdict:
     # name of the rule: "packaging", "ctk-version-known", "ctk-constraint", "same-ctk", "linked", "driver" or "pipeline"
     rule: str
     message: str  # one sentence
-    fix: str = ""  # the command that repairs it; empty if there is nothing to repair, or no command repairs it
+    fix: Command = NO_COMMAND  # repairs it; false if there is nothing to repair, or no command repairs it
     items: tuple[str, ...] = ()  # the items that it is about, each with path, how it was found, version and witness
     otherwise: str = ""  # another remedy, or the only one where no command helps
     works: bool = False  # whether the atlas has measured that it works, although nothing promises it

@@ -1,4 +1,4 @@
-"""The one command after which the rules hold, and its words for each package manager. Pure.
+"""The one command after which the rules hold. Pure.
 
 `trials` makes the items that an environment would have after a command; the doctor judges them, and takes the first
 command that leaves no fault. So the command moves every part that has to move, and its own result is coherent.
@@ -6,8 +6,6 @@ command that leaves no fault. So the command moves every part that has to move, 
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -15,13 +13,12 @@ from typing import Final, NamedTuple
 from packaging.requirements import Requirement
 
 from ..audit.targets import accepts, common_version
-from ..base.installers import Installer
+from ..base.command import NO_COMMAND, Command
 from ..compat.exports import brought_by, pinned_versions
 from ..compat.wheels import NVJITLINK
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item
-from .relations import component_table
-from .repair import UNKNOWN, extra_of, make_way, published_releases, repair, worth
+from .repair import UNKNOWN, extra_of, newer_wheels, published_releases, repair, worth
 
 #: nvJitLink and its headers, in small letters: cuda-toolkit bounds it from below only, as newer ones read what older
 #: releases write.
@@ -30,9 +27,9 @@ _LINKER: Final = "nvjitlink"
 
 @dataclass(frozen=True)
 class Trial:
-    """A command, in pip's words, and the items that there are after it."""
+    """A command, and the items that there are after it."""
 
-    command: str
+    command: Command
     items: tuple[Item, ...]
 
 
@@ -55,7 +52,7 @@ def trials(
     if any(common_version([bounds[name]]) is None for name in needed):
         return
     if needed and not absent and not {item.wheel for item in items}.intersection(needed):
-        yield Trial(_install(f"{name}{bounds[name]}" for name in sorted(needed)), tuple(items))
+        yield Trial(Command(tuple(f"{name}{bounds[name]}" for name in sorted(needed))), tuple(items))
     for release, at_most in _candidates(items, driver):
         for keep in (True, False):
             parts = _split(items, _becoming(release, at_most=at_most), keep=keep)
@@ -115,7 +112,7 @@ def _trial(
 ) -> Trial | None:
     becomes = _becoming(release, at_most=at_most)
     moved = [*parts.moved, *absent]
-    command = repair(moved, release, at_most=at_most) if moved else ""
+    command = repair(moved, release, at_most=at_most) if moved else NO_COMMAND
     brought = brought_by(frozenset(extra_of(item, becomes) for item in moved), becomes)
     named = sorted(name for name in bounds if name in brought or name in needed)
     fits = {
@@ -125,41 +122,11 @@ def _trial(
     }
     if (moved and not command) or not all(fit for name, fit in fits.items() if name not in NVJITLINK):
         return None
-    words = shlex.split(command.rpartition("pip install ")[2])
     # a distribution may require a newer nvJitLink than that of the release
-    words = [word for word in words if fits.get(re.split(r"[=<>]", word)[0], True)]
+    words = [word for word in command.install if fits.get(Requirement(word).name, True)]
     words += [f"{name}{bounds[name]}" for name in named]
     if not words:
         return None
     there = [replace(item, version=becomes, found_via="site-packages", witness="after the command") for item in moved]
-    way = make_way([*moved, *parts.gone], becomes.major)
-    return Trial(f"{way}{_install(words)}", (*parts.kept, *there))
-
-
-def _install(words: Iterable[str]) -> str:
-    quoted = (f"'{word}'" if re.search(r"[^\w.=-]", word) else word for word in dict.fromkeys(words))
-    return f"pip install {' '.join(quoted)}"
-
-
-def worded(command: str, installer: Installer) -> str:
-    """A command of pip in the words of the program that installs packages into the environment."""
-    if not re.match(r"pip (?:un)?install ", command) or installer.name == "pip":
-        return command
-    if installer.name == "uv":
-        return re.sub(r"(^|&& )pip (install|uninstall)( -y)?", rf"\1uv pip \2{installer.option}", command).replace(
-            "--force-reinstall", "--reinstall"
-        )
-    words = [word for word in shlex.split(command.rpartition("pip install ")[2]) if not word.startswith("-")]
-    packages = dict.fromkeys(package for word in words for package in _of_conda(Requirement(word)))
-    return f"conda install{installer.option} {' '.join(map(shlex.quote, packages))}"
-
-
-def _of_conda(wanted: Requirement) -> Iterable[str]:
-    """The conda packages of a requirement: the releases of CUDA's packages follow cuda-version."""
-    text = ",".join(sorted(map(str, wanted.specifier), reverse=True))
-    bound = re.sub(r"^==([\d.]+)\.\*$", r"=\1", text)
-    if wanted.name != "cuda-toolkit":
-        return [] if wanted.name.startswith("nvidia-") else [f"{wanted.name}{bound}"]
-    names = component_table()["conda"]
-    packages = [package for extra in sorted(wanted.extras) for package in names.get(extra, ["cuda-toolkit"])]
-    return [*([f"cuda-version{bound}"] if bound else []), *packages]
+    gone = newer_wheels([*moved, *parts.gone], becomes.major)
+    return Trial(Command(tuple(dict.fromkeys(words)), gone), (*parts.kept, *there))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..base.command import NO_COMMAND, Command
 from ..compat.exports import brought_by, is_open
 from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS
 from ..compat.wheels import NVJITLINK
@@ -59,27 +60,26 @@ def by_hand(items: Sequence[Item], version: CudaVersion) -> str:
     return f"use an installed CUDA {version} for all of these, or a release from {oldest} on, which has wheels"
 
 
-def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False) -> str:
+def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False) -> Command:
     """The command that installs items of one CUDA release as wheels, which every search finds first.
 
-    Empty if no command does: the release has no wheels, or no wheel has one of the items; see `by_hand`.
+    False if no command does: the release has no wheels, or no wheel has one of the items; see `by_hand`.
 
     `version`: the release.
     `at_most`: the newest release of that major up to `version`, instead of `version` itself.
     """
     if not _installable(items, version, at_most=at_most):
-        return ""
+        return NO_COMMAND
     extras = ",".join(sorted({extra_of(item, version) for item in items}))
     exactly, up_to = f"=={version}.*", f">={version.major}.0,<{version.major}.{version.minor + 1}"
     bound = up_to if at_most else exactly
-    words = [f"'cuda-toolkit[{extras}]{bound}'"]
+    words = [f"cuda-toolkit[{extras}]{bound}"]
     linker = next(name for name in NVJITLINK if name.endswith("-cu12") == (version.major == 12))
     if is_open(linker, version) and any(item.name == "nvJitLink" for item in items):
-        words.append(f"'{linker}{bound}'")
-    return f"{make_way(items, version.major)}pip install {' '.join(words)}"
+        words.append(f"{linker}{bound}")
+    return Command(tuple(words), newer_wheels(items, version.major))
 
 
-def make_way(items: Sequence[Item], major: int) -> str:
-    """Uninstall wheels of a newer major: their names differ, so they would stay, and every search finds them first."""
-    newer = sorted({item.wheel for item in items if item.wheel and item.version and item.version.major > major})
-    return f"pip uninstall -y {' '.join(newer)} && " if newer else ""
+def newer_wheels(items: Sequence[Item], major: int) -> tuple[str, ...]:
+    """The wheels of a newer major, to uninstall: as their names differ, they would stay, and be found first."""
+    return tuple(sorted({item.wheel for item in items if item.wheel and item.version and item.version.major > major}))

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from ..base.command import NO_COMMAND, Command
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Fact, Item, Verdict, compatible
@@ -129,7 +130,7 @@ def check_item(item: Item) -> Verdict:
             "insufficient_metadata",
             "ctk-version-known",
             f"the CUDA release of the {item.label} is not known: {item.witness}",
-            f"pip install 'cuda-toolkit[{extra_of(item, LATEST_KNOWN)}]'",
+            Command((f"cuda-toolkit[{extra_of(item, LATEST_KNOWN)}]",)),
             (str(item),),
             otherwise="give a release: cuda-toolkit[...]==13.0.*",
         )
@@ -144,7 +145,7 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
         return compatible("ctk-constraint", f"CUDA {item.version} is among '{constraint}'", item)
     # a release, not the constraint itself: for pip, '==13.2' means 13.2.0 alone, and '<=13.2' excludes 13.2.1
     wanted = [one for one in published_releases() if constraint.contains(Version(str(one)))]
-    fix = repair((item,), max(wanted)) if wanted else ""
+    fix = repair((item,), max(wanted)) if wanted else NO_COMMAND
     instead = by_hand((item,), max(wanted)) if wanted else f"no known release of CUDA is among '{constraint}'"
     return Verdict(
         "incompatible",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..artifacts import Artifact
-from ..base.installers import install_command
+from ..base.command import install_command
 from ..compat import atlas
 from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
 from ..compat.wheels import NVJITLINK, TILEIRAS
@@ -208,7 +208,7 @@ def _of_tile(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | 
     if needs is None:
         return None
     known = [one for one in atlas.load().tileiras_for(refusal.arch, needs.version) if one.major <= version.major]
-    wheels = [f"'{TILEIRAS}=={release}.*'" for release in known[:1]]
+    wheels = [f"{TILEIRAS}=={release}.*" for release in known[:1]]
     cubin = [f"compile it with tileiras, and load the cubin: {install_command(wanted)}" for wanted in wheels]
     if not refusal.loads:
         why = "nothing links Tile IR: tileiras or the driver compiles it to a cubin"
@@ -253,7 +253,7 @@ def _changes(refusal: Refusal, leaf: Artifact) -> Iterator[str]:
         also = f", and link with nvJitLink {version}" if ltoir and on_driver else ""
         any_minor = leaf.kind == "cubin" and refusal.loads
         release = version.major if any_minor else version
-        toolkit = f"'cuda-toolkit[nvrtc]=={release}.*'"
+        toolkit = f"cuda-toolkit[nvrtc]=={release}.*"
         yield f"compile with CUDA {release}{also}: {install_command(toolkit)}"
         yield from _newer_reader(refusal, leaf, needs)
     if maker is not None:
@@ -277,7 +277,7 @@ def _newer_reader(refusal: Refusal, leaf: Artifact, needs: Needs) -> Iterator[st
 
 def _install(version: CudaVersion, operator: str, end: str = "") -> str:
     package = NVJITLINK[version.major == 12]
-    return install_command(f"'{package}{operator}{version}{end}'")
+    return install_command(f"{package}{operator}{version}{end}")
 
 
 # -- architectures

@@ -7,7 +7,7 @@ from itertools import starmap
 from typing import Any, Literal, Protocol, Self
 
 from .. import probes
-from ..base.installers import install_command
+from ..base.command import install_command
 from .errors import CompileError
 from .objectcode import ObjectCode
 from .options import ProgramOptions, names_of
@@ -31,7 +31,7 @@ def _nvrtc() -> Any:
 def _not_available(error: Exception) -> RuntimeError:
     found = str(error).strip().partition("\n")[0]
     missing = "cuda.bindings cannot be imported" if isinstance(error, ImportError) else "NVRTC was not found"
-    command = install_command("'pytest-cudalink[cu13]'")
+    command = install_command("pytest-cudalink[cu13]")
     return RuntimeError(f"compiling needs cuda.bindings and NVRTC; {missing} ({found}); {command} (or [cu12])")
 
 

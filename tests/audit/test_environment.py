@@ -20,8 +20,8 @@ from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audi
 from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
 from pytest_cudalink.base import tables
+from pytest_cudalink.base.command import install_command
 from pytest_cudalink.base.elf import ElfError
-from pytest_cudalink.base.installers import install_command
 from pytest_cudalink.cli import main
 from pytest_cudalink.environment import installed
 from tests.stubs.conftest import compile_c
@@ -139,7 +139,7 @@ def test_pin_against_measured_floor(made) -> None:
     assert "__nvJitLinkCreate_12_9" in floor.evidence
     assert "declares no requirement on nvidia-nvjitlink-cu12" in floor.evidence
     assert finding.there == f"nvidia-nvjitlink-cu12 12.8.93 ({made.site / jitlink})"
-    assert finding.fix == f"python -m pip --python {made.prefix} install --upgrade torch libcudf-cu12"
+    assert str(finding.fix) == f"pip --python {made.prefix} install --upgrade torch libcudf-cu12"
     assert finding.otherwise == "put torch and libcudf-cu12 into separate environments"
     assert found.exit_code == 1
     with pytest.raises(AssertionError, match="which no version satisfies"):
@@ -163,7 +163,7 @@ def test_pair_through_an_extra(made) -> None:
         "expected ==13.0.88.* (cuda-toolkit 13.0.2, for torch 2.12.0) and <14,>=13.1 (libcudf-cu13 26.8.0)"
         in finding.text
     )
-    assert finding.fix.endswith("install --upgrade torch libcudf-cu13")
+    assert str(finding.fix).endswith("install --upgrade torch libcudf-cu13")
 
 
 def test_installed_version_and_missing(made) -> None:
@@ -173,9 +173,9 @@ def test_installed_version_and_missing(made) -> None:
     made.wheel("b", "2", "nvidia-nvjitlink-cu12<13", 'nvidia-cufft-cu12==1; sys_platform == "win32"')
     missing, wrong = sorted(made.audit().findings, key=lambda one: one.kind)
     assert missing.text == "nvidia-cuda-nvrtc-cu12 is missing; expected ~=12.6 (a 1)"
-    assert missing.fix == f"python -m pip --python {made.prefix} install 'nvidia-cuda-nvrtc-cu12~=12.6'"
+    assert str(missing.fix) == f"pip --python {made.prefix} install 'nvidia-cuda-nvrtc-cu12~=12.6'"
     assert wrong.text == "nvidia-nvjitlink-cu12 is 12.4.127; expected >=12.6 (a 1)"
-    assert wrong.fix == f"uv pip install --python {made.prefix} 'nvidia-nvjitlink-cu12>=12.6,<13'"
+    assert str(wrong.fix) == f"uv pip install --python {made.prefix} 'nvidia-nvjitlink-cu12>=12.6,<13'"
 
 
 # -- sound environments
@@ -330,7 +330,7 @@ def test_conda_without_its_rules(made, monkeypatch) -> None:
     finally:
         conda.rules.cache_clear()
     assert found.exit_code == 2
-    assert install_command("'pytest-cudalink[audit]'") in found.unreadable[0].text
+    assert install_command("pytest-cudalink[audit]") in found.unreadable[0].text
 
 
 # -- what cannot be read
@@ -409,7 +409,7 @@ def test_command(made, capsys) -> None:
         "conflict: nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1)",
         "  needs  x 1: nvidia-nvjitlink-cu12 >=12.9 (Requires-Dist: nvidia-nvjitlink-cu12>=12.9)",
         "  there  nvidia-nvjitlink-cu12 12.8.93 (…/nvidia_nvjitlink_cu12-12.8.93.dist-info)",
-        f"  do     python -m pip --python {made.prefix} install 'nvidia-nvjitlink-cu12>=12.9'",
+        f"  do     pip --python {made.prefix} install 'nvidia-nvjitlink-cu12>=12.9'",
     ]
     assert main(["audit", "--format=json", "--environment", str(made.prefix)]) == 1
     content = json.loads(capsys.readouterr().out)
@@ -417,9 +417,7 @@ def test_command(made, capsys) -> None:
     assert content["findings"][0]["kind"] == "version"
     assert main(["audit", "--format=github", "--environment", str(made.prefix)]) == 1
     said = capsys.readouterr().out
-    assert (
-        "\n::error title=conflict%3A version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); python" in said
-    )
+    assert "\n::error title=conflict%3A version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
     assert main(["audit"]) == 2
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
 
@@ -469,7 +467,7 @@ def test_older_library_in_the_variable(made, monkeypatch) -> None:
         "libcudart.so.12 is that of CUDA 12.4 in LD_LIBRARY_PATH; expected 12.5 or newer: x.so of x 1 wants "
         "cudaGetDriverEntryPointByVersion of CUDA 12.5"
     )
-    assert finding.fix == f"take {older.parent} out of LD_LIBRARY_PATH"
+    assert finding.otherwise == f"take {older.parent} out of LD_LIBRARY_PATH"
 
 
 # -- the parts

@@ -87,9 +87,9 @@ def told(found: EnvironmentAudit) -> list[str]:
     for one in found.findings:
         lines.append(f"{one.severity} {one.kind}: {one.text}")
         lines += [f"needs {claim_line(claim)}" for claim in one.needs]
-        lines += [
-            f"{word} {text}" for word, text in (("there", one.there), ("do", one.fix), ("or", one.otherwise)) if text
-        ]
+        lines += [f"there {one.there}"] if one.there else []
+        remedies = filter(None, (str(one.fix), one.otherwise))
+        lines += map(" ".join, zip(("do", "or"), remedies, strict=False))
     return [line.replace(found.prefix, "@").replace("/lib/python3.12/site-packages", "") for line in lines]
 
 
@@ -137,7 +137,7 @@ def test_floors(made: Faked) -> None:
         f"conflict floor: nvidia-cuda-runtime-cu12 is 12.4.127; expected >=12.5 (x 1): {NEEDED}; x declares >=12.0",
         f"needs >=12.5 (x 1): nvidia-cuda-runtime-cu12, symbols, False, b.so, {NEEDED}; x declares >=12.0",
         "there nvidia-cuda-runtime-cu12 12.4.127 (@/n/libcudart.so.12)",
-        "do python -m pip --python @ install 'nvidia-cuda-runtime-cu12>=12.1,>=12.0,>=12.5'",
+        "do pip --python @ install 'nvidia-cuda-runtime-cu12>=12.1,>=12.0,>=12.5'",
         (
             "conflict floor: nvidia-cusolver is 12.1.0.51; expected >=12.2.0.1 (s 1): "
             "wants cusolverDnXpolar_bufferSize of CUDA 13.2; s declares no bound"
@@ -147,7 +147,7 @@ def test_floors(made: Faked) -> None:
             "wants cusolverDnXpolar_bufferSize of CUDA 13.2; s declares no bound"
         ),
         "there nvidia-cusolver 12.1.0.51 (@/n/libcusolver.so.12)",
-        "do python -m pip --python @ install 'nvidia-cusolver>=12.2.0.1,>=12.0.3.29'",
+        "do pip --python @ install 'nvidia-cusolver>=12.2.0.1,>=12.0.3.29'",
     ]
     (sound,) = (one for one in found.claims if one.by == "sound 1")
     assert claim_line(sound).startswith(">=12.0.3.29 (sound 1): nvidia-cusolver, symbols, True, b.so, ")
@@ -162,7 +162,9 @@ DRIVER_12_8 = "a driver of CUDA 12.8 (570)"
 def on_machine(made: Faked, driver: str, gpu: str = "") -> list[str]:
     """What the audit says about a machine, each with its remedy."""
     found = audit_environment(made.prefix, driver=driver, gpu=gpu)
-    return [f"{one.severity}: {one.text}; do: {one.fix}" for one in found.findings if one.kind == "machine"]
+    return [
+        f"{one.severity}: {one.text}; do: {one.fix or one.otherwise}" for one in found.findings if one.kind == "machine"
+    ]
 
 
 def test_machine_with_an_older_driver(made: Faked) -> None:
@@ -246,7 +248,7 @@ def test_libraries_that_are_nowhere(made: Faked) -> None:
     assert told(made.audit()) == [
         f"conflict unprovided: libcudart.so.13 {where}: a.so of a 1 is linked with it",
         "needs any version (a 1): nvidia-cuda-runtime, linked, None, a.so, needs libcudart.so.13",
-        "do python -m pip --python @ install nvidia-cuda-runtime",
+        "do pip --python @ install nvidia-cuda-runtime",
         f"conflict unprovided: libnccl.so.2 {where}: b.so of b 1 is linked with it",
         "needs any version (b 1): libnccl.so.2, linked, None, b.so, needs libnccl.so.2",
         "do install the package that has libnccl.so.2, or a build of b for another CUDA release",
@@ -463,7 +465,7 @@ def test_packages_of_conda_do_not_serve_requirements_of_wheels(made: Faked) -> N
     made.wheel("x", "1", "cuda-nvrtc>=1")
     (finding,) = made.audit().findings
     assert finding.text == "cuda-nvrtc is missing; expected >=1 (x 1)"
-    assert finding.fix == f"python -m pip --python {made.prefix} install 'cuda-nvrtc>=1'"
+    assert str(finding.fix) == f"pip --python {made.prefix} install 'cuda-nvrtc>=1'"
 
 
 def test_rules_of_versions(made: Faked) -> None:
@@ -474,9 +476,9 @@ def test_rules_of_versions(made: Faked) -> None:
     made.wheel("nvidia-cublas-cu12", "12.8.4.1")
     made.wheel("a", "1", "nvidia-cublas-cu12===12.8.4.1")
     made.wheel("b", "1", "nvidia-cublas-cu12>=12.9")
-    assert [(one.kind, one.fix) for one in made.audit().findings] == [
+    assert [(one.kind, str(one.fix)) for one in made.audit().findings] == [
         ("pair", f"conda update --prefix {made.prefix} y z"),
-        ("pair", f"python -m pip --python {made.prefix} install --upgrade a b"),
+        ("pair", f"pip --python {made.prefix} install --upgrade a b"),
     ]
 
 
@@ -506,7 +508,7 @@ def test_pairs(made: Faked) -> None:
         *high,
         claim("==12.8.93", "torch 2", "True"),
         there,
-        "do python -m pip --python @ install --upgrade d b",
+        "do pip --python @ install --upgrade d b",
         "or put d and b into separate environments",
         f"conflict pair: {nvrtc} is 12.8.93; expected ==12.8.93 (torch 2) and >=12.9 (b 1), {none}",
         claim("==12.8.93", "torch 2", "True"),
@@ -517,7 +519,7 @@ def test_pairs(made: Faked) -> None:
         f"conflict pair: nvidia-cufft is missing; expected ==1 (f 1) and ==2 (f 1), {none}",
         claim("==1", "f 1", "None", "nvidia-cufft"),
         claim("==2", "f 1", "None", "nvidia-cufft"),
-        "do python -m pip --python @ install --upgrade f",
+        "do pip --python @ install --upgrade f",
     ]
 
 
@@ -547,7 +549,7 @@ def test_declared_and_measured(made: Faked) -> None:
         "do uv pip install --python @ 'nvidia-cuda-nvrtc-cu12>=12'",
         f"conflict version: nvidia-nvjitlink-cu12 is 12.6.20; expected >=12.8 (a 1) and 2 more: {wants}",
         "there nvidia-nvjitlink-cu12 12.6.20 (@/n/libnvJitLink.so.12)",
-        "do python -m pip --python @ install 'nvidia-nvjitlink-cu12<13,>=12.7,>=12.8'",
+        "do pip --python @ install 'nvidia-nvjitlink-cu12<13,>=12.7,>=12.8'",
     ]
 
 
@@ -570,7 +572,7 @@ def test_copies(made: Faked) -> None:
             "expected one of them: the last install won"
         ),
         "there @/n/libnvJitLink.so.12",
-        "do uv pip uninstall --python @ b, then python -m pip --python @ install c==2",
+        "do uv pip uninstall --python @ b && pip --python @ install c==2",
         (
             f"conflict copies: libnvJitLink.so.12 is installed as {twelve}; "
             "expected one release: which one a process gets depends on what loads first"
@@ -586,9 +588,8 @@ def test_copies(made: Faked) -> None:
     ]
     made.wheel("again", "1", files=(old,))
     (_, same) = (one for one in made.audit().findings if one.kind == "same-file")
-    assert same.fix == (
-        f"python -m pip --python {made.prefix} uninstall again, then conda install --prefix {made.prefix} "
-        "libnvjitlink==12.9.86"
+    assert str(same.fix) == (
+        f"pip --python {made.prefix} uninstall -y again && conda install --prefix {made.prefix} libnvjitlink==12.9.86"
     )
 
 
@@ -692,7 +693,7 @@ def test_order_of_copies(made: Faked) -> None:
         "conflict copies: libnvJitLink.so.12",
         "conflict copies: libnvrtc.so.12",
     ]
-    assert lines[2] == "do conda remove --prefix @ one, then conda install --prefix @ two==2"
+    assert lines[2] == "do conda remove --prefix @ one && conda install --prefix @ two==2"
 
 
 def test_order_of_owners(made: Faked) -> None:
@@ -873,7 +874,7 @@ def test_conda_packages_of_any_version(made: Faked) -> None:
     """The command has no bound where none is asked for."""
     made.conda("x", "1", "cuda-nvrtc", "cuda-nvrtc *")
     (finding,) = made.audit().findings
-    assert finding.fix == f"conda install --prefix {made.prefix} cuda-nvrtc"
+    assert str(finding.fix) == f"conda install --prefix {made.prefix} cuda-nvrtc"
 
 
 def test_conda(made: Faked) -> None:
@@ -1154,7 +1155,7 @@ def test_the_own_environment(made: Faked, monkeypatch: pytest.MonkeyPatch) -> No
     """Pip needs no prefix for the environment that it runs in."""
     made.wheel("a", "1", "nvidia-cublas-cu12")
     monkeypatch.setattr(sys, "prefix", str(made.prefix))
-    assert made.audit().findings[0].fix == "python -m pip install nvidia-cublas-cu12"
+    assert str(made.audit().findings[0].fix) == "pip install nvidia-cublas-cu12"
 
 
 # -- versions that contradict each other

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from pytest_cudalink.base.installers import install_command
+from pytest_cudalink.base.command import install_command
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.guardrails.can_link import Consumer, questions, reply
 from pytest_cudalink.versions import CudaVersion
@@ -61,7 +61,7 @@ def test_newer_consumers_that_do_not_all_work() -> None:
     gap = dataclasses.replace(drawn(), grids=(grid,))
     (question,) = questions(V(13, 0), (Consumer("nvjitlink", V(13, 0)),), "ptx", "sm_90")
     assert reply(gap, question).instead == (
-        "take nvJitLink 13.1: " + install_command("'nvidia-nvjitlink==13.1.*'"),
+        "take nvJitLink 13.1: " + install_command("nvidia-nvjitlink==13.1.*"),
         "compile with CUDA 13.1",
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli, probes
-from pytest_cudalink.base.installers import install_command
+from pytest_cudalink.base.command import install_command
 from pytest_cudalink.compat import atlas
 
 DATA = Path(__file__).parents[1] / "data" / "artifacts"
@@ -40,7 +40,7 @@ def test_no(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 1
     assert out.startswith("no: nvJitLink 13.0 does not link PTX of CUDA 13.2\n")
     assert "  measured    nvJitLinkAddData answers 4 NVJITLINK_ERROR_PTX_COMPILE: " in out
-    install = install_command("'nvidia-nvjitlink==13.2.*'")
+    install = install_command("nvidia-nvjitlink==13.2.*")
     assert f"  instead     take nvJitLink 13.2 or newer: {install}\n" in out
     assert "              compile with CUDA 13.0\n" in out
 
@@ -86,7 +86,7 @@ def test_tile_ir_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, str(file), "tileiras-13.2", "--arch", "sm_100")
     assert code == 1
     assert "\nno: tileiras 13.2 does not compile Tile IR of CUDA 13.3 for sm_100\n" in out
-    install = install_command("'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'")
+    install = install_command("cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*")
     assert f"  instead     take tileiras 13.3 or newer: {install}\n              write bytecode of CUDA 13.2\n" in out
     _, out, _ = said(capsys, "13.1", "tileiras-13.3", "tileir", "--arch", "sm_90a")
     assert "  instead     compile for a GPU that it knows: sm_80, sm_86, " in out

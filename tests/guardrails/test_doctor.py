@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import cli, doctor, probes
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
-from pytest_cudalink.base.installers import Installer
+from pytest_cudalink.base.command import Command, Installer
 from pytest_cudalink.cli.doctor import page
 from pytest_cudalink.doctor import DoctorFinding, DoctorReport, examine, system
 from pytest_cudalink.doctor.system import Copy, DriverFile, ResolutionError, System
@@ -270,8 +270,9 @@ def claim(name: str, versions: str, how: str = "declared") -> Claim:
     return Claim("framework 1.0", name, versions, how, "", satisfied=True)
 
 
-def broken(kind: str, fix: str, *needs: Claim) -> EnvironmentFinding:
-    return EnvironmentFinding(kind, "conflict", "broken", needs, "", fix)
+def broken(kind: str, wanted: str, *needs: Claim) -> EnvironmentFinding:
+    """A conflict whose fix installs what is wanted, if anything."""
+    return EnvironmentFinding(kind, "conflict", "broken", needs, "", Command((wanted,)) if wanted else Command())
 
 
 NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
@@ -293,14 +294,14 @@ NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
         ([claim(CUFFT, "<13")], broken("version", "", claim(CUFFT, "<13")), "pip install 'nvidia-cufft-cu12<13'"),
         ([claim("a", ">=1")], broken("missing", "", claim("a", "")), "pip install 'a>=1'"),
         ([], broken("missing", "", claim(CUFFT, "")), "pip install nvidia-cufft-cu12"),
-        ([], broken("version", "own", claim(CUFFT, "<13", "conda")), "own"),
-        ([], broken("version", "own", claim(CUFFT, "<13"), claim(CUFFT, "<13", "conda")), "own"),
-        ([], broken("pair", "own", claim(CUFFT, "<13")), "own"),
-        ([], broken("version", "own"), "own"),
-        ([claim("a", "<2")], broken("known-bad", "pip install 'a>=1'"), "pip install 'a<2,>=1'"),
-        ([claim("a", "<2")], broken("known-bad", "install another"), "install another"),
-        ([claim("a", "<2")], broken("version", "pip install 'a>=1'"), "pip install 'a>=1'"),
-        ([], broken("missing", "own", claim("a", "<2,>=2")), "own"),
+        ([], broken("version", "own", claim(CUFFT, "<13", "conda")), "pip install own"),
+        ([], broken("version", "own", claim(CUFFT, "<13"), claim(CUFFT, "<13", "conda")), "pip install own"),
+        ([], broken("pair", "own", claim(CUFFT, "<13")), "pip install own"),
+        ([], broken("version", "own"), "pip install own"),
+        ([claim("a", "<2")], broken("known-bad", "a>=1"), "pip install 'a<2,>=1'"),
+        ([claim("a", "<2")], broken("known-bad", ""), ""),
+        ([claim("a", "<2")], broken("version", "a>=1"), "pip install 'a>=1'"),
+        ([], broken("missing", "own", claim("a", "<2,>=2")), "pip install own"),
     ],
 )
 def test_what_distributions_require(claims, conflict, fix) -> None:
@@ -309,14 +310,16 @@ def test_what_distributions_require(claims, conflict, fix) -> None:
     machine = Machine(tuple(several(parts)), (), None)
     machine.audit = replace(Machine.audit, claims=tuple(claims), findings=(conflict,) if conflict else ())
     report = examine(facts=given("12.9"), system=machine)
-    assert [one.fix for one in report.findings if one.severity == "incoherent"] == [fix]
+    assert [str(one.fix) for one in report.findings if one.severity == "incoherent"] == [fix]
 
 
 def test_parts_that_fit_stay() -> None:
     """A newer nvJitLink links what NVRTC writes: a package that is missed is no reason to move either."""
     machine = Machine(tuple(several("nvrtc 12.8, nvJitLink 12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
-    assert [one.fix for one in examine(facts=given("12.9"), system=machine).findings] == [f"pip install '{CUFFT}<13'"]
+    assert [str(one.fix) for one in examine(facts=given("12.9"), system=machine).findings] == [
+        f"pip install '{CUFFT}<13'"
+    ]
 
 
 def test_what_no_command_repairs_keeps_its_own_advice() -> None:
@@ -327,20 +330,26 @@ def test_what_no_command_repairs_keeps_its_own_advice() -> None:
     machine = Machine((*loaded, item("nvfatbin", "12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
     command = f"pip install '{CUFFT}<13'"
-    fixes = [one.fix for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "incoherent"]
+    fixes = [
+        str(one.fix) for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "incoherent"
+    ]
     assert (len(fixes), fixes[-1], command in fixes[:-1]) == (2, command, False)
     machine = Machine(tuple(WHOLE), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "own", claim("a", "<2,>=2")),))
     toolkit, ptx, _, own = examine(facts=given("12.8"), system=machine).findings
-    assert (toolkit.fix, own.fix, "cudart,nvjitlink,nvrtc" in toolkit.fix) == (ptx.fix, "own", True)
+    assert (str(toolkit.fix), str(own.fix), "cudart,nvjitlink,nvrtc" in str(toolkit.fix)) == (
+        str(ptx.fix),
+        "pip install own",
+        True,
+    )
 
 
 def test_a_conflict_without_a_toolkit() -> None:
     """Its command is not that of the toolkit, which is missing."""
     machine = Machine((), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("version", "own", claim(CUFFT, "<13")),))
-    fixes = [one.fix.partition("[")[0] for one in examine(facts=given("12.9"), system=machine).findings]
-    assert fixes == ["pip install 'cuda-toolkit", "own"]
+    fixes = [str(one.fix).partition("[")[0] for one in examine(facts=given("12.9"), system=machine).findings]
+    assert fixes == ["pip install 'cuda-toolkit", "pip install own"]
 
 
 @pytest.mark.parametrize("name", ["nvJitLink", "nvrtc"])
@@ -360,7 +369,7 @@ def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
     report = made(*cut, facts=given("12.8"))
     first = report.findings[0]
     assert first.text.startswith(f"{file} is cut off")
-    assert first.fix == "pip install --force-reinstall --no-deps some-wheel==13.0.88"
+    assert str(first.fix) == "pip install --force-reinstall --no-deps some-wheel==13.0.88"
     assert report.exit_code == 1
 
 
@@ -411,7 +420,7 @@ def test_a_runtime_inside_a_distribution(monkeypatch, versions, driver, fix) -> 
     monkeypatch.setattr(Machine, "installed", versions)
     report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=given(*driver.split()) if driver else given(None))
     found = [one for one in report.findings if "contains the CUDA runtime" in one.text]
-    assert [(one.severity, one.fix) for one in found] == ([("incoherent", fix)] if fix else [])
+    assert [(one.severity, str(one.fix)) for one in found] == ([("incoherent", fix)] if fix else [])
 
 
 @pytest.mark.parametrize(
@@ -444,7 +453,7 @@ def test_what_decides_whether_versions_fail(monkeypatch) -> None:
 
     def known(versions: dict[str, str], **given: object) -> list[SimpleNamespace]:
         asked.append((versions, given))
-        return [SimpleNamespace(open_conditions=conditions, text="x crashes", advice="install y")]
+        return [SimpleNamespace(open_conditions=conditions, text="x crashes", advice="install y", install=())]
 
     monkeypatch.setattr(doctor.known_bad, "known_bad", known)
     found = made(*WHOLE, facts=given("13.0", "580.65.06"), arch="sm_90").findings[-1]
@@ -488,7 +497,7 @@ def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> N
     assert report.exit_code == 0
     assert all(text in one.text and one.text.startswith(("cuda-tile ", "tileiras ", "no known")) for one in found)
     fixes = ("pip install 'cuda-tile[tileiras]'", "pip install 'cuda-toolkit[nvcc,nvvm,tileiras]>=13.3'")
-    assert all(one.fix in fixes or "no known" in one.text for one in found)
+    assert all(str(one.fix) in fixes or "no known" in one.text for one in found)
 
 
 @pytest.mark.parametrize("place", ["PATH", "CUDA_HOME", "CUDA_PATH"])
@@ -611,7 +620,7 @@ def test_nothing_links_and_nothing_would(monkeypatch) -> None:
     assert (fault.severity, fault.text.endswith("; nvmath-python links at run time")) == ("incoherent", True)
     monkeypatch.setattr(Machine, "installed", {"numpy": "2"})
     (_, note) = made(*several("nvrtc 13.0"), facts=given(None)).findings
-    assert (note.severity, note.text, note.fix) == ("note", fault.text.partition(";")[0], fault.fix)
+    assert (note.severity, note.text, str(note.fix)) == ("note", fault.text.partition(";")[0], str(fault.fix))
 
 
 def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
@@ -621,7 +630,7 @@ def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     report = made(*WHOLE, nvcc, facts=given("12.8"))
     refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.text]
     assert [bool(finding.fix) for finding in refused] == [True, False]
-    assert "nvcc" not in refused[0].fix
+    assert "nvcc" not in str(refused[0].fix)
     assert refused[1].otherwise.startswith(
         "put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver"
     )
@@ -733,7 +742,7 @@ FINDING = st.builds(
     DoctorFinding,
     st.sampled_from(["incoherent", "unknown", "warning", "note"]),
     TEXT,
-    st.one_of(st.just(""), TEXT),
+    st.lists(TEXT, max_size=2).map(lambda words: Command(tuple(words))),
     st.one_of(st.just(""), TEXT),
 )
 
@@ -761,12 +770,12 @@ def test_any_page(numbered, verbose, driver) -> None:
 @given_examples(st.lists(st.characters(codec="ascii"), min_size=1, max_size=120))
 def test_a_command_on_several_lines_is_one_command(characters) -> None:
     """What is printed is the command for a shell; only a word that is longer than a line is cut."""
-    words = [f"'cuda {'x' * (len(characters) % 40)}'", "pip", "install", *("y" * (ord(one) % 30) for one in characters)]
-    command = " ".join(filter(None, words))
+    words = [f"cuda {'x' * (len(characters) % 40)}", *("y" * (ord(one) % 30) for one in characters)]
+    command = Command(tuple(filter(None, words)), ("a b",))
     report = DoctorReport(findings=[DoctorFinding("incoherent", "a", command)])
     lines = [text for text, _ in page(report)][1:]
     shown = "\n".join(lines[: lines.index("")]).removeprefix("First:")
-    assert shlex.split(shown.replace("\\\n", " ")) == shlex.split(command)
+    assert shlex.split(shown.replace("\\\n", " ")) == shlex.split(str(command))
 
 
 def test_wrong_option(capsys) -> None:
@@ -846,14 +855,14 @@ def test_causes() -> None:
         DoctorFinding("note", "a", otherwise="wait"),
         DoctorFinding("warning", "h", cause="a"),
         DoctorFinding("warning", "b", cause="c"),
-        DoctorFinding("unknown", "d", "pip x", "wait", "c"),
-        DoctorFinding("incoherent", "e", "pip y", "", "c"),
-        DoctorFinding("unknown", "f", "pip x", "wait", "c"),
+        DoctorFinding("unknown", "d", Command(("x",)), "wait", "c"),
+        DoctorFinding("incoherent", "e", Command(("y",)), "", "c"),
+        DoctorFinding("unknown", "f", Command(("x",)), "wait", "c"),
         DoctorFinding("incoherent", "g"),
     ]
     causes = DoctorReport(findings=findings).causes
     assert [(one.text, one.severity, one.counts, one.fixes, one.otherwise) for one in causes] == [
-        ("c", "incoherent", True, ("pip x", "pip y"), ("wait",)),
+        ("c", "incoherent", True, (Command(("x",)), Command(("y",))), ("wait",)),
         ("g", "incoherent", True, (), ()),
         ("a", "warning", False, (), ("wait",)),
     ]
@@ -880,7 +889,7 @@ def test_what_is_said_of_the_machine(monkeypatch) -> None:
     }
     assert "cudart library" in report.missing
     cut, note = report.findings
-    assert (cut.fix, cut.otherwise) == ("pip install --force-reinstall --no-deps wheel-of/13.0/nvrtc==1", "")
+    assert (str(cut.fix), cut.otherwise) == ("pip install --force-reinstall --no-deps wheel-of/13.0/nvrtc==1", "")
     assert note == DoctorFinding("note", "the loader does not answer")
     nothing = made(*WHOLE, facts=given(None, "580.65.06")).driver
     assert (nothing["version"], nothing["release"], nothing["release_witness"]) == (None, None, "no driver")
@@ -908,7 +917,7 @@ def test_damage_is_the_first_finding(monkeypatch) -> None:
         DoctorFinding(
             "incoherent",
             "/13.0/nvrtc is cut off: a process that loads it gets an error, or ends with SIGBUS",
-            "",
+            Command(),
             "reinstall the toolkit that this file belongs to",
             "the nvrtc library is damaged",
         ),
@@ -936,7 +945,7 @@ def test_what_the_user_asks_for(monkeypatch) -> None:
     refused_first, *_, ptx = (one.cause for one in mixed if one.severity == "incoherent")
     assert refused_first == "the toolkit's release is not one that --ctk-version accepts"
     assert ptx == "the toolkit's parts come from several releases: CUDA 13.0, 13.2"
-    assert [(one.severity, one.fix) for one in assumed.findings if "needs cuda-bindings" in one.text] == [
+    assert [(one.severity, str(one.fix)) for one in assumed.findings if "needs cuda-bindings" in one.text] == [
         ("warning", "uv pip install 'cuda-bindings==13.*'")
     ]
     alone = made(*several("nvrtc 13.0"), facts=given("13.0"))
@@ -945,13 +954,16 @@ def test_what_the_user_asks_for(monkeypatch) -> None:
 
 def test_environment() -> None:
     """A requirement that is not met makes the environment incoherent; metadata that cannot be read is a warning."""
-    finding = EnvironmentFinding("version", "conflict", "x is 1; expected >=2 (y 1)", (), "x 1", "pip install 'x>=2'")
-    note = EnvironmentFinding("copies", "note", "two majors", (), "", "nothing")
+    finding = EnvironmentFinding("version", "conflict", "x is 1; expected >=2 (y 1)", (), "x 1", Command(("x>=2",)))
+    note = EnvironmentFinding("copies", "note", "two majors", (), "", otherwise="nothing")
     broken = Unreadable("/site/z.dist-info", "METADATA is missing")
     machine = Machine(tuple(WHOLE), (), None)
     machine.audit = EnvironmentAudit("/prefix", "3.12", 3, (), (finding, note), (), 0, 0.0)
     report = examine(facts=given("13.0"), system=machine)
-    assert DoctorFinding("incoherent", "x is 1; expected >=2 (y 1)", "pip install 'x>=2'") in report.findings
+    assert (
+        DoctorFinding("incoherent", "x is 1; expected >=2 (y 1)", Command(("x>=2",), installer=Installer()))
+        in report.findings
+    )
     assert (report.exit_code, "two majors" in str(report.findings)) == (1, False)
     machine.audit = EnvironmentAudit("/prefix", "3.12", 3, (), (), (broken,), 0, 0.0)
     report = examine(facts=given("13.0"), system=machine)

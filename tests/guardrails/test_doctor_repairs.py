@@ -92,7 +92,7 @@ def test_the_command_ends_green(tmp_path, name: str) -> None:
     environment = planted(tmp_path / "site-packages", installed, outside)
     report = examine(facts=driver(cuda), system=environment)
     assert report.exit_code, report.findings
-    (command,) = {one.fix for one in report.findings if one.severity in ("incoherent", "unknown") if one.fix}
+    (command,) = {str(one.fix) for one in report.findings if one.severity in ("incoherent", "unknown") if str(one.fix)}
     environment.run(command)
     after = examine(facts=driver(cuda), system=environment)
     assert (after.exit_code, [one for one in after.findings if one.severity != "note"]) == (0, []), command
@@ -120,7 +120,7 @@ def test_parts_outside_that_nothing_loads(tmp_path) -> None:
     environment = planted(tmp_path / "site-packages", installed, "13.0")
     report = examine(facts=driver("13.5"), system=environment)
     (note,) = report.findings
-    assert (report.exit_code, note.severity, note.fix) == (0, "note", "")
+    assert (report.exit_code, note.severity, str(note.fix)) == (0, "note", "")
     assert note.text == (
         f"not used: parts of CUDA 13.0 outside of this environment (nvvm library at {tmp_path}/cuda/nvvm/lib64/"
         "libnvvm.so.4 and 5 more) do not fit the toolkit in it; their programs use the parts beside them"

@@ -314,7 +314,7 @@ def test_the_fix_is_for_the_installer(skewed, monkeypatch) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     with pytest.raises(CompatibilityCheckError, match="fix:   uv pip install 'cuda-toolkit"):
         skewed.load_nvidia_dynamic_lib("nvJitLink")
-    assert verdicts[-1].fix.startswith("uv pip install 'cuda-toolkit")
+    assert str(verdicts[-1].fix).startswith("uv pip install 'cuda-toolkit")
 
 
 @pytest.mark.parametrize("order", [("nvrtc", "nvJitLink"), ("nvJitLink", "nvrtc")])

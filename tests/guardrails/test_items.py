@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from pytest_cudalink.base.command import NO_COMMAND, Command
 from pytest_cudalink.guardrails.errors import (
     CompatibilityCheckError,
     CompatibilityInsufficientMetadataError,
@@ -52,7 +53,7 @@ def test_a_verdict_names_its_items_rule_and_repair() -> None:
     """One line each; what else would help is the repair where no command is."""
     alone = Verdict("incompatible", "driver", "it does not run")
     assert alone.text == "it does not run\n  rule:  driver"
-    both = Verdict("incompatible", "driver", "it does not run", "pip install x", ("a", "b"), "buy a driver")
+    both = Verdict("incompatible", "driver", "it does not run", Command(("x",)), ("a", "b"), "buy a driver")
     assert both.text.splitlines() == [
         "it does not run",
         "  found: a",
@@ -69,7 +70,9 @@ def test_a_rule_that_holds_has_nothing_to_repair() -> None:
     """Its verdict shows the items that it is about."""
     nvrtc, cudart = item("dynamic-libs", "nvrtc"), item("headers", "cudart")
     verdict = compatible("same-ctk", "both are of CUDA 13.0", nvrtc, cudart)
-    assert verdict == Verdict("compatible", "same-ctk", "both are of CUDA 13.0", "", (str(nvrtc), str(cudart)), "")
+    assert verdict == Verdict(
+        "compatible", "same-ctk", "both are of CUDA 13.0", NO_COMMAND, (str(nvrtc), str(cudart)), ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_a_rule_that_holds_has_nothing_to_repair() -> None:
 )
 def test_error_of_a_verdict(status, rule, kind) -> None:
     """Its class says whose fault it is, its text is the verdict's, and another process gets all of it."""
-    verdict = Verdict(status, rule, "why", "pip install x", ("a", "b"), "wait")
+    verdict = Verdict(status, rule, "why", Command(("x",)), ("a", "b"), "wait")
     error = pickle.loads(pickle.dumps(error_of(verdict)))
     text = f"why\n  found: a\n  found: b\n  rule:  {rule}\n  fix:   pip install x\n  or:    wait"
     assert (type(error), error.verdict, str(error)) == (kind, verdict, text)

@@ -64,7 +64,7 @@ def test_a_pipeline_is_repaired_to_what_is_loaded(loaded: int) -> None:
     ends = [item("nvrtc", "13.2"), item("nvJitLink", "13.0")]
     ends[loaded] = item(ends[loaded].name, str(ends[loaded].version), via=ALREADY_LOADED)
     verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), *ends)
-    assert f"=={ends[loaded].version}.*" in verdict.fix
+    assert f"=={ends[loaded].version}.*" in str(verdict.fix)
 
 
 @pytest.mark.parametrize("kind", ["fatbin", "LTOIR", ""])
@@ -122,21 +122,21 @@ def test_a_pipeline_is_repaired_to_the_newer_release() -> None:
     pipeline = Pipeline("nvvm", "nvJitLink", "ptx")
     for made, read in (("13.2", "13.0"), ("13.0", "13.2")):
         verdict = check_pipeline(pipeline, item("nvvm", made), item("nvJitLink", read))
-        assert verdict.fix == "pip install 'cuda-toolkit[nvjitlink,nvvm]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
+        assert str(verdict.fix) == "pip install 'cuda-toolkit[nvjitlink,nvvm]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
         assert verdict.otherwise == ""
 
 
 def test_a_pipeline_without_wheels_has_advice() -> None:
     """No wheel is of CUDA 12.7: the advice takes the place of the command."""
     verdict = check_pipeline(Pipeline("nvvm", "nvJitLink", "ptx"), item("nvvm", "12.7"), item("nvJitLink", "12.6"))
-    assert (verdict.fix, verdict.otherwise[:26]) == ("", "use an installed CUDA 12.7")
+    assert (str(verdict.fix), verdict.otherwise[:26]) == ("", "use an installed CUDA 12.7")
 
 
 def test_an_artifact_is_repaired_by_its_reader() -> None:
     """An artifact exists already: the command installs the reader of its release, and no producer."""
     artifact = item("main", "13.2", "artifacts", via="the linker's inputs")
     verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), artifact, item("nvJitLink", "13.0"))
-    assert verdict.fix == "pip install 'cuda-toolkit[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
+    assert str(verdict.fix) == "pip install 'cuda-toolkit[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
 
 
 @pytest.mark.parametrize(

@@ -10,45 +10,68 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pytest_cudalink.base.installers import Installer, install_command
+from pytest_cudalink.base.command import NO_COMMAND, Command, Installer, install_command
 from pytest_cudalink.doctor.system import System
 from pytest_cudalink.guardrails import remedy
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item
-from pytest_cudalink.guardrails.remedy import Trial, trials, worded
+from pytest_cudalink.guardrails.remedy import Trial, trials
 from pytest_cudalink.versions import CudaVersion
 
 
 @pytest.mark.parametrize(
-    ("command", "uv", "conda"),
+    ("command", "pip", "uv", "conda"),
     [
         (
+            Command(("cuda-toolkit[cudart,nvjitlink]==13.0.*", "nvidia-nvjitlink==13.0.*")),
             "pip install 'cuda-toolkit[cudart,nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*'",
             "uv pip install 'cuda-toolkit[cudart,nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*'",
             "conda install cuda-version=13.0 cuda-cudart-dev libnvjitlink-dev",
         ),
         (
+            Command(("cuda-toolkit[nvrtc]>=12.0,<12.9",), ("a", "b")),
             "pip uninstall -y a b && pip install 'cuda-toolkit[nvrtc]>=12.0,<12.9'",
             "uv pip uninstall a b && uv pip install 'cuda-toolkit[nvrtc]>=12.0,<12.9'",
             "conda install 'cuda-version>=12.0,<12.9' cuda-nvrtc-dev",
         ),
-        ("pip install 'cuda-toolkit[all]'", "uv pip install 'cuda-toolkit[all]'", "conda install cuda-toolkit"),
-        ("pip install 'cuda-bindings==13.*'", "uv pip install 'cuda-bindings==13.*'", "conda install cuda-bindings=13"),
-        ("pip install 'cupy<14,>=13'", "uv pip install 'cupy<14,>=13'", "conda install 'cupy>=13,<14'"),
         (
+            Command(("cuda-toolkit[all]",)),
+            "pip install 'cuda-toolkit[all]'",
+            "uv pip install 'cuda-toolkit[all]'",
+            "conda install cuda-toolkit",
+        ),
+        (
+            Command(("cuda-bindings==13.*",)),
+            "pip install 'cuda-bindings==13.*'",
+            "uv pip install 'cuda-bindings==13.*'",
+            "conda install cuda-bindings=13",
+        ),
+        (
+            Command(("cupy<14,>=13",)),
+            "pip install 'cupy<14,>=13'",
+            "uv pip install 'cupy<14,>=13'",
+            "conda install 'cupy>=13,<14'",
+        ),
+        (
+            Command(("x==1.2",), action="reinstall"),
             "pip install --force-reinstall --no-deps x==1.2",
             "uv pip install --reinstall --no-deps x==1.2",
             "conda install x==1.2",
         ),
-        ("install a driver", "install a driver", "install a driver"),
-        ("", "", ""),
+        (Command(("x",), action="upgrade"), "pip install --upgrade x", "uv pip install --upgrade x", "conda install x"),
+        (Command(("nvidia-nvjitlink",)), "pip install nvidia-nvjitlink", "uv pip install nvidia-nvjitlink", ""),
+        (Command((), ("a",)), "pip uninstall -y a", "uv pip uninstall a", ""),
+        (Command(), "", "", ""),
     ],
 )
-def test_words(command: str, uv: str, conda: str) -> None:
-    """The same command for pip, uv and conda; an environment that is not active is named; advice stays as it is."""
-    assert worded(command, Installer()) == command
-    assert worded(command, Installer("uv")) == uv
-    assert worded(command, Installer("conda")) == conda
-    named = worded(command, Installer("uv", " --python /x"))
+def test_words(command: Command, pip: str, uv: str, conda: str) -> None:
+    """The same command for pip, uv and conda; an environment that is not active is named; a decided one stays."""
+    assert (str(command), bool(command)) == (pip, bool(pip))
+    assert [str(command.by(Installer(name))) for name in ("pip", "uv", "conda")] == [pip, uv, conda]
+    assert command.by(Installer("uv")).by(Installer("pip")) == command.by(Installer("uv"))
+    two = Command(("x y",), ("a",), installer=Installer("conda"), remover=Installer("uv"))
+    assert str(two) == "uv pip uninstall a && conda install 'x y'"
+    assert NO_COMMAND.by(Installer("uv")) == NO_COMMAND
+    named = str(command.by(Installer("uv", " --python /x")))
     assert named == uv.replace("uv pip install", "uv pip install --python /x").replace(
         "uv pip uninstall", "uv pip uninstall --python /x"
     )
@@ -69,6 +92,7 @@ def test_what_made_the_environment(tmp_path, monkeypatch) -> None:
     system = System()
     assert system.installer([by_wheel, outside, by_conda]) == Installer("pip")
     assert install_command("x==1", again=True) == "pip install --force-reinstall --no-deps x==1"
+    assert system.installer([by_conda]) == Installer("pip")
     (tmp_path / "conda-meta").mkdir()
     assert system.installer([by_wheel, outside]) == Installer("pip")
     assert system.installer([by_wheel, by_conda]) == Installer("pip")  # a look-up finds wheels first
@@ -107,7 +131,7 @@ def shown(trial: Trial) -> str:
     """A command in short, the items that it leaves alone, and those that it installs, with their release."""
     new = [(one.found_via, one.witness) == ("site-packages", "after the command") for one in trial.items]
     items = [f"{one.name} {one.version}" if is_new else one.name for one, is_new in zip(trial.items, new, strict=True)]
-    return f"{trial.command.replace('pip install ', '').replace('pip uninstall -y', 'out')} | {' '.join(items)}"
+    return f"{str(trial.command).replace('pip install ', '').replace('pip uninstall -y', 'out')} | {' '.join(items)}"
 
 
 @pytest.mark.parametrize(("items", "driver", "others", "number", "lines"), [
@@ -194,4 +218,4 @@ def test_a_command_that_moves_nothing(items: str, bounds: dict[str, str], absent
     """It installs what is needed, if that can be satisfied and is none of the items."""
     there = tuple(replace(wanted(one), wheel="nvidia-cuda-nvrtc-cu12") for one in items.split(", "))
     first = next(trials(there, None, bounds, needed=list(bounds), absent=absent), None)
-    assert (first.command if first and first.items == there else None) == command
+    assert (str(first.command) if first and first.items == there else None) == command

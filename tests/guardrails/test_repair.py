@@ -44,7 +44,7 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
 def test_repair(items, version, command) -> None:
     """The command names extras that the release has, and bounds the nvJitLink that newer ones leave open."""
     made = [item(name, version, kind) for kind, name in items]
-    assert repair(made, CudaVersion.parse(version)) == command
+    assert str(repair(made, CudaVersion.parse(version))) == command
 
 
 def test_worth() -> None:
@@ -76,7 +76,7 @@ NVCC, PTXAS = ("binaries", "nvcc"), ("binaries", "ptxas")
 def test_no_wheel_brings_programs_up_to_cuda_12(items, version: str, expected: str) -> None:
     """A program of another release cannot be exchanged by a wheel of CUDA 12; one that is to stay can."""
     made = [item(name, release, kind) for (kind, name), release in items]
-    assert repair(made, CudaVersion.parse(version)) == expected
+    assert str(repair(made, CudaVersion.parse(version))) == expected
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_advice(items, advice: str) -> None:
 )
 def test_an_open_linker_up_to_a_release(version: str, words: str) -> None:
     """It is bounded where the newest cuda-toolkit up to that release leaves it open, published or not."""
-    assert repair([item("nvJitLink", "12.6")], CudaVersion.parse(version), at_most=True) == f"pip install {words}"
+    assert str(repair([item("nvJitLink", "12.6")], CudaVersion.parse(version), at_most=True)) == f"pip install {words}"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_an_open_linker_up_to_a_release(version: str, words: str) -> None:
 )
 def test_repair_up_to_a_release(version: str, command: str) -> None:
     """With at_most an older release of the same major will do; one that is not known yet is taken to have wheels."""
-    assert repair([item("nvrtc", "11.8")], CudaVersion.parse(version), at_most=True) == command
+    assert str(repair([item("nvrtc", "11.8")], CudaVersion.parse(version), at_most=True)) == command
 
 
 def test_wheels_of_a_newer_major_go_first() -> None:
@@ -129,14 +129,14 @@ def test_wheels_of_a_newer_major_go_first() -> None:
         replace(item("curand", None), wheel="unknown"),
         item("nvJitLink", "13.0"),
     ]
-    assert repair(items, CudaVersion(12, 9)).startswith("pip uninstall -y new && pip install ")
+    assert str(repair(items, CudaVersion(12, 9))).startswith("pip uninstall -y new && pip install ")
 
 
 def test_several_wheels_go_in_the_order_of_their_names() -> None:
     """So that the command is the same in every run."""
     names = ["f", "b", "d", "a", "c", "e"]
     items = [replace(item("nvrtc", "13.0"), wheel=name) for name in names]
-    assert repair(items, CudaVersion(12, 9)).startswith("pip uninstall -y a b c d e f && pip install ")
+    assert str(repair(items, CudaVersion(12, 9))).startswith("pip uninstall -y a b c d e f && pip install ")
 
 
 def test_published_releases_are_in_order() -> None:
@@ -150,4 +150,4 @@ def test_published_releases_are_in_order() -> None:
 def test_wheels_of_an_earlier_major_are_none_of_this_one(monkeypatch) -> None:
     """Where a major has no wheels yet, no release of it can be installed."""
     monkeypatch.setattr(repair_rules, "published_releases", lambda: (CudaVersion(11, 8), CudaVersion(13, 0)))
-    assert repair([item("nvrtc", "13.0")], CudaVersion(12, 9), at_most=True) == ""
+    assert str(repair([item("nvrtc", "13.0")], CudaVersion(12, 9), at_most=True)) == ""

@@ -206,12 +206,12 @@ def test_words_and_repair_of_a_newer_archive() -> None:
         "be older: an older nvJitLink refuses the archive: NVJITLINK_ERROR_INVALID_INPUT (3), bad input: libcudadevrt.a"
     )
     assert verdict.items == (str(archive), str(linker))
-    assert verdict.fix == "pip install 'cuda-toolkit[nvjitlink]==13.1.*' 'nvidia-nvjitlink==13.1.*'"
+    assert str(verdict.fix) == "pip install 'cuda-toolkit[nvjitlink]==13.1.*' 'nvidia-nvjitlink==13.1.*'"
     assert verdict.otherwise == ""
     loaded = item("nvJitLink", "13.0", via=ALREADY_LOADED)
-    assert check_linked(loaded, archive).fix == "pip install 'cuda-toolkit[cudart]==13.0.*'"
+    assert str(check_linked(loaded, archive).fix) == "pip install 'cuda-toolkit[cudart]==13.0.*'"
     without_wheels = check_linked(item("cudadevrt", "12.7", ARCHIVE), item("nvJitLink", "12.6"))
-    assert (without_wheels.fix, bool(without_wheels.otherwise)) == ("", True)
+    assert (str(without_wheels.fix), bool(without_wheels.otherwise)) == ("", True)
 
 
 def test_the_reproducer() -> None:
@@ -223,7 +223,7 @@ def test_the_reproducer() -> None:
     assert "nvrtc headers are of CUDA 13.0, the nvrtc library of CUDA 13.2" in verdict.message
     assert verdict.items == (str(headers), str(nvrtc))
     assert "found via system-ctk-root" in verdict.items[0]
-    assert verdict.fix == "pip install 'cuda-toolkit[nvrtc]==13.2.*'"
+    assert str(verdict.fix) == "pip install 'cuda-toolkit[nvrtc]==13.2.*'"
 
 
 @pytest.mark.parametrize("name", ["cudart", "cccl"])
@@ -289,7 +289,7 @@ def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> Non
     """The command or the advice is for the newest release that is asked for and published, with the nvJitLink of it."""
     found = replace(item(name, "13.5", "binaries" if name == "nvcc" else "dynamic-libs"), wheel="w")
     verdict = check_constraint(found, SpecifierSet(constraint))
-    assert (verdict.fix, verdict.otherwise) == ((command, "") if command.startswith("pip") else ("", command))
+    assert (str(verdict.fix), verdict.otherwise) == ((command, "") if command.startswith("pip") else ("", command))
 
 
 @pytest.mark.parametrize(
@@ -421,14 +421,14 @@ def test_which_release_a_pair_keeps(keeps, other) -> None:
     items = [item(name, version, via=via) for name, version, via in (keeps, other)]
     for order in (items, items[::-1]):
         (verdict,) = [one for one in judge_all(order, driver=KnownDriver(CudaVersion(13, 2))) if one.rule == "same-ctk"]
-        assert f"=={keeps[1]}.*" in verdict.fix
+        assert f"=={keeps[1]}.*" in str(verdict.fix)
 
 
 def test_a_release_that_the_driver_runs_exactly_is_kept() -> None:
     """The driver's own release counts as one that it runs."""
     pair = [item("nvrtc", "13.2", via="system"), item("nvrtc", "13.0", via="CUDA_PATH")]
     (verdict,) = [one for one in judge_all(pair, driver=KnownDriver(CudaVersion(13, 2))) if one.rule == "same-ctk"]
-    assert "==13.2.*" in verdict.fix
+    assert "==13.2.*" in str(verdict.fix)
 
 
 def test_a_pair_of_which_little_is_known_is_independent() -> None:
@@ -455,9 +455,9 @@ def test_a_pair_of_which_little_is_known_is_independent() -> None:
 def test_a_pair_without_wheels_has_advice() -> None:
     """No wheel is of CUDA 12.7: the advice takes the place of the command, and only there."""
     verdict = check_pair(item("nvrtc", "12.6", "headers"), item("nvrtc", "12.7"))
-    assert (verdict.fix, verdict.otherwise[:26]) == ("", "use an installed CUDA 12.7")
+    assert (str(verdict.fix), verdict.otherwise[:26]) == ("", "use an installed CUDA 12.7")
     verdict = check_pair(item("nvrtc", "12.7", "headers"), item("nvrtc", "12.6"))
-    assert (verdict.fix[:11], verdict.otherwise) == ("pip install", "")
+    assert (str(verdict.fix)[:11], verdict.otherwise) == ("pip install", "")
 
 
 def test_an_item_that_was_remembered_itself_is_not_compared() -> None:

@@ -365,7 +365,7 @@ EVERY = [
 def test_every_command_resolves(version: str, at_most: bool, tmp_path) -> None:
     """A repair installs packages that the index has, of the intended release, or there is no command."""
     release = CudaVersion.parse(version)
-    command = repair(EVERY, release, at_most=at_most)
+    command = str(repair(EVERY, release, at_most=at_most))
     if not command:
         assert version == "11.4" or (version == "12.7" and not at_most)
         return

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_cudalink.artifacts import read_words
-from pytest_cudalink.base.installers import install_command
+from pytest_cudalink.base.command import install_command
 from pytest_cudalink.compat.atlas import load
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
 from pytest_cudalink.linker import causes
@@ -19,7 +19,7 @@ from pytest_cudalink.linker.errors import LinkError, VersionSkewError
 from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
 from pytest_cudalink.versions import CudaVersion
 
-PIP = install_command("").strip()
+PIP = install_command("x").removesuffix(" x")
 TILEIRAS_13_3 = f"compile it with tileiras, and load the cubin: {PIP} 'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'"
 FOR_90 = [
     "compile with -arch=sm_90 for this device",

@@ -12,7 +12,7 @@ import webbrowser
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.base.installers import install_command
+from pytest_cudalink.base.command import install_command
 from pytest_cudalink.report import text
 from pytest_cudalink.report.cell_run import CellRun
 from pytest_cudalink.report.compare import FAIL_ON
@@ -148,7 +148,7 @@ def test_the_page_without_jinja2_is_refused_before_the_work(given, named, tmp_pa
 
     assert capsys.readouterr().err == (
         f"cudalink report: {named} needs jinja2, which is not installed; "
-        + install_command("'pytest-cudalink[report]'")
+        + install_command("pytest-cudalink[report]")
         + "\n"
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_cudalink import cli, probes
-from pytest_cudalink.base.installers import install_command
+from pytest_cudalink.base.command import install_command
 from pytest_cudalink.cli import demo
 from pytest_cudalink.linker import sample
 
@@ -105,7 +105,7 @@ def test_demo_shows_a_failure_on_an_older_driver(toolkit, tmp_path) -> None:
     assert f"$ pytest --cudalink-driver={toolkit} -q test_kernel.py\n   1 passed in " in done.stdout
     for words in ("   error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)", "   why    ", "--force-backend=driver"):
         assert words in done.stdout
-    install = install_command(f"'cuda-toolkit[nvrtc]=={older}.*'")
+    install = install_command(f"cuda-toolkit[nvrtc]=={older}.*")
     assert f" compile with CUDA {older}: {install}" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert not (tmp_path / "cache").exists()
@@ -125,7 +125,7 @@ def test_demo_without_nvrtc(capsys, monkeypatch) -> None:
     assert cli.main(["demo"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    command = install_command("'pytest-cudalink[cu13]'")
+    command = install_command("pytest-cudalink[cu13]")
     assert captured.err == (
         "cudalink demo: compiling needs cuda.bindings and NVRTC; cuda.bindings cannot be imported (import of "
         f"cuda.bindings halted; None in sys.modules); {command} (or [cu12])\n"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ...base.budget import AuditError
-from ...base.installers import install_command
+from ...base.command import NO_COMMAND, Command, Installer, install_command
 from ...base.plurals import and_more, counted
 from ...base.regular_files import open_regular
 from ...compat import exports, known_bad
@@ -82,8 +82,8 @@ class EnvironmentFinding:
     text: str  # what it is, and what is expected
     needs: tuple[Claim, ...]  # what requires it
     there: str  # what is installed: distribution, version and file; empty if nothing is
-    fix: str  # a command for the package manager that owns it, or advice where no command helps
-    otherwise: str = ""  # another remedy; may be empty
+    fix: Command = NO_COMMAND  # of the package manager that owns it; false if no command helps
+    otherwise: str = ""  # another remedy, or the only one where no command helps
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,18 @@ class EnvironmentAudit:
 
         Raises AssertionError with a line for each reason.
         """
-        reasons = [f"{one.text}: {one.fix}" for one in self.conflicts]
+        reasons = [f"{one.text}: {one.fix or one.otherwise}" for one in self.conflicts]
         reasons += [f"{one.path}: {one.text}" for one in self.unreadable]
         if reasons:
             raise AssertionError("\n".join([self.prefix, *(f"  {reason}" for reason in reasons)]))
 
     def to_json(self) -> dict[str, Any]:
-        """The audit as plain data with the same names."""
-        return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self)}
+        """The audit as plain data with the same names; commands are text."""
+
+        def plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {name: str(value) if isinstance(value, Command) else value for name, value in fields}
+
+        return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self, dict_factory=plain)}
 
 
 def audit_environment(
@@ -190,7 +194,7 @@ def audit_environment(
 
 
 def _on_machine(one: Misfit) -> EnvironmentFinding:
-    return EnvironmentFinding("machine", one.severity, one.text, (), str(one.owner or ""), one.fix)
+    return EnvironmentFinding("machine", one.severity, one.text, (), str(one.owner or ""), otherwise=one.fix)
 
 
 def _without_doubles(distributions: Sequence[Installed], packages: Sequence[CondaPackage]) -> list[Installed]:
@@ -208,7 +212,7 @@ def _by_conda(
         return [], []
     rules = conda.rules()
     if rules is None:
-        remedy = install_command("'pytest-cudalink[audit]'")
+        remedy = install_command("pytest-cudalink[audit]")
         text = f"conda's requirements were not judged, py-rattler is missing: {remedy}"
         unreadable.append(Unreadable(str(place.conda_meta), text))
         return [], []
@@ -309,7 +313,7 @@ def _of_library_path(
             "floor", "conflict",
             f"{provider.library} is that of CUDA {provider.release} in LD_LIBRARY_PATH; expected {floor} or newer: "
             f"{Path(need.path).name} of {one} {need.evidence}",
-            (), provider.path, f"take {folder} out of LD_LIBRARY_PATH",
+            (), provider.path, otherwise=f"take {folder} out of LD_LIBRARY_PATH",
         )  # fmt: skip
 
 
@@ -341,6 +345,7 @@ def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFindi
     name = exports.distributions(need.stem).get(need.major)
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
     optional = not name and _EXTENSION.search(need.path) is not None
+    fix = repair.install(one.manager, [name]) if name and one.manager != "conda" else NO_COMMAND
     return EnvironmentFinding(
         "unprovided",
         "note" if optional else "conflict",
@@ -348,10 +353,11 @@ def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFindi
         "is linked with it",
         (claim,),
         "",
-        f"nothing, if no program imports this module; else install the package that has {library}"
+        fix,
+        ""
+        if fix
+        else f"nothing, if no program imports this module; else install the package that has {library}"
         if optional
-        else repair.install(one.manager, [name])
-        if name and one.manager != "conda"
         else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
     )
 
@@ -419,7 +425,7 @@ def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -
     return EnvironmentFinding(
         "floor" if len(measured) == len(wrong) else "version", "conflict",
         f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}",
-        tuple(wrong), repair.shown(there), repair.require(name, group, there),
+        tuple(wrong), repair.shown(there), *repair.require(name, group, there),
     )  # fmt: skip
 
 
@@ -427,7 +433,7 @@ def _missing(name: str, missing: list[Claim], repair: _Repair) -> EnvironmentFin
     more = and_more(len(missing) - 1)
     return EnvironmentFinding(
         "missing", "conflict", f"{name} is missing; expected {missing[0]}{more}", tuple(missing), "",
-        repair.require(name, missing, None),
+        *repair.require(name, missing, None),
     )  # fmt: skip
 
 
@@ -512,7 +518,7 @@ def _several(library: str, copies: Sequence[Provider], severity: Literal["confli
         expected, fix = "one major, unless the programs that use them differ", "nothing, if that is meant"
     return EnvironmentFinding(
         "copies", severity, f"{library} is installed as {listed}; expected {expected}", (),
-        ", ".join(one.path for one in copies), fix,
+        ", ".join(one.path for one in copies), otherwise=fix,
     )  # fmt: skip
 
 
@@ -525,7 +531,8 @@ def _known_to_fail(everything: Sequence[Installed]) -> Iterator[EnvironmentFindi
         concerned = {*one.versions}.union(*(known_bad.components().get(name, ()) for name in one.versions))
         yield EnvironmentFinding(
             "known-bad", "note" if is_open else "conflict", f"known to fail: {one.text}{only}", (),
-            ", ".join(sorted(str(there) for there in everything if there.name in concerned)), one.advice,
+            ", ".join(sorted(str(there) for there in everything if there.name in concerned)),
+            Command(one.install), "" if one.install else one.advice,
         )  # fmt: skip
 
 
@@ -559,54 +566,37 @@ class _Repair:
         labels = [(*claim.because, claim.by)[0] for claim in claims]
         return [self._by_label[label] for label in dict.fromkeys(labels)]
 
-    def upgrade(self, owners: Sequence[Installed]) -> str:
+    def upgrade(self, owners: Sequence[Installed]) -> Command:
         """The command that lets the package manager choose other releases of distributions."""
-        names = [one.name for one in owners]
-        if owners[0].manager == "conda":
-            return f"{self._prefix_command('conda update')} {' '.join(map(shlex.quote, names))}"
-        return self.install(owners[0].manager, names, option="--upgrade ")
+        return self.install(owners[0].manager, [one.name for one in owners])._replace(action="upgrade")
 
-    def require(self, name: str, claims: Sequence[Claim], there: Installed | None) -> str:
-        """The command that installs a version which all claims accept."""
+    def require(self, name: str, claims: Sequence[Claim], there: Installed | None) -> tuple[Command, str]:
+        """The command that installs a version which all claims accept, or what helps instead."""
         if name == "__cuda":
             wanted = " and ".join(dict.fromkeys(claim.versions for claim in claims))
-            return f"install a driver of CUDA {wanted}"
+            return NO_COMMAND, f"install a driver of CUDA {wanted}"
         bounds = ",".join(dict.fromkeys(claim.versions for claim in claims if claim.versions not in ("", "*")))
         owner = there or self._by_label[claims[0].by]
-        return self.install(
-            owner.manager, [f"{name} {bounds}".strip() if self.is_conda(claims[0]) else f"{name}{bounds}"]
-        )
+        words = f"{name} {bounds}".strip() if self.is_conda(claims[0]) else f"{name}{bounds}"
+        return self.install(owner.manager, [words]), ""
 
-    def reinstall(self, owners: Sequence[Installed]) -> str:
-        """The advice for two distributions that wrote the same file."""
+    def reinstall(self, owners: Sequence[Installed]) -> Command:
+        """The command for two distributions that wrote the same file: one goes, the other is installed again."""
         kept, removed = owners[-1], owners[0]
-        how = (
-            self._prefix_command("conda remove")
-            if removed.manager == "conda"
-            else self._pip(removed.manager, "uninstall")
-        )
-        again = f"{kept.name}=={kept.version}"
-        return f"{how} {shlex.quote(removed.name)}, then {self.install(kept.manager, [again])}"
+        again = self.install(kept.manager, [f"{kept.name}=={kept.version}"])
+        return again._replace(uninstall=(removed.name,), remover=self._installer(removed.manager))
 
-    def again(self, one: Installed) -> str:
+    def again(self, one: Installed) -> Command:
         """The command that installs the same release once more."""
-        option = "--reinstall" if one.manager == "uv" else "--force-reinstall"
-        return self.install(one.manager, [f"{one.name}=={one.version}"], option=f"{option} --no-deps ")
+        return self.install(one.manager, [f"{one.name}=={one.version}"])._replace(action="reinstall")
 
-    def install(self, manager: str, words: Sequence[str], option: str = "") -> str:
+    def install(self, manager: str, words: Sequence[str]) -> Command:
         """The command that installs requirements."""
-        quoted = " ".join(map(shlex.quote, words))
+        return Command(tuple(words), installer=self._installer(manager))
+
+    def _installer(self, manager: str) -> Installer:
+        prefix = shlex.quote(str(self._place.prefix))
         if manager == "conda":
-            return f"{self._prefix_command('conda install')} {quoted}"
-        return f"{self._pip(manager, 'install')} {option}{quoted}"
-
-    def _prefix_command(self, command: str) -> str:
-        return f"{command} --prefix {shlex.quote(str(self._place.prefix))}"
-
-    def _pip(self, manager: str, action: str) -> str:
-        prefix = str(self._place.prefix)
-        if manager == "uv":
-            return f"uv pip {action} --python {shlex.quote(prefix)}"
-        if prefix == sys.prefix:
-            return f"python -m pip {action}"
-        return f"python -m pip --python {shlex.quote(prefix)} {action}"
+            return Installer("conda", f" --prefix {prefix}")
+        here = manager != "uv" and str(self._place.prefix) == sys.prefix
+        return Installer("uv" if manager == "uv" else "pip", "" if here else f" --python {prefix}")

@@ -156,7 +156,7 @@ class Ledger:
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         names = ("status", "rule", "message", "fix", "otherwise")
-        content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
+        content = {**{name: str(getattr(verdict, name)) for name in names}, "items": list(verdict.items)}
         self.here.verdicts.append({"nodeid": nodeid, **content})
 
     @pytest.hookimpl(tryfirst=True)
