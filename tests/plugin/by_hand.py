@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cudalink.plugin import hookspecs
 from pytest_cudalink.plugin.items.plan import PLAN, MarkerPlan
+from pytest_cudalink.plugin.parts import LEDGER
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.settings import Setting, Settings
 
@@ -60,7 +61,9 @@ class Item(SimpleNamespace):
 def begun(**values: str) -> Run:
     """A run with some settings, and the rest as by default."""
     known = {"require": "auto", "backend": "auto", "driver": "auto", "faults": "", "properties": "off", **values}
-    return Run(Config(), Settings(**{name: Setting(value, "default") for name, value in known.items()}))
+    run = Run(Config(), Settings(**{name: Setting(value, "default") for name, value in known.items()}))
+    run.part(LEDGER)
+    return run
 
 
 def reported(run: Run, when: str, item: Item | None = None, outcome: str = "passed", error=None, **more):

@@ -53,7 +53,7 @@ def records(tmp_path) -> Records:
 
 @pytest.fixture
 def run(records) -> Run:
-    """A run that collects results, and has no ledger."""
+    """A run that collects results, and whose ledger reads no report."""
     run = begun()
     file = SimpleNamespace(writer=records, drop_earlier=lambda _tests: None)
     run.config.pluginmanager.register(file, "cudalink-record-file")

@@ -133,7 +133,7 @@ def test_when_checks_are_asked() -> None:
     run.part(REPORTER).finish()
     assert check.asked == ["between", "A", None, "setup", error, "call", None, "teardown", "between", "finish"]
     assert not in_vain.called
-    assert run.get(LEDGER) is None
+    assert not run.part(LEDGER).outside
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -333,7 +333,7 @@ def test_violations_that_no_report_shows() -> None:
     check = Source(run, "fail")
     run.config.pluginmanager.register(check)
     check.collect("A")
-    assert run.get(LEDGER) is None
+    assert not run.part(LEDGER).outside
     check.pending = [violation(1)]
     check.collect("A")
     check.begin("B")
@@ -650,7 +650,6 @@ def test_the_sums_of_a_run() -> None:
     outside.verdicts, outside.unsupported = [{"status": "compatible"}], {"t": "why"}
     totals.add_outside(outside.as_json())
     totals.add_outside(outside.as_json(), "[A] ")
-    totals.add_outside({})
     seen = facts.Facts(undestroyed=2, documented={"requirement": "r", "raises": "E"}, missing="a GPU")
     seen.refused = [{"function": name, "note": ""} for name in ("cuB", "cuA", "cuB")]
     seen.violations["order"], seen.links["a/driver"] = 3, 4
@@ -886,7 +885,6 @@ def test_who_asks_for_the_driver(plan: MarkerPlan | None, settings: dict[str, st
     monkeypatch.setattr(environment_facts, "driver_exists", lambda: True)
     run = begun(**settings)
     run.part(REQUIRED)
-    assert run.get(LEDGER) is not None
     reports = [reported(run, when, Item(plan)) for when in PHASES]
     assert [getattr(one, "cudalink_on_driver", None) for one in reports] == [None, None, "ran" if asks else None]
 

@@ -90,11 +90,9 @@ class Backends:
         return choice if answer is None else answer
 
     def _linked(self, event: LinkEvent) -> None:
-        self._run.part(LEDGER)
         self._run.config.hook.pytest_cudalink_link(config=self._run.config, event=event)
 
     def _unsupported(self, target: str, reason: str) -> None:
-        self._run.part(LEDGER)
         hook = self._run.config.hook.pytest_cudalink_unsupported
         hook(config=self._run.config, target=target, reason=reason)
 
@@ -102,7 +100,6 @@ class Backends:
         from . import unsteered
 
         run = self._run
-        run.part(LEDGER)
         link = replace(link, where=unsteered.shortened(link.where, run.config.invocation_params.dir))
         run.config.hook.pytest_cudalink_unsteered(config=run.config, link=link, nodeid=link.nodeid)
         mode = run.settings.unsteered.value

@@ -18,7 +18,7 @@ import pytest
 from ...base.plurals import counted
 from ...report.asked_for import AskedFor
 from ..isolation.copies import RunsAgain, show
-from ..parts import ASKED, COPIES, LEDGER
+from ..parts import ASKED, COPIES
 from ..run import from_controller
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
@@ -206,7 +206,6 @@ class Schedules(RunsAgain):
         """Fail the run for each failure."""
         if self._run.is_worker:
             return
-        self._run.part(LEDGER)  # the run looks there for what fails it
         root = str(self._run.config.rootpath)
         for one in by_kind(self._failures):
             first, *lines = one.lines(root, self._option.number)

@@ -13,7 +13,7 @@ from ...base.plurals import counted
 from ...emulator import faults
 from ...report.asked_for import AskedFor
 from ..isolation.copies import RunsAgain, show
-from ..parts import ASKED, COPIES, LEDGER
+from ..parts import ASKED, COPIES
 from ..run import from_controller
 from ..settings import COMPILER, LINKER
 from . import sweep_rules as fault_sweep
@@ -198,7 +198,6 @@ class FaultSweep(RunsAgain):
         )
         if not self._interrupted:
             self._notes.forget(self._taken)
-        self._run.part(LEDGER)  # the run looks there for what fails it
         if self._baseline.missing and self._is_whole:
             self._baseline.write(self.totals.findings)
         for finding, number in fault_sweep.new_findings(self.totals.findings, self._baseline.known or ()):

@@ -117,8 +117,7 @@ class Child:
         run = run_of(self._config)
         if (reporter := run.get(REPORTER)) is not None:
             reporter.between()
-        if (book := run.get(LEDGER)) is not None:
-            book.outside = Outside()
+        run.part(LEDGER).outside = Outside()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
@@ -141,8 +140,7 @@ class Child:
         run = run_of(self._config)
         if (planned := run.get(FAULTS)) is not None:
             self._write("faults", planned.as_json())
-        if (book := run.get(LEDGER)) is not None:
-            self._write("outside", book.outside.as_json())
+        self._write("outside", run.part(LEDGER).outside.as_json())
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -111,7 +111,6 @@ class Isolation:
 
         Without such an exception the last report is always that of the teardown.
         """
-        self._run.part(LEDGER)  # reads the facts on the reports
         with tempfile.TemporaryDirectory(dir=self._folder) as made:
             folder = Path(made)
             began = time.perf_counter()

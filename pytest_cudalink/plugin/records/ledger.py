@@ -33,16 +33,19 @@ class Outside(Counts):
         # runtime
         self.of_processes: list[str] = []
 
+    def __bool__(self) -> bool:
+        """Whether anything was counted."""
+        return any(vars(self).values())
+
     def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
         """Add what `as_json` returned, in this process or in another; problems and notes get the prefix."""
-        if given:
-            self.violations.update(given["violations"])
-            self.missing.update(given["missing"])
-            self.problems += [f"{prefix}{text}" for text in given["problems"]]
-            self.notes += [f"{prefix}{text}" for text in given["notes"]]
-            self.unlinked_modules += given["unlinked_modules"]
-            self.of_processes += given["of_processes"]
-            self._join(given)
+        self.violations.update(given["violations"])
+        self.missing.update(given["missing"])
+        self.problems += [f"{prefix}{text}" for text in given["problems"]]
+        self.notes += [f"{prefix}{text}" for text in given["notes"]]
+        self.unlinked_modules += given["unlinked_modules"]
+        self.of_processes += given["of_processes"]
+        self._join(given)
 
     def _join(self, facts: Mapping[str, Any]) -> None:
         """Add what a test's facts have in common with those outside of tests."""
@@ -106,7 +109,7 @@ class Totals(Outside):
 
 
 class Ledger:
-    """A plugin object, there once something happened that is counted.
+    """A plugin object of every run.
 
     Implements the plugin's own hooks as any project can. A test's facts go onto its last report, so that they reach the
     process that adds up; there every report is read.

@@ -118,8 +118,7 @@ class Results:
             self._crash(None, worker, node)
         from ...report.records import StickyRecord
 
-        book = self._run.get(LEDGER)
-        for sticky in book.totals.sticky if book is not None else ():
+        for sticky in self._run.part(LEDGER).totals.sticky:
             self._writer.write(StickyRecord(**sticky))
         self._session = session
 
@@ -132,7 +131,6 @@ class Results:
         if self._session is not None and not (sys.exception() and self._session.exitstatus in _RAN):
             code = int(self._session.exitstatus)
         self._code = code
-        book = self._run.get(LEDGER)
         option = self._run.config.option
         failing = [*self._run.failing]
         if option.setuponly:
@@ -143,7 +141,7 @@ class Results:
                 duration=time.perf_counter() - self._began,
                 counts=dict(self._counts),
                 failing=failing,
-                unlinked_modules=book.totals.unlinked_modules if book is not None else 0,
+                unlinked_modules=self._run.part(LEDGER).totals.unlinked_modules,
             )
         )
         self._file.drop_earlier({nodeid for _, nodeid in self._attempts})

@@ -8,7 +8,7 @@ import pytest
 
 from ...report.asked_for import AskedFor, judged, left_out, merged, unmet
 from .. import pytest_private
-from ..parts import FAULT_SWEEP, FAULTS, HAND_OVER, ISOLATION, LEDGER, RECORD_FILE, REQUIRED, SCHEDULES, Key
+from ..parts import FAULT_SWEEP, FAULTS, HAND_OVER, ISOLATION, RECORD_FILE, REQUIRED, SCHEDULES, Key
 from . import blocked
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class Account:
         self._of_workers: list[AskedFor] = []
         self.entries: list[AskedFor] = []
         self.unmet: list[str] = []
-        run.part(LEDGER)
 
     def _of(self, keys: Iterable[Key[Any]]) -> Iterator[AskedFor]:
         for key in keys:

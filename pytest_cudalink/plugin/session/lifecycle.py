@@ -61,6 +61,7 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
     run.begins_late, run.collected = late, in_test
     run.unread_variables = _unread_variables()  # before the run sets its own
     config.stash[RUN] = run
+    run.part(parts.LEDGER)
     provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
     # before this process can have native code that links
@@ -235,8 +236,6 @@ def _start_session(run: Run) -> None:
         if adds_up:
             run.part(parts.RESULTS)
             file.write_run()
-    if adds_up and run.is_controller:
-        run.part(parts.LEDGER)
     if blocked.lines(config):
         run.part(parts.ASKED)
     _start_requirements(run)
@@ -397,9 +396,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         reporter.finish()
     if run.is_controller and not run.late_header:  # a marker in its workers can be the first to need them
         _warn_of_ignored(run, late=True)
-    book = run.get(parts.LEDGER)
-    if book is None or run.is_worker:
+    if run.is_worker:
         return
+    book = run.part(parts.LEDGER)
     book.totals.add_outside(book.outside.as_json())
     asked = run.get(parts.ASKED)
     run.failing = [*book.totals.failing, *(asked.unmet if asked is not None else ())]
@@ -445,8 +444,9 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(terminalreporter.config)
-    guarded = run.settings.guard_rails.value != "off"
-    if guarded or run.get(parts.LEDGER) is not None or run.get(parts.ASKED) is not None:
+    happened = (run.part(parts.LEDGER).totals, run.new_processes, run.settings.guard_rails.value != "off")
+    made = (run.get(parts.ASKED), run.get(parts.FAULT_SWEEP), run.get(parts.SCHEDULES))
+    if run.is_controller or any(happened) or any(made):
         from ..watch import guard
         from . import summary
 

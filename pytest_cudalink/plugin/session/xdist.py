@@ -110,9 +110,8 @@ class HandOver:
         """In a worker, hand over what belongs to no test."""
         if not self._run.is_worker:
             return
-        book = self._run.get(LEDGER)
         _output(self._run.config)["cudalink"] = {
-            "outside": book.outside.as_json() if book is not None else {},
+            "outside": self._run.part(LEDGER).outside.as_json(),
             "late_header": self._run.late_header,
             "late_facts": self._run.late_facts,
             "new_processes": dict(self._run.new_processes),

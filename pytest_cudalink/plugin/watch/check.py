@@ -131,8 +131,8 @@ class Reporter:
         for check in self._asked["sections"]:
             if found := check.sections(phase):
                 self.show(item, report, found)
-        if call.when == "teardown" and (book := self._run.get(LEDGER)) is not None:
-            book.put_on(report)  # it did so before the checks had the report
+        if call.when == "teardown":
+            self._run.part(LEDGER).put_on(report)  # it did so before the checks had the report
         return report
 
     def show(self, item: pytest.Item, report: pytest.TestReport, found: Iterable[Seen]) -> None:

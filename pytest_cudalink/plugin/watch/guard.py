@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, cast
 import pytest
 
 from ...loader.imports import postpone
-from ..parts import LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +90,6 @@ def not_routed(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _report(run: Run, verdict: Verdict) -> None:
-    run.part(LEDGER)
     run.config.hook.pytest_cudalink_verdict(config=run.config, verdict=verdict, nodeid=run.nodeid)
 
 

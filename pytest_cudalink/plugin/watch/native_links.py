@@ -67,7 +67,6 @@ class NativeLinks(Check):
                 unsteered.report(link)
 
     def _say(self, reason: str) -> None:
-        self._run.part(LEDGER)
         hook = self._run.config.hook.pytest_cudalink_unsupported
         hook(config=self._run.config, target=_LIBRARY, reason=reason)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ...base.plurals import counted
-from ..parts import DEADLOCKS, DESCENDANTS, JITLINK_CONTRACT, LEDGER, LIFETIMES, ORDER
+from ..parts import DEADLOCKS, DESCENDANTS, JITLINK_CONTRACT, LIFETIMES, ORDER
 from ..records.facts import VIOLATIONS
 from .check import Check, Phase, Seen
 
@@ -85,7 +85,6 @@ class ViolationCheck(Check):
         if not new:
             return
         self.consume(new)
-        self._run.part(LEDGER)
         hook, config = self._run.config.hook, self._run.config
         for one in new:
             test = nodeid if self.belongs_to(nodeid, one) else None
