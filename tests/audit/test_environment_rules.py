@@ -216,23 +216,72 @@ def test_machine_without_a_function_or_a_gpu(made: Faked) -> None:
         audit_environment(made.prefix, gpu="A100")
 
 
+def test_machine_and_the_newest_of_several(made: Faked) -> None:
+    """The function of the newest release counts, and those of the driver alone; a release need not be known."""
+    made.wheel("x", "1", files=(
+        made.put("x/a.so", "libcuda.so.1", cuDevSmResourceSplit="libcuda.so.1"),
+        made.put("x/b.so", "libcuda.so.1", cuCoredumpGetAttribute="libcuda.so.1"),
+        made.put("x/c.so", "libcuda.so.1", cuDevSmResourceSplit="libcuda.so.1"),
+    ))  # fmt: skip
+    made.wheel("y", "1", files=(made.put("y/y.so", CUDART, cudaGetDriverEntryPointByVersion=CUDART),))
+    made.wheel("vendor", "1", files=(made.put("v/libnvrtc.so.13"), made.put("v/libcudart.so.13")))
+    made.wheel("cuda-bindings", "14.0.1")
+    made.wheel("nvidia-nvjitlink", "13.5.1", files=(made.put("n/libnvJitLink.so.13"),))
+    made.wheel("nvidia-nvjitlink-cu12", "12.9.86", files=(made.put("o/libnvJitLink.so.12"),))
+    made.wheel("nvidia-cuda-nvrtc", "13.5.1", files=(made.put("n/libnvrtc.so.13"),))
+    runtime, function, nvrtc, jitlink = on_machine(made, "12.4")
+    assert runtime.endswith("do: take a driver of CUDA 14.0 or newer, or install the builds for CUDA 12")
+    assert function == (
+        "conflict: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA 12.4; do: take a driver "
+        "of CUDA 13.1 (590.44.01) or newer"
+    )
+    assert nvrtc.startswith("conflict: NVRTC 13.5 of ")
+    assert nvrtc.endswith("do: take a driver of CUDA 13.0 (580.65.06) or newer, or compile with CUDA 12.4")
+    assert jitlink.startswith("note: nvJitLink 13.5 of ")
+
+
+PARTS = {
+    "cubin": ARTIFACTS / "12.9/linked.cubin", "cubin 13": ARTIFACTS / "13.0/linked.cubin",
+    "ptx 12.9": ARTIFACTS / "12.9/user.ptx", "ptx 13.0": ARTIFACTS / "13.0/user.ptx",
+    "sm_86": ARTIFACTS.parent / "device_code/virtual.cubin", "linker": ARTIFACTS / "12.9/user.cubin",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("code", "driver", "gpu", "severity"),
+    ("code", "driver", "gpu", "found"),
     [
-        (("12.9/linked.cubin",), "12.8", "H100", ""),
-        (("12.9/linked.cubin",), "12.8", "A100", "conflict"),
-        (("13.0/linked.cubin",), "12.8", "H100", "conflict"),  # of a newer major
-        (("12.9/user.ptx", "12.9/linked.cubin"), "12.8", "H100", "note"),  # PTX alone that is too new
-        (("12.9/linked.cubin", "../device_code/virtual.cubin"), "13.0", "H100", "note"),
+        (("cubin", "linker"), "12.8", "H100", ""),
+        (("linker",), "12.8", "A100", ""),
+        (("cubin 13", "ptx 13.0"), "12.8", "", ""),
+        (
+            ("cubin", "linker"),
+            "12.8",
+            "A100",
+            "conflict: device code of x 1 does not run: 0.so: 209 on sm_80",
+        ),
+        (
+            ("cubin 13",),
+            "12.8",
+            "H100",
+            "conflict: device code of x 1 does not run: 0.so: 200 on sm_90",
+        ),
+        (("ptx 12.9", "cubin"), "12.8", "H100", "note: some device code of x 1 does not run: 0.so: 222 on sm_90 with"),
+        (("sm_86", "cubin", "ptx 13.0"), "12.8", "H100", "note: some device code of x 1 does not run: "),
     ],
 )
-def test_machine_and_device_code(code: tuple[str, ...], driver: str, gpu: str, severity: str, made: Faked) -> None:
-    """A distribution of which nothing fits, or for which the driver is too old, is a conflict; a part is a note."""
-    files = [made.put(f"x/{at}.so", content=(ARTIFACTS / name).read_bytes()) for at, name in enumerate(code)]
+def test_machine_and_device_code(code: tuple[str, ...], driver: str, gpu: str, found: str, made: Faked) -> None:
+    """A distribution of which nothing fits is a conflict, a part of it a note; what a linker gets does not count."""
+    files = [made.put(f"x/{at}.so", content=PARTS[name].read_bytes()) for at, name in enumerate(code)]
     made.wheel("x", "1", files=tuple(files))
-    found = on_machine(made, driver, gpu)
-    assert [one.partition(":")[0] for one in found] == ([severity] if severity else [])
-    assert all("device code of x 1 does not run: " in one for one in found)
+    told = on_machine(made, driver, gpu)
+    assert len(told) == bool(found)
+    assert all(one.startswith(found) for one in told)
+    newer = ", or a newer driver" if any(outcome in found for outcome in ("200", "222")) or len(code) == 3 else ""
+    end = f"; do: take a build of x for {'sm_80' if gpu == 'A100' else 'sm_90'} and drivers of CUDA {driver}{newer}"
+    assert all(one.endswith(end) for one in told)
+    assert all((" and 1 more; do: " in one) is (len(code) == 3) for one in told)
+    machine = f" on a driver of CUDA {driver} ({570}){' with sm_' if gpu else ':'}"
+    assert machine in audit_environment(made.prefix, driver=driver, gpu=gpu).verdict
 
 
 def test_libraries_that_are_nowhere(made: Faked) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from ...base.plurals import and_more
@@ -29,7 +29,7 @@ class TargetMachine:
     """A machine that nobody needs to have."""
 
     driver: CudaVersion
-    arch: str = ""  # of its GPU, such as "sm_80"; empty where no GPU is asked about
+    arch: str  # of its GPU, such as "sm_80"; empty where no GPU is asked about
 
     def __str__(self) -> str:
         gpu = f" with {self.arch}" if self.arch else ""
@@ -81,20 +81,18 @@ def _of_runtimes(
 ) -> Iterator[Misfit]:
     """CUDA runtimes of a newer major release: each call answers 35, cudaErrorInsufficientDriver."""
     driver = machine.driver
-    runtimes = [one for one in providers.all if one.stem == "libcudart" and one.owner and one.release]
-    linked = {(one.stem, one.major) for several in needs.values() for one in several if one.how == "linked"}
-    for one in runtimes:
-        assert one.release is not None  # chosen above
-        if one.release.major <= driver.major:
-            continue
+    runtimes = [(one, one.release.major) for one in providers.all if one.stem == "libcudart" and one.release]
+    needed = {(one.stem, one.major) for several in needs.values() for one in several}
+    for one, major in runtimes:
         # a second one that no installed library is linked with may be there for nobody
-        used = ("libcudart", one.release.major) in linked or all(two.release == one.release for two in runtimes)
-        yield _runtime("conflict" if used else "note", f"{one.library} of {one}", one.owner, one.release.major, driver)
+        used = ("libcudart", major) in needed or all(other == major for _, other in runtimes)
+        if major > driver.major:
+            yield _runtime("conflict" if used else "note", f"{one.library} of {one}", one.owner, major, driver)
     static = read_matrix("guardrails.toml")["static-runtime"]["distributions"]
     for owner in everything:
-        major = int(first[0]) if (first := re.match(r"\d{1,4}", owner.version, re.ASCII)) else 0
-        if owner.name in static and major > driver.major:
-            yield _runtime("conflict", f"the CUDA runtime inside {owner}", owner, major, driver)
+        first = re.match(r"\d{1,4}", owner.version, re.ASCII) if owner.name in static else None
+        if first is not None and int(first[0]) > driver.major:
+            yield _runtime("conflict", f"the CUDA runtime inside {owner}", owner, int(first[0]), driver)
 
 
 def _runtime(
@@ -113,12 +111,12 @@ def _of_functions(
 ) -> Iterator[Misfit]:
     """Libraries that are linked with functions which the driver does not have."""
     for owner in everything:
-        wanted = [one for one in needs.get(str(owner), ()) if one.stem == "libcuda" and one.floor]
-        newest = max(wanted, key=lambda one: one.floor or machine.driver, default=None)
-        if newest is not None and newest.floor is not None and newest.floor > machine.driver:
+        wanted = [(one.floor, one) for one in needs[str(owner)] if one.stem == "libcuda" and one.floor]
+        floor, need = max(wanted, key=lambda pair: pair[0], default=(machine.driver, None))
+        if need is not None and floor > machine.driver:
             yield Misfit(
-                "conflict", f"{os.path.basename(newest.path)} of {owner} {newest.evidence}; this driver is of CUDA "  # noqa: PTH119 (text)
-                f"{machine.driver}", owner, _newer(newest.floor),
+                "conflict", f"{Path(need.path).name} of {owner} {need.evidence}; this driver is of CUDA "
+                f"{machine.driver}", owner, _newer(floor),
             )  # fmt: skip
 
 
@@ -126,19 +124,20 @@ def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Misf
     """What makes code that the driver does not take: no cubin of a newer major release, no PTX of a newer one."""
     driver = machine.driver
     for stem, name in (("libnvrtc", "NVRTC"), ("libnvJitLink", "nvJitLink")):
-        found = [one for one in providers.all if one.stem == stem and one.release]
-        for one in found:
-            assert one.release is not None  # chosen above
-            newer = one.release.major > driver.major
-            if not newer and (stem != "libnvrtc" or one.release <= driver):
+        found = [(one, one.release) for one in providers.all if one.stem == stem and one.release]
+        # beside one that fits, another may be there for nobody
+        alone = all(release.major > driver.major for _, release in found)
+        for one, release in found:
+            if release.major > driver.major:
+                needed, takes = CudaVersion(release.major, 0), "no cubin that it makes is loaded"
+            elif stem == "libnvrtc" and release > driver:
+                needed, takes = release, "it refuses its PTX (222), and loads its cubins"
+            else:
                 continue
-            # beside one that fits, it may be there for nobody
-            alone = all(two.release and two.release.major > driver.major for two in found)
-            takes = "no cubin that it makes is loaded" if newer else "it refuses its PTX (222), and loads its cubins"
             yield Misfit(
-                "conflict" if newer and alone else "note",
-                f"{name} {one.release} of {one} is newer than the driver, of CUDA {driver}: {takes}", one.owner,
-                f"{_newer(CudaVersion(one.release.major, 0) if newer else one.release)}, or compile with CUDA {driver}",
+                "conflict" if alone else "note",
+                f"{name} {release} of {one} is newer than the driver, of CUDA {driver}: {takes}", one.owner,
+                f"{_newer(needed)}, or compile with CUDA {driver}",
             )  # fmt: skip
 
 
@@ -149,23 +148,20 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Misfit
     program may never need some of it: it is a conflict where nothing of a distribution fits, and else a note.
     """
     found = _device_code(owner)
-    answers = found.answers(machine.arch, machine.driver) if found.groups else []
-    answers = [(group, answer) for group, answer in answers if not group.for_linker]
-    failing = [(group, answer) for group, answer in answers if answer.outcome.fails]
-    if not failing:
-        return
-    sentences = found.failures([machine.arch], [machine.driver])
-    old = any(answer.outcome in _TOO_OLD for _, answer in failing)
-    nothing = len(failing) == len(answers)
-    if not sentences and not nothing:
-        return  # translation units for other GPUs
-    said = sentences[0] if sentences else f"nothing in it is for {machine.arch}"
-    newer = ", or a newer driver" if old else ""
+    answers = [answer for group, answer in found.answers(machine.arch, machine.driver) if not group.for_linker]
+    fails = [answer.outcome for answer in answers if answer.outcome.fails]
+    sentences = found.failures([machine.arch], [machine.driver]) if fails else []
+    if not sentences:
+        return  # it runs, or what does not are translation units for other GPUs
+    nothing = len(fails) == len(answers)
+    newer = ", or a newer driver" if any(one in _TOO_OLD for one in fails) else ""
     yield Misfit(
         "conflict" if nothing else "note",
-        f"{'' if nothing else 'some '}device code of {owner} does not run: {said}{and_more(len(sentences) - 1)}", owner,
+        f"{'' if nothing else 'some '}device code of {owner} does not run: {sentences[0]}"
+        f"{and_more(len(sentences) - 1)}",
+        owner,
         f"take a build of {owner.name} for {machine.arch} and drivers of CUDA {machine.driver}{newer}",
-    )  # fmt: skip
+    )
 
 
 def _device_code(owner: Installed) -> DeviceCode:
