@@ -33,7 +33,7 @@ from typing import Any, Final
 from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from pytest_cudalink.base.plurals import counted
+from pytest_cudalink.base.words import counted
 from pytest_cudalink.toolchains import ToolchainError, packages, releases_table
 from pytest_cudalink.versions import CudaVersion
 from tools.unbundle import FORMAT, MANIFEST, VOLUMES, sha256

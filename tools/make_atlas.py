@@ -30,7 +30,8 @@ from typing import Any, Final
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.artifacts import inspect
-from pytest_cudalink.base.signals import signal_name
+from pytest_cudalink.base import regular_files
+from pytest_cudalink.base.process_end import signal_name
 from pytest_cudalink.base.tables import matrices_dir, read_table
 from pytest_cudalink.compat import atlas, exports
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
@@ -38,7 +39,6 @@ from pytest_cudalink.compat.exports import pinned_versions
 from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.linker import sample
-from pytest_cudalink.report import whole_file
 from pytest_cudalink.versions import CudaVersion
 
 #: Performs the steps of the atlas, in batches.
@@ -645,7 +645,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--short would write a part of the file; give --check or --show with it")
     if options.real:
         content = with_real(_read(options.file), json.loads(options.real.read_text(encoding="utf-8")))
-        whole_file.write(options.file, text_of(content))
+        regular_files.write_whole(options.file, text_of(content))
         sys.stdout.write("".join(f"{one}\n" for one in emulator_differences(atlas.atlas_of(content))))
         return 0
     every = [str(one) for one in toolchains.releases()]
@@ -685,7 +685,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "version": version("pytest-cudalink"),
     }
     content = content_of(answers, {release: _wheels(release) for release in releases}, measured, real)
-    whole_file.write(options.file, text_of(content))
+    regular_files.write_whole(options.file, text_of(content))
     return 0
 
 

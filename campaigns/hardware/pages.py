@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.hardware.stages import STAGES
-from pytest_cudalink.base.plurals import counted
+from pytest_cudalink.base.words import counted
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "hardware"

@@ -18,17 +18,18 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from pytest_cudalink import probes, toolchains
+from pytest_cudalink.base import regular_files
 from pytest_cudalink.emulator import preload, worker
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
-from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, _linker, forcing, watched
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, _linker, forcing
 from pytest_cudalink.linker.backends import driver as driver_backend
+from pytest_cudalink.linker.backends import nvjitlink
 from pytest_cudalink.linker.backends.state import LinkState
 from pytest_cudalink.loader import imports
 from pytest_cudalink.loader.jitlink import jitlink_calls
 from pytest_cudalink.plugin import fixtures
 from pytest_cudalink.plugin.conditions import backends
-from pytest_cudalink.report import whole_file
 from pytest_cudalink.report.records import ViolationRecord, Writer
 from pytest_cudalink.targets import steering, unsteered
 from pytest_cudalink.targets.base import Backend, BackendChoice, Bundled
@@ -63,7 +64,7 @@ class Held:
 
     def watch_nvjitlink(self) -> None:
         """Count the handles of nvJitLink."""
-        functions = watched.library(probes.nvjitlink().path or "")
+        functions = nvjitlink.library(probes.nvjitlink().path or "")
         create, destroy, live = functions._create, functions._destroy, self.objects["nvJitLink handles"]
 
         def counted_create(function: int, where: Any, *arguments: Any) -> int:
@@ -477,7 +478,7 @@ def check_records() -> None:
 
 def write_report() -> None:
     """Write a report over an older one."""
-    whole_file.write(_FOLDER / "report.html", "a new report")
+    regular_files.write(_FOLDER / "report.html", "a new report")
 
 
 def check_report() -> None:

@@ -12,7 +12,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from pytest_cudalink.base.plurals import counted
+from pytest_cudalink.base.words import counted
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid, load
 from pytest_cudalink.compat.documented import statements
 from pytest_cudalink.compat.link_rules import found_words

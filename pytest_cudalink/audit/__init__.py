@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from .findings import AuditFinding
     from .libraries import MAJORS
     from .needs import Need
-    from .wheel.audited import Audit, Dependency, FileAudit, audit
+    from .wheel import Audit, Dependency, FileAudit, audit
 else:
     __getattr__ = names_of(
         __name__,
         {
-            ".wheel.audited": "Audit Dependency FileAudit audit",
+            ".wheel": "Audit Dependency FileAudit audit",
             ".findings": "AuditFinding",
             ".libraries": "MAJORS",
             ".needs": "Need",

@@ -12,12 +12,11 @@ from typing import IO, Final, Literal
 from ..base.budget import AuditError, Budget
 from ..base.elf import Buffer
 from ..versions import CudaVersion, Needs
-from .buffers import buffer
 from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
 from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
-from .loadable import LoadableLibrary, data_ranges, is_elf, is_pe, pe_data_ranges, read_elf, read_pe, resolve
+from .loadable import LoadableLibrary, buffer, data_ranges, is_elf, is_pe, pe_data_ranges, read_elf, read_pe, resolve
 from .members import DEVICE_CODE, Members, members_of, members_of_archive
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 

@@ -1,6 +1,7 @@
 """The door through which files of others are read: they may be pipes, devices, or larger than memory.
 
-What a user, an environment, a wheel or a record names is read by these functions alone.
+What a user, an environment, a wheel or a record names is read by these functions alone. `write_whole` writes a file as
+a whole or not at all.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import uuid
+from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO
 
 #: Most bytes that are read of a file that people write, and of one that programs write or that has device code.
@@ -58,3 +62,35 @@ def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
 def read_text(path: str | os.PathLike[str], most: int = TEXT) -> str:
     """Return the text of a regular file in UTF-8, with line ends as Python has them; as `read_bounded`."""
     return read_bounded(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text as UTF-8; a regular file has it all or stays as it was.
+
+    The text goes to a temporary file in the same folder, which then takes the name. A pipe or a device is written to
+    directly.
+
+    Raises OSError if it cannot be written. No half file is left.
+    """
+    content = text.encode("utf-8", errors="backslashreplace")
+    path = Path(os.path.realpath(path))  # Path.resolve raises a RuntimeError for a link to itself
+    mode = None
+    with suppress(FileNotFoundError):
+        found = path.stat().st_mode
+        mode = stat.S_IMODE(found)
+        if not stat.S_ISREG(found):
+            path.write_bytes(content)
+            return
+    scratch = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        with scratch.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # some file systems find out only now that the disk is full
+        if mode is not None:
+            scratch.chmod(mode)
+        scratch.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            scratch.unlink()
+        raise

@@ -1,13 +1,15 @@
-"""Makes any text safe to show: visible escapes for what a terminal, a browser or a CI runner would obey or hide. Pure.
+"""Makes any text safe to show: visible escapes for what a terminal, a browser or a CI runner would obey or hide.
 
 Whatever the project has not written itself passes through here before it is shown: texts of tests, devices, recordings,
-wheels and child processes. `quote` does the same for a word of a command that a user may paste into a shell.
+wheels and child processes. `quote` does the same for a word of a command that a user may paste into a shell; `say` and
+`complain` write what a command says.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import sys
 from typing import Final
 
 #: Characters of one value in a table, and of a failure's text.
@@ -96,3 +98,17 @@ def markdown(value: object) -> str:
     Nothing is cut: a line that `line` has cut keeps its count of what is missing.
     """
     return re.sub(_MARKUP, r"\\\g<0>", " ".join(_one_line(str(value)).split()))
+
+
+#: Characters that no text has: nothing is cut.
+_ALL: Final = sys.maxsize
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Write lines to stdout."""
+    sys.stdout.write(f"{block(text, _ALL)}{end}")
+
+
+def complain(text: str) -> None:
+    """Write lines to stderr."""
+    sys.stderr.write(f"{block(text, _ALL)}\n")

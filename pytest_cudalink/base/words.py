@@ -1,9 +1,30 @@
-"""Settings of several parts, written as words with commas: ``strict,nvjitlink=off`` or ``h100:2,memory=8GiB``."""
+"""Words of texts for people: numbers with their nouns, and settings written as words with commas."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """Return the form of a word that suits a number; by default the plural ends in ``s``."""
+    return one if number == 1 else f"{one}s" if many is None else many
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun: ``"1 link"``, ``"2 links"``; `many` is an irregular plural."""
+    return f"{number} {plural(number, one, many)}"
+
+
+def and_more(number: int, noun: str = "") -> str:
+    """Return ``" and 3 more"`` after what a text shows, or ``" and 3 more files"``; empty if it shows everything."""
+    more = counted(number, f"more {noun}") if noun else f"{number} more"
+    return f" and {more}" if number > 0 else ""
+
+
+def listed(texts: Sequence[str], most: int = 6) -> str:
+    """Return the first few texts, and how many more there are: ``"a, b and 3 more"``."""
+    return ", ".join(texts[:most]) + and_more(len(texts) - most)
 
 
 def read_words(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:

@@ -12,8 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from ..base.safe_text import block
-from .saying import complain
+from ..base.safe_text import block, complain
 
 __all__ = ["COMMANDS", "GROUPS", "main", "make_parser", "module_of"]
 
@@ -194,7 +193,7 @@ def _warn_of_variables() -> None:
     """Name the variables that look like ours and that no part reads."""
     given = [name for name in os.environ if name.startswith("CUDALINK_")]
     if given:
-        from ..compat.variables import unread_variables
+        from ..compat.settings import unread_variables
 
         for sentence in unread_variables(given):
             complain(f"cudalink: {sentence}")

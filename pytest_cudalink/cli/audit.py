@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..base.plurals import and_more, counted
 from ..base.progress import progress
+from ..base.safe_text import complain
 from ..base.safe_text import line as safe
+from ..base.words import and_more, counted
 from . import audit_device_code, audit_environment, audit_output
 from .audit_output import Answer, AuditOutput
 from .paths import any_path
-from .saying import complain
 
 if TYPE_CHECKING:
     from ..audit import Audit, AuditFinding, Dependency, Need

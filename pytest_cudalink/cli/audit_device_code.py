@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..base.plurals import and_more, counted
 from ..base.progress import progress
+from ..base.safe_text import complain
 from ..base.safe_text import line as safe
+from ..base.words import and_more, counted
 from .audit_output import Answer, AuditOutput
-from .saying import complain
 
 if TYPE_CHECKING:
     from ..audit.device_code import DeviceCode, DeviceImage, ImageGroup

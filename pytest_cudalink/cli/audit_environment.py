@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..base.progress import progress
-from ..base.safe_text import line
+from ..base.safe_text import complain, line
 from .audit_output import Answer, AuditOutput
-from .saying import complain
 
 if TYPE_CHECKING:
     from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..base.plurals import and_more
+from ..base.safe_text import complain, markdown
 from ..base.safe_text import line as safe
-from ..base.safe_text import markdown
-from .saying import complain
+from ..base.words import and_more
 
 _FORMS: Final = ("text", "json", "github")
 #: Findings of one answer in the job summary; GitHub refuses a summary of more than 1 MiB.

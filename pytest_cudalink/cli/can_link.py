@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..base.regular_files import DATA, read_bounded
+from ..base.safe_text import complain
 from ..base.safe_text import line as safe
 from .names import hint, offer
 from .paths import wrong_file
-from .saying import complain
 
 if TYPE_CHECKING:
     from ..compat.atlas import Atlas
@@ -166,7 +166,7 @@ def _release(text: str, what: str) -> CudaVersion:
 def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
     from ..artifacts import ReaderError, inspect
-    from ..base.plurals import counted
+    from ..base.words import counted
     from ..compat.atlas import TILE
     from ..compat.link_rules import ARCH
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..base import scratch
 from ..base.progress import progress
-from .saying import complain
+from ..base.safe_text import complain
 
 if TYPE_CHECKING:
     from ..emulator import Emulation

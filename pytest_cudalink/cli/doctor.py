@@ -10,10 +10,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..base.plurals import and_more, counted
-from ..base.safe_text import BLOCK_LIMIT
+from ..base.safe_text import BLOCK_LIMIT, complain
 from ..base.safe_text import line as safe
-from .saying import complain
+from ..base.words import and_more, counted
 
 if TYPE_CHECKING:
     from ..base.command import Command

@@ -12,15 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..base.plurals import counted
 from ..base.progress import progress
-from ..base.safe_text import BLOCK_LIMIT, line
-from ..base.words import read_words
+from ..base.safe_text import BLOCK_LIMIT, complain, line, say
+from ..base.words import counted, read_words
 from ..compat import names
 from ..compat.settings import OPTIONS
 from .names import add_verbs, offer
 from .paths import STDOUT, any_path, output_file, wrong_file
-from .saying import complain, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -232,8 +230,7 @@ def _whole(emulation: Emulation, mode: str) -> Emulation:
     Raises EmulatorError if one is missing and cannot be fetched.
     """
     from .. import emulator
-    from ..toolchains import ToolchainError
-    from ..toolchains.provision import provide
+    from ..toolchains import ToolchainError, provide
 
     if mode == "cached":
         msg = f"--toolchains is cached, and {emulation.missing}"

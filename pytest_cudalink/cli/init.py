@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..base.regular_files import read_text
-from .saying import complain, say
+from ..base.safe_text import complain, say
 
 if TYPE_CHECKING:
     from ..matrix.adopt import Change

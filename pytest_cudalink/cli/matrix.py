@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..base.safe_text import complain, say
 from .names import UnknownNameError, add_verbs, hint, offer, tagged
 from .paths import any_path, input_path, wrong_file
-from .saying import complain, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,7 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one verb; return exit code 1 for a file with faults, 2 for a missing file, or for an unknown cell or tag."""
-    from ..base.plurals import counted
+    from ..base.words import counted
     from ..matrix import CellsError
 
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
@@ -128,7 +128,7 @@ def _known_tags(options: argparse.Namespace) -> Iterable[str]:
 
 
 def _check(options: argparse.Namespace, file: Path) -> int:
-    from ..base.plurals import counted
+    from ..base.words import counted
     from ..matrix import load_cells
     from ..matrix.project import warnings
     from ..matrix.schema import schema

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..base.plurals import listed
+from ..base.words import listed
 
 if TYPE_CHECKING:
     from ..matrix import Cell

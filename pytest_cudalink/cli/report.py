@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Final
 from ..base.command import install_command
 from ..base.progress import progress
 from ..base.regular_files import open_regular
-from ..base.safe_text import line
+from ..base.safe_text import complain, line
 from .names import UnknownNameError, tagged
 from .paths import input_file
-from .saying import complain
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
@@ -262,7 +261,8 @@ def _write(
     comparison: Comparison | None,
 ) -> bool:
     """Write every form that is asked for; return whether all were written. One that fails keeps no other back."""
-    from ..report import html, text, whole_file
+    from ..base import regular_files
+    from ..report import html, text
 
     @cache
     def markdown() -> str:
@@ -288,7 +288,7 @@ def _write(
             try:
                 if path == _PAGE:
                     path.parent.mkdir(exist_ok=True)
-                whole_file.write(path, content)
+                regular_files.write_whole(path, content)
             except OSError as error:
                 why = error.strerror or error
                 problems.append(f"--{name} is {path}; it cannot be written: {why}; name another file")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..base.progress import progress
+from ..base.safe_text import complain, say
 from .names import add_verbs
 from .paths import input_file, output_folder
-from .saying import complain, say
 
 DESCRIPTION: Final = (
     "Build lazy-loading CUDA stubs, and show which libraries they find. A wheel that links them instead of libcuda, "

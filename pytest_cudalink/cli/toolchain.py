@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from ..base.progress import progress
+from ..base.safe_text import complain, say
 from .names import add_verbs, offer
-from .saying import complain, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

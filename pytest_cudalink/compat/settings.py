@@ -5,6 +5,7 @@ Imports nothing but words, because the start of every pytest reads it; `plugin/s
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from . import names
@@ -347,3 +348,38 @@ OF_EMULATION: Final = ("device", "faults", "events")
 def label(name: str) -> str:
     """Return the name by which messages call a setting, such as ``--cudalink-driver`` or ``cudalink_events``."""
     return next(option.settings[name][0] for option in OPTIONS if name in option.settings)
+
+
+_PREFIX = "CUDALINK_"
+
+
+def known_variables() -> set[str]:
+    """Return the name of every variable that some part of the project reads."""
+    from ..base.tables import read_table
+
+    table = read_table("variables.toml")
+    of_settings = {option.env for option in OPTIONS} - {""}
+    return of_settings.union(*(table[group] for group in ("parts", "internal", "tests")))
+
+
+def unread_variables(environment: Iterable[str]) -> list[str]:
+    """Return a sentence for each variable of the project that is set and that no part reads.
+
+    `environment`: the names of the variables that are set.
+    """
+    from ..base.tables import read_table
+
+    names = known_variables()
+    prefixes = tuple(read_table("variables.toml")["prefixes"])
+    return [
+        f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{_hint(name, names)}"
+        for name in sorted(environment)
+        if name.startswith(_PREFIX) and name not in names and not name.startswith(prefixes)
+    ]
+
+
+def _hint(name: str, names: Collection[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, names, 1, cutoff=0.8)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from ..audit.environment import EnvironmentAudit, EnvironmentFinding
 from ..base.command import NO_COMMAND, Command
-from ..base.plurals import and_more
+from ..base.words import and_more
 from ..compat import atlas, known_bad
 from ..compat.architectures import known_architectures
 from ..compat.releases import LATEST_KNOWN, ptx_isa_of

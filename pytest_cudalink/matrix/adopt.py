@@ -20,9 +20,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
-from ..base.plurals import listed
 from ..base.regular_files import TEXT, read_bounded
 from ..base.safe_text import line as safe
+from ..base.words import listed
 from ..report.origin import Repository, repository
 from .cells import Cell
 from .ci import CELLS_VARIABLE, RUN, RUNNER_PACKAGES, default_python

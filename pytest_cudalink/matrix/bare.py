@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from ..base import scratch
-from ..base.signals import ending, signal_name
+from ..base.process_end import ending, signal_name
 from . import hiding
 from .cell_facts import cell_facts
 from .cells import RunKeys

@@ -11,8 +11,8 @@ from typing import Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from ..base.plurals import counted
 from ..base.regular_files import open_regular
+from ..base.words import counted
 from .cells import Cell
 from .project import Project
 from .reading import CellsError

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from ..base.plurals import listed
+from ..base.words import listed
 
 #: The variable in which a run finds what was hidden, as JSON.
 HIDDEN_VARIABLE: Final = "CUDALINK_HIDDEN"

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..base.signals import ending
+from ..base.process_end import ending
 from ..toolchains import ToolchainError
 from . import runner
 from .cells import Cell

@@ -17,8 +17,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from ..base.plurals import listed
 from ..base.regular_files import TEXT, read_bounded
+from ..base.words import listed
 from .cells import Cell
 from .keys import MAJOR, version_of
 from .reading import CellsError

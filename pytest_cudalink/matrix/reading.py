@@ -23,8 +23,8 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..base import safe_text
-from ..base.plurals import and_more
 from ..base.regular_files import read_text
+from ..base.words import and_more
 from ..versions import CudaVersion
 from . import lines
 from .cells import Cell, is_pytest

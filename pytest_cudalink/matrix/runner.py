@@ -17,9 +17,9 @@ from typing import Final
 from packaging.requirements import Requirement
 
 from .. import toolchains
+from ..base.process_end import ending, signal_name
 from ..base.regular_files import open_regular
 from ..base.safe_text import line as safe
-from ..base.signals import ending, signal_name
 from .cell_facts import NEWER
 from .cells import Cell
 from .keys import LATEST, LOWEST, distribution, package_requirement

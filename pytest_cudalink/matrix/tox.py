@@ -23,7 +23,7 @@ from tox.tox_env.python.api import Python
 from tox.tox_env.python.pip.req_file import PythonDeps
 
 from .. import toolchains
-from ..base.signals import ending
+from ..base.process_end import ending
 from . import runner
 from .cells import Cell
 from .reading import CellsError, load_cells

@@ -11,7 +11,7 @@ from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
 from .run import is_awake, run_of, warn
 
 if TYPE_CHECKING:
-    from .items.plan import MarkerPlan
+    from .items import MarkerPlan
 
 #: Each keyword, or several that are alike, with the meaning.
 MEANINGS: Final = {
@@ -114,7 +114,7 @@ def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[st
 
 def plans(items: Iterable[pytest.Item]) -> list[MarkerPlan]:
     """Return the plans of those tests that have one."""
-    from .items.plan import PLAN
+    from .items import PLAN
 
     return [item.stash[PLAN] for item in items if PLAN in item.stash]
 
@@ -130,7 +130,7 @@ def _allowed(given: bool | Collection[str]) -> frozenset[str] | None:
 
 def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
     from ..environment.requirements import parse
-    from .items.plan import MarkerPlan
+    from .items import MarkerPlan
 
     keywords = _keywords(marks)
     backend = keywords.get("backend")
@@ -181,7 +181,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
         name = item.nodeid.partition("[")[0]
         faults = [fault for mark in marks for fault in _faults(mark)]
         if not faults:
-            from .items.plan import PLAN, MarkerPlan
+            from .items import PLAN, MarkerPlan
 
             plan = item.stash[PLAN] = _plan(item, marks)
             planned = planned or plan != MarkerPlan()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .records.record_file import RecordFile
     from .records.results import Results
     from .run import CurrentTest
-    from .session.asked import Account
+    from .session.account import Account
     from .session.require import Required
     from .session.xdist import HandOver
     from .watch.causes import Causes
@@ -48,7 +48,7 @@ class Key(Generic[T]):
         self.name, self.place = name, place
 
 
-ASKED: Final[Key[Account]] = Key("asked", "session.asked:Account")
+ASKED: Final[Key[Account]] = Key("asked", "session.account:Account")
 BACKENDS: Final[Key[Backends]] = Key("backends", "conditions.backends:Backends")
 CAUSES: Final[Key[Causes]] = Key("causes", "watch.causes:Causes")
 COPIES: Final[Key[Copies]] = Key("copies", "isolation.copies:Copies")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ..base.plurals import counted
+from ..base.words import counted
 
 #: The setting that allows everything that was left out.
 ALLOWS: Final = "--cudalink-require=none"

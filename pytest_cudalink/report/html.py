@@ -10,8 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from ..base.plurals import counted
 from ..base.safe_text import block, line
+from ..base.words import counted
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import KINDS, Comparison
 from .matrix_report import MatrixReport

@@ -20,9 +20,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from ..base.process_end import ending
 from ..base.regular_files import open_regular
 from ..base.safe_text import shortened
-from ..base.signals import ending
 from .cell_run import BAD, LETTERS, CellRun, Detail, Lines, UnsteeredLinks, doubts, library_key
 from .matrix_report import MatrixReport
 from .origin import origin_of_run

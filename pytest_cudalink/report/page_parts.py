@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..base.plurals import counted, listed
 from ..base.safe_text import line
+from ..base.words import counted, listed
 from .cell_run import BAD, NOT_RUN, CellRun
 from .matrix_report import Group, MatrixReport
 from .origin import Origin

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import Any, Final, TextIO
 
 from ..base import safe_text
-from ..base.plurals import and_more
 from ..base.safe_text import line
+from ..base.words import and_more
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import KINDS, Comparison, Kind
 from .matrix_report import MatrixReport

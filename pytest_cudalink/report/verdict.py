@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ..base.plurals import counted
 from ..base.safe_text import line
+from ..base.words import counted
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
 from .wording import linked_on, share

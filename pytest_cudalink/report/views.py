@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
-from ..base.plurals import counted, listed
 from ..base.safe_text import block, line
+from ..base.words import counted, listed
 from .asked_for import KINDS, is_worth_a_look
 from .cell_run import BAD, CellRun
 from .compare import Comparison, OutcomeChange, incomplete

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..base import safe_text
-from ..base.plurals import counted
+from ..base.words import counted
 
 if TYPE_CHECKING:
     from .records import CrashRecord

@@ -16,9 +16,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
-from .base import Backend, StaleRecipeError, Target
+from .base import Backend, Recipe, StaleRecipeError, Target, recipe_for
 from .events import LinkInput
-from .recipes import Recipe, recipe_for
 from .steering import Watch, as_backend, current, replace_everywhere
 from .unsteered import is_covered, seen
 

@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from .. import probes
-from .base import Backend, Target
-from .recipes import recipe_for
+from .base import Backend, Target, recipe_for
 from .steering import as_backend, current, on_behalf_of, replace_everywhere
 
 

@@ -2,7 +2,8 @@
 
 A toolchain is a folder ``toolchains/13.0`` of the cache with ``include/`` and ``lib64/`` (nvJitLink, NVRTC, cudart), or
 ``toolchains/13.0-ctk`` that looks like an installed toolkit, with ``bin/``, ``nvvm/`` and ``version.json``. It is made
-in a temporary folder and then renamed, so that the cache never has half of one. A toolchain is downloaded once.
+in a temporary folder and then renamed, so that the cache never has half of one. A toolchain is downloaded once: one
+process fetches what a run needs before it begins, and the others wait.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import urlsplit
 
-from ..base.progress import run_and_tell
+from ..base.progress import progress, run_and_tell
 from ..base.tables import read_table
 from ..compat.releases import STAND_INS
 from ..versions import CudaVersion
@@ -30,6 +34,7 @@ from .folders import (
     check_entry,
     check_folder,
     check_parents,
+    is_locked,
     locked,
     make_folder,
     own_only,
@@ -493,3 +498,76 @@ def run_installer(
 def _lock_file(folder: Path) -> tuple[Path, str]:
     """Folder and name of the lock file of one toolchain."""
     return folder.parent, f".{folder.name}.lock"
+
+
+#: Variables that name the package index, by the program that reads them, the first that counts first.
+_INDEX: Final = {"uv": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"), "pip": ("PIP_INDEX_URL",)}
+_MB: Final = 1_000_000
+
+
+class Fetched(NamedTuple):
+    """One toolchain that was fetched."""
+
+    version: CudaVersion
+    path: Path  # its folder
+    size: int  # bytes of its files
+    seconds: float  # how long that took, waiting for another process included
+    source: str  # where it came from, such as "https://pypi.org/simple"
+
+    def __str__(self) -> str:
+        return (
+            f"toolchain {self.version} was fetched from {self.source} ({self.size / _MB:.0f} MB on the disk, "
+            f"{self.seconds:.0f} s) into {self.path}"
+        )
+
+
+def provide(versions: Sequence[CudaVersion], say: Callable[[str], object]) -> list[Fetched]:
+    """Fetch the releases that the cache lacks, and show the progress.
+
+    `say`: called with a sentence before each wait.
+    Returns those that this process fetched or waited for.
+    Raises ToolchainError if one cannot be fetched; the message names the command that fetches it.
+    """
+    return [fetched for version in versions if (fetched := _provide(version, say)) is not None]
+
+
+def _provide(version: CudaVersion, say: Callable[[str], object]) -> Fetched | None:
+    place = folder(version)
+    try:
+        find(version, "libs")
+    except ToolchainError:
+        pass
+    else:
+        return None
+    began = time.perf_counter()
+    try:
+        source = _source()
+        if is_locked(*_lock_file(place)):
+            say(f"waiting for the process that fetches the toolchain {version} into {place}")
+        else:
+            say(f"fetching the toolchain {version} ({DOWNLOADS['libs']}) from {source} into {place}")
+        with progress(f"fetching toolchain {version}") as step:
+            made = add(version, tell=step.say)
+    except ToolchainError as error:
+        if isinstance(error.__cause__, OSError):  # of the cache, which no network mends; the error names the variable
+            raise
+        msg = (
+            f"{error}\nWith a network, `cudalink toolchain add {version}` puts it into {cache_root()}; $CUDALINK_CACHE "
+            "names another cache"
+        )
+        raise ToolchainError(msg) from error
+    return Fetched(version, made.path, _size(made), time.perf_counter() - began, source)
+
+
+def _source() -> str:
+    """Return the package index that the installer reads, without the password that its address may have."""
+    installer = Path(_installer(None)[0]).name
+    for name in _INDEX["uv" if installer == "uv" else "pip"]:
+        if found := re.search(r"\w+://\S+", os.environ.get(name, "")):
+            address = urlsplit(found[0])
+            return address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
+    return f"the package index of {'uv' if installer == 'uv' else 'pip'}"
+
+
+def _size(made: Toolchain) -> int:
+    return sum(path.stat().st_size for path in made.path.rglob("*") if path.is_file() and not path.is_symlink())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_cudalink.audit import Audit
 from pytest_cudalink.audit.scan import scan_archive
-from pytest_cudalink.audit.wheel.audited import audit_scan
+from pytest_cudalink.audit.wheel import audit_scan
 from pytest_cudalink.cli.audit_device_code import served
 from tools.package_index import RangeFile, wheel_named
 

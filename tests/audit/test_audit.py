@@ -20,7 +20,7 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, audit, buffers
+from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, audit, loadable
 from pytest_cudalink.audit.device_code import DeviceImage
 from pytest_cudalink.audit.libraries import (
     cuda_functions,
@@ -41,7 +41,7 @@ from pytest_cudalink.audit.loadable import (
 )
 from pytest_cudalink.audit.opened import OpenedLibrary
 from pytest_cudalink.audit.scan import Scan
-from pytest_cudalink.audit.wheel.audited import audit_scan
+from pytest_cudalink.audit.wheel import audit_scan
 from pytest_cudalink.base.elf import HEADER, MAGIC, ElfError
 from pytest_cudalink.cli import main
 from pytest_cudalink.versions import CudaVersion, Needs
@@ -366,59 +366,59 @@ def test_functions_and_parts_of_names() -> None:
 
 def test_bytes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From its start, in memory up to a bound; a mapping ends with the block, unless somebody keeps a view."""
-    monkeypatch.setattr(buffers, "_IN_MEMORY", 4)
+    monkeypatch.setattr(loadable, "_IN_MEMORY", 4)
     for content, kind in ((b"1234", bytes), (b"12345", mmap.mmap)):
         (tmp_path / "x").write_bytes(content)
         with (tmp_path / "x").open("rb") as stream:
             stream.seek(2)
-            with buffers.buffer(stream) as data:
+            with loadable.buffer(stream) as data:
                 assert isinstance(data, kind)
                 assert data[:] == content
     with pytest.raises(ValueError, match="closed"):
         data[:]
     with (tmp_path / "x").open("w+b") as stream:
         stream.write(b"67890")
-        with buffers.buffer(stream) as data:
+        with loadable.buffer(stream) as data:
             view = memoryview(data)
         assert bytes(view) == b"67890"
-    with buffers.buffer(io.BytesIO(b"123456")) as data:
+    with loadable.buffer(io.BytesIO(b"123456")) as data:
         assert data == b"123456"
-        buffers.count_read(data, 6)
+        loadable.count_read(data, 6)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/smaps")
 @pytest.mark.parametrize("how", ["searched", "read"])
 def test_what_was_read_of_a_mapped_file_leaves_memory(tmp_path: Path, monkeypatch, how: str) -> None:
     """Of a file of 24 windows, less than the half is in memory; how much of one window is, the system decides."""
-    monkeypatch.setattr(buffers, "_IN_MEMORY", 4)
-    monkeypatch.setattr(buffers, "_WINDOW", window := 64 * mmap.PAGESIZE)
+    monkeypatch.setattr(loadable, "_IN_MEMORY", 4)
+    monkeypatch.setattr(loadable, "_WINDOW", window := 64 * mmap.PAGESIZE)
     (tmp_path / "file").write_bytes(bytes(24 * window))
-    with (tmp_path / "file").open("rb") as stream, buffers.buffer(stream) as data:
+    with (tmp_path / "file").open("rb") as stream, loadable.buffer(stream) as data:
         if how == "searched":
             assert data.find(b"mark") == -1
         else:
             for start in range(0, len(data), window):
                 assert not any(data[start : start + window])
-                buffers.count_read(data, window)
+                loadable.count_read(data, window)
         mapping = Path("/proc/self/smaps").read_text().partition(str(tmp_path / "file"))[2]
     assert int(re.search(r"Rss: *(\d+) kB", mapping)[1]) * 1024 < 12 * window
 
 
 def test_a_mapped_file_is_searched_as_bytes_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where something lies across the border of two windows, and after pages were given back."""
-    monkeypatch.setattr(buffers, "_IN_MEMORY", 4)
-    monkeypatch.setattr(buffers, "_WINDOW", page := mmap.PAGESIZE)
+    monkeypatch.setattr(loadable, "_IN_MEMORY", 4)
+    monkeypatch.setattr(loadable, "_WINDOW", page := mmap.PAGESIZE)
     content = bytearray(5 * page + 7)
     for at in (0, page - 2, 2 * page, 5 * page - 1, 5 * page + 3):
         content[at : at + 4] = b"mark"
     (tmp_path / "file").write_bytes(content)
-    with (tmp_path / "file").open("rb") as stream, buffers.buffer(stream) as data:
+    with (tmp_path / "file").open("rb") as stream, loadable.buffer(stream) as data:
         for start in range(0, len(content), 61):
             for end in (None, start + 3, start + 4, start + 2 * page, 5 * page + 1, len(content) + 9):
                 wanted = content.find(b"mark", start, *([] if end is None else [end]))
                 assert data.find(b"mark", start, *([] if end is None else [end])) == wanted
         assert data.find(b"mark") == 0
-        buffers.count_read(data, page)
+        loadable.count_read(data, page)
         assert data[: len(content)] == content
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.base.plurals import and_more, counted, listed, plural
+from pytest_cudalink.base.words import and_more, counted, listed, plural
 
 
 @pytest.mark.parametrize(

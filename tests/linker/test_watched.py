@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cudalink.linker import watched as our
+from pytest_cudalink.linker.backends import nvjitlink as our
 from tests.compiled import compile_c
 
 ROOT = Path(__file__).parents[2]

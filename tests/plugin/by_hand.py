@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.plugin import hookspecs
-from pytest_cudalink.plugin.items.plan import PLAN, MarkerPlan
+from pytest_cudalink.plugin.items import PLAN, MarkerPlan
 from pytest_cudalink.plugin.parts import LEDGER
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.settings import Setting, Settings

@@ -17,7 +17,7 @@ from pytest_cudalink.environment import facts as environment_facts
 from pytest_cudalink.loader.jitlink import jitlink_contract as jitlink_native
 from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.conditions import unsteered
-from pytest_cudalink.plugin.items.plan import MarkerPlan
+from pytest_cudalink.plugin.items import MarkerPlan
 from pytest_cudalink.plugin.parts import (
     ASKED,
     CURRENT_TEST,

@@ -14,7 +14,7 @@ import pytest
 from pytest_cudalink.environment import facts
 from pytest_cudalink.environment.requirements import EnvironmentFact, Raises, parse
 from pytest_cudalink.plugin.conditions import backends, run_driver
-from pytest_cudalink.plugin.items.plan import PLAN, MarkerPlan
+from pytest_cudalink.plugin.items import PLAN, MarkerPlan
 from pytest_cudalink.plugin.items.runtest import DocumentedFailureError
 from pytest_cudalink.plugin.parts import LEDGER, MARKED_TESTS
 from pytest_cudalink.plugin.run import RUN, Run

@@ -12,7 +12,7 @@ from pytest_cudalink.emulator.no_wait import allowed_symbols
 from pytest_cudalink.environment.requirements import parse
 from pytest_cudalink.linker import dispatch
 from pytest_cudalink.plugin import marker
-from pytest_cudalink.plugin.items.plan import PLAN, MarkerPlan
+from pytest_cudalink.plugin.items import PLAN, MarkerPlan
 from pytest_cudalink.plugin.run import RUN
 from tests.plugin.by_hand import begun
 

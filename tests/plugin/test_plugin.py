@@ -13,8 +13,8 @@ import pytest
 from pytest_cudalink.compat.names import POLICIES
 from pytest_cudalink.compat.settings import OPTIONS, Option, label
 from pytest_cudalink.plugin import parts, settings
-from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
-from pytest_cudalink.plugin.session import blocked
+from pytest_cudalink.plugin.items.runtest import MISSING_DRIVER
+from pytest_cudalink.plugin.session import account
 from pytest_cudalink.report.asked_for import AskedFor
 from tests.nested import ALONE, BOTH, NO_HYPOTHESIS, XDIST
 
@@ -281,10 +281,10 @@ def given(source: str, **values: str) -> settings.Settings:
 def test_a_blocked_part_of_a_process_that_another_waits_for() -> None:
     """It has got a file of events, for the last calls before a crash, and no other setting that asks for the part."""
     config = blocking("event-file", "faults")
-    kept = blocked.apply(config, given("option", events="e.jsonl"), isolated=True)
+    kept = account.without_blocked(config, given("option", events="e.jsonl"), isolated=True)
     assert kept.events == settings.Setting("e.jsonl", "option")
     with pytest.raises(pytest.UsageError):
-        blocked.apply(config, given("option", faults="lost=46"), isolated=True)
+        account.without_blocked(config, given("option", faults="lost=46"), isolated=True)
 
 
 @pytest.mark.parametrize("part", [one for one in OFF if OFF[one][1]])
@@ -293,33 +293,35 @@ def test_a_blocked_part_is_off(part) -> None:
     what, name, value, idle = OFF[part]
     config = blocking(part)
     default = getattr(resolved({}, {}), name).value
-    assert blocked.lines(config) == [f"{what}: -p no:cudalink-{part}"]
-    allowed = dict.fromkeys(blocked.lines(config), 1)
-    assert (blocked.asked(config), blocked.asked(blocking())) == ([AskedFor("checks", 1, 0, allowed=allowed)], [])
+    assert account.blocked_lines(config) == [f"{what}: -p no:cudalink-{part}"]
+    allowed = dict.fromkeys(account.blocked_lines(config), 1)
+    assert account.asked_of_blocked(config) == [AskedFor("checks", 1, 0, allowed=allowed)]
+    assert account.asked_of_blocked(blocking()) == []
     for source, one in (("ini", value), ("option", value), ("environment X", value)):
         with pytest.raises(pytest.UsageError) as caught:
-            blocked.apply(config, given(source, **{name: one}), isolated=False)
+            account.without_blocked(config, given(source, **{name: one}), isolated=False)
         assert str(caught.value) == (
             f"cudalink: {label(name)} is {value} (from {source}), and -p no:cudalink-{part} blocks the part "
             "that does it; leave one of the two out"
         )
     source = "default" if default == idle else f"-p no:cudalink-{part}"
-    assert getattr(blocked.apply(config, given("ini"), isolated=False), name) == (idle, source)
-    assert getattr(blocked.apply(config, given("ini", **{name: idle}), isolated=False), name) == (idle, "ini")
-    assert getattr(blocked.apply(blocking(), given("ini", **{name: value}), isolated=False), name) == (value, "ini")
+    assert getattr(account.without_blocked(config, given("ini"), isolated=False), name) == (idle, source)
+    assert getattr(account.without_blocked(config, given("ini", **{name: idle}), isolated=False), name) == (idle, "ini")
+    kept = account.without_blocked(blocking(), given("ini", **{name: value}), isolated=False)
+    assert getattr(kept, name) == (value, "ini")
 
 
 def test_every_part_can_be_blocked_or_not() -> None:
     """A new part is added to what a run says, or refuses."""
-    assert OFF.keys() == blocked._CHECKS.keys()
-    assert sorted((PARTS | {"isolated", "lifecycle", "listener", "sticky-stop"}) - OFF.keys()) == blocked._NEEDED
+    assert OFF.keys() == account._CHECKS.keys()
+    assert sorted((PARTS | {"isolated", "lifecycle", "listener", "sticky-stop"}) - OFF.keys()) == account._NEEDED
 
 
-@pytest.mark.parametrize("part", blocked._NEEDED)
+@pytest.mark.parametrize("part", account._NEEDED)
 def test_a_part_that_others_need(part) -> None:
     """It cannot be blocked."""
     with pytest.raises(pytest.UsageError) as caught:
-        blocked.apply(blocking(part), given("ini"), isolated=False)
+        account.without_blocked(blocking(part), given("ini"), isolated=False)
     assert str(caught.value) == (
         f"cudalink: -p no:cudalink-{part} blocks a part that others need; leave it out, or turn off the whole plugin "
         "with -p no:cudalink"
@@ -400,7 +402,7 @@ def test():
     rewritten = sorted(name for name, loader in ours.items() if loader == "AssertionRewritingHook")
     assert len(rewritten) < 7, rewritten  # what is imported before anything can be done, or seldom
     assert not any(type(one).__module__.startswith("pytest_cudalink.plugin") for one in sys.meta_path)
-    import pytest_cudalink.base.plurals  # a test does as ever
+    import pytest_cudalink.base.words  # a test does as ever
 """)
     result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, "--cudalink-driver=13.0", "--cudalink-report=r.jsonl")
     result.assert_outcomes(passed=1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.report import whole_file
+from pytest_cudalink.base import regular_files
 
 from .samples import write
 
@@ -25,9 +25,9 @@ def test_a_file_is_replaced(tmp_path) -> None:
     target.write_text("old")
     target.chmod(0o640)
     link.symlink_to(target)
-    whole_file.write(link, "new \ud800")
+    regular_files.write_whole(link, "new \ud800")
     assert (target.read_text(), target.stat().st_mode & 0o777, link.is_symlink()) == ("new \\ud800", 0o640, True)
-    whole_file.write(tmp_path / "new", "text")
+    regular_files.write_whole(tmp_path / "new", "text")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "new", "target"]
 
 
@@ -43,7 +43,7 @@ def test_a_failure_leaves_the_old_file(failing, tmp_path, monkeypatch) -> None:
 
     monkeypatch.setattr(*(("os.fsync",) if failing == "fsync" else (Path, "replace")), fail)
     with pytest.raises(OSError, match="No space"):
-        whole_file.write(target, "new")
+        regular_files.write_whole(target, "new")
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("target", "old")]
 
 
@@ -52,13 +52,13 @@ def test_pipes_and_devices(tmp_path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    whole_file.write(pipe, "text")
+    regular_files.write_whole(pipe, "text")
     assert os.read(reading, 99) == b"text"
     os.close(reading)
-    whole_file.write(Path("/dev/null"), "text")
+    regular_files.write_whole(Path("/dev/null"), "text")
     assert not Path("/dev/null").is_file()
     with pytest.raises(OSError, match="No space"):
-        whole_file.write(Path("/dev/full"), "text")
+        regular_files.write_whole(Path("/dev/full"), "text")
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -7,8 +7,8 @@ import json
 import pytest
 from packaging.version import Version
 
+from pytest_cudalink.targets.base import recipe_for, recipes
 from pytest_cudalink.targets.cuda_core import CudaCore
-from pytest_cudalink.targets.recipes import recipe_for, recipes
 
 LINKS = """
 def test_links(emulated_driver):

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from pytest_cudalink.targets import StaleRecipeError
-from pytest_cudalink.targets.recipes import recipe_for, recipes
+from pytest_cudalink.targets.base import recipe_for, recipes
 
 RECIPES = [one for name in ("cuda-core", "numba-cuda", "numba-cuda-mlir") for one in recipes(name)]
 

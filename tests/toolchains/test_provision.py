@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.plugin.conditions import run_driver
-from pytest_cudalink.toolchains import ToolchainError, provision
+from pytest_cudalink.toolchains import ToolchainError
 from pytest_cudalink.versions import CudaVersion
 from tests.nested import NO_AUTOLOAD, with_plugins
 from tools import make_toolchains
@@ -264,7 +264,7 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
     """One of two fetches, the other says that it waits, and both report the folder, the size and the source."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", "mine=https://user:secret@index.example/simple")
     monkeypatch.setattr(toolchains, "_installer", lambda _: ["uv"])
-    monkeypatch.setattr(provision, "_installer", lambda _: ["uv"])
+    monkeypatch.setattr(toolchains, "_installer", lambda _: ["uv"])
     fetching, go_on, said = threading.Event(), threading.Event(), []
 
     def slow(command, *_) -> None:
@@ -280,9 +280,9 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
             go_on.set()
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(provision.provide, [RELEASE], hear)
+        first = pool.submit(toolchains.provide, [RELEASE], hear)
         assert fetching.wait(60)
-        second = pool.submit(provision.provide, [RELEASE], hear)
+        second = pool.submit(toolchains.provide, [RELEASE], hear)
         found = [one for each in (first, second) for one in each.result(60)]
     assert said == [
         f"fetching the toolchain {VERSION} (44 to 133 MB) from https://index.example/simple into {cache / VERSION}",
@@ -292,7 +292,7 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
     assert str(found[0]).startswith(
         f"toolchain {VERSION} was fetched from https://index.example/simple (2 MB on the disk, "
     )
-    assert provision.provide([RELEASE], hear) == []
+    assert toolchains.provide([RELEASE], hear) == []
 
 
 @pytest.mark.parametrize("page", ["tutorials/first-red-test.md", "how-to/without-a-gpu.md", "reference/emulator.md"])
@@ -328,9 +328,9 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch) -> None:
     """The error names the variable of the cache, and no network, which would not help."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "file" / "cache"))
-    monkeypatch.setattr(provision, "_installer", lambda _: ["uv"])
+    monkeypatch.setattr(toolchains, "_installer", lambda _: ["uv"])
     with pytest.raises(ToolchainError) as raised:
-        provision.provide([RELEASE], lambda _: None)
+        toolchains.provide([RELEASE], lambda _: None)
     assert str(raised.value).endswith("; $CUDALINK_CACHE names another")
 
 
@@ -343,10 +343,10 @@ def test_a_broken_download_leaves_nothing(monkeypatch, cache) -> None:
 
     monkeypatch.setattr(toolchains, "run_installer", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        provision.provide([RELEASE], lambda _: None)
+        toolchains.provide([RELEASE], lambda _: None)
     assert [path.name for path in cache.iterdir()] == [f".{VERSION}.lock"]
     monkeypatch.setattr(toolchains, "run_installer", fake_installer)
-    (made,) = provision.provide([RELEASE], lambda _: None)
+    (made,) = toolchains.provide([RELEASE], lambda _: None)
     assert toolchains.library_path(VERSION) == made.path / "lib64" / "libnvJitLink.so.13"
 
 
@@ -357,9 +357,9 @@ def test_no_installer(monkeypatch, cache) -> None:
     def none(_: object) -> list[str]:
         raise ToolchainError(msg)
 
-    monkeypatch.setattr(provision, "_installer", none)
+    monkeypatch.setattr(toolchains, "_installer", none)
     with pytest.raises(ToolchainError, match=rf"{msg}\n.*`cudalink toolchain add {VERSION}`"):
-        provision.provide([RELEASE], lambda _: None)
+        toolchains.provide([RELEASE], lambda _: None)
     assert not cache.exists()
 
 

@@ -17,7 +17,7 @@ from ...base.elf import Buffer
 from ...base.tables import read_table
 from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
 from ...versions import CudaVersion, Needs
-from ..buffers import buffer, count_read
+from ..loadable import buffer, count_read
 from ..members import members_of
 from . import fatbin, scan
 from .fatbin import Kind

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from ...base import elf
 from ...base.elf import Buffer
-from ..buffers import count_read
+from ..loadable import count_read
 from . import fatbin
 
 _LTOIR: Final = b"\xed\x43\x4e\x7f\x01"

@@ -10,7 +10,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Final
 
-from ...base.plurals import and_more
+from ...base.words import and_more
 from ...compat.gpus import architecture_of, driver_branch, driver_named, drivers_in
 from ...versions import CudaVersion
 from .images import RELOCATABLE, DeviceImage, UnreadImage, found_in

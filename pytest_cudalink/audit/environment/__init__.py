@@ -20,8 +20,8 @@ from typing import Any, Final, Literal
 
 from ...base.budget import AuditError
 from ...base.command import NO_COMMAND, Command, Installer, install_command
-from ...base.plurals import and_more, counted
 from ...base.regular_files import open_regular
+from ...base.words import and_more, counted
 from ...compat import exports, known_bad
 from ...compat.gpus import architecture_of, driver_named
 from ...environment.installed import (
@@ -36,11 +36,10 @@ from ...environment.installed import (
 )
 from ...versions import CudaVersion
 from .. import targets
-from ..buffers import buffer
 from ..device_code.images import in_file
 from ..device_code.scan import pieces
 from ..libraries import majors_of
-from ..loadable import read_dynamic
+from ..loadable import buffer, read_dynamic
 from ..needs import Need, needs_of_scan
 from ..scan import MOST_UNPACKED, Scan, nvjitlink_needs
 from . import conda

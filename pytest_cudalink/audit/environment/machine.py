@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ...base.plurals import and_more
 from ...base.tables import read_matrix
+from ...base.words import and_more
 from ...compat.gpus import driver_branch
 from ...compat.releases import DRIVER_RELEASES
 from ...environment.installed import Installed

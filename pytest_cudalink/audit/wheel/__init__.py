@@ -1,1 +1,354 @@
-"""The audit of a wheel: what it needs, what it declares, and whether that is enough."""
+"""The audit of a wheel, a folder or a library: dependencies, majors, symbols, and whether the requirements suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+from ...base.budget import AuditError
+from ...base.words import counted, listed, plural
+from ...compat.gpus import drivers_in
+from ..device_code.verdicts import ROWS, DeviceCode, grouped
+from ..findings import AuditFinding
+from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
+from ..loadable import LoadableLibrary, loaded_by
+from ..needs import Need, needs_of_scan
+from ..scan import Scan, hinted_major, scan_path, wheel_major
+from ..targets import InstallTarget, targets_of
+from .declared import Declared, judge_needs, package_brought, read_requirements, requirements_for
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """A CUDA library that the loader needs before a file can be loaded."""
+
+    library: str  # such as "libcudart.so.12"
+    majors: tuple[str, ...]  # CUDA majors that have it, of `MAJORS`
+    symbols: tuple[str, ...]  # undefined symbols that it must define, with their version: "cudaMalloc@libcudart.so.12"
+    bundled: bool  # the wheel contains the library, and the RPATH of the file, or of a file that loads it, leads there
+    # a copy in the wheel that no RPATH leads to. Only a program that opens it first uses it, which is not seen.
+    unreached: str | None
+
+
+@dataclass(frozen=True)
+class FileAudit:
+    """One ELF file."""
+
+    path: str  # inside the wheel or folder
+    soname: str | None
+    dependencies: tuple[Dependency, ...]
+    rpaths: tuple[str, ...]  # of DT_RPATH and DT_RUNPATH, split at colons
+    majors: tuple[str, ...]  # CUDA majors that satisfy the file's own dependencies
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The audit of a wheel, a folder or one library."""
+
+    path: str
+    files: tuple[FileAudit, ...]  # every ELF file that the dynamic loader could load
+    findings: tuple[AuditFinding, ...]
+    # CUDA majors, and "none" for no CUDA at all, with which every file can be loaded. A file in a folder or with a name
+    # that says its major, such as `cu13/`, counts for that major alone.
+    majors: tuple[str, ...]
+    needs: tuple[Need, ...] = ()  # what each file needs of which library, and by which evidence
+    # requirements to write for each library that is needed from outside, any of which would do, by names
+    # such as libnvJitLink (CUDA 12)
+    suggestions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bundled: tuple[str, ...] = ()  # CUDA libraries that the wheel contains
+    # that of its libraries and files of device code. JSON has the answer of each driver on each GPU.
+    device_code: DeviceCode | None = None
+
+    @property
+    def libraries(self) -> dict[str, tuple[str, ...]]:
+        """Files that need a library, by library, without the libraries that the wheel contains."""
+        pulled: dict[str, list[str]] = {}
+        for file in self.files:
+            for dependency in file.dependencies:
+                if not dependency.bundled:
+                    pulled.setdefault(dependency.library, []).append(file.path)
+        return {library: tuple(paths) for library, paths in sorted(pulled.items())}
+
+    @property
+    def errors(self) -> tuple[AuditFinding, ...]:
+        """Findings that are not notes."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    def lacking(self, required: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The required majors that it cannot be loaded with, each with the libraries that are missing there."""
+        lacking = {}
+        for major in required:
+            if major not in MAJORS:
+                msg = f"major {major!r}: expected one of {', '.join(MAJORS)}"
+                raise AuditError(msg)
+            if major not in self.majors:
+                lacking[major] = tuple(
+                    sorted({d.library for f in self.files for d in f.dependencies if major not in _usable(d)})
+                )
+        return lacking
+
+    def check(self, *required: str, bundles: bool | None = None) -> None:
+        """Raise unless it can be loaded with every given major and there are no findings except notes.
+
+        `required`: majors, such as ``"12"``, and ``"none"``.
+        `bundles`: False: raise if the wheel contains CUDA libraries. True: raise if it contains none. None: either is
+        right.
+        Raises AssertionError with a line for each reason.
+        """
+        reasons = [f"{finding.path}: {finding.text}" for finding in self.errors]
+        if bundles is False and self.bundled:
+            reasons.append(f"contains CUDA libraries: {', '.join(self.bundled)}")
+        if bundles and not self.bundled:
+            reasons.append("contains no CUDA library")
+        for major, libraries in self.lacking(required).items():
+            name = "without CUDA" if major == "none" else f"with CUDA {major}"
+            reasons.append(f"cannot be loaded {name}: needs {', '.join(libraries)}")
+        if reasons:
+            raise AssertionError("\n".join([str(self.path), *(f"  {reason}" for reason in reasons)]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain data with the same names."""
+        code = self.device_code
+        plain = asdict(replace(self, device_code=None))
+        groups = code.to_json(ROWS, drivers_in(">=525"))["groups"] if code else []
+        return {**plain, "libraries": self.libraries, "device_code": groups}
+
+
+def audit(path: str | Path) -> Audit:
+    """Audit a wheel, a folder with everything below it, or one library.
+
+    Raises AuditError if the path does not exist, is not a wheel, folder or library, or is a folder in which nothing can
+    be audited.
+    """
+    return audit_scan(scan_path(path))
+
+
+def audit_scan(scan: Scan) -> Audit:
+    """Audit what was read. Raises AuditError if there is nothing that can be audited."""
+    pure = not (scan.elves or scan.opened or scan.ltoir or scan.findings)
+    if pure and not (scan.path.endswith(".whl") and _own_metadata(scan)):
+        msg = f"{scan.path}: has no library, nothing that opens CUDA and no METADATA; give a wheel, or a folder of one"
+        raise AuditError(msg)
+    return _judge(scan)
+
+
+def _usable(dependency: Dependency) -> tuple[str, ...]:
+    return MAJORS if dependency.bundled else dependency.majors
+
+
+def _judge(scan: Scan) -> Audit:
+    found, loaders = scan.resolved
+    findings = list(scan.findings)
+    files = []
+    present = scan.present
+    for name, elf in scan.elves.items():
+        scan.budget.spend()
+        dependencies = tuple(_dependencies(elf, found[name], present))
+        majors = tuple(major for major in MAJORS if all(major in _usable(one) for one in dependencies))
+        files.append(FileAudit(name, elf.soname, dependencies, elf.rpaths, majors))
+        findings += _findings(name, elf)
+        findings += _unprovided(name, scan.elves, found, loaded_by(name, loaders))
+        findings += _misnamed(name, majors, wheel_major(scan.path))
+    majors = _common_majors(files)
+    if not majors:
+        each = "; ".join(
+            f"{file.path} loads with {', '.join(file.majors) or 'nothing'}" for file in files if file.dependencies
+        )
+        findings.append(AuditFinding(scan.path, "majors", f"no CUDA major satisfies every file: {each}"))
+    needs = needs_of_scan(scan)
+    findings += _unexported(needs)
+    findings += _inlined(needs)
+    declared = _declared(scan)
+    if declared:
+        findings += _invalid(scan, next(iter(declared.values())))
+        findings += _undeclared(scan, needs, declared)
+    elif needs and scan.path.endswith(".whl"):
+        text = f"has {len(_own_metadata(scan)) or 'no'} METADATA; expected one; its requirements were not compared"
+        findings.append(AuditFinding(scan.path, "metadata", f"{text}: build the wheel again"))
+    bundled = tuple(
+        name
+        for name, elf in scan.elves.items()
+        if any(majors_of(one) is not None for one in (name.rpartition("/")[2], elf.soname or ""))
+    )
+    findings += _twice(files, bundled, next(iter(declared.values()), None))
+    code = grouped(scan.path, scan.images)
+    return Audit(scan.path, tuple(files), tuple(findings), majors, needs, requirements_for(needs), bundled, code)
+
+
+def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | None) -> Iterator[AuditFinding]:
+    """A note for each library that the wheel contains, and that another package brings, too."""
+    for name in bundled:
+        file_name = name.rpartition("/")[2]
+        stem = stem_of(file_name)
+        shared = set(majors_of(file_name) or ())
+        users = [
+            (file.path, one.library)
+            for file in files
+            for one in file.dependencies
+            if not one.bundled and stem_of(one.library) == stem and shared & set(one.majors)
+        ]
+        packages = [
+            package
+            for major in sorted(shared)
+            if declared and (package := package_brought(declared, stem, int(major))) is not None
+        ]
+        if users:
+            path, library = users[0]
+            why = f"{path} needs {library}{_among(len(users) - 1)} of another package"
+        elif packages:
+            why = f"its requirements bring {packages[0]}, which has the library, too"
+        else:
+            continue
+        text = f"is a copy of {stem}, and {why}: a process may load both; leave the copy out of the wheel"
+        yield AuditFinding(name, "twice", text, "note")
+
+
+def _among(more: int) -> str:
+    return f", as {counted(more, 'other file')} {plural(more, 'does', 'do')}," if more else ""
+
+
+def _common_majors(files: list[FileAudit]) -> tuple[str, ...]:
+    """The majors with which every file can be loaded, or every file except those whose path says another major."""
+    hints = {file.path: hinted_major(file.path) for file in files}
+    hinted = set(hints.values())
+    return tuple(
+        major
+        for major in MAJORS
+        if all(major in file.majors or (major in hinted and hints[file.path] not in (None, major)) for file in files)
+    )
+
+
+def _declared(scan: Scan) -> dict[InstallTarget, Declared]:
+    """The requirements of the one distribution inside, on each target of the wheel; none for none or several."""
+    own = _own_metadata(scan)
+    if len(own) != 1:
+        return {}
+    metadata = scan.metadata[own[0]]
+    python = str(message_from_bytes(metadata).get("Requires-Python", ""))
+    windows = any(name.lower().endswith((".dll", ".pyd")) for name in scan.elves)
+    machines = {elf.machine for elf in scan.elves.values()} - {""}
+    machine = machines.pop() if len(machines) == 1 else ""
+    targets = targets_of(scan.path, python, windows=windows, machine=machine)
+    return {target: read_requirements(metadata, target) for target in targets}
+
+
+def _undeclared(
+    scan: Scan, needs: Sequence[Need], declared: Mapping[InstallTarget, Declared]
+) -> Iterator[AuditFinding]:
+    """Findings about requirements; one that holds on some targets alone names the first of them."""
+    dependent = _dependent(scan)
+    found: dict[AuditFinding, list[InstallTarget]] = {}
+    for target, requirements in declared.items():
+        for finding in judge_needs(needs, requirements, dependent=dependent):
+            found.setdefault(finding, []).append(target)
+    for finding, targets in found.items():
+        where = "" if len(targets) == len(declared) else f"{targets[0]}: "
+        yield replace(finding, text=f"{where}{finding.text}")
+
+
+def _own_metadata(scan: Scan) -> list[str]:
+    """The METADATA files that lie highest; those further down are of packages that a distribution vendors."""
+    highest = 1 if scan.path.endswith(".whl") else min((name.count("/") for name in scan.metadata), default=0)
+    return [name for name in scan.metadata if name.count("/") == highest]
+
+
+def _invalid(scan: Scan, declared: Declared) -> Iterator[AuditFinding]:
+    for line in declared.invalid:
+        if line.lower().startswith(("nvidia", "cuda")):
+            shown = line if len(line) <= 80 else f"{line[:80]}..."
+            text = f"Requires-Dist is {shown!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: it was not compared"
+            yield AuditFinding(_own_metadata(scan)[0], "metadata", text)
+
+
+def _dependent(scan: Scan) -> set[str]:
+    """Files that need a library of another wheel, which may load CUDA's."""
+    present = scan.present
+    return {
+        name
+        for name, elf in scan.elves.items()
+        if any(majors_of(one) is None and not is_system(one) and one not in present for one in elf.needed)
+    }
+
+
+def _misnamed(name: str, majors: tuple[str, ...], wheel: str | None) -> Iterator[AuditFinding]:
+    for hint, whose in ((hinted_major(name), "its name"), (wheel, "the name of the wheel")):
+        if hint is not None and hint not in majors:
+            loads = f"loads with CUDA {', '.join(majors)} only" if majors else "loads with no CUDA major"
+            yield AuditFinding(name, "majors", f"{whose} says CUDA {hint}, and it {loads}")
+            return
+
+
+def _unexported(needs: Iterable[Need]) -> Iterator[AuditFinding]:
+    """Findings about symbols that no known release of their library exports."""
+    for need in needs:
+        if need.unknown:
+            text = f"wants {listed(need.unknown, 3)} of {need.stem}, which no known release exports"
+            windows = need.path.lower().endswith((".dll", ".pyd"))  # the known names are those of Linux
+            yield AuditFinding(need.path, "symbols", text, "note" if windows else "error")
+
+
+def _inlined(needs: Iterable[Need]) -> Iterator[AuditFinding]:
+    for need in needs:
+        if need.inlined:
+            names = ", ".join(need.inlined[:3])
+            text = f"wants {names}, which <nvJitLink.h> inlines: define NVJITLINK_NO_INLINE when compiling"
+            yield AuditFinding(need.path, "inlined", text, "note")
+
+
+def _dependencies(elf: LoadableLibrary, found: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:
+    for library in elf.needed:
+        majors = majors_of(library)
+        if majors is None:
+            continue
+        symbols = tuple(
+            f"{symbol}@{version}" if version else symbol
+            for symbol, file, version in elf.undefined
+            if file == library or (not file and is_unversioned_symbol(library, symbol))
+        )
+        bundled = library in found
+        yield Dependency(library, majors, symbols, bundled, None if bundled else present.get(library))
+
+
+def _unprovided(
+    name: str, elves: Mapping[str, LoadableLibrary], found: Mapping[str, Mapping[str, str]], above: list[str]
+) -> Iterator[AuditFinding]:
+    """Findings about functions of CUDA that the loader cannot find.
+
+    Any library that the file or its loaders need may define them. There is no finding where one of these is a library
+    outside the wheel, such as libtorch.so, which may load CUDA's.
+    """
+    wanted = elves[name].wanted
+    if not wanted:
+        return
+    scope = [name, *above]
+    for one in scope:
+        scope += set(found[one].values()).difference(scope)
+    outside = {library for one in scope for library in elves[one].needed if library not in found[one]}
+    if any(majors_of(library) is None and not is_system(library) for library in outside):
+        return
+    stems = {stem_of(library) for library in outside}
+    defined = {symbol for one in scope for symbol in elves[one].defined}
+    missing = sorted(symbol for symbol in wanted if symbol not in defined and cuda_functions()[symbol] not in stems)
+    if missing:
+        some = listed(missing, 3)
+        yield AuditFinding(
+            name, "symbols", f"calls {some}, and needs no library that has it: link it with CUDA's or a stub"
+        )
+
+
+def _findings(name: str, elf: LoadableLibrary) -> Iterator[AuditFinding]:
+    for given in {name.rpartition("/")[2], elf.soname or ""}:
+        sought = sought_part(given)
+        if sought and majors_of(given) is None:
+            text = (
+                f"{given} is not CUDA's library, but its name contains {sought!r}, so that a search for a part of "
+                "CUDA's name finds it: rename it"
+            )
+            yield AuditFinding(name, "name", text)
+    folders = [folder for folder in elf.rpaths if folder.startswith("/")]
+    if folders:
+        text = f"RPATH names {listed(folders, 3)}, of the machine that built it: use $ORIGIN"
+        yield AuditFinding(name, "rpath", text, "note")

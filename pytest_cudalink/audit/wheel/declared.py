@@ -23,8 +23,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ...base.plurals import plural
 from ...base.tables import read_table
+from ...base.words import plural
 from ...compat import exports
 from ...versions import CudaVersion
 from ..findings import AuditFinding

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ...base.plurals import counted
 from ...base.regular_files import DATA, read_text
+from ...base.words import counted
 from ...versions import CudaVersion
 from .answers import Difference, Result, compare
 from .execute import Answer

@@ -20,7 +20,7 @@ from ..settings import restore
 
 if TYPE_CHECKING:
     from ...emulator import Emulation
-    from ...toolchains.provision import Fetched
+    from ...toolchains import Fetched
     from ..settings import Settings
 
 _INHERITED: Final = pytest.StashKey[bool]()
@@ -230,8 +230,7 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
     if not emulation.lacks or mode.value == "never" or _runs_nothing(config):
         return emulation
     from ... import emulator
-    from ...toolchains import ToolchainError
-    from ...toolchains.provision import provide
+    from ...toolchains import ToolchainError, provide
 
     lacking = " and ".join(map(str, emulation.lacks))
     start = f"cudalink: the emulated driver {emulation.version} needs nvJitLink {lacking}"

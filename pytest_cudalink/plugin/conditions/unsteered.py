@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...base.plurals import counted
+from ...base.words import counted
 from ...report.wording import unsteered_on
 
 if TYPE_CHECKING:

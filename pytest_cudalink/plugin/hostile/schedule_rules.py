@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...base.plurals import and_more, counted
+from ...base.words import and_more, counted
 from ..schedule_request import ScheduleRequest
 from .sweep_rules import site_of
 

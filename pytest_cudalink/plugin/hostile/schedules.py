@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import pytest
 
-from ...base.plurals import counted
+from ...base.words import counted
 from ...report.asked_for import AskedFor
 from ..isolation.copies import RunsAgain, show
 from ..parts import ASKED, COPIES

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
-from ...base.plurals import counted
+from ...base.words import counted
 from ...emulator import faults
 from ...report.asked_for import AskedFor
 from ..isolation.copies import RunsAgain, show
@@ -22,7 +22,7 @@ from .sweep_files import Baseline, SweepNotes
 from .sweep_rules import Call, FailedCall, SweepTotals, SweptTrial, Way
 
 if TYPE_CHECKING:
-    from ..records.process_end import ProcessEnd
+    from ...base.process_end import ProcessEnd
     from ..run import Run
 
 #: Codes with which calls fail where their documentation lists them, the likeliest first: no memory, a wrong argument.

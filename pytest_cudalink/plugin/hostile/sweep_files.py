@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pytest
 
-from ...base.plurals import counted
+from ...base import regular_files
 from ...base.regular_files import read_bounded
-from ...report import whole_file
+from ...base.words import counted
 from ..settings import check_sweep
 from . import sweep_rules as fault_sweep
 from .sweep_rules import SweepFinding, SweepTotals
@@ -79,7 +79,7 @@ class Baseline:
         lines = fault_sweep.baseline_lines(findings)
         head = "# Known findings of --cudalink-fault-sweep: KIND FUNCTION PLACE. Remove what is mended.\n"
         try:
-            whole_file.write(self._file, head + "".join(f"{line}\n" for line in lines))
+            regular_files.write_whole(self._file, head + "".join(f"{line}\n" for line in lines))
         except OSError as error:
             self.unwritten = f"{self._file}: {error.strerror or error}"
         else:
@@ -119,7 +119,7 @@ class SweepNotes:
 
     def _keep_option(self) -> bool:
         try:
-            whole_file.write(self.folder / "option", f"{self.option}\n")
+            regular_files.write_whole(self.folder / "option", f"{self.option}\n")
         except OSError:
             return False
         return True

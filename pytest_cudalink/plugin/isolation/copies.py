@@ -20,7 +20,7 @@ from ..parts import RECORD_FILE
 from . import processes
 
 if TYPE_CHECKING:
-    from ..records.process_end import ProcessEnd
+    from ...base.process_end import ProcessEnd
     from ..run import Run
 
 #: Conditions that a process is asked for with one line.

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...base.plurals import counted, listed
+from ...base.words import counted, listed
 from ..run import Run
 
 #: Seconds for which the system may still list a thread that has ended, and for which one that runs may come to rest.

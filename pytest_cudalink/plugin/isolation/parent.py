@@ -25,15 +25,15 @@ from typing import Any, Final, cast
 import pytest
 
 from ...base import scratch
+from ...base.process_end import ProcessEnd, crash_events
 from ...base.safe_text import block
 from ...report.asked_for import AskedFor
 from ...report.wording import call_in_words, refused_last
 from .. import pytest_private
 from ..conditions import faults
-from ..items.plan import PLAN
+from ..items import PLAN
 from ..parts import ASKED, FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER
 from ..records.facts import fail
-from ..records.process_end import ProcessEnd, crash_events
 from ..run import Run
 from ..watch import event_file
 from . import processes

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import pytest
 
-from ...base.plurals import counted
-from ..records.process_end import ProcessEnd, end_of
+from ...base.process_end import ProcessEnd, end_of
+from ...base.words import counted
 from ..run import Run, Task
 from . import again
 

@@ -1,26 +1,87 @@
-"""The phases of tests that have a plan, or of all tests in a run that forces the driver."""
+"""The phases of tests that have a plan, or of all tests in a run that forces the driver.
+
+What needs a driver is skipped where the driver backend is forced and there is no driver. The reason is the same whether
+an option, the environment, the ini file or a marker forced the backend, and it ends in what gives the test a driver.
+"""
 
 from __future__ import annotations
 
 import sys
 import traceback
 import unittest
-from collections.abc import Generator, Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import pytest
 
 from .. import pytest_private
 from ..conditions import backends, run_driver
 from ..parts import LEDGER, NO_WAIT
-from . import missing_driver
-from .plan import PLAN, MarkerPlan
+from ..run import run_of
+from . import PLAN, MarkerPlan
 
 if TYPE_CHECKING:
     from ...environment.requirements import Raises, Requirement
     from ...targets import Choice
     from ..run import Run
+
+MISSING_DRIVER: Final = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
+
+
+def reason(config: pytest.Config) -> str:
+    """Return why a test without a driver is skipped, with what gives it one."""
+    return f"{MISSING_DRIVER}; {run_driver.remedy(config, run_of(config).settings)}"
+
+
+def _skip(config: pytest.Config, cause: BaseException | None = None) -> NoReturn:
+    """Skip the current test, which the summary counts. Raises pytest.skip.Exception with `reason`."""
+    run_of(config).part(LEDGER).test.missing = run_driver.A_DRIVER
+    raise pytest.skip.Exception(reason(config), _use_item_location=True) from cause
+
+
+@contextmanager
+def _skips(config: pytest.Config) -> Iterator[None]:
+    """Turn the error of a missing driver inside the block into a skip. Raises pytest.skip.Exception with `reason`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not _is_missing(config, error):
+            raise
+        _skip(config, error)
+
+
+def _skip_report(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Turn an error that `_skips` did not see into a skip: unittest keeps its errors until the report is made."""
+    excinfo = call.excinfo
+    if excinfo is None:
+        return
+
+    def again() -> None:
+        with _skips(item.config):
+            raise excinfo.value
+
+    if _is_missing(item.config, excinfo.value):
+        call.excinfo = pytest.CallInfo.from_call(again, call.when).excinfo
+
+
+def _skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -> None:
+    """Skip the tests of a module that cannot be collected without a driver, all at once."""
+    call: pytest.CallInfo[None] | None = getattr(report, "call", None)
+    excinfo = call.excinfo if call is not None else None
+    if excinfo is None or not _is_missing(collector.config, excinfo.value):
+        return
+    line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
+    report.outcome = "skipped"
+    report.longrepr = (str(collector.path), line, f"Skipped: {reason(collector.config)}")
+    run_of(collector.config).part(LEDGER).outside.missing[run_driver.A_DRIVER] += 1
+    del report.call  # pytest's own, by which it would offer the error to a debugger
+
+
+def _is_missing(config: pytest.Config, error: BaseException) -> bool:
+    from ...probes.libcuda import DriverNotFoundError
+
+    return isinstance(error, DriverNotFoundError) and backends.steering(run_of(config)).choice.backend == "driver"
 
 
 class DocumentedFailureError(AssertionError):
@@ -58,7 +119,7 @@ class MarkedTests:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        with missing_driver.skips(item.config):
+        with _skips(item.config):
             plan = item.stash.get(PLAN, None)
             if plan is not None:
                 _prepare(self._run, item, plan)
@@ -83,7 +144,7 @@ class MarkedTests:
         documented = item.stash.get(_DOCUMENTED, None)
         allowed = item.stash.get(PLAN, MarkerPlan()).no_wait
         waits = self._run.part(NO_WAIT).forbidden(allowed) if allowed is not None else nullcontext()
-        with missing_driver.skips(item.config), waits:
+        with _skips(item.config), waits:
             if documented is None or vars(item).get("runtest") is _nothing:
                 return (yield)
             try:
@@ -103,7 +164,7 @@ class MarkedTests:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         try:
-            with missing_driver.skips(item.config):
+            with _skips(item.config):
                 return (yield)
         finally:
             if vars(item).get("runtest") is _nothing:
@@ -115,14 +176,14 @@ class MarkedTests:
 
     @pytest.hookimpl
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        missing_driver.skip_report(item, call)
+        _skip_report(item, call)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         report = yield
-        missing_driver.skip_collecting(collector, report)
+        _skip_collecting(collector, report)
         return report
 
 
@@ -133,7 +194,7 @@ def _prepare(run: Run, item: pytest.Item, plan: MarkerPlan) -> None:
         source = backends.option_of(run.settings) if plan.by_option else "the marker cudalink"
         item.stash[_BEFORE] = backends.steering(run).force(Choice(plan.backend, source))
         if plan.backend == "driver" and run_driver.came_too_late(item.config):
-            missing_driver.skip(item.config)
+            _skip(item.config)
     item.stash[_DOCUMENTED] = None
     if not plan.requirements:
         return

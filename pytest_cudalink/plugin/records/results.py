@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...base.plurals import counted
+from ...base.process_end import ProcessEnd, crash_events, end_of, has_crash
 from ...base.safe_text import shortened
+from ...base.words import counted
 from ...report.wording import split_link_key
 from .. import pytest_private
 from ..conditions import run_driver
 from ..parts import LEDGER, RECORD_FILE
 from .facts import is_unsupported
-from .process_end import ProcessEnd, crash_events, end_of, has_crash
 
 if TYPE_CHECKING:
     from ...report.records import SubtestRecord

@@ -9,7 +9,7 @@ from ...compat.names import DEFAULT_ARCHITECTURE
 from ...compat.settings import OF_EMULATION
 from ..conditions import backends, run_driver
 from ..parts import BACKENDS
-from . import blocked
+from . import account
 
 if TYPE_CHECKING:
     from ...versions import CudaVersion
@@ -43,7 +43,7 @@ def lines(run: Run) -> list[str]:
         *([f"cudalink: schedules {settings.schedules}"] if settings.schedules.value else []),
         *(f"cudalink: {one}" for one in run_driver.fetched(run.config)),
         *(f"cudalink: {line}" for line in (cell.lines if cell else ())),
-        *(f"cudalink: {sentence}" for sentence in (*blocked.lines(run.config), *run.unread_variables)),
+        *(f"cudalink: {sentence}" for sentence in (*account.blocked_lines(run.config), *run.unread_variables)),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
     ]
 
@@ -136,7 +136,7 @@ def _forced(run: Run) -> list[str]:
 def _unfit(package: str | None, version: str) -> str:
     """Return why a release cannot be forced, as far as its version says; empty if it can, or needs no recipe.
 
-    Reads the table and not `targets.recipes`: a run imports targets when a library that they steer is imported.
+    Reads the table and not `targets.base`: a run imports targets when a library that they steer is imported.
     """
     from ...base.tables import read_matrix
 

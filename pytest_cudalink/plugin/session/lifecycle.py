@@ -21,7 +21,7 @@ from ..conditions import backends
 from ..own_imports import own_imports
 from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import provenance
-from . import blocked
+from . import account
 
 if TYPE_CHECKING:
     from ..records.ledger import Totals
@@ -57,7 +57,7 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
         # without what plugins that are here already have added once more
         sys.path[:] = task.start["path"]
         settings.restore({**dict.fromkeys(os.environ), **task.start["environment"]})
-    run = Run(config, blocked.apply(config, settings.resolve(config, options), isolated=task is not None))
+    run = Run(config, account.without_blocked(config, settings.resolve(config, options), isolated=task is not None))
     run.begins_late, run.collected = late, in_test
     run.unread_variables = _unread_variables()  # before the run sets its own
     config.stash[RUN] = run
@@ -79,7 +79,7 @@ def _unread_variables() -> list[str]:
     given = [name for name in os.environ if name.startswith("CUDALINK_") and name not in known]
     if not given:
         return []
-    from ...compat.variables import unread_variables
+    from ...compat.settings import unread_variables
 
     return unread_variables(given)
 
@@ -236,7 +236,7 @@ def _start_session(run: Run) -> None:
         if adds_up:
             run.part(parts.RESULTS)
             file.write_run()
-    if blocked.lines(config):
+    if account.blocked_lines(config):
         run.part(parts.ASKED)
     _start_requirements(run)
     _start_repeated(run)
@@ -416,7 +416,7 @@ def _run_again(run: Run, totals: Totals) -> list[str]:
     broken = dict.fromkeys(test for check, tests in every if not run.settings.allows(check) for test in +tests)
     if not broken:
         return []
-    from ...base.plurals import listed
+    from ...base.words import listed
 
     why = f"violations in {listed([*broken])}, which passed when run again"
     return [f"The run fails because of {why}: what is broken now and then is broken"]

@@ -9,7 +9,7 @@ import pytest
 
 from ...report.asked_for import AskedFor
 from ..conditions.run_driver import A_DRIVER, FACTS
-from ..items.plan import PLAN
+from ..items import PLAN
 from ..parts import ASKED, LEDGER
 from ..records.facts import is_unsupported
 from ..watch.check import Check, Phase

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ...base.plurals import and_more, counted, listed
 from ...base.safe_text import block
+from ...base.words import and_more, counted, listed
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from .. import pytest_private
 from ..conditions import unsteered

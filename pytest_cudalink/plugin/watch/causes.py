@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from ...base.plurals import counted
 from ...base.regular_files import DATA, read_bounded
+from ...base.words import counted
 from ..parts import DESCENDANTS, LEDGER
 from .check import Check, Phase, Seen
 

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ...base.plurals import counted
+from ...base.words import counted
 from ..parts import DESCENDANTS
 from .check import Seen
 from .violation_check import DriverCheck

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ...base.plurals import counted
+from ...base.words import counted
 from ..parts import DEADLOCKS, DESCENDANTS, JITLINK_CONTRACT, LIFETIMES, ORDER
 from ..records.facts import VIOLATIONS
 from .check import Check, Phase, Seen

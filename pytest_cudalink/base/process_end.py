@@ -1,15 +1,31 @@
-"""How a process that runs tests has ended, and what it wrote before its end."""
+"""How a process ended: the name of the signal, and what the process wrote before its end."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ...base.regular_files import DATA, open_regular, read_bounded
-from ...base.signals import signal_name
+from .regular_files import DATA, open_regular, read_bounded
+
+
+def signal_name(exit_code: int) -> str | None:
+    """Return the name of the signal that ended a process, such as ``"SIGSEGV"``; None if no signal with a name did.
+
+    `exit_code`: if a signal ended the process: negative, as Python has it, or above 128, as a shell has it.
+    """
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    return signal.Signals(number).name if number in set(signal.Signals) else None
+
+
+def ending(exit_code: int) -> str:
+    """Return how a process ended, with a verb: ``"was killed by SIGSEGV"``, ``"ended with exit code 3"``."""
+    name = signal_name(exit_code)
+    return f"was killed by {name}" if name else f"ended with exit code {exit_code}"
+
 
 _LAST_EVENTS: Final = 20
 #: Bytes at the end of a record file in which the crash is that a worker has just written.
