@@ -169,9 +169,9 @@ class Made:
             except ValueError:
                 said.append(f"{code}: {out[:300]}{err[-600:]}")
                 continue
-            red = [one for one in found if one["severity"] in ("incoherent", "unknown", "conflict")]
-            said += [f"{one['severity']}: {one['text']}" for one in red]
-            fixes += [one["fix"] for one in red if one["severity"] == "incoherent" and one["fix"]]
+            red = [one for one in found if one["severity"] in ("error", "unknown")]
+            said += [f"{one['severity']}: {one['what']}" for one in red]
+            fixes += [one["fix"] for one in red if one["severity"] == "error" and one["fix"]]
         return [code for code, _, _ in answers], said, fixes
 
     def failed(self, wanted: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,8 @@ from ..base.safe_text import complain, line
 from .audit_output import Answer, AuditOutput
 
 if TYPE_CHECKING:
-    from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
+    from ..audit.environment import Claim, EnvironmentAudit
+    from ..base.finding import Finding
 
 #: Requirements that are listed under one finding.
 _MOST_NEEDS: Final = 6
@@ -50,10 +51,9 @@ def run(options: argparse.Namespace) -> int:
         output.fail(error)
         return 2
     findings = [
-        (one.severity, (f"{one.severity}: {one.kind}", f"{one.text}; {one.fix or one.otherwise}"))
-        for one in found.findings
+        (one.severity, (f"{one.severity}: {one.kind}", f"{one.what}; {one.remedies[0]}")) for one in found.findings
     ]
-    errors = [shown for severity, shown in findings if severity == "conflict"]
+    errors = [shown for severity, shown in findings if severity == "error"]
     errors += [(f"not readable: {one.path}", one.text) for one in found.unreadable]
     notes = [shown for severity, shown in findings if severity == "note"]
     output.add(Answer("", list(_lines(found)), found.to_json(), errors, notes))
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(found: EnvironmentAudit) -> Iterator[str]:
-    yield f"Verdict: {line(found.verdict)} ({found.seconds:.1f} s)"
+    yield f"Verdict: {found.verdict}: {line(found.summary)} ({found.seconds:.1f} s)"
     for finding in found.findings:
         yield ""
         yield from (_shorter(one, found) for one in _finding(finding))
@@ -77,15 +77,15 @@ def _shorter(text: str, found: EnvironmentAudit) -> str:
     return text.replace(f"{line(found.prefix)}/lib/python{line(found.python)}/site-packages/", "…/")
 
 
-def _finding(finding: EnvironmentFinding) -> Iterator[str]:
-    yield f"{finding.severity}: {line(finding.text)}"
-    for claim in finding.needs[:_MOST_NEEDS]:
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"{finding.severity}: {line(finding.what)}"
+    for claim in finding.evidence[:_MOST_NEEDS]:
         yield f"  needs  {_need(claim)}"
-    if len(finding.needs) > _MOST_NEEDS:
-        yield f"  needs  {len(finding.needs) - _MOST_NEEDS} more; --format=json lists them"
-    if finding.there:
-        yield f"  there  {line(finding.there)}"
-    for word, remedy in zip(("do", "or"), filter(None, (str(finding.fix), finding.otherwise)), strict=False):
+    if len(finding.evidence) > _MOST_NEEDS:
+        yield f"  needs  {len(finding.evidence) - _MOST_NEEDS} more; --format=json lists them"
+    if finding.place:
+        yield f"  there  {line(finding.place)}"
+    for word, remedy in zip(("do", "or"), finding.remedies, strict=False):
         yield f"  {word}     {line(remedy)}"
 
 

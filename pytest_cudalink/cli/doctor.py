@@ -29,7 +29,7 @@ _MARKS: Final = {
     "compatible": "ok",
     "incompatible": "NO",
     "insufficient_metadata": "?",
-    "incoherent": "NO",
+    "error": "NO",
     "unknown": "?",
     "warning": "!",
     "note": "-",
@@ -107,7 +107,7 @@ def _cause(cause: FindingCause, shown: set[Command], done: FindingCause | None) 
     mark = _MARKS[cause.severity]
     several = f" ({counted(len(cause.findings), 'finding')})" if len(cause.findings) > 1 else ""
     room = _WIDTH - len(several)
-    yield f"{_row(mark, cause.text, 3, room)}{several}", _COLOURS[mark]
+    yield f"{_row(mark, cause.what, 3, room)}{several}", _COLOURS[mark]
     otherwise = list(cause.otherwise)
     if done and not cause.fixes:
         del otherwise[0]
@@ -236,9 +236,8 @@ def _details(report: DoctorReport) -> Iterator[Table]:
         [
             (
                 _MARKS[finding.severity],
-                finding.text,
-                str(finding.fix),
-                f"or {finding.otherwise}" if finding.fix and finding.otherwise else finding.otherwise,
+                finding.what,
+                *(f"{'or ' if number else ''}{remedy}" for number, remedy in enumerate(finding.remedies)),
             )
             for finding in report.findings
         ],

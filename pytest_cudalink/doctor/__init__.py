@@ -9,14 +9,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from ..audit.environment import EnvironmentAudit, EnvironmentFinding
+from ..audit.environment import EnvironmentAudit
 from ..base.command import NO_COMMAND, Command
+from ..base.finding import SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
 from ..base.words import and_more
 from ..compat import atlas, known_bad
 from ..compat.architectures import known_architectures
@@ -36,7 +37,7 @@ from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion
 from .system import IN_PROCESS, Copy, ResolutionError, System
 
-__all__ = ["LOOKED_FOR", "Copy", "DoctorFinding", "DoctorReport", "FindingCause", "PredictedLink", "examine"]
+__all__ = ["LOOKED_FOR", "Copy", "DoctorReport", "Finding", "FindingCause", "PredictedLink", "examine"]
 
 #: The items that the page lists, by kind.
 LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
@@ -62,10 +63,7 @@ _LINKER: Final = Item("dynamic-libs", "nvJitLink", "", "site-packages", "ctk", N
 _TILE_WHEELS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 _NO_LINK: Final = "nothing here links PTX or LTO-IR"
 
-Severity = Literal["incoherent", "unknown", "warning", "note"]
-#: The worst first.
-_SEVERITIES: Final = get_args(Severity)
-_COUNTED: Final = _SEVERITIES[:2]
+_COUNTED: Final = SEVERITIES[:2]
 
 
 @dataclass(frozen=True)
@@ -79,27 +77,16 @@ class PredictedLink:
 
 
 @dataclass(frozen=True)
-class DoctorFinding:
-    """A fault or a note for the reader, and what repairs it."""
-
-    severity: Severity  # "incoherent", "unknown", "warning" or "note"; the first two set the exit code
-    text: str
-    fix: Command = NO_COMMAND  # repairs it; false if no command does
-    otherwise: str = ""  # another remedy, or the only one where no command helps
-    cause: str = ""  # what several findings have in common, in a few words; empty if the finding stands alone
-
-
-@dataclass(frozen=True)
 class FindingCause:
     """The findings of one cause."""
 
-    text: str  # the cause; of a finding that stands alone, its text
-    findings: tuple[DoctorFinding, ...]  # in their order; at least one
+    what: str  # the cause; of a finding that stands alone, what it is
+    findings: tuple[Finding, ...]  # in their order; at least one
 
     @property
     def severity(self) -> Severity:
         """The worst one of the findings."""
-        return min((finding.severity for finding in self.findings), key=_SEVERITIES.index)
+        return min((finding.severity for finding in self.findings), key=SEVERITIES.index)
 
     @property
     def counts(self) -> bool:
@@ -128,27 +115,26 @@ class DoctorReport:
     copies: list[Copy] = field(default_factory=list)
     rules: list[Verdict] = field(default_factory=list)
     links: list[PredictedLink] = field(default_factory=list)
-    findings: list[DoctorFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
         """0 coherent, 1 incoherent, 2 not enough known."""
-        severities = {finding.severity for finding in self.findings}
-        return 1 if "incoherent" in severities else 2 if "unknown" in severities else 0
+        return exit_code_of(finding.severity for finding in self.findings)
 
     @property
     def verdict(self) -> str:
         """``"coherent"``, ``"incoherent"`` or ``"not enough known"``."""
-        return ("coherent", "incoherent", "not enough known")[self.exit_code]
+        return VERDICTS[self.exit_code]
 
     @property
     def causes(self) -> list[FindingCause]:
         """The findings by cause: the worst first, else in the order of the findings."""
-        groups: dict[str, list[DoctorFinding]] = {}
+        groups: dict[str, list[Finding]] = {}
         for finding in self.findings:
-            groups.setdefault(finding.cause or finding.text, []).append(finding)
+            groups.setdefault(finding.why or finding.what, []).append(finding)
         causes = [FindingCause(text, tuple(findings)) for text, findings in groups.items()]
-        return sorted(causes, key=lambda cause: _SEVERITIES.index(cause.severity))
+        return sorted(causes, key=lambda cause: SEVERITIES.index(cause.severity))
 
     def version_of(self, name: str) -> CudaVersion | None:
         """Return the release of a dynamic library; None if it was not found, or its release is unknown."""
@@ -202,7 +188,7 @@ def examine(
 
     judged = judge(_in_use(report.items, system))
     report.rules, report.links = judged.rules, judged.links
-    conflicts = _environment_findings(audit)
+    conflicts = {one: one for one in audit.errors}
     _merge_repairs(judged, conflicts, judge, facts, audit)
     report.findings[:0] = [*_damaged_files(report, system), *_missing_companions(report, judged.items)]
     report.findings += _bindings_findings(report, system)
@@ -211,9 +197,8 @@ def examine(
     report.findings += _outside_findings(report, judged, judge)
     report.findings += _copy_findings(report)
     report.findings += conflicts.values()
-    report.findings += [DoctorFinding("warning", f"{one.path}: {one.text}") for one in audit.unreadable]
-    told = {one.text for one in conflicts.values()}  # the audit knows some of the combinations, too
-    report.findings += [one for one in _known_bad_findings(report, system) if one.text not in told]
+    report.findings += [Finding("unknown", f"{one.path}: {one.text}") for one in audit.unreadable]
+    report.findings += _known_bad_findings(report, system)
     report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
     report.findings = [replace(one, fix=one.fix.by(installer)) for one in report.findings]
@@ -233,27 +218,27 @@ def _in_use(items: Sequence[Item], system: System) -> list[Item]:
 
 def _outside_findings(
     report: DoctorReport, judged: DoctorReport, judge: Callable[[Sequence[Item]], DoctorReport]
-) -> Iterator[DoctorFinding]:
+) -> Iterator[Finding]:
     """Yield a note about the parts that nothing would load, if they do not fit the parts that something loads."""
     aside = [item for item in report.items if item not in judged.items]
     if aside and len(_faults(judge(report.items))) > len(_faults(judged)):
         releases = ", ".join(sorted({str(item.version or "unknown") for item in aside}))
-        yield DoctorFinding(
+        yield Finding(
             "note",
             f"not used: parts of CUDA {releases} outside of this environment ({aside[0].label} at {aside[0].path}"
             f"{and_more(len(aside) - 1)}) do not fit the toolkit in it; their programs "
             "use the parts beside them",
-            cause=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
+            why=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
         )
 
 
-def _faults(report: DoctorReport) -> list[DoctorFinding]:
+def _faults(report: DoctorReport) -> list[Finding]:
     return [finding for finding in report.findings if finding.severity in _COUNTED]
 
 
 def _merge_repairs(
     judged: DoctorReport,
-    conflicts: dict[EnvironmentFinding, DoctorFinding],
+    conflicts: dict[Finding, Finding],
     judge: Callable[[Sequence[Item]], DoctorReport],
     facts: DriverFacts,
     audit: EnvironmentAudit,
@@ -271,7 +256,7 @@ def _merge_repairs(
     for name, versions in merged.values():
         bounds[name][versions] = None
     texts = {name: ",".join(filter(None, several)) for name, several in bounds.items()}
-    no_link = any(one.cause == _NO_LINK for one in before)
+    no_link = any(one.why == _NO_LINK for one in before)
     absent = [_LINKER] if no_link else []
     fewest, command = len(before) + len(merged), NO_COMMAND
     for trial in trials(judged.items, facts.cuda().value, texts, needed=asked, absent=absent):
@@ -283,17 +268,17 @@ def _merge_repairs(
     if command:
         repaired = before if fewest < len(before) else []
         judged.findings = [
-            replace(one, fix=command) if one in repaired and (one.fix or one.cause == _NO_LINK) else one
+            replace(one, fix=command) if one in repaired and (one.fix or one.why == _NO_LINK) else one
             for one in judged.findings
         ]
         conflicts.update({one: replace(conflicts[one], fix=command) for one in merged})
 
 
-def _needed(conflict: EnvironmentFinding) -> tuple[str, str] | None:
+def _needed(conflict: Finding) -> tuple[str, str] | None:
     """The name and the versions that pip has to install to end a conflict; None if it needs more than that."""
-    by_pip = conflict.needs and all(claim.how == "declared" for claim in conflict.needs)
+    by_pip = conflict.evidence and all(claim.how == "declared" for claim in conflict.evidence)
     if conflict.kind in ("version", "missing") and by_pip:
-        return conflict.needs[0].name, conflict.needs[0].versions
+        return conflict.evidence[0].name, conflict.evidence[0].versions
     if conflict.kind == "known-bad" and len(conflict.fix.install) == 1:
         wanted = Requirement(conflict.fix.install[0])
         return wanted.name, str(wanted.specifier)
@@ -320,7 +305,7 @@ def _look_for(report: DoctorReport, system: System, kind: ItemKind, name: str) -
     try:
         item = system.item(kind, name)
     except ResolutionError as error:
-        report.findings.append(DoctorFinding("unknown", str(error)))
+        report.findings.append(Finding("unknown", str(error)))
         return
     if item is None:
         report.missing.append(label_of(kind, name))
@@ -332,11 +317,11 @@ def _first_for_loader(report: DoctorReport, system: System) -> list[Copy]:
     try:
         return list(system.copies_for_loader())
     except ResolutionError as error:
-        report.findings.append(DoctorFinding("note", str(error)))
+        report.findings.append(Finding("note", str(error)))
         return []
 
 
-def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+def _damaged_files(report: DoctorReport, system: System) -> Iterator[Finding]:
     """Yield a finding for each library that is damaged or lacks a file that it opens, whatever its release."""
     opened = component_table()["opened"]
     for item in report.items:
@@ -355,11 +340,11 @@ def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFindi
         yield from (_incomplete(item, text, cause) for text, cause in faults)
 
 
-def _incomplete(item: Item, text: str, cause: str) -> DoctorFinding:
+def _incomplete(item: Item, text: str, cause: str) -> Finding:
     """Return the finding about a library that only its own package, or its toolkit, makes whole."""
     wheel = attribution.owner(item.path)
-    return DoctorFinding(
-        "incoherent",
+    return Finding(
+        "error",
         text,
         Command((f"{wheel.name}=={wheel.version}",), action="reinstall") if wheel else NO_COMMAND,
         "" if wheel else "reinstall the toolkit that this file belongs to",
@@ -367,7 +352,7 @@ def _incomplete(item: Item, text: str, cause: str) -> DoctorFinding:
     )
 
 
-def _missing_companions(report: DoctorReport, used: Sequence[Item]) -> Iterator[DoctorFinding]:
+def _missing_companions(report: DoctorReport, used: Sequence[Item]) -> Iterator[Finding]:
     """Yield the parts that are missing although programs look them up with a library that is here."""
     for row in component_table()["looked-up-with"]:
         item = next((one for one in used if (one.kind, one.name) == ("dynamic-libs", row["library"])), None)
@@ -378,7 +363,7 @@ def _missing_companions(report: DoctorReport, used: Sequence[Item]) -> Iterator[
             )
 
 
-def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
     """Yield the distributions with a CUDA runtime of their own for which the driver is too old."""
     driver, versions = facts.cuda().value, system.versions()
     for name in component_table()["static-runtime"]["distributions"]:
@@ -391,8 +376,8 @@ def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: boo
         runtime = Item("static-libs", "cudart", name, "site-packages", "ctk", release, f"the version of {name}")
         verdict = check_driver(runtime, facts, assume_forward=assume_forward, hint=driver_hint())
         if verdict.status == "incompatible":
-            yield DoctorFinding(
-                "incoherent",
+            yield Finding(
+                "error",
                 f"{name} {versions[name]} contains the CUDA runtime {release}, whose calls the driver of CUDA {driver} "
                 "answers with cudaErrorInsufficientDriver (35)",
                 Command((f"{name}=={driver.major}.*",)),
@@ -420,7 +405,7 @@ def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[PredictedLink]:
             yield PredictedLink(policy, kind, decision.backend or "error", why)
 
 
-def _link_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+def _link_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     """Yield what cannot be linked: a fault if nothing here links although a distribution does, else a note."""
     if not report.items:
         return
@@ -438,47 +423,47 @@ def _link_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
         linking = sorted(system.versions().keys() & component_table()["links-at-run-time"]["distributions"])
         if linking:
             text += f"; {linking[0]} links at run time"
-        yield DoctorFinding("incoherent" if linking else "note", text, fix, "install the NVIDIA driver", _NO_LINK)
+        yield Finding("error" if linking else "note", text, fix, "install the NVIDIA driver", _NO_LINK)
     elif not possible[dispatch.DEFAULT_POLICY, "ltoir"]:
         others = [policy for policy, kind in possible if kind == "ltoir" and possible[policy, kind]]
         why = f"the policies {' and '.join(others)} do" if others else there
-        yield DoctorFinding("note", f"the policy {dispatch.DEFAULT_POLICY} does not link LTO-IR here: {why}", fix)
+        yield Finding("note", f"the policy {dispatch.DEFAULT_POLICY} does not link LTO-IR here: {why}", fix)
 
 
-def _bindings_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     nvjitlink = _usable_nvjitlink(report)
     if nvjitlink is not None and not system.has_bindings():
-        yield DoctorFinding(
+        yield Finding(
             "warning",
             f"nvJitLink {nvjitlink} is installed, but the bundled linker needs cuda-bindings to use it",
             Command((f"cuda-bindings=={nvjitlink.major}.*",)),
         )
 
 
-def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
     """Yield the rules that do not hold. A missing driver is reported once, and is not a fault of the toolkit."""
     if not report.items:
-        yield DoctorFinding(
+        yield Finding(
             "unknown", "no part of a CUDA toolkit was found", Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
         )
     for verdict in report.rules:
         if verdict.rule != "driver" and verdict.status != "compatible":
-            wrong: Severity = "warning" if verdict.works else "incoherent"
+            wrong: Severity = "warning" if verdict.works else "error"
             severity: Severity = wrong if verdict.status == "incompatible" else "unknown"
             cause = _CAUSES.get(verdict.rule, "")
             if verdict.rule in _MIXED:
                 releases = sorted({item.version for item in report.items if item.version})
                 cause = f"{_SEVERAL}: CUDA {', '.join(map(str, releases))}"
-            yield DoctorFinding(severity, verdict.message, verdict.fix, verdict.otherwise, cause)
+            yield Finding(severity, verdict.message, verdict.fix, verdict.otherwise, cause)
     yield from _driver_findings(report, facts, assume_forward=assume_forward)
 
 
-def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
     """Yield the driver rule's findings by CUDA release: one finding for all items that one command repairs."""
     driver: CudaVersion | None = facts.cuda().value
     if driver is None:
         text = f"the driver rule was not checked: {facts.cuda().witness}"
-        yield DoctorFinding("note", text, cause="no driver here: the toolkit was not compared with one")
+        yield Finding("note", text, why="no driver here: the toolkit was not compared with one")
         return
     groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
     for item in report.items:
@@ -489,9 +474,9 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
         verdict = check_driver(items[0], facts, assume_forward=assume_forward, hint=driver_hint())
         if verdict.status != "compatible":
             text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{and_more(len(items) - 1)}")
-            severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
+            severity: Severity = "error" if verdict.status == "incompatible" else "unknown"
             fix = repair(items, driver, at_most=True)
-            yield DoctorFinding(severity, text, fix, verdict.otherwise, _driver_cause(driver, severity))
+            yield Finding(severity, text, fix, verdict.otherwise, _driver_cause(driver, severity))
 
 
 def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
@@ -505,7 +490,7 @@ def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:
     return min(maker.major, reader.major) >= 12 and ptx_isa_of(maker) > ptx_isa_of(reader)
 
 
-def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFinding]:
+def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
     """Yield failures at run time that no rule predicts."""
     nvrtc, nvjitlink = report.version_of("nvrtc"), report.version_of("nvJitLink")
     driver: CudaVersion | None = facts.cuda().value
@@ -513,74 +498,73 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFin
     item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
     if nvrtc and driver and _newer_ptx(nvrtc, driver):
         isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, driver))
-        severity: Severity = "incoherent" if taken.get("ptx") == "driver" else "warning"
+        severity: Severity = "error" if taken.get("ptx") == "driver" else "warning"
         too_old = _driver_cause(driver, severity)
-        whole = next((one for one in report.findings if one.severity == severity and one.cause == too_old), None)
-        yield DoctorFinding(
+        whole = next((one for one in report.findings if one.severity == severity and one.why == too_old), None)
+        yield Finding(
             severity,
             f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
             "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
             (whole and whole.fix) or repair((item["nvrtc"],), driver, at_most=True),
-            cause=whole.cause if whole else f"the driver of CUDA {driver} refuses the PTX of NVRTC {nvrtc} (222)",
+            why=whole.why if whole else f"the driver of CUDA {driver} refuses the PTX of NVRTC {nvrtc} (222)",
         )
     # the pipeline rule reports LTO-IR that is too new
     if nvrtc and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(nvrtc, nvjitlink):
         isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, nvjitlink))
-        yield DoctorFinding(
-            "incoherent",
+        yield Finding(
+            "error",
             f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
             repair((item["nvrtc"], item["nvJitLink"]), nvrtc),
-            cause=next((one.cause for one in report.findings if one.cause.startswith(_SEVERAL)), ""),
+            why=next((one.why for one in report.findings if one.why.startswith(_SEVERAL)), ""),
         )
     arch = report.driver["arch"]
     for name, version in (("nvrtc", nvrtc), ("nvJitLink", nvjitlink)):
         if arch and version and arch not in known_architectures(version):
             known = known_architectures(version)
             older = [v for v in (CudaVersion(12, 9), CudaVersion(13, 0)) if arch in known_architectures(v)]
-            yield DoctorFinding(
-                "incoherent",
+            yield Finding(
+                "error",
                 f"{name} {version} does not know {arch}, the device here; it knows {known[0]} to {known[-1]}",
                 repair((item[name],), older[0]) if older else NO_COMMAND,
-                cause=f"the toolkit does not know {arch}, the device here",
+                why=f"the toolkit does not know {arch}, the device here",
             )
 
 
-def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
+def _copy_findings(report: DoctorReport) -> Iterator[Finding]:
     """Yield copies that other libraries may load instead of those that cuda.pathfinder finds."""
     chosen = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
     for copy in report.copies:
         item = chosen.get(copy.name)
         if item is None or copy.version == item.version or os.path.realpath(item.path) == os.path.realpath(copy.path):
             continue
-        yield DoctorFinding(
+        yield Finding(
             "warning",
             f"another {copy.name} is {copy.role}: {copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness}), "
             f"while cuda.pathfinder finds {item.path} (CUDA {item.version or 'unknown'})",
             otherwise=_how_to_prefer(item, copy),
-            cause=f"other copies {'are loaded from' if copy.role == IN_PROCESS else 'come first for the loader, from'} "
+            why=f"other copies {'are loaded from' if copy.role == IN_PROCESS else 'come first for the loader, from'} "
             f"{Path(copy.path).parent}",
         )
 
 
-def _environment_findings(audit: EnvironmentAudit) -> dict[EnvironmentFinding, DoctorFinding]:
-    """Return declared requirements of the installed distributions that are not met, by the audit's own findings."""
-    return {
-        finding: DoctorFinding("incoherent", finding.text, finding.fix, finding.otherwise)
-        for finding in audit.conflicts
-    }
+def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
+    """Yield versions that are known to fail on some machines; a note if this one cannot decide it.
 
-
-def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
-    """Yield combinations of versions that are known to fail; a note if this machine cannot decide a condition."""
+    Those that fail on every machine are findings of the audit.
+    """
     arch, driver = report.driver["arch"], report.driver["release"]
     for one in known_bad.known_bad(system.versions(), arch=arch, driver=driver):
+        if not one.open_conditions():
+            continue
         is_open = one.open_conditions(arch=arch, driver=driver)
         only = f"; only {', '.join(is_open)}" if is_open else ""
         severity: Severity = "note" if is_open else "warning"
-        yield DoctorFinding(severity, f"known to fail: {one.text}{only}", otherwise=one.advice)
+        yield Finding(
+            severity, f"known to fail: {one.text}{only}", Command(one.install), "" if one.install else one.advice
+        )
 
 
-def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+def _tile_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     """Yield what cuda-tile lacks: tileiras, the wheels that tileiras calls, or a tileiras that knows the GPU."""
     installed = system.versions()
     if "cuda-tile" not in installed:
@@ -596,15 +580,15 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
         if wheels[_TILE_WHEELS[0]] is not None:
             found = ", ".join(f"{name} {one or 'is missing'}" for name, one in wheels.items())
             text = f"cuda-tile takes tileiras only with nvcc and NVVM of the same release ({found})"
-        yield DoctorFinding("warning", text, fix)
+        yield Finding("warning", text, fix)
     elif arch := report.driver["arch"]:
         (release,) = releases
         known = atlas.load().tileiras_for(arch)
         if not known:
-            yield DoctorFinding("warning", f"no known tileiras compiles for {arch}, the device here")
+            yield Finding("warning", f"no known tileiras compiles for {arch}, the device here")
         elif (since := known[0]) > release:
             text = f"tileiras {release} does not compile for {arch}, the device here; {since} is the first that does"
-            yield DoctorFinding("warning", text, Command((f"{TILEIRAS}>={since}",)))
+            yield Finding("warning", text, Command((f"{TILEIRAS}>={since}",)))
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:

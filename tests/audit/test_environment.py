@@ -125,20 +125,20 @@ def test_pin_against_measured_floor(made) -> None:
 
     found = made.audit()
 
-    assert kinds(found) == [("pair", "conflict"), ("known-bad", "conflict")], found.findings
+    assert kinds(found) == [("pair", "error"), ("known-bad", "error")], found.findings
     finding, known = found.findings
-    assert "NVIDIA/cudf#22784" in known.text
-    assert finding.text == (
+    assert "NVIDIA/cudf#22784" in known.what
+    assert finding.what == (
         "nvidia-nvjitlink-cu12 is 12.8.93; expected ==12.8.93 (torch 2.9.1) and >=12.9 (libcudf-cu12 26.2.1), which no "
         "version satisfies"
     )
-    pin, floor = finding.needs
+    pin, floor = finding.evidence
     assert (pin.by, pin.how, pin.satisfied) == ("torch 2.9.1", "declared", True)
     assert (floor.by, floor.how, floor.satisfied) == ("libcudf-cu12 26.2.1", "symbols", False)
     assert floor.file == str(made.site / user)
     assert "__nvJitLinkCreate_12_9" in floor.evidence
     assert "declares no requirement on nvidia-nvjitlink-cu12" in floor.evidence
-    assert finding.there == f"nvidia-nvjitlink-cu12 12.8.93 ({made.site / jitlink})"
+    assert finding.place == f"nvidia-nvjitlink-cu12 12.8.93 ({made.site / jitlink})"
     assert str(finding.fix) == f"pip --python {made.prefix} install --upgrade torch libcudf-cu12"
     assert finding.otherwise == "put torch and libcudf-cu12 into separate environments"
     assert found.exit_code == 1
@@ -161,7 +161,7 @@ def test_pair_through_an_extra(made) -> None:
     (finding,) = made.audit().findings
     assert (
         "expected ==13.0.88.* (cuda-toolkit 13.0.2, for torch 2.12.0) and <14,>=13.1 (libcudf-cu13 26.8.0)"
-        in finding.text
+        in finding.what
     )
     assert str(finding.fix).endswith("install --upgrade torch libcudf-cu13")
 
@@ -172,9 +172,9 @@ def test_installed_version_and_missing(made) -> None:
     made.wheel("a", "1", "nvidia-nvjitlink-cu12>=12.6", "nvidia-cuda-nvrtc-cu12~=12.6", "numpy>=99")
     made.wheel("b", "2", "nvidia-nvjitlink-cu12<13", 'nvidia-cufft-cu12==1; sys_platform == "win32"')
     missing, wrong = sorted(made.audit().findings, key=lambda one: one.kind)
-    assert missing.text == "nvidia-cuda-nvrtc-cu12 is missing; expected ~=12.6 (a 1)"
+    assert missing.what == "nvidia-cuda-nvrtc-cu12 is missing; expected ~=12.6 (a 1)"
     assert str(missing.fix) == f"pip --python {made.prefix} install 'nvidia-cuda-nvrtc-cu12~=12.6'"
-    assert wrong.text == "nvidia-nvjitlink-cu12 is 12.4.127; expected >=12.6 (a 1)"
+    assert wrong.what == "nvidia-nvjitlink-cu12 is 12.4.127; expected >=12.6 (a 1)"
     assert str(wrong.fix) == f"uv pip install --python {made.prefix} 'nvidia-nvjitlink-cu12>=12.6,<13'"
 
 
@@ -230,14 +230,14 @@ def test_places(made, tmp_path) -> None:
     for target in (made.prefix, python, made.site):
         found = audit_environment(target)
         assert (found.python, found.prefix) == ("3.12", str(made.prefix))
-        assert kinds(found) == [("version", "conflict")]
+        assert kinds(found) == [("version", "error")]
     windows = tmp_path / "windows"
     (windows / "Lib").mkdir(parents=True)
     made.site.rename(windows / "Lib/site-packages")
     (windows / "Lib/site-packages/x-1.dist-info/METADATA").write_text(
         'Name: x\nVersion: 1\nRequires-Dist: nvidia-nvjitlink-cu12>=12.9; sys_platform == "win32"\n', encoding="utf-8"
     )
-    assert kinds(audit_environment(windows)) == [("version", "conflict")]
+    assert kinds(audit_environment(windows)) == [("version", "error")]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_markers_are_those_of_the_environment(made, marker, holds) -> None:
     made.wheel("x", "1", f"nvidia-nvjitlink-cu12>=12.9; {marker}")
     for name, tag in (("pure", "py3-none-any"), ("native", "cp312-cp312-manylinux_2_28_aarch64")):
         (made.wheel(name, "1") / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: {tag}\n", encoding="utf-8")
-    assert kinds(made.audit()) == ([("version", "conflict")] if holds else [])
+    assert kinds(made.audit()) == ([("version", "error")] if holds else [])
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])
@@ -293,7 +293,7 @@ def test_editable_installs(how, made) -> None:
         url = {"url": f"file://{made.source}", "dir_info": {"editable": True}}
         (folder / "direct_url.json").write_text(json.dumps(url), encoding="utf-8")
     (finding,) = made.audit().findings
-    assert [claim.file for claim in finding.needs] == [str(made.source / "pkg/_ext.so")]
+    assert [claim.file for claim in finding.evidence] == [str(made.source / "pkg/_ext.so")]
 
 
 # -- conda
@@ -317,7 +317,7 @@ def test_conda_specifications(depends, constrains, texts, made) -> None:
     made.conda("cuda-version", "12.8")
     made.conda("libnvjitlink", "12.8.93", "cuda-version >=12.8,<12.9.0a0")
     made.conda("x", "1", *depends, constrains=constrains)
-    assert [one.text for one in made.audit().findings] == texts
+    assert [one.what for one in made.audit().findings] == texts
 
 
 def test_conda_without_its_rules(made, monkeypatch) -> None:
@@ -403,21 +403,23 @@ def test_command(made, capsys) -> None:
     made.wheel("x", "1", "nvidia-nvjitlink-cu12>=12.9")
     assert main(["audit", "--environment", str(made.prefix)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"Verdict: 1 conflict: 2 distributions, declared requirements only, in {made.prefix} (")
+    assert lines[0].startswith(
+        f"Verdict: incoherent: 1 error: 2 distributions, declared requirements only, in {made.prefix} ("
+    )
     assert lines[1:] == [
         "",
-        "conflict: nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1)",
+        "error: nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1)",
         "  needs  x 1: nvidia-nvjitlink-cu12 >=12.9 (Requires-Dist: nvidia-nvjitlink-cu12>=12.9)",
         "  there  nvidia-nvjitlink-cu12 12.8.93 (…/nvidia_nvjitlink_cu12-12.8.93.dist-info)",
         f"  do     pip --python {made.prefix} install 'nvidia-nvjitlink-cu12>=12.9'",
     ]
     assert main(["audit", "--format=json", "--environment", str(made.prefix)]) == 1
     content = json.loads(capsys.readouterr().out)
-    assert content["verdict"].startswith("1 conflict: ")
+    assert content["summary"].startswith("1 error: ")
     assert content["findings"][0]["kind"] == "version"
     assert main(["audit", "--format=github", "--environment", str(made.prefix)]) == 1
     said = capsys.readouterr().out
-    assert "\n::error title=conflict%3A version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
+    assert "\n::error title=error%3A version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
     assert main(["audit"]) == 2
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
 
@@ -463,7 +465,7 @@ def test_older_library_in_the_variable(made, monkeypatch) -> None:
     (older.parent / "libcudart.so.12").symlink_to(older)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(older.parent))
     (finding,) = made.audit().findings
-    assert finding.text == (
+    assert finding.what == (
         "libcudart.so.12 is that of CUDA 12.4 in LD_LIBRARY_PATH; expected 12.5 or newer: x.so of x 1 wants "
         "cudaGetDriverEntryPointByVersion of CUDA 12.5"
     )

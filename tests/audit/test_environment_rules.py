@@ -19,7 +19,6 @@ from pytest_cudalink.audit import environment, targets
 from pytest_cudalink.audit.environment import (
     Claim,
     EnvironmentAudit,
-    EnvironmentFinding,
     audit_environment,
     conda,
     providers,
@@ -29,6 +28,7 @@ from pytest_cudalink.audit.environment.conda import CondaPackage
 from pytest_cudalink.audit.environment.providers import Provider, Providers
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.base.elf import ElfError
+from pytest_cudalink.base.finding import VERDICTS, Finding
 from pytest_cudalink.environment.installed import Installed, Place, Unreadable
 from pytest_cudalink.versions import CudaVersion
 from tests.audit.test_environment import Made
@@ -85,10 +85,10 @@ def told(found: EnvironmentAudit) -> list[str]:
     """Everything that the findings say; ``@`` stands for the prefix."""
     lines = []
     for one in found.findings:
-        lines.append(f"{one.severity} {one.kind}: {one.text}")
-        lines += [f"needs {claim_line(claim)}" for claim in one.needs]
-        lines += [f"there {one.there}"] if one.there else []
-        remedies = filter(None, (str(one.fix), one.otherwise))
+        lines.append(f"{one.severity} {one.kind}: {one.what}")
+        lines += [f"needs {claim_line(claim)}" for claim in one.evidence]
+        lines += [f"there {one.place}"] if one.place else []
+        remedies = one.remedies
         lines += map(" ".join, zip(("do", "or"), remedies, strict=False))
     return [line.replace(found.prefix, "@").replace("/lib/python3.12/site-packages", "") for line in lines]
 
@@ -134,12 +134,12 @@ def test_floors(made: Faked) -> None:
     made.wheel("sound", "1", files=(made.put("s/b.so", cusolver, cusolverDnCreate=cusolver),))
     found = made.audit()
     assert told(found) == [
-        f"conflict floor: nvidia-cuda-runtime-cu12 is 12.4.127; expected >=12.5 (x 1): {NEEDED}; x declares >=12.0",
+        f"error floor: nvidia-cuda-runtime-cu12 is 12.4.127; expected >=12.5 (x 1): {NEEDED}; x declares >=12.0",
         f"needs >=12.5 (x 1): nvidia-cuda-runtime-cu12, symbols, False, b.so, {NEEDED}; x declares >=12.0",
         "there nvidia-cuda-runtime-cu12 12.4.127 (@/n/libcudart.so.12)",
         "do pip --python @ install 'nvidia-cuda-runtime-cu12>=12.1,>=12.0,>=12.5'",
         (
-            "conflict floor: nvidia-cusolver is 12.1.0.51; expected >=12.2.0.1 (s 1): "
+            "error floor: nvidia-cusolver is 12.1.0.51; expected >=12.2.0.1 (s 1): "
             "wants cusolverDnXpolar_bufferSize of CUDA 13.2; s declares no bound"
         ),
         (
@@ -163,7 +163,7 @@ def on_machine(made: Faked, driver: str, gpu: str = "") -> list[str]:
     """What the audit says about a machine, each with its remedy."""
     found = audit_environment(made.prefix, driver=driver, gpu=gpu)
     return [
-        f"{one.severity}: {one.text}; do: {one.fix or one.otherwise}" for one in found.findings if one.kind == "machine"
+        f"{one.severity}: {one.what}; do: {one.fix or one.otherwise}" for one in found.findings if one.kind == "machine"
     ]
 
 
@@ -179,26 +179,26 @@ def test_machine_with_an_older_driver(made: Faked) -> None:
     answers_35 += "cudaErrorInsufficientDriver; do: "
     no_cubin = "is newer than the driver, of CUDA 12.8: no cubin that it makes is loaded; do: "
     assert on_machine(made, "12.8") == [
-        f"conflict: libcudart.so.13 of nvidia-cuda-runtime 13.0.96 {answers_35}{builds}",
-        f"conflict: the CUDA runtime inside cuda-bindings 13.0.3 {answers_35}{builds}",
-        f"conflict: NVRTC 13.0 of nvidia-cuda-nvrtc 13.0.88 {no_cubin}{newer}, or compile with CUDA 12.8",
-        f"conflict: nvJitLink 13.0 of nvidia-nvjitlink 13.0.88 {no_cubin}{newer}, or compile with CUDA 12.8",
+        f"error: libcudart.so.13 of nvidia-cuda-runtime 13.0.96 {answers_35}{builds}",
+        f"error: the CUDA runtime inside cuda-bindings 13.0.3 {answers_35}{builds}",
+        f"error: NVRTC 13.0 of nvidia-cuda-nvrtc 13.0.88 {no_cubin}{newer}, or compile with CUDA 12.8",
+        f"error: nvJitLink 13.0 of nvidia-nvjitlink 13.0.88 {no_cubin}{newer}, or compile with CUDA 12.8",
     ]
     assert on_machine(made, "13.0") == on_machine(made, "610") == []
-    assert audit_environment(made.prefix, driver="12.8").verdict.startswith(f"4 conflicts on {DRIVER_12_8}: ")
+    assert audit_environment(made.prefix, driver="12.8").summary.startswith(f"4 errors on {DRIVER_12_8}: ")
 
     made.wheel("nvidia-cuda-runtime-cu12", "12.8.90", files=(made.put("o/libcudart.so.12"),))
     made.wheel("nvidia-cuda-nvrtc-cu12", "12.9.86", files=(made.put("o/libnvrtc.so.12"),))
     runtime, bindings, newer_nvrtc, minor, jitlink = on_machine(made, "12.8")
     assert [one.partition(":")[0] for one in (runtime, bindings, newer_nvrtc, jitlink)] == [
-        "note", "conflict", "note", "conflict",
+        "note", "error", "note", "error",
     ]  # fmt: skip
     assert minor == (
         "note: NVRTC 12.9 of nvidia-cuda-nvrtc-cu12 12.9.86 is newer than the driver, of CUDA 12.8: it refuses its PTX "
         "(222), and loads its cubins; do: take a driver of CUDA 12.9 (575.51.03) or newer, or compile with CUDA 12.8"
     )
     made.wheel("user", "1", files=(made.put("u/u.so", CUDART_13),))
-    assert on_machine(made, "12.8")[0].startswith("conflict: libcudart.so.13 of ")
+    assert on_machine(made, "12.8")[0].startswith("error: libcudart.so.13 of ")
 
 
 def test_machine_without_a_function_or_a_gpu(made: Faked) -> None:
@@ -207,10 +207,10 @@ def test_machine_without_a_function_or_a_gpu(made: Faked) -> None:
     made.wheel("x", "1", files=(wants,))
     assert on_machine(made, "13.1") == []
     (function,) = on_machine(made, "13.0")
-    assert function.startswith("conflict: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA ")
+    assert function.startswith("error: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA ")
     for gpu, driver, expected in (("B200", "12.6", "12.8 to 13.5"), ("V100", "13.1", "12.0 to 13.0")):
         (no_gpu,) = on_machine(made, driver, gpu)
-        assert no_gpu.startswith(f"conflict: a driver of CUDA {driver} drives no sm_")
+        assert no_gpu.startswith(f"error: a driver of CUDA {driver} drives no sm_")
         assert no_gpu.endswith(f"do: take a driver of CUDA {expected}")
     with pytest.raises(ValueError, match="gpu = 'A100' is given without a driver"):
         audit_environment(made.prefix, gpu="A100")
@@ -232,10 +232,10 @@ def test_machine_and_the_newest_of_several(made: Faked) -> None:
     runtime, function, nvrtc, jitlink = on_machine(made, "12.4")
     assert runtime.endswith("do: take a driver of CUDA 14.0 or newer, or install the builds for CUDA 12")
     assert function == (
-        "conflict: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA 12.4; do: take a driver "
+        "error: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA 12.4; do: take a driver "
         "of CUDA 13.1 (590.44.01) or newer"
     )
-    assert nvrtc.startswith("conflict: NVRTC 13.5 of ")
+    assert nvrtc.startswith("error: NVRTC 13.5 of ")
     assert nvrtc.endswith("do: take a driver of CUDA 13.0 (580.65.06) or newer, or compile with CUDA 12.4")
     assert jitlink.startswith("note: nvJitLink 13.5 of ")
 
@@ -257,13 +257,13 @@ PARTS = {
             ("cubin", "linker"),
             "12.8",
             "A100",
-            "conflict: device code of x 1 does not run: 0.so: 209 on sm_80",
+            "error: device code of x 1 does not run: 0.so: 209 on sm_80",
         ),
         (
             ("cubin 13",),
             "12.8",
             "H100",
-            "conflict: device code of x 1 does not run: 0.so: 200 on sm_90",
+            "error: device code of x 1 does not run: 0.so: 200 on sm_90",
         ),
         (("ptx 12.9", "cubin"), "12.8", "H100", "note: some device code of x 1 does not run: 0.so: 222 on sm_90 with"),
         (("sm_86", "cubin", "ptx 13.0"), "12.8", "H100", "note: some device code of x 1 does not run: "),
@@ -281,7 +281,7 @@ def test_machine_and_device_code(code: tuple[str, ...], driver: str, gpu: str, f
     assert all(one.endswith(end) for one in told)
     assert all((" and 1 more; do: " in one) is (len(code) == 3) for one in told)
     machine = f" on a driver of CUDA {driver} ({570}){' with sm_' if gpu else ':'}"
-    assert machine in audit_environment(made.prefix, driver=driver, gpu=gpu).verdict
+    assert machine in audit_environment(made.prefix, driver=driver, gpu=gpu).summary
 
 
 def test_libraries_that_are_nowhere(made: Faked) -> None:
@@ -295,22 +295,22 @@ def test_libraries_that_are_nowhere(made: Faked) -> None:
     made.wheel("f", "1", files=(made.put("f/f.so", "libcudart.so.11.0"),))
     where = "is missing; expected in the environment or the system"
     assert told(made.audit()) == [
-        f"conflict unprovided: libcudart.so.13 {where}: a.so of a 1 is linked with it",
+        f"error unprovided: libcudart.so.13 {where}: a.so of a 1 is linked with it",
         "needs any version (a 1): nvidia-cuda-runtime, linked, None, a.so, needs libcudart.so.13",
         "do pip --python @ install nvidia-cuda-runtime",
-        f"conflict unprovided: libnccl.so.2 {where}: b.so of b 1 is linked with it",
+        f"error unprovided: libnccl.so.2 {where}: b.so of b 1 is linked with it",
         "needs any version (b 1): libnccl.so.2, linked, None, b.so, needs libnccl.so.2",
         "do install the package that has libnccl.so.2, or a build of b for another CUDA release",
         f"note unprovided: libnccl.so.2 {where}: {module} of c 1 is linked with it",
         f"needs any version (c 1): libnccl.so.2, linked, None, {module}, needs libnccl.so.2",
         "do nothing, if no program imports this module; else install the package that has libnccl.so.2",
-        f"conflict unprovided: libcudart.so.13 {where}: d.abi3.so of d 1 is linked with it",
+        f"error unprovided: libcudart.so.13 {where}: d.abi3.so of d 1 is linked with it",
         "needs any version (d 1): nvidia-cuda-runtime, linked, None, d.abi3.so, needs libcudart.so.13",
         "do uv pip install --python @ nvidia-cuda-runtime",
-        f"conflict unprovided: libcudart.so.11.0 {where}: f.so of f 1 is linked with it",
+        f"error unprovided: libcudart.so.11.0 {where}: f.so of f 1 is linked with it",
         "needs any version (f 1): libcudart.so.11.0, linked, None, f.so, needs libcudart.so.11.0",
         "do install the package that has libcudart.so.11.0, or a build of f for another CUDA release",
-        f"conflict unprovided: libcudart.so.13 {where}: e.so of e 1 is linked with it",
+        f"error unprovided: libcudart.so.13 {where}: e.so of e 1 is linked with it",
         "needs any version (e 1): nvidia-cuda-runtime, linked, None, e.so, needs libcudart.so.13",
         "do install the package that has libcudart.so.13, or a build of e for another CUDA release",
     ]
@@ -321,7 +321,7 @@ def test_what_is_declared_and_missing_is_said_once(made: Faked) -> None:
     made.wheel("a", "1", "nvidia-cuda-runtime", files=(made.put("a/a.so", CUDART_13),))
     made.wheel("b", "1", "nvidia-nccl-cu13", files=(made.put("b/b.so", "libnccl.so.2"),))
     made.wheel("c", "1", "nvidia-cuda-nvrtc", files=(made.put("c/c.so", CUDART_13),))
-    assert [one.text.partition(";")[0] for one in made.audit().findings] == [
+    assert [one.what.partition(";")[0] for one in made.audit().findings] == [
         "nvidia-cuda-nvrtc is missing", "nvidia-cuda-runtime is missing", "nvidia-nccl-cu13 is missing",
         "libcudart.so.13 is missing",
     ]  # fmt: skip
@@ -337,7 +337,7 @@ def test_libraries_that_are_only_opened(made: Faked) -> None:
 def test_a_library_of_either_major_will_do(made: Faked) -> None:
     """A distribution may have a file for each major, of which a program loads one."""
     made.wheel("x", "1", files=(made.put("x/a.so", CUDART), made.put("x/b.so", CUDART_13)))
-    assert [one.text.partition(" ")[0] for one in made.audit().findings] == [CUDART_13]
+    assert [one.what.partition(" ")[0] for one in made.audit().findings] == [CUDART_13]
     made.wheel("nvidia-cuda-runtime-cu12", "12.4.127", files=(made.put("n/libcudart.so.12"),))
     assert made.audit().findings == ()
 
@@ -387,7 +387,7 @@ def test_the_release_that_is_asked_for_will_do(made: Faked) -> None:
     assert made.audit().findings == ()
     made.wheel("y", "1", files=(made.put("y/y.so", JITLINK, __nvJitLinkCreate_12_99=JITLINK),))
     (finding,) = made.audit().findings
-    assert finding.text.startswith("nvidia-nvjitlink-cu12 is 12.9.86; expected >=12.99 (y 1): ")
+    assert finding.what.startswith("nvidia-nvjitlink-cu12 is 12.9.86; expected >=12.99 (y 1): ")
 
 
 def test_an_installed_package_without_its_library(made: Faked) -> None:
@@ -513,7 +513,7 @@ def test_packages_of_conda_do_not_serve_requirements_of_wheels(made: Faked) -> N
     made.conda("cuda-nvrtc", "12.8")
     made.wheel("x", "1", "cuda-nvrtc>=1")
     (finding,) = made.audit().findings
-    assert finding.text == "cuda-nvrtc is missing; expected >=1 (x 1)"
+    assert finding.what == "cuda-nvrtc is missing; expected >=1 (x 1)"
     assert str(finding.fix) == f"pip --python {made.prefix} install 'cuda-nvrtc>=1'"
 
 
@@ -547,25 +547,25 @@ def test_pairs(made: Faked) -> None:
     high = [claim(">=12.9", "b 1", "False"), claim(">=12.9.5", "c 1", "False")]
     there = f"there {nvrtc} 12.8.93 (@/nvidia_cuda_nvrtc_cu12-12.8.93.dist-info)"
     assert told(made.audit()) == [
-        f"conflict pair: nvidia-cublas-cu12 is missing; expected <12.5 (torch 2) and >=12.6 (b 1), {none}",
+        f"error pair: nvidia-cublas-cu12 is missing; expected <12.5 (torch 2) and >=12.6 (b 1), {none}",
         claim("<12.5", "torch 2", "None", "nvidia-cublas-cu12"),
         claim(">=12.6", "b 1", "None", "nvidia-cublas-cu12"),
         "do uv pip install --python @ --upgrade torch b",
         "or put torch and b into separate environments",
-        f"conflict pair: {nvrtc} is 12.8.93; expected <12.7 (d 1) and >=12.9 (b 1), {none}",
+        f"error pair: {nvrtc} is 12.8.93; expected <12.7 (d 1) and >=12.9 (b 1), {none}",
         claim("<12.7", "d 1", "False"),
         *high,
         claim("==12.8.93", "torch 2", "True"),
         there,
         "do pip --python @ install --upgrade d b",
         "or put d and b into separate environments",
-        f"conflict pair: {nvrtc} is 12.8.93; expected ==12.8.93 (torch 2) and >=12.9 (b 1), {none}",
+        f"error pair: {nvrtc} is 12.8.93; expected ==12.8.93 (torch 2) and >=12.9 (b 1), {none}",
         claim("==12.8.93", "torch 2", "True"),
         *high,
         there,
         "do uv pip install --python @ --upgrade torch b",
         "or put torch and b into separate environments",
-        f"conflict pair: nvidia-cufft is missing; expected ==1 (f 1) and ==2 (f 1), {none}",
+        f"error pair: nvidia-cufft is missing; expected ==1 (f 1) and ==2 (f 1), {none}",
         claim("==1", "f 1", "None", "nvidia-cufft"),
         claim("==2", "f 1", "None", "nvidia-cufft"),
         "do pip --python @ install --upgrade f",
@@ -581,7 +581,7 @@ def test_a_pair_and_a_version(made: Faked, monkeypatch: pytest.MonkeyPatch) -> N
     assert [one.kind for one in made.audit().findings] == ["pair", "version"]
     monkeypatch.setattr(environment, "_MOST_SPECIFIERS", 2)
     (finding,) = made.audit().findings
-    assert finding.text == "nvidia-cuda-nvrtc-cu12 is 12.8.93; expected <12.5 (a 1) and 1 more"
+    assert finding.what == "nvidia-cuda-nvrtc-cu12 is 12.8.93; expected <12.5 (a 1) and 1 more"
 
 
 def test_declared_and_measured(made: Faked) -> None:
@@ -594,9 +594,9 @@ def test_declared_and_measured(made: Faked) -> None:
     made.wheel("d", "1", "nvidia-cuda-nvrtc-cu12>=12")
     wants = "wants __nvJitLinkCreate_12_8 of CUDA 12.8; a declares <13,>=12.7"
     assert [line for line in told(made.audit()) if not line.startswith("needs")] == [
-        "conflict missing: nvidia-cuda-nvrtc-cu12 is missing; expected any version (b 1) and 2 more",
+        "error missing: nvidia-cuda-nvrtc-cu12 is missing; expected any version (b 1) and 2 more",
         "do uv pip install --python @ 'nvidia-cuda-nvrtc-cu12>=12'",
-        f"conflict version: nvidia-nvjitlink-cu12 is 12.6.20; expected >=12.8 (a 1) and 2 more: {wants}",
+        f"error version: nvidia-nvjitlink-cu12 is 12.6.20; expected >=12.8 (a 1) and 2 more: {wants}",
         "there nvidia-nvjitlink-cu12 12.6.20 (@/n/libnvJitLink.so.12)",
         "do pip --python @ install 'nvidia-nvjitlink-cu12<13,>=12.7,>=12.8'",
     ]
@@ -617,13 +617,13 @@ def test_copies(made: Faked) -> None:
     twelve = "CUDA 12.6 by nvidia-nvjitlink-cu12 12.6.20 and CUDA 12.9 by libnvjitlink 12.9.86"
     assert told(made.audit()) == [
         (
-            "conflict same-file: @/n/libnvJitLink.so.12 is installed by b 1 and c 2 with other contents; "
+            "error same-file: @/n/libnvJitLink.so.12 is installed by b 1 and c 2 with other contents; "
             "expected one of them: the last install won"
         ),
         "there @/n/libnvJitLink.so.12",
         "do uv pip uninstall --python @ b && pip --python @ install c==2",
         (
-            f"conflict copies: libnvJitLink.so.12 is installed as {twelve}; "
+            f"error copies: libnvJitLink.so.12 is installed as {twelve}; "
             "expected one release: which one a process gets depends on what loads first"
         ),
         "there @/m/libnvJitLink.so.12, @/conda/libnvJitLink.so.12",
@@ -645,19 +645,19 @@ def test_copies(made: Faked) -> None:
 @pytest.mark.parametrize(
     ("names", "files", "digest", "expected"),
     [
-        (("nixl-cu12", "nixl-cu13"), ("ep/a.py", "ep/b.py"), "", "conflict @/ep/a.py and 1 more are installed by"),
+        (("nixl-cu12", "nixl-cu13"), ("ep/a.py", "ep/b.py"), "", "error @/ep/a.py and 1 more are installed by"),
         (("nixl-cu12", "nixl-cu13"), ("ep/a.py",), "same", None),
-        (("a", "b"), ("ep/a.py", "ep/_c.so"), "", "conflict @/ep/_c.so and 1 more are installed by a 1 and b 1 with"),
+        (("a", "b"), ("ep/a.py", "ep/_c.so"), "", "error @/ep/_c.so and 1 more are installed by a 1 and b 1 with"),
         (("a", "b"), ("tests/__init__.py",), "", "note @/tests/__init__.py is installed by a 1 and b 1 with"),
         (("a", "b"), ("../../bin/tool",), "", "note @@/bin/tool is installed by"),
-        (("mine-cuda12x", "mine-cuda13x"), ("m.py",), "", "conflict @/m.py is installed by"),
+        (("mine-cuda12x", "mine-cuda13x"), ("m.py",), "", "error @/m.py is installed by"),
     ],
 )
 def test_files_of_two_distributions(made: Faked, names, files, digest, expected) -> None:
-    """Other contents are a conflict of libraries and of variants of one project; a file that is the same is none."""
+    """Other contents are a error of libraries and of variants of one project; a file that is the same is none."""
     for name in names:
         made.wheel(name, "1", files=files, digest=digest)
-    found = [f"{one.severity} {one.text}" for one in made.audit().findings]
+    found = [f"{one.severity} {one.what}" for one in made.audit().findings]
     wanted = (expected or "").replace("@@", str(made.prefix / "lib")).replace("@", str(made.site))
     assert [one.startswith(wanted) for one in found] == ([True] if expected else []), found
 
@@ -690,7 +690,7 @@ def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> No
     found = [line for line in told(audit_environment(made.prefix, measure=False)) if "lacks" in line or "do " in line]
     assert found == (
         [
-            f"conflict lost: {name} 12.8.93 lacks @/{listed}: missing or cut off; expected what its RECORD lists",
+            f"error lost: {name} 12.8.93 lacks @/{listed}: missing or cut off; expected what its RECORD lists",
             f"do uv pip install --python @ --reinstall --no-deps {name}==12.8.93",
         ]
         if lost and name != "other"
@@ -713,7 +713,7 @@ def test_a_list_of_files_that_cannot_be_read(made: Faked) -> None:
     """It is named, and the other distributions are compared."""
     record = made.wheel("a", "1", files=("m.so",)) / "RECORD"
     record.write_text('"m.so\0,sha256=x,1\n' + "x" * 200_000, encoding="utf-8")
-    assert any(one.path == str(record) or "RECORD" in one.text for one in made.audit().unreadable)
+    assert any(one.path == str(record) or "RECORD" in one.what for one in made.audit().unreadable)
 
 
 def test_order_of_copies(made: Faked) -> None:
@@ -737,10 +737,10 @@ def test_order_of_copies(made: Faked) -> None:
         "note copies: libnvJitLink",
         "note copies: libnvrtc",
     ]
-    assert [line.partition(" is installed")[0] for line in lines if line.startswith("conflict")] == [
-        *(f"conflict same-file: @/{folder}/libnv{name}.so.12" for folder in "ab" for name in ("JitLink", "rtc")),
-        "conflict copies: libnvJitLink.so.12",
-        "conflict copies: libnvrtc.so.12",
+    assert [line.partition(" is installed")[0] for line in lines if line.startswith("error")] == [
+        *(f"error same-file: @/{folder}/libnv{name}.so.12" for folder in "ab" for name in ("JitLink", "rtc")),
+        "error copies: libnvJitLink.so.12",
+        "error copies: libnvrtc.so.12",
     ]
     assert lines[2] == "do conda remove --prefix @ one && conda install --prefix @ two==2"
 
@@ -762,10 +762,10 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
     made.conda("cuda-bindings", "13.0.3")
     made.wheel("numba", "0.61.2")
     found = [one for one in made.audit().findings if one.kind == "known-bad"]
-    assert "cuda-bindings 13.0.3, cuda-core 1.0.0" in [one.there for one in found]
+    assert "cuda-bindings 13.0.3, cuda-core 1.0.0" in [one.place for one in found]
     (note,) = (one for one in found if one.severity == "note")
-    assert note.text.endswith("; only on drivers >=580")
-    assert all((one.severity, one.text[-1]) == ("conflict", ")") for one in found if one is not note)
+    assert note.what.endswith("; only on drivers >=580")
+    assert all((one.severity, one.what[-1]) == ("error", ")") for one in found if one is not note)
 
 
 # -- where a library comes from
@@ -940,15 +940,15 @@ def test_conda(made: Faked) -> None:
     found = made.audit()
     wants = "wants __nvJitLinkCreate_12_9 of CUDA 12.9; x declares no requirement on libnvjitlink"
     assert [line for line in told(found) if not line.startswith("needs")] == [
-        "conflict version: __cuda is 13.0; expected >=13.1 (y 1) and 1 more",
+        "error version: __cuda is 13.0; expected >=13.1 (y 1) and 1 more",
         "there __cuda 13.0 (the driver)",
         "do install a driver of CUDA >=13.1 and >=13.2",
-        "conflict missing: cuda-nvrtc is missing; expected >=12.9 (y 1)",
+        "error missing: cuda-nvrtc is missing; expected >=12.9 (y 1)",
         "do conda install --prefix @ 'cuda-nvrtc >=12.9'",
-        "conflict version: cuda-version is 12.8; expected >=12.9 (y 1)",
+        "error version: cuda-version is 12.8; expected >=12.9 (y 1)",
         "there cuda-version 12.8 (@/conda-meta/cuda-version-12.8-h0_0.json)",
         "do conda install --prefix @ 'cuda-version >=12.9'",
-        f"conflict floor: libnvjitlink is 12.8.93; expected >=12.9 (x 1) and 1 more: {wants}",
+        f"error floor: libnvjitlink is 12.8.93; expected >=12.9 (x 1) and 1 more: {wants}",
         "there libnvjitlink 12.8.93 (@/lib/libnvJitLink.so.12)",
         "do conda install --prefix @ 'libnvjitlink >=12.9'",
     ]
@@ -981,7 +981,7 @@ def test_driver_of_conda(variable: str | None, driver: object, told: list[str], 
         monkeypatch.setenv("CONDA_OVERRIDE_CUDA", variable)
     made.conda("y", "1", "__cuda >=13.1")
     found = made.audit()
-    assert [one.text.partition(";")[0] for one in found.findings] == told
+    assert [one.what.partition(";")[0] for one in found.findings] == told
     assert found.unreadable == ()
 
 
@@ -1170,27 +1170,29 @@ def test_what_is_there_without_measuring(made: Faked) -> None:
     ]
 
 
-FINDING = EnvironmentFinding("missing", "conflict", "x is missing", (), "", "install x")
-NOTE = EnvironmentFinding("copies", "note", "two", (), "", "nothing")
+FINDING = Finding("error", "x is missing", otherwise="install x", kind="missing")
+NOTE = Finding("note", "two", otherwise="nothing", kind="copies")
 
 
 @pytest.mark.parametrize(
-    ("findings", "unreadable", "files", "code", "verdict"),
+    ("findings", "unreadable", "files", "code", "summary"),
     [
-        ((), (), 0, 0, "no conflicts: 1 distribution, declared requirements only, in /p"),
-        ((NOTE,), (), 1, 0, "no conflicts: 1 distribution, 1 library measured, in /p"),
-        ((NOTE, FINDING), (), 2, 1, "1 conflict: 1 distribution, 2 libraries measured, in /p"),
-        ((FINDING, FINDING), (Unreadable("/f", "no"),), 0, 2,
-         "2 conflicts, 1 not readable: 1 distribution, declared requirements only, in /p"),
+        ((), (), 0, 0, "no errors: 1 distribution, declared requirements only, in /p"),
+        ((NOTE,), (), 1, 0, "no errors: 1 distribution, 1 library measured, in /p"),
+        ((NOTE, FINDING), (), 2, 1, "1 error: 1 distribution, 2 libraries measured, in /p"),
+        ((NOTE,), (Unreadable("/f", "no"),), 1, 2,
+         "no errors, 1 not readable: 1 distribution, 1 library measured, in /p"),
+        ((FINDING, FINDING), (Unreadable("/f", "no"),), 0, 1,
+         "2 errors, 1 not readable: 1 distribution, declared requirements only, in /p"),
     ],
 )  # fmt: skip
-def test_verdict(findings, unreadable, files: int, code: int, verdict: str) -> None:
-    """Notes are no conflicts; what cannot be read outweighs them."""
+def test_verdict(findings, unreadable, files: int, code: int, summary: str) -> None:
+    """Notes do not count, and errors outweigh what cannot be read, as in the doctor's verdict."""
     found = EnvironmentAudit("/p", "3.12", 1, (), findings, unreadable, files, 1.0)
-    assert (found.exit_code, found.verdict) == (code, verdict)
+    assert (found.exit_code, found.verdict, found.summary) == (code, VERDICTS[code], summary)
     content = found.to_json()
-    assert (content["verdict"], content["exit_code"], content["prefix"]) == (verdict, code, "/p")
-    reasons = ["  x is missing: install x"] * len(found.conflicts) + ["  /f: no"] * len(unreadable)
+    assert [content[name] for name in ("verdict", "summary", "exit_code")] == [VERDICTS[code], summary, code]
+    reasons = ["  x is missing: install x"] * len(found.errors) + ["  /f: no"] * len(unreadable)
     if code:
         with pytest.raises(AssertionError) as caught:
             found.check()

@@ -21,10 +21,11 @@ from hypothesis import given as given_examples
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli, doctor, probes
-from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
+from pytest_cudalink.audit.environment import Claim, EnvironmentAudit
 from pytest_cudalink.base.command import Command, Installer
+from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.cli.doctor import page
-from pytest_cudalink.doctor import DoctorFinding, DoctorReport, examine, system
+from pytest_cudalink.doctor import DoctorReport, examine, system
 from pytest_cudalink.doctor.system import Copy, DriverFile, ResolutionError, System
 from pytest_cudalink.environment.installed import Unreadable
 from pytest_cudalink.guardrails import DRIVER_COMPATIBILITY_VARIABLE, _pathfinder
@@ -140,7 +141,7 @@ WHOLE = several("nvrtc 13.0, nvJitLink 13.0, cudart 13.0 headers")
 NO_DRIVER = "note: the driver rule was not checked: * <no driver here: the toolkit was not compared with one>"
 NO_LTO = "note: the policy strict-major does not link LTO-IR here: "
 NO_NVJITLINK = f"{NO_LTO}there is no nvJitLink => "
-NO_LINK = "incoherent: nothing here links PTX or LTO-IR: there is no driver, and "
+NO_LINK = "error: nothing here links PTX or LTO-IR: there is no driver, and "
 INSTALL = "pip install 'cuda-toolkit[nvjitlink]==13.{0}.*' 'nvidia-nvjitlink==13.{0}.*'"
 REST = "pip install 'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
 MIXED = "/ nothing else <the toolkit's parts come from several releases: CUDA 13.0, 13.2>"
@@ -160,38 +161,38 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             NO_NVJITLINK,
         ]),
         (WHOLE, "12.8", None, 1, [
-            "incoherent: the driver does not run CUDA 13.0 (nvrtc library and 2 more): * => pip * / install a driver",
+            "error: the driver does not run CUDA 13.0 (nvrtc library and 2 more): * => pip * / install a driver",
             "(ISA 9.0) * CUDA 12.8 (ISA up to 8.7): * (222) => pip * <the driver of CUDA 12.8 is too old for the",
             f"{NO_LTO}the policies * do => no command",
         ]),
         (WHOLE, "11.4", None, 1, [
-            "incoherent: * => no command / install a driver for CUDA 13.0",
+            "error: * => no command / install a driver for CUDA 13.0",
             f"{NO_LTO}the policies released do => no command",
         ]),
         (several("nvrtc 13.2, nvrtc 13.0 headers"), "13.2", None, 1, [
-            f"incoherent: * both must be of one CUDA release * => pip install * {MIXED}",
+            f"error: * both must be of one CUDA release * => pip install * {MIXED}",
             f"{NO_NVJITLINK}{INSTALL.format(2)}",
         ]),
         (several("nvrtc 13.2, nvJitLink 13.2"), "13.0", None, 2, [
             "unknown: * from branch 580 on * <not known whether the driver of CUDA 13.0 runs the toolkit>",
             "warning: * (222) => pip install 'cuda-toolkit[nvrtc]>=13.0,<13.1' * <the driver of CUDA 13.0 refuses the",
         ]),
-        (several("nvrtc 13.2"), "13.0 580.65.06", None, 1, ["incoherent: PTX * (222) => pip", NO_NVJITLINK]),
+        (several("nvrtc 13.2"), "13.0 580.65.06", None, 1, ["error: PTX * (222) => pip", NO_NVJITLINK]),
         (several("nvrtc 13.2, nvJitLink 13.2"), "13.0 580.65.06", None, 0, ["warning: PTX of NVRTC 13.2 (ISA 9.2)"]),
         (several("nvrtc 11.8"), "11.4 470.42.01", None, 0, [f"{NO_NVJITLINK}pip install 'cuda-toolkit[nvjitlink]=="]),
         (several("nvrtc 13.2, nvJitLink 13.0"), "13.2", None, 1, [
-            f"incoherent: * understands up to 13.0 * => {INSTALL.format(2)} {MIXED}",
-            f"incoherent: * (ISA 9.2) * nvJitLink 13.0 (ISA up to 9.0) => {INSTALL.format(2)} {MIXED}",
+            f"error: * understands up to 13.0 * => {INSTALL.format(2)} {MIXED}",
+            f"error: * (ISA 9.2) * nvJitLink 13.0 (ISA up to 9.0) => {INSTALL.format(2)} {MIXED}",
         ]),
         (several("nvrtc 12.6, nvJitLink 12.5"), "13.0", None, 1, [
-            "incoherent: ltoir from nvrtc to nvJitLink", f"{NO_LTO}the policies newer-driver-ok and released do => no",
+            "error: ltoir from nvrtc to nvJitLink", f"{NO_LTO}the policies newer-driver-ok and released do => no",
         ]),
         (several("nvJitLink 13.0, cudadevrt 13.1 static-libs"), "13.1", None, 1, [
-            f"incoherent: * must not be older * => {INSTALL.format(1)}",
+            f"error: * must not be older * => {INSTALL.format(1)}",
         ]),
         (WHOLE, "13.0", "sm_70", 1, [
-            "incoherent: nvrtc 13.0 does not know sm_70, the device here; it knows sm_75 to sm_121f => pip uninstall",
-            "incoherent: nvJitLink 13.0 does not know sm_70 * ==12.9.*' * <the toolkit does not know sm_70, the device",
+            "error: nvrtc 13.0 does not know sm_70, the device here; it knows sm_75 to sm_121f => pip uninstall",
+            "error: nvJitLink 13.0 does not know sm_70 * ==12.9.*' * <the toolkit does not know sm_70, the device",
         ]),
         (several("nvrtc 12.9"), "13.0", "sm_88", 1, [
             "does not know sm_88, * => pip install 'cuda-toolkit[nvrtc]>=13.0,<13.1'", NO_NVJITLINK,
@@ -202,7 +203,7 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             f"{NO_LINK}there is no nvJitLink; * => {INSTALL.format(0)} / install the NVIDIA driver <nothing here links",
         ]),
         (several("nvrtc 13.2, nvrtc 13.0 headers"), "", None, 1, [
-            f"incoherent: * both must be of one CUDA release * => {REST} {MIXED}",
+            f"error: * both must be of one CUDA release * => {REST} {MIXED}",
             NO_DRIVER,
             f"{NO_LINK}there is no nvJitLink; * => {REST} / install the NVIDIA driver",
         ]),
@@ -220,7 +221,7 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
         (outside("nvfatbin 13.0"), "12.8", None, 1, ["does not run CUDA 13.0 (nvfatbin library)", NO_NVJITLINK]),
         ([*WHOLE, *outside("nvvm 13.0")], "13.0", None, 0, []),
         (several("nvrtc 13.2, nvrtc 13.0 headers, nvfatbin ?"), "13.2", None, 1, [
-            "unknown: * release of the nvfatbin library", f"incoherent: * nvrtc headers * {MIXED}", NO_NVJITLINK,
+            "unknown: * release of the nvfatbin library", f"error: * nvrtc headers * {MIXED}", NO_NVJITLINK,
         ]),
         (several("nvrtc 13.0, ptxas 13.0 binaries"), "12.7", None, 1, [
             "CUDA 13.0 (nvrtc library): * && pip install 'cuda-toolkit[nvrtc]>=12.0,<12.8' * or, where the forward-",
@@ -231,11 +232,11 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             "several releases: CUDA 13.1, 13.2>", "run CUDA 13.1", "run CUDA 13.2", "ISA up to 8.7", NO_NVJITLINK,
         ]),
         (several("nvrtc 12.9, nvJitLink 12.9"), "12.0 520.30.01", None, 1, [
-            "incoherent: * branch 525 * [nvjitlink,nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 is too old",
+            "error: * branch 525 * [nvjitlink,nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 is too old",
             "warning: PTX * => pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 refuses the",
         ]),
         (several("nvrtc 13.2, nvrtc 13.0 headers"), "13.0 580.65.06", None, 1, [
-            f"nvrtc headers * {MIXED}", "incoherent: PTX * <the driver of CUDA 13.0 refuses the PTX", NO_NVJITLINK,
+            f"nvrtc headers * {MIXED}", "error: PTX * <the driver of CUDA 13.0 refuses the PTX", NO_NVJITLINK,
         ]),
         (several("nvrtc 13.2, nvJitLink 13.1"), "12.8", None, 1, [
             "ltoir from", "run CUDA 13.1", "run CUDA 13.2", "the driver of CUDA 12.8 (ISA up to 8.7)", NO_LTO,
@@ -257,11 +258,11 @@ def test_findings(items, driver, arch, code, texts) -> None:
     assert report.exit_code == code, report.findings
     assert report.verdict == ["coherent", "incoherent", "not enough known"][code]
     found = [
-        f"{one.severity}: {one.text} => {one.fix or 'no command'} / {one.otherwise or 'nothing else'} <{one.cause}>"
+        f"{one.severity}: {one.what} => {one.fix or 'no command'} / {one.otherwise or 'nothing else'} <{one.why}>"
         for one in report.findings
     ]
     assert len(found) == len(texts), found
-    assert {one.severity for one in report.findings} <= {"incoherent", "unknown", "warning", "note"}
+    assert {one.severity for one in report.findings} <= {"error", "unknown", "warning", "note"}
     for line, text in zip(found, texts, strict=True):
         assert all(part in line for part in text.split(" * ")), line
 
@@ -270,9 +271,9 @@ def claim(name: str, versions: str, how: str = "declared") -> Claim:
     return Claim("framework 1.0", name, versions, how, "", satisfied=True)
 
 
-def broken(kind: str, wanted: str, *needs: Claim) -> EnvironmentFinding:
+def broken(kind: str, wanted: str, *needs: Claim) -> Finding:
     """A conflict whose fix installs what is wanted, if anything."""
-    return EnvironmentFinding(kind, "conflict", "broken", needs, "", Command((wanted,)) if wanted else Command())
+    return Finding("error", "broken", Command((wanted,)) if wanted else Command(), evidence=needs, kind=kind)
 
 
 NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
@@ -310,7 +311,7 @@ def test_what_distributions_require(claims, conflict, fix) -> None:
     machine = Machine(tuple(several(parts)), (), None)
     machine.audit = replace(Machine.audit, claims=tuple(claims), findings=(conflict,) if conflict else ())
     report = examine(facts=given("12.9"), system=machine)
-    assert [str(one.fix) for one in report.findings if one.severity == "incoherent"] == [fix]
+    assert [str(one.fix) for one in report.findings if one.severity == "error"] == [fix]
 
 
 def test_parts_that_fit_stay() -> None:
@@ -330,9 +331,7 @@ def test_what_no_command_repairs_keeps_its_own_advice() -> None:
     machine = Machine((*loaded, item("nvfatbin", "12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
     command = f"pip install '{CUFFT}<13'"
-    fixes = [
-        str(one.fix) for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "incoherent"
-    ]
+    fixes = [str(one.fix) for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "error"]
     assert (len(fixes), fixes[-1], command in fixes[:-1]) == (2, command, False)
     machine = Machine(tuple(WHOLE), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "own", claim("a", "<2,>=2")),))
@@ -368,7 +367,7 @@ def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
     cut = [replace(one, path=str(file)) if one.name == name else one for one in WHOLE]
     report = made(*cut, facts=given("12.8"))
     first = report.findings[0]
-    assert first.text.startswith(f"{file} is cut off")
+    assert first.what.startswith(f"{file} is cut off")
     assert str(first.fix) == "pip install --force-reinstall --no-deps some-wheel==13.0.88"
     assert report.exit_code == 1
 
@@ -382,12 +381,12 @@ def test_a_library_without_a_file_that_it_opens(toolkit, tmp_path) -> None:
     (tmp_path / "elsewhere" / "libnvrtc.so.13").write_bytes(Path(found.path).read_bytes())
     parts = [replace(one, path=str(tmp_path / "libnvrtc.so.13")) if one.name == "nvrtc" else one for one in WHOLE[:-1]]
     report = made(*parts, facts=given("13.0"))
-    assert (report.exit_code, [one.cause for one in report.findings]) == (
+    assert (report.exit_code, [one.why for one in report.findings]) == (
         1, ["the nvrtc library lacks libnvrtc-builtins.so.13.0"],
     )  # fmt: skip
     assert (
         "opens libnvrtc-builtins.so.13.0, which is missing: without it every compilation fails"
-        in report.findings[0].text
+        in report.findings[0].what
     )
     for folder in (tmp_path, tmp_path / "elsewhere"):
         (folder / "libnvrtc-builtins.so.13.0").touch()
@@ -398,7 +397,7 @@ def test_a_library_without_a_file_that_it_opens(toolkit, tmp_path) -> None:
 def test_nvvm_without_libdevice() -> None:
     """Wherever the look-up finds it, it will do; what nothing uses needs none."""
     (fault,) = made(*WHOLE, item("nvvm", "13.0"), facts=given("13.0")).findings
-    assert (fault.severity, fault.cause) == ("incoherent", "the nvvm library is without the device bitcode library")
+    assert (fault.severity, fault.why) == ("error", "the nvvm library is without the device bitcode library")
     device = item("device", "13.0", "bitcode-libs")
     assert made(*WHOLE, item("nvvm", "13.0"), device, facts=given("13.0")).findings == []
     assert made(*WHOLE, *outside("nvvm 13.0"), facts=given("13.0")).findings == []
@@ -419,8 +418,8 @@ def test_a_runtime_inside_a_distribution(monkeypatch, versions, driver, fix) -> 
     """The driver must run it as it runs the toolkit's."""
     monkeypatch.setattr(Machine, "installed", versions)
     report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=given(*driver.split()) if driver else given(None))
-    found = [one for one in report.findings if "contains the CUDA runtime" in one.text]
-    assert [(one.severity, str(one.fix)) for one in found] == ([("incoherent", fix)] if fix else [])
+    found = [one for one in report.findings if "contains the CUDA runtime" in one.what]
+    assert [(one.severity, str(one.fix)) for one in found] == ([("error", fix)] if fix else [])
 
 
 @pytest.mark.parametrize(
@@ -435,11 +434,11 @@ def test_versions_that_are_known_to_fail(monkeypatch, cuda, release, severity, e
     """A finding with thread and advice; a note where the driver is not known, and nothing where it decides."""
     monkeypatch.setattr(Machine, "installed", {"numba": "0.61.2", "cuda-core": "1.2.2", "cuda-bindings": "12.9.4"})
     report = made(*WHOLE, facts=given(cuda, release))
-    found = [one for one in report.findings if one.text.startswith("known to fail: ")]
+    found = [one for one in report.findings if one.what.startswith("known to fail: ")]
     assert [one.severity for one in found] == ([severity] if severity else [])
     for one in found:
-        assert one.text.startswith("known to fail: numba 0.62 and older on drivers of CUDA 13: segmentation fault")
-        assert one.text.endswith(end)
+        assert one.what.startswith("known to fail: numba 0.62 and older on drivers of CUDA 13: segmentation fault")
+        assert one.what.endswith(end)
         assert one.otherwise.startswith("install numba 0.63 or newer")
 
 
@@ -458,8 +457,8 @@ def test_what_decides_whether_versions_fail(monkeypatch) -> None:
     monkeypatch.setattr(doctor.known_bad, "known_bad", known)
     found = made(*WHOLE, facts=given("13.0", "580.65.06"), arch="sm_90").findings[-1]
     decides = {"arch": "sm_90", "driver": "580.65.06"}
-    assert asked == [(dict(Machine.installed), decides), decides]
-    assert found == DoctorFinding("note", "known to fail: x crashes; only on Windows", otherwise="install y")
+    assert asked == [(dict(Machine.installed), decides), {}, decides]
+    assert found == Finding("note", "known to fail: x crashes; only on Windows", otherwise="install y")
 
 
 CUDA_TILE = {"cuda-tile": "1.7.0"}
@@ -492,12 +491,12 @@ def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> N
     monkeypatch.setattr(Machine, "installed", installed)
     monkeypatch.setattr(Machine, "programs", programs)
     report = made(*WHOLE, facts=given("13.0"), arch=arch)
-    found = [one for one in report.findings if "tileiras" in one.text]
+    found = [one for one in report.findings if "tileiras" in one.what]
     assert [one.severity for one in found] == (["warning"] if text else [])
     assert report.exit_code == 0
-    assert all(text in one.text and one.text.startswith(("cuda-tile ", "tileiras ", "no known")) for one in found)
+    assert all(text in one.what and one.what.startswith(("cuda-tile ", "tileiras ", "no known")) for one in found)
     fixes = ("pip install 'cuda-tile[tileiras]'", "pip install 'cuda-toolkit[nvcc,nvvm,tileiras]>=13.3'")
-    assert all(str(one.fix) in fixes or "no known" in one.text for one in found)
+    assert all(str(one.fix) in fixes or "no known" in one.what for one in found)
 
 
 @pytest.mark.parametrize("place", ["PATH", "CUDA_HOME", "CUDA_PATH"])
@@ -617,10 +616,10 @@ def test_bindings(monkeypatch, found) -> None:
 def test_nothing_links_and_nothing_would(monkeypatch) -> None:
     """It is a fault only where an installed distribution links at run time, which is named."""
     (_, fault) = made(*several("nvrtc 13.0"), facts=given(None)).findings
-    assert (fault.severity, fault.text.endswith("; nvmath-python links at run time")) == ("incoherent", True)
+    assert (fault.severity, fault.what.endswith("; nvmath-python links at run time")) == ("error", True)
     monkeypatch.setattr(Machine, "installed", {"numpy": "2"})
     (_, note) = made(*several("nvrtc 13.0"), facts=given(None)).findings
-    assert (note.severity, note.text, str(note.fix)) == ("note", fault.text.partition(";")[0], str(fault.fix))
+    assert (note.severity, note.what, str(note.fix)) == ("note", fault.what.partition(";")[0], str(fault.fix))
 
 
 def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
@@ -628,7 +627,7 @@ def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
     monkeypatch.setattr(Machine, "is_outside", lambda _self, _item: False)
     report = made(*WHOLE, nvcc, facts=given("12.8"))
-    refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.text]
+    refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.what]
     assert [bool(finding.fix) for finding in refused] == [True, False]
     assert "nvcc" not in str(refused[0].fix)
     assert refused[1].otherwise.startswith(
@@ -658,22 +657,22 @@ def test_copies() -> None:
     report = made(*WHOLE, facts=given("13.0"), copies=(other, replace(other, version=CudaVersion(13, 0))))
     (finding,) = report.findings
     assert (finding.severity, report.exit_code) == ("warning", 0)
-    assert "/opt/torch/libnvrtc.so.12 (CUDA 12.8: its builtins)" in finding.text
-    assert "/13.0/nvrtc (CUDA 13.0)" in finding.text
+    assert "/opt/torch/libnvrtc.so.12 (CUDA 12.8: its builtins)" in finding.what
+    assert "/13.0/nvrtc (CUDA 13.0)" in finding.what
     assert "before anything loads the other copy" in finding.otherwise
-    assert finding.cause == "other copies are loaded from /opt/torch"
+    assert finding.why == "other copies are loaded from /opt/torch"
     for_loader = replace(other, role="first for the loader as libnvrtc.so.13")
     same = replace(other, path="/13.0/nvrtc", version=None)
     of_none = replace(other, name="nvvm")
     headers = item("nvrtc", "12.8", "headers")
     found = made(*WHOLE, headers, facts=given("12.8"), copies=(same, of_none, for_loader)).findings
-    (finding,) = (one for one in found if one.text.startswith("another "))
-    assert finding.cause == "other copies come first for the loader, from /opt/torch"
+    (finding,) = (one for one in found if one.what.startswith("another "))
+    assert finding.why == "other copies come first for the loader, from /opt/torch"
     assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or remove /opt/torch from it")
     *_, finding = made(item("nvrtc", None), facts=given("13.0"), copies=(other,)).findings
-    assert finding.text.endswith("finds /None/nvrtc (CUDA unknown)")
+    assert finding.what.endswith("finds /None/nvrtc (CUDA unknown)")
     (finding,) = made(*WHOLE, facts=given("13.0"), copies=(replace(other, version=None),)).findings
-    assert "libnvrtc.so.12 (CUDA unknown: its builtins)" in finding.text
+    assert "libnvrtc.so.12 (CUDA unknown: its builtins)" in finding.what
 
 
 def test_page_and_json(capsys, monkeypatch) -> None:
@@ -739,8 +738,8 @@ TEXT = st.text(st.characters(codec="ascii", exclude_characters="()"), min_size=1
     lambda text: text.strip()
 )
 FINDING = st.builds(
-    DoctorFinding,
-    st.sampled_from(["incoherent", "unknown", "warning", "note"]),
+    Finding,
+    st.sampled_from(["error", "unknown", "warning", "note"]),
     TEXT,
     st.lists(TEXT, max_size=2).map(lambda words: Command(tuple(words))),
     st.one_of(st.just(""), TEXT),
@@ -754,7 +753,7 @@ FINDING = st.builds(
 )
 def test_any_page(numbered, verbose, driver) -> None:
     """The verdict is first, each cause has one line, and without --verbose no line is wider than 80 columns."""
-    findings = [replace(finding, cause=f"<cause {number}> {'x' * 20 * number}") for number, finding in numbered]
+    findings = [replace(finding, why=f"<cause {number}> {'x' * 20 * number}") for number, finding in numbered]
     report = DoctorReport(driver=driver, findings=findings)
     lines = [text for text, _ in page(report, verbose=verbose)]
     assert lines[0] == f"Verdict: {report.verdict}"
@@ -762,7 +761,7 @@ def test_any_page(numbered, verbose, driver) -> None:
     for number, _ in numbered:
         assert sum(f"<cause {number}>" in line for line in lines) == 1
     assert sum("<cause " in line for line in lines) == len({number for number, _ in numbered})
-    severities = ["incoherent", "unknown", "warning", "note"]
+    severities = ["error", "unknown", "warning", "note"]
     found = [severities.index(cause.severity) for cause in report.causes]
     assert found == sorted(found)
 
@@ -772,7 +771,7 @@ def test_a_command_on_several_lines_is_one_command(characters) -> None:
     """What is printed is the command for a shell; only a word that is longer than a line is cut."""
     words = [f"cuda {'x' * (len(characters) % 40)}", *("y" * (ord(one) % 30) for one in characters)]
     command = Command(tuple(filter(None, words)), ("a b",))
-    report = DoctorReport(findings=[DoctorFinding("incoherent", "a", command)])
+    report = DoctorReport(findings=[Finding("error", "a", command)])
     lines = [text for text, _ in page(report)][1:]
     shown = "\n".join(lines[: lines.index("")]).removeprefix("First:")
     assert shlex.split(shown.replace("\\\n", " ")) == shlex.split(str(command))
@@ -844,26 +843,26 @@ def test_finding_severities() -> None:
         ([], 0),
         (["note", "warning"], 0),
         (["unknown", "note"], 2),
-        (["unknown", "incoherent"], 1),
+        (["unknown", "error"], 1),
     ):
-        assert DoctorReport(findings=[DoctorFinding(severity, "x") for severity in severities]).exit_code == code
+        assert DoctorReport(findings=[Finding(severity, "x") for severity in severities]).exit_code == code
 
 
 def test_causes() -> None:
     """Each has the findings of one cause or a lone one, its worst severity and each remedy once; the worst is first."""
     findings = [
-        DoctorFinding("note", "a", otherwise="wait"),
-        DoctorFinding("warning", "h", cause="a"),
-        DoctorFinding("warning", "b", cause="c"),
-        DoctorFinding("unknown", "d", Command(("x",)), "wait", "c"),
-        DoctorFinding("incoherent", "e", Command(("y",)), "", "c"),
-        DoctorFinding("unknown", "f", Command(("x",)), "wait", "c"),
-        DoctorFinding("incoherent", "g"),
+        Finding("note", "a", otherwise="wait"),
+        Finding("warning", "h", why="a"),
+        Finding("warning", "b", why="c"),
+        Finding("unknown", "d", Command(("x",)), "wait", "c"),
+        Finding("error", "e", Command(("y",)), "", "c"),
+        Finding("unknown", "f", Command(("x",)), "wait", "c"),
+        Finding("error", "g"),
     ]
     causes = DoctorReport(findings=findings).causes
-    assert [(one.text, one.severity, one.counts, one.fixes, one.otherwise) for one in causes] == [
-        ("c", "incoherent", True, (Command(("x",)), Command(("y",))), ("wait",)),
-        ("g", "incoherent", True, (), ()),
+    assert [(one.what, one.severity, one.counts, one.fixes, one.otherwise) for one in causes] == [
+        ("c", "error", True, (Command(("x",)), Command(("y",))), ("wait",)),
+        ("g", "error", True, (), ()),
         ("a", "warning", False, (), ("wait",)),
     ]
 
@@ -890,7 +889,7 @@ def test_what_is_said_of_the_machine(monkeypatch) -> None:
     assert "cudart library" in report.missing
     cut, note = report.findings
     assert (str(cut.fix), cut.otherwise) == ("pip install --force-reinstall --no-deps wheel-of/13.0/nvrtc==1", "")
-    assert note == DoctorFinding("note", "the loader does not answer")
+    assert note == Finding("note", "the loader does not answer")
     nothing = made(*WHOLE, facts=given(None, "580.65.06")).driver
     assert (nothing["version"], nothing["release"], nothing["release_witness"]) == (None, None, "no driver")
 
@@ -914,15 +913,15 @@ def test_damage_is_the_first_finding(monkeypatch) -> None:
     monkeypatch.setattr(Machine, "damage", lambda _, item: "is cut off" if item.name in ("nvrtc", "cudart") else "")
     report = made(*WHOLE, facts=given("13.0"))
     assert report.findings == [
-        DoctorFinding(
-            "incoherent",
+        Finding(
+            "error",
             "/13.0/nvrtc is cut off: a process that loads it gets an error, or ends with SIGBUS",
             Command(),
             "reinstall the toolkit that this file belongs to",
             "the nvrtc library is damaged",
         ),
-        DoctorFinding("unknown", "dynamic-libs"),
-        DoctorFinding("unknown", "headers"),
+        Finding("unknown", "dynamic-libs"),
+        Finding("unknown", "headers"),
     ]
     assert DoctorReport(items=[item("nvrtc", "13.0", "headers")]).version_of("nvrtc") is None
 
@@ -930,7 +929,7 @@ def test_damage_is_the_first_finding(monkeypatch) -> None:
 def test_what_the_user_asks_for(monkeypatch) -> None:
     """The wanted releases and the variable of forward compatibility count, as in the guard; so does the installer."""
     refused = made(*WHOLE, facts=given("12.9"), ctk_version="<13")
-    causes = {one.text for one in refused.causes}
+    causes = {one.what for one in refused.causes}
     assert "the toolkit's release is not one that --ctk-version accepts" in causes
     assert "the driver of CUDA 12.9 is too old for the toolkit" in causes
     (verdict, *_) = (one for one in refused.rules if one.rule == "driver")
@@ -940,32 +939,30 @@ def test_what_the_user_asks_for(monkeypatch) -> None:
     monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume_forward_compatibility")
     assumed = made(*WHOLE, facts=given("12.9", "575.51.03"))
     assert {one.status for one in assumed.rules} == {"compatible"}
-    assert not [one for one in assumed.findings if "does not run" in one.text]
+    assert not [one for one in assumed.findings if "does not run" in one.what]
     mixed = made(*several("nvrtc 13.2, nvJitLink 13.0"), facts=given("13.2"), ctk_version="==13.0.*").findings
-    refused_first, *_, ptx = (one.cause for one in mixed if one.severity == "incoherent")
+    refused_first, *_, ptx = (one.why for one in mixed if one.severity == "error")
     assert refused_first == "the toolkit's release is not one that --ctk-version accepts"
     assert ptx == "the toolkit's parts come from several releases: CUDA 13.0, 13.2"
-    assert [(one.severity, str(one.fix)) for one in assumed.findings if "needs cuda-bindings" in one.text] == [
+    assert [(one.severity, str(one.fix)) for one in assumed.findings if "needs cuda-bindings" in one.what] == [
         ("warning", "uv pip install 'cuda-bindings==13.*'")
     ]
     alone = made(*several("nvrtc 13.0"), facts=given("13.0"))
-    assert not [one for one in alone.findings if "cuda-bindings" in one.text]
+    assert not [one for one in alone.findings if "cuda-bindings" in one.what]
 
 
 def test_environment() -> None:
-    """A requirement that is not met makes the environment incoherent; metadata that cannot be read is a warning."""
-    finding = EnvironmentFinding("version", "conflict", "x is 1; expected >=2 (y 1)", (), "x 1", Command(("x>=2",)))
-    note = EnvironmentFinding("copies", "note", "two majors", (), "", otherwise="nothing")
+    """A requirement that is not met makes the environment incoherent; with unreadable metadata too little is known."""
+    finding = Finding("error", "x is 1; expected >=2 (y 1)", Command(("x>=2",)), place="x 1", kind="version")
+    note = Finding("note", "two majors", otherwise="nothing", kind="copies")
     broken = Unreadable("/site/z.dist-info", "METADATA is missing")
     machine = Machine(tuple(WHOLE), (), None)
     machine.audit = EnvironmentAudit("/prefix", "3.12", 3, (), (finding, note), (), 0, 0.0)
     report = examine(facts=given("13.0"), system=machine)
-    assert (
-        DoctorFinding("incoherent", "x is 1; expected >=2 (y 1)", Command(("x>=2",), installer=Installer()))
-        in report.findings
-    )
+    assert replace(finding, fix=Command(("x>=2",), installer=Installer())) in report.findings
+    assert (report.exit_code, report.verdict) == (machine.audit.exit_code, machine.audit.verdict)
     assert (report.exit_code, "two majors" in str(report.findings)) == (1, False)
     machine.audit = EnvironmentAudit("/prefix", "3.12", 3, (), (), (broken,), 0, 0.0)
     report = examine(facts=given("13.0"), system=machine)
-    assert DoctorFinding("warning", "/site/z.dist-info: METADATA is missing") in report.findings
-    assert report.exit_code == 0
+    assert Finding("unknown", "/site/z.dist-info: METADATA is missing") in report.findings
+    assert (report.exit_code, report.verdict) == (2, machine.audit.verdict)

@@ -92,7 +92,7 @@ def test_the_command_ends_green(tmp_path, name: str) -> None:
     environment = planted(tmp_path / "site-packages", installed, outside)
     report = examine(facts=driver(cuda), system=environment)
     assert report.exit_code, report.findings
-    (command,) = {str(one.fix) for one in report.findings if one.severity in ("incoherent", "unknown") if str(one.fix)}
+    (command,) = {str(one.fix) for one in report.findings if one.severity in ("error", "unknown") if str(one.fix)}
     environment.run(command)
     after = examine(facts=driver(cuda), system=environment)
     assert (after.exit_code, [one for one in after.findings if one.severity != "note"]) == (0, []), command
@@ -121,7 +121,7 @@ def test_parts_outside_that_nothing_loads(tmp_path) -> None:
     report = examine(facts=driver("13.5"), system=environment)
     (note,) = report.findings
     assert (report.exit_code, note.severity, str(note.fix)) == (0, "note", "")
-    assert note.text == (
+    assert note.what == (
         f"not used: parts of CUDA 13.0 outside of this environment (nvvm library at {tmp_path}/cuda/nvvm/lib64/"
         "libnvvm.so.4 and 5 more) do not fit the toolkit in it; their programs use the parts beside them"
     )
@@ -153,7 +153,7 @@ def test_metadata_that_is_not_utf_8(tmp_path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
     monkeypatch.setattr(environment, "versions", all_versions)
     report = examine(facts=driver("13.0"), system=environment)
-    (finding,) = [one for one in report.findings if "UTF-8" in one.text]
-    assert finding.text == f"{file}: not UTF-8 (byte 0xe9 at 54): install the distribution again"
-    assert (report.exit_code, finding.severity) == (0, "warning")
+    (finding,) = [one for one in report.findings if "UTF-8" in one.what]
+    assert finding.what == f"{file}: not UTF-8 (byte 0xe9 at 54): install the distribution again"
+    assert (report.exit_code, finding.severity) == (2, "unknown")
     assert [claim.by for claim in environment.environment().claims] == ["a 1.0"]

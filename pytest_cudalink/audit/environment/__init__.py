@@ -16,10 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from ...base.budget import AuditError
 from ...base.command import NO_COMMAND, Command, Installer, install_command
+from ...base.finding import VERDICTS, Finding, Severity, exit_code_of
 from ...base.regular_files import open_regular
 from ...base.words import and_more, counted
 from ...compat import exports, known_bad
@@ -48,7 +49,7 @@ from .conda import CondaPackage
 from .machine import Misfit, TargetMachine, misfits
 from .providers import Provider, Providers, is_numbered, library_path
 
-__all__ = ["AuditError", "Claim", "EnvironmentAudit", "EnvironmentFinding", "Installed", "audit_environment"]
+__all__ = ["AuditError", "Claim", "EnvironmentAudit", "Finding", "Installed", "audit_environment"]
 
 #: Libraries of the driver, which no environment brings.
 _DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
@@ -61,29 +62,6 @@ _EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
 #: What the name of a build for one CUDA major has in addition to that of its project.
 _VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
 
-Kind = Literal[
-    "pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "lost", "known-bad", "machine"
-]
-
-
-@dataclass(frozen=True)
-class EnvironmentFinding:
-    """A conflict, or a note, with the one thing to do."""
-
-    # "pair" (two requirements that no version satisfies), "version" (the installed version is not one that is
-    # required), "missing" (a required distribution is not installed), "floor" (a file needs a newer library),
-    # "unprovided" (a file is linked with a library that is not there), "copies" (two releases of one library),
-    # "same-file" (two distributions installed one file, with other contents), "lost" (files of a distribution are
-    # missing or cut off), "known-bad" (versions that are known to fail together), "machine" (something does not run on
-    # the machine that is asked about)
-    kind: Kind
-    severity: Literal["conflict", "note"]  # "conflict"; or "note", which is not counted
-    text: str  # what it is, and what is expected
-    needs: tuple[Claim, ...]  # what requires it
-    there: str  # what is installed: distribution, version and file; empty if nothing is
-    fix: Command = NO_COMMAND  # of the package manager that owns it; false if no command helps
-    otherwise: str = ""  # another remedy, or the only one where no command helps
-
 
 @dataclass(frozen=True)
 class EnvironmentAudit:
@@ -93,41 +71,51 @@ class EnvironmentAudit:
     python: str  # the version of its Python
     distributions: int  # distributions and conda packages that were read
     claims: tuple[Claim, ...]  # every requirement on CUDA's distributions
-    findings: tuple[EnvironmentFinding, ...]
+    # of the kinds "pair" (two requirements that no version satisfies), "version" (the installed version is not one that
+    # is required), "missing" (a required distribution is not installed), "floor" (a file needs a newer library),
+    # "unprovided" (a file is linked with a library that is not there), "copies" (two releases of one library),
+    # "same-file" (two distributions installed one file, with other contents), "lost" (files of a distribution are
+    # missing or cut off), "known-bad" (versions that are known to fail together), "machine" (something does not run on
+    # the machine that is asked about); the evidence are the claims that require something
+    findings: tuple[Finding, ...]
     unreadable: tuple[Unreadable, ...]
     files: int  # libraries that were measured; 0 if only declared requirements were read
     seconds: float = field(compare=False)
     machine: str = ""  # the driver and GPU that were asked about; empty for none
 
     @property
-    def conflicts(self) -> tuple[EnvironmentFinding, ...]:
+    def errors(self) -> tuple[Finding, ...]:
         """The findings that are not notes."""
-        return tuple(one for one in self.findings if one.severity == "conflict")
+        return tuple(one for one in self.findings if one.severity == "error")
 
     @property
     def exit_code(self) -> int:
-        """0 without conflicts, 1 with conflicts, 2 if something could not be read."""
-        return 2 if self.unreadable else 1 if self.conflicts else 0
+        """0 coherent, 1 incoherent, 2 if something could not be read and nothing else is wrong."""
+        unread: list[Severity] = ["unknown"] * bool(self.unreadable)
+        return exit_code_of([*(one.severity for one in self.findings), *unread])
 
     @property
     def verdict(self) -> str:
-        """One line: how many conflicts, in what."""
-        found = len(self.conflicts)
-        conflicts = counted(found, "conflict") if found else "no conflicts"
+        """``"coherent"``, ``"incoherent"`` or ``"not enough known"``, as the doctor says it."""
+        return VERDICTS[self.exit_code]
+
+    @property
+    def summary(self) -> str:
+        """One line: how many errors, in what."""
+        found = len(self.errors)
+        errors = counted(found, "error") if found else "no errors"
         unread = f", {len(self.unreadable)} not readable" if self.unreadable else ""
         libraries = f"{counted(self.files, 'library', 'libraries')} measured"
         measured = libraries if self.files else "declared requirements only"
         where = f" on {self.machine}" if self.machine else ""
-        return (
-            f"{conflicts}{where}{unread}: {counted(self.distributions, 'distribution')}, {measured}, in {self.prefix}"
-        )
+        return f"{errors}{where}{unread}: {counted(self.distributions, 'distribution')}, {measured}, in {self.prefix}"
 
     def check(self) -> None:
-        """Raise unless there are no conflicts and everything was readable.
+        """Raise unless there are no errors and everything was readable.
 
         Raises AssertionError with a line for each reason.
         """
-        reasons = [f"{one.text}: {one.fix or one.otherwise}" for one in self.conflicts]
+        reasons = [f"{one.what}: {one.remedies[0]}" for one in self.errors]
         reasons += [f"{one.path}: {one.text}" for one in self.unreadable]
         if reasons:
             raise AssertionError("\n".join([self.prefix, *(f"  {reason}" for reason in reasons)]))
@@ -138,7 +126,12 @@ class EnvironmentAudit:
         def plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
             return {name: str(value) if isinstance(value, Command) else value for name, value in fields}
 
-        return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self, dict_factory=plain)}
+        return {
+            "verdict": self.verdict,
+            "summary": self.summary,
+            "exit_code": self.exit_code,
+            **asdict(self, dict_factory=plain),
+        }
 
 
 def audit_environment(
@@ -168,7 +161,7 @@ def audit_environment(
     everything = _without_doubles(distributions, packages)
     repair = _Repair(place, [*everything, *virtual])
     measured: list[Claim] = []
-    findings: list[EnvironmentFinding] = []
+    findings: list[Finding] = []
     files, needs = 0, {}
     providers = Providers(everything)
     for one in everything:  # which have no files unless those are measured
@@ -192,8 +185,8 @@ def audit_environment(
     )  # fmt: skip
 
 
-def _on_machine(one: Misfit) -> EnvironmentFinding:
-    return EnvironmentFinding("machine", one.severity, one.text, (), str(one.owner or ""), otherwise=one.fix)
+def _on_machine(one: Misfit) -> Finding:
+    return Finding(one.severity, one.text, otherwise=one.fix, place=str(one.owner or ""), kind="machine")
 
 
 def _without_doubles(distributions: Sequence[Installed], packages: Sequence[CondaPackage]) -> list[Installed]:
@@ -272,7 +265,7 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
 
 def _measured(
     one: Installed, needs: Sequence[Need], providers: Providers, declared: Sequence[Claim], repair: _Repair
-) -> tuple[list[Claim], list[EnvironmentFinding]]:
+) -> tuple[list[Claim], list[Finding]]:
     """What the files of a distribution need of the libraries that they get, and those that they do not get."""
     highest: dict[tuple[str, int], Need] = {}
     linked: dict[tuple[str, int], Need] = {}
@@ -285,7 +278,7 @@ def _measured(
         if need.floor and (key not in highest or need.floor > (highest[key].floor or need.floor)):
             highest[key] = need
     claims: list[Claim] = []
-    older: list[EnvironmentFinding] = []
+    older: list[Finding] = []
     for (stem, major), need in highest.items():
         provider = providers.of(stem, major, need.path)
         if provider and provider.owner is None and need.floor and (provider.release or need.floor) < need.floor:
@@ -302,18 +295,18 @@ def _measured(
     return claims, [*older, *(_unprovided(one, need, repair) for need in absent.values() if need.stem not in served)]
 
 
-def _of_library_path(
-    one: Installed, need: Need, floor: CudaVersion, provider: Provider
-) -> Iterator[EnvironmentFinding]:
+def _of_library_path(one: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Iterator[Finding]:
     """An older library that LD_LIBRARY_PATH puts before the one of the environment."""
     folder = next((one for one in library_path() if os.path.dirname(provider.path) == one), "")  # noqa: PTH120 (of a text)
     if folder:
-        yield EnvironmentFinding(
-            "floor", "conflict",
+        yield Finding(
+            "error",
             f"{provider.library} is that of CUDA {provider.release} in LD_LIBRARY_PATH; expected {floor} or newer: "
             f"{Path(need.path).name} of {one} {need.evidence}",
-            (), provider.path, otherwise=f"take {folder} out of LD_LIBRARY_PATH",
-        )  # fmt: skip
+            otherwise=f"take {folder} out of LD_LIBRARY_PATH",
+            place=provider.path,
+            kind="floor",
+        )
 
 
 def _is_package_of(name: str, stem: str) -> bool:
@@ -339,32 +332,31 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
     )  # fmt: skip
 
 
-def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFinding:
+def _unprovided(one: Installed, need: Need, repair: _Repair) -> Finding:
     library = need.evidence.removeprefix("needs ")
     name = exports.distributions(need.stem).get(need.major)
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
     optional = not name and _EXTENSION.search(need.path) is not None
     fix = repair.install(one.manager, [name]) if name and one.manager != "conda" else NO_COMMAND
-    return EnvironmentFinding(
-        "unprovided",
-        "note" if optional else "conflict",
+    return Finding(
+        "note" if optional else "error",
         f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {one} "
         "is linked with it",
-        (claim,),
-        "",
         fix,
-        ""
+        otherwise=""
         if fix
         else f"nothing, if no program imports this module; else install the package that has {library}"
         if optional
         else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
+        evidence=(claim,),
+        kind="unprovided",
     )
 
 
 # -- judgements
 
 
-def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[EnvironmentFinding]:
+def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
     by_name: dict[tuple[str, bool], list[Claim]] = {}
     for claim in claims:
         by_name.setdefault((claim.name, repair.is_conda(claim)), []).append(claim)
@@ -402,38 +394,47 @@ def _contradicting(
         yield [c for c in group if c.versions == bound], [c for c in group if c.versions in contradicting]
 
 
-def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> EnvironmentFinding:
+def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> Finding:
     there = repair.there(name, [*low, *high])
     owners = repair.roots([low[0], high[0]])
     names = [one.name for one in owners]
     is_there = there.version if there else "missing"
-    return EnvironmentFinding(
-        "pair", "conflict",
+    return Finding(
+        "error",
         f"{name} is {is_there}; expected {low[0]} and {high[0]}, which no version satisfies",
-        (*low, *high), repair.shown(there),
-        repair.upgrade(owners), f"put {' and '.join(names)} into separate environments" if len(names) > 1 else "",
-    )  # fmt: skip
+        repair.upgrade(owners),
+        otherwise=f"put {' and '.join(names)} into separate environments" if len(names) > 1 else "",
+        evidence=(*low, *high),
+        place=repair.shown(there),
+        kind="pair",
+    )
 
 
-def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -> EnvironmentFinding:
+def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -> Finding:
     there = repair.there(name, wrong)
     measured = [claim for claim in wrong if claim.file]
     first = measured[0] if measured else wrong[0]
     more = and_more(len(wrong) - 1)
     because = f": {first.evidence}" if measured else ""
-    return EnvironmentFinding(
-        "floor" if len(measured) == len(wrong) else "version", "conflict",
+    return Finding(
+        "error",
         f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}",
-        tuple(wrong), repair.shown(there), *repair.require(name, group, there),
-    )  # fmt: skip
+        *repair.require(name, group, there),
+        evidence=tuple(wrong),
+        place=repair.shown(there),
+        kind="floor" if len(measured) == len(wrong) else "version",
+    )
 
 
-def _missing(name: str, missing: list[Claim], repair: _Repair) -> EnvironmentFinding:
+def _missing(name: str, missing: list[Claim], repair: _Repair) -> Finding:
     more = and_more(len(missing) - 1)
-    return EnvironmentFinding(
-        "missing", "conflict", f"{name} is missing; expected {missing[0]}{more}", tuple(missing), "",
+    return Finding(
+        "error",
+        f"{name} is missing; expected {missing[0]}{more}",
         *repair.require(name, missing, None),
-    )  # fmt: skip
+        evidence=tuple(missing),
+        kind="missing",
+    )
 
 
 def _shared_files(
@@ -450,9 +451,7 @@ def _shared_files(
     return {path: owners for path, owners in found.items() if len(owners) > 1}
 
 
-def _overwritten(
-    shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repair: _Repair
-) -> Iterator[EnvironmentFinding]:
+def _overwritten(shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repair: _Repair) -> Iterator[Finding]:
     """Files of several distributions with other contents, by these distributions.
 
     A conflict where a library is among them, or where the distributions are variants of one project; else a note, as
@@ -466,35 +465,42 @@ def _overwritten(
         libraries = [path for path in paths if is_library(path)]
         variants = len({_VARIANT.sub("", one.name) for one in several}) == 1
         first = (libraries or paths)[0]
-        yield EnvironmentFinding(
-            "same-file", "conflict" if libraries or variants else "note",
+        yield Finding(
+            "error" if libraries or variants else "note",
             f"{first}{and_more(len(paths) - 1)} {'are' if paths[1:] else 'is'} installed by "
             f"{' and '.join(sorted(map(str, several)))} with other contents; expected one of them: "
             "the last install won",
-            (), first, repair.reinstall(several),
-        )  # fmt: skip
+            repair.reinstall(several),
+            place=first,
+            kind="same-file",
+        )
 
 
-def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[EnvironmentFinding]:
+def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]:
     """CUDA's distributions of which files are missing or cut off: what an installer believes to be there."""
     for one, paths in lost_files([one for one in everything if is_cuda_distribution(one.name)]):
-        yield EnvironmentFinding(
-            "lost", "conflict",
+        yield Finding(
+            "error",
             f"{one} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
-            (), str(one), repair.again(one),
-        )  # fmt: skip
+            repair.again(one),
+            place=str(one),
+            kind="lost",
+        )
 
 
-def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> Iterator[EnvironmentFinding]:
+def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> Iterator[Finding]:
     """Libraries that several bring: one file of two, if no hash is known, two releases of one name, two majors."""
     for path, owners in sorted(providers.owners().items()):
         if path in shared:
             continue
         names = sorted({str(one) for one in owners})
-        yield EnvironmentFinding(
-            "same-file", "conflict", f"{path} is installed by {' and '.join(names)}; expected one of them",
-            (), path, repair.reinstall(owners),
-        )  # fmt: skip
+        yield Finding(
+            "error",
+            f"{path} is installed by {' and '.join(names)}; expected one of them",
+            repair.reinstall(owners),
+            place=path,
+            kind="same-file",
+        )
     by_library: dict[tuple[str, int], list[Provider]] = {}
     by_stem: dict[str, list[Provider]] = {}
     for one in providers.all:
@@ -503,36 +509,42 @@ def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> I
             by_stem.setdefault(one.stem, []).append(one)
     for (library, _), copies in sorted(by_library.items()):
         if len({one.release for one in copies}) > 1:
-            yield _several(library, copies, "conflict")
+            yield _several(library, copies, "error")
     for stem, copies in sorted(by_stem.items()):
         if len({one.release.major for one in copies if one.release}) > 1:
             yield _several(stem, copies, "note")
 
 
-def _several(library: str, copies: Sequence[Provider], severity: Literal["conflict", "note"]) -> EnvironmentFinding:
+def _several(library: str, copies: Sequence[Provider], severity: Severity) -> Finding:
     listed = " and ".join(f"CUDA {one.release} by {one}" for one in copies)
     expected = "one release: which one a process gets depends on what loads first"
     fix = f"keep one of {', '.join(sorted({one.owner.name for one in copies if one.owner}))}"
     if severity == "note":
         expected, fix = "one major, unless the programs that use them differ", "nothing, if that is meant"
-    return EnvironmentFinding(
-        "copies", severity, f"{library} is installed as {listed}; expected {expected}", (),
-        ", ".join(one.path for one in copies), otherwise=fix,
-    )  # fmt: skip
+    return Finding(
+        severity,
+        f"{library} is installed as {listed}; expected {expected}",
+        otherwise=fix,
+        place=", ".join(one.path for one in copies),
+        kind="copies",
+    )
 
 
-def _known_to_fail(everything: Sequence[Installed]) -> Iterator[EnvironmentFinding]:
+def _known_to_fail(everything: Sequence[Installed]) -> Iterator[Finding]:
     """Installed versions that meet a known-bad entry; a note where it also depends on the machine."""
     versions = {one.name: one.version for one in everything}
     for one in known_bad.known_bad(versions):
         is_open = one.open_conditions()
         only = f"; only {', '.join(is_open)}" if is_open else ""
         concerned = {*one.versions}.union(*(known_bad.components().get(name, ()) for name in one.versions))
-        yield EnvironmentFinding(
-            "known-bad", "note" if is_open else "conflict", f"known to fail: {one.text}{only}", (),
-            ", ".join(sorted(str(there) for there in everything if there.name in concerned)),
-            Command(one.install), "" if one.install else one.advice,
-        )  # fmt: skip
+        yield Finding(
+            "note" if is_open else "error",
+            f"known to fail: {one.text}{only}",
+            Command(one.install),
+            otherwise="" if one.install else one.advice,
+            place=", ".join(sorted(str(there) for there in everything if there.name in concerned)),
+            kind="known-bad",
+        )
 
 
 # -- repairs

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
+from ...base.finding import Severity
 from ...base.tables import read_matrix
 from ...base.words import and_more
 from ...compat.gpus import driver_branch
@@ -39,7 +40,7 @@ class TargetMachine:
 class Misfit(NamedTuple):
     """What does not run on the machine, or does only in part."""
 
-    severity: Literal["conflict", "note"]
+    severity: Severity
     text: str
     owner: Installed | None  # what does not run; None for the machine itself
     fix: str
@@ -58,7 +59,7 @@ def misfits(
         drivers = [one for one in DRIVER_RELEASES if what_happens((), machine.arch, one).outcome.fails]
         expected = f"CUDA {drivers[0]} to {drivers[-1]}"
         yield Misfit(
-            "conflict", f"a driver of CUDA {machine.driver} drives no {machine.arch}; expected one of {expected}", None,
+            "error", f"a driver of CUDA {machine.driver} drives no {machine.arch}; expected one of {expected}", None,
             f"take a driver of {expected}",
         )  # fmt: skip
         return
@@ -87,17 +88,15 @@ def _of_runtimes(
         # a second one that no installed library is linked with may be there for nobody
         used = ("libcudart", major) in needed or all(other == major for _, other in runtimes)
         if major > driver.major:
-            yield _runtime("conflict" if used else "note", f"{one.library} of {one}", one.owner, major, driver)
+            yield _runtime("error" if used else "note", f"{one.library} of {one}", one.owner, major, driver)
     static = read_matrix("guardrails.toml")["static-runtime"]["distributions"]
     for owner in everything:
         first = re.match(r"\d{1,4}", owner.version, re.ASCII) if owner.name in static else None
         if first is not None and int(first[0]) > driver.major:
-            yield _runtime("conflict", f"the CUDA runtime inside {owner}", owner, int(first[0]), driver)
+            yield _runtime("error", f"the CUDA runtime inside {owner}", owner, int(first[0]), driver)
 
 
-def _runtime(
-    severity: Literal["conflict", "note"], what: str, owner: Installed | None, major: int, driver: CudaVersion
-) -> Misfit:
+def _runtime(severity: Severity, what: str, owner: Installed | None, major: int, driver: CudaVersion) -> Misfit:
     needed = CudaVersion(major, 0)
     return Misfit(
         severity, f"{what} needs a driver of CUDA {needed} or newer; this one is of CUDA {driver}: each of "
@@ -115,7 +114,7 @@ def _of_functions(
         floor, need = max(wanted, key=lambda pair: pair[0], default=(machine.driver, None))
         if need is not None and floor > machine.driver:
             yield Misfit(
-                "conflict", f"{Path(need.path).name} of {owner} {need.evidence}; this driver is of CUDA "
+                "error", f"{Path(need.path).name} of {owner} {need.evidence}; this driver is of CUDA "
                 f"{machine.driver}", owner, _newer(floor),
             )  # fmt: skip
 
@@ -135,7 +134,7 @@ def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Misf
             else:
                 continue
             yield Misfit(
-                "conflict" if alone else "note",
+                "error" if alone else "note",
                 f"{name} {release} of {one} is newer than the driver, of CUDA {driver}: {takes}", one.owner,
                 f"{_newer(needed)}, or compile with CUDA {driver}",
             )  # fmt: skip
@@ -156,7 +155,7 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Misfit
     nothing = len(fails) == len(answers)
     newer = ", or a newer driver" if any(one in _TOO_OLD for one in fails) else ""
     yield Misfit(
-        "conflict" if nothing else "note",
+        "error" if nothing else "note",
         f"{'' if nothing else 'some '}device code of {owner} does not run: {sentences[0]}"
         f"{and_more(len(sentences) - 1)}",
         owner,
