@@ -139,6 +139,16 @@ assert calls() == ({{"user.so": 1}}, False)
 """)
 
 
+def test_a_plain_name_is_searched_for_the_caller(run, folder) -> None:
+    """The loader looks beside the object that calls dlopen, as NVRTC opens its builtins."""
+    compile_c(folder / "libbeside.so", LIBRARY.replace("+ 1", "+ 6"))
+    run("""
+user = ctypes.CDLL(here / "user.so")
+assert jitlink_calls.start()
+assert user.looked_up_in(b"libbeside.so") == 16
+""")
+
+
 def test_next_symbol_is_that_of_the_caller(run) -> None:
     """``RTLD_NEXT`` still means the objects behind the one that calls dlsym."""
     run("""

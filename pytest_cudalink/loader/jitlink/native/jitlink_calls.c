@@ -400,20 +400,24 @@ EXPORT void cudalinkHideDriver(const char *folder) {
   if (strlen(folder) < sizeof hidden) strcpy(hidden, folder);
 }
 
-/* Where a library of the driver is looked for while it is hidden; the loader says that there is none. */
-static const char *led_astray(const char *path, char *out, size_t size) {
+static bool is_hidden(const char *path) {
   const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
-  if (!path || !hidden[0] || (strncmp(name, "libcuda.so", 10) != 0 && strncmp(name, "libnvidia-ml.so", 15) != 0))
-    return path;
-  int length = snprintf(out, size, "%s/%s", hidden, name);
-  return length < 0 || (size_t)length >= size ? hidden : out;
+  return path && hidden[0] && (!strncmp(name, "libcuda.so", 10) || !strncmp(name, "libnvidia-ml.so", 15));
+}
+
+/* Look for a library of the driver in the folder that does not exist: the loader says that there is none. Apart from
+ * `watched_dlopen`, which has no variable in memory, or else its last call would come back to it. */
+static __attribute__((noinline)) void *open_hidden(const char *path, int mode) {
+  char missing[sizeof hidden + 64];
+  const char *slash = strrchr(path, '/');
+  int length = snprintf(missing, sizeof missing, "%s/%s", hidden, slash ? slash + 1 : path);
+  return dlopen(length < 0 || (size_t)length >= sizeof missing ? hidden : missing, mode);
 }
 
 /* The loader searches a plain name, and replaces "$ORIGIN", for the object that calls dlopen: it must stay the caller.
  */
-static void *watched_dlopen(const char *asked, int mode) {
-  char missing[sizeof hidden + 64];
-  const char *path = led_astray(asked, missing, sizeof missing);
+static void *watched_dlopen(const char *path, int mode) {
+  if (is_hidden(path)) return open_hidden(path, mode);
   /* what is there before anything was opened was loaded unnoticed; a constructor opens while its library is loaded */
   if (!__atomic_load_n(&opening, __ATOMIC_RELAXED) && !__atomic_load_n(&loaded, __ATOMIC_RELAXED))
     __atomic_fetch_or(&late_before, look() & LOOK_LATE, __ATOMIC_RELAXED);
