@@ -852,6 +852,30 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     assert (str(found.of("libcudart", 12, user)), found.of("libcudart", 13, user)) == (f"{systems[2]} (system)", None)
 
 
+def test_where_a_library_comes_from_with_the_variable(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LD_LIBRARY_PATH comes behind the RPATH and before the RUNPATH, and brings copies that no distribution has."""
+    files = {name: made.path(made.put(f"{name}/libnvrtc.so.12")) for name in ("wheel", "other", "ld")}
+    owners = [Installed(name, "1", "pip", "", files=(files[name],)) for name in ("wheel", "other")]
+    user = made.path(made.put("x/x.so"))
+    rows = [
+        ("", (), (), "wheel"), ("ld", (), (), "ld"), ("other", (), (), "other"), ("nowhere::ld", (), (), "ld"),
+        ("ld", ("$ORIGIN/../other",), (), "other"), ("ld", (), ("$ORIGIN/../other",), "ld"),
+        ("", (), ("$ORIGIN/../other",), "other"), ("", ("$ORIGIN/../ld",), ("$ORIGIN/../other",), "other"),
+        ("", ("$ORIGIN/../ld",), (), "ld"),
+    ]  # fmt: skip
+    for variable, rpath, runpath, expected in rows:
+        folders = (str(made.site / one) if one else "" for one in variable.split(":"))
+        monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(folders))
+        made.read[user] = LoadableLibrary("x.so", (), rpath, runpath, (), frozenset(), frozenset())
+        found = Providers(owners).of("libnvrtc", 12, user)
+        assert found is not None
+        assert (Path(found.path).parent.name, found.owner is None) == (expected, expected == "ld")
+    monkeypatch.chdir(made.site / "ld")  # an empty part of the variable is no folder here
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    made.read[user] = None
+    assert str(Providers(owners).of("libnvrtc", 12, user)) == "wheel 1"
+
+
 def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``$LD_LIBRARY_PATH``, the loader's cache, ``$CUDA_PATH`` before ``$CUDA_HOME``, as pathfinder, and the rest."""
     folders = {name: tmp_path / name for name in ("ld", "second", "cached", "path/lib64", "home/lib64", "system")}
