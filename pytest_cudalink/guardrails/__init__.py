@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING
 from ..base.laziness import names_of
 
 if TYPE_CHECKING:
-    from .errors import (
-        CompatibilityCheckError,
-        CompatibilityInsufficientMetadataError,
-        CompatibilityWarning,
-        DriverCtkCompatibilityError,
-    )
     from .guard import (
         DRIVER_COMPATIBILITY_VARIABLE,
         MODE_VARIABLE,
         MODES,
         CompatibilityGuardRails,
     )
-    from .items import Item, Verdict
+    from .items import (
+        CompatibilityCheckError,
+        CompatibilityInsufficientMetadataError,
+        CompatibilityWarning,
+        DriverCtkCompatibilityError,
+        Item,
+        Verdict,
+    )
     from .pipelines import Pipeline
     from .routing import Routing, declare_pipeline, install, installed, process_wide_guard_rails, uninstall
 else:
     __getattr__ = names_of(
         __name__,
         {
-            ".errors": "CompatibilityCheckError CompatibilityInsufficientMetadataError CompatibilityWarning "
-            "DriverCtkCompatibilityError",
             ".guard": "DRIVER_COMPATIBILITY_VARIABLE MODE_VARIABLE MODES CompatibilityGuardRails",
-            ".items": "Item Verdict",
+            ".items": "CompatibilityCheckError CompatibilityInsufficientMetadataError CompatibilityWarning "
+            "DriverCtkCompatibilityError Item Verdict",
             ".pipelines": "Pipeline",
             ".routing": "Routing declare_pipeline install installed process_wide_guard_rails uninstall",
         },

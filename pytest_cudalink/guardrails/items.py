@@ -1,4 +1,4 @@
-"""The data of the guard rails: items, facts about them, and verdicts."""
+"""The data of the guard rails: items, facts about them, verdicts, and the errors and the warning that carry one."""
 
 from __future__ import annotations
 
@@ -96,3 +96,38 @@ class Verdict:
 def compatible(rule: str, message: str, *items: Item) -> Verdict:
     """The verdict of a rule that holds."""
     return Verdict("compatible", rule, message, items=tuple(map(str, items)))
+
+
+class CompatibilityCheckError(RuntimeError):
+    """Refused items: they do not fit each other, the driver, or the requested release.
+
+    `verdict`: the rule, the items with their witnesses, and the repair.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(verdict.text)
+
+    def __reduce__(self) -> tuple[type[CompatibilityCheckError], tuple[Verdict]]:
+        return type(self), (self.verdict,)
+
+
+class CompatibilityInsufficientMetadataError(CompatibilityCheckError):
+    """Too little is known about an item or the driver to decide whether it fits."""
+
+
+class DriverCtkCompatibilityError(CompatibilityCheckError):
+    """The driver is too old for the toolkit that an item belongs to."""
+
+
+class CompatibilityWarning(UserWarning):
+    """The text of a `CompatibilityCheckError`, as a warning in the mode ``warning_only``."""
+
+
+def error_of(verdict: Verdict) -> CompatibilityCheckError:
+    """The error for a verdict that is not "compatible"."""
+    if verdict.status == "insufficient_metadata":
+        return CompatibilityInsufficientMetadataError(verdict)
+    if verdict.rule == "driver":
+        return DriverCtkCompatibilityError(verdict)
+    return CompatibilityCheckError(verdict)

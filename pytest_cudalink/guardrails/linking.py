@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from .. import probes
 from ..artifacts import Artifact
 from . import attribution
-from .errors import CompatibilityCheckError
-from .items import Item
+from .items import CompatibilityCheckError, Item
 from .pipelines import ARTIFACT_KINDS
 
 if TYPE_CHECKING:

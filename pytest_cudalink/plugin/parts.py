@@ -22,12 +22,9 @@ if TYPE_CHECKING:
     from .watch.causes import Causes
     from .watch.check import Reporter
     from .watch.descendants import Descendants
-    from .watch.driver_checks import Deadlocks, Order
-    from .watch.event_file import EventFile
+    from .watch.driver_checks import Deadlocks, EventFile, Lifetimes, Order
     from .watch.jitlink_contract import JitLinkContractCheck
-    from .watch.lifetimes import Lifetimes
-    from .watch.mismatches import Mismatches
-    from .watch.native_links import LoadedModules, NativeLinks
+    from .watch.native_links import LoadedModules, Mismatches, NativeLinks
     from .watch.no_wait import NoWait
     from .watch.provenance import Provenance
     from .watch.sticky import StickyGuard
@@ -55,7 +52,7 @@ COPIES: Final[Key[Copies]] = Key("copies", "isolation.copies:Copies")
 CURRENT_TEST: Final[Key[CurrentTest]] = Key("current-test", "run:CurrentTest")
 DEADLOCKS: Final[Key[Deadlocks]] = Key("deadlocks", "watch.driver_checks:Deadlocks")
 DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "watch.descendants:Descendants")
-EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.event_file:EventFile")
+EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.driver_checks:EventFile")
 FAULTS: Final[Key[RunFaults]] = Key("faults", "conditions.faults:RunFaults")
 FAULT_SWEEP: Final[Key[FaultSweep]] = Key("fault-sweep", "hostile.sweep:FaultSweep")
 HAND_OVER: Final[Key[HandOver]] = Key("xdist", "session.xdist:HandOver")
@@ -64,10 +61,10 @@ JITLINK_CONTRACT: Final[Key[JitLinkContractCheck]] = Key(
     "jitlink-contract", "watch.jitlink_contract:JitLinkContractCheck"
 )
 LEDGER: Final[Key[Ledger]] = Key("ledger", "records.ledger:Ledger")
-LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "watch.lifetimes:Lifetimes")
+LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "watch.driver_checks:Lifetimes")
 LOADED_MODULES: Final[Key[LoadedModules]] = Key("loaded-modules", "watch.native_links:LoadedModules")
 MARKED_TESTS: Final[Key[MarkedTests]] = Key("marked-tests", "items.runtest:MarkedTests")
-MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "watch.mismatches:Mismatches")
+MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "watch.native_links:Mismatches")
 NATIVE_LINKS: Final[Key[NativeLinks]] = Key("native-links", "watch.native_links:NativeLinks")
 NO_WAIT: Final[Key[NoWait]] = Key("no-wait", "watch.no_wait:NoWait")
 ORDER: Final[Key[Order]] = Key("order", "watch.driver_checks:Order")

@@ -34,9 +34,9 @@ from pytest_cudalink.audit.device_code import (
     DriverOutcome,
     UnreadImage,
     device_code,
-    fatbin,
     found_in,
     images,
+    scan,
     what_happens,
 )
 from pytest_cudalink.audit.device_code.assemble import assemble
@@ -278,7 +278,7 @@ def test_ptx_older_than_the_table(isa, said, tmp_path) -> None:
     major, _, minor = isa.partition(".")
     entry = struct.pack("<HHIQIIHHIIIQQQ", 1, 0x101, 64, len(text), 0, 0, int(minor), int(major), 80, 0, 0, 0, 0, 0)
     (tmp_path / "a.ptx").write_bytes(text)
-    (tmp_path / "b.fatbin").write_bytes(fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(entry + text)) + entry + text)
+    (tmp_path / "b.fatbin").write_bytes(scan.MAGIC + struct.pack("<HHQ", 1, 16, len(entry + text)) + entry + text)
     for name in ("a.ptx", "b.fatbin"):
         code, out = command(tmp_path / name, "--gpu=A100")
         assert (code, f"PTX for sm_80; PTX ISA {isa}{said}\n" in out) == (1 if isa == "8.1" else 0, True)
@@ -321,7 +321,7 @@ def test_mutated_fatbins(name, tmp_path) -> None:
     whole = (SAMPLES / f"{name}.fatbin").read_bytes()
     file = tmp_path / "x.fatbin"
     chosen = random.Random(name)
-    heads = [whole.index(fatbin.MAGIC)]
+    heads = [whole.index(scan.MAGIC)]
     at = 16
     while at < len(whole):
         heads.append(at)
@@ -343,7 +343,7 @@ def test_any_bytes_behind_a_magic(tail) -> None:
     """Every reader takes any bytes behind the magic that it looks for."""
     with tempfile.NamedTemporaryFile(suffix=".bin") as file:
         for head in (
-            fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(tail)),
+            scan.MAGIC + struct.pack("<HHQ", 1, 16, len(tail)),
             b"\x7fELF\2\1\1\x41\x08" + bytes(9) + struct.pack("<H", 190),
             b"\xed\x43\x4e\x7f\1",
             b".version 8.0\n.target sm_80\n",
@@ -385,7 +385,7 @@ def test_image_that_ends_in_its_header(number, kind, least, missing, tmp_path) -
     """An entry of a fatbin too short for its kind is an image that only the header of the entry describes."""
     size = least - missing
     body = struct.pack("<HHIQIIHHIIIQQQ", number, 0x101, 64, size, 0, 0, 8, 1, 80, 0, 0, 0, 0, 0) + bytes(size)
-    (tmp_path / "x.fatbin").write_bytes(fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body)
+    (tmp_path / "x.fatbin").write_bytes(scan.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body)
     (image,) = images(tmp_path / "x.fatbin")
     assert (image.kind, image.arch) == (kind, "sm_80")
     assert image.note == f"it has {size} bytes; expected at least {least}"
@@ -397,7 +397,7 @@ def test_time_follows_from_the_size(tmp_path) -> None:
     promise = (
         b"\x7fELF\2\1\1\x41\x08" + bytes(9) + struct.pack("<HIQQQIHHHHHH", 190, 1, 0, 64, 64, 0, 64, 56, 9, 64, 9, 0)
     )
-    file.write_bytes((promise + b".version 8.0\n.target sm_80\n" + fatbin.MAGIC + bytes(60)) * 20_000)
+    file.write_bytes((promise + b".version 8.0\n.target sm_80\n" + scan.MAGIC + bytes(60)) * 20_000)
     start = time.process_time()
     list(found_in(file))
     assert time.process_time() - start < 20

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from elftools.elf.elffile import ELFFile
 
-from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, fatbin, found_in, images, scan
+from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, found_in, images, scan
 from pytest_cudalink.audit.device_code.images import _of_ltoir
 from pytest_cudalink.compat.releases import NVVM_IR, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
@@ -37,7 +37,7 @@ def entry(
 
 def fatbin_of(*entries: bytes) -> bytes:
     body = b"".join(entries)
-    return fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body
+    return scan.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body
 
 
 def packed(content: bytes) -> bytes:
@@ -106,8 +106,8 @@ WHOLE = fatbin_of(entry(TEXT, PTX))
 )
 def test_fatbins(content: bytes, size: int) -> None:
     """A fatbin is one that is whole, and whose first entry can be one, wherever it lies."""
-    assert fatbin.fatbin_size(content, 0) == size
-    assert fatbin.fatbin_size(b"data" + content, 4) == size
+    assert scan.fatbin_size(content, 0) == size
+    assert scan.fatbin_size(b"data" + content, 4) == size
     assert [one.size for one in scan.pieces(b"data" + content, text=False)] == ([size] if size else [])
 
 
@@ -118,25 +118,25 @@ def test_entries() -> None:
     content = bytearray(whole)
     for number, (*_, used) in enumerate(rows):
         struct.pack_into("<I", content, 16 + 74 * number + 16, used)
-    found = list(fatbin.entries(memoryview(content)))
+    found = list(scan.entries(memoryview(content)))
     assert [(one.kind, one.arch, one.version, one.packing, one.scrambled, len(one.payload)) for one in found] == [
         ("ptx", "sm_80", (1, 8), "", False, 10), ("cubin", "sm_80a", (1, 8), "lz4", False, 3),
         ("ltoir", "sm_80f", (1, 8), "zstd", True, 9), ("tileir", "sm_80", (0, 1), "", False, 10),
     ]  # fmt: skip
     assert {one.size for one in found} == {1000}
     struct.pack_into("<I", content, 16 + 74 + 16, 11)  # more of it is packed than it has
-    assert [len(one.payload) for one in fatbin.entries(memoryview(content))][1] == 10
+    assert [len(one.payload) for one in scan.entries(memoryview(content))][1] == 10
     for cut, said in (
         (74 - 63, "the fatbin ends in the entry at byte 312"),
         (1, "the fatbin entry at byte 312 has a "),
     ):
         with pytest.raises(ValueError, match=said):
-            list(fatbin.entries(memoryview(content)[:-cut]))
-    (alone,) = fatbin.entries(memoryview(fatbin_of(entry(128, b"", version=(0xD01, 0)))))
+            list(scan.entries(memoryview(content)[:-cut]))
+    (alone,) = scan.entries(memoryview(fatbin_of(entry(128, b"", version=(0xD01, 0)))))
     assert (alone.version, len(alone.payload)) == ((13, 1), 0)
     struct.pack_into("<I", content, 20, 63)
     with pytest.raises(ValueError, match="byte 16 has a header of 63 bytes and 10 more, which end behind it"):
-        list(fatbin.entries(memoryview(content)))
+        list(scan.entries(memoryview(content)))
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_what_stays_packed(flags: int, size: int, without: str, note: str, monke
     content = bytes(1000)
     packer = zstandard.compress if flags & ZSTD else lz4.block.compress if flags & LZ4 else bytes
     payload = packer(content, **({"store_size": False} if flags & LZ4 else {}))
-    monkeypatch.setattr(fatbin, "MOST_UNPACKED", 1000)
+    monkeypatch.setattr(scan, "MOST_UNPACKED", 1000)
     if without:
         monkeypatch.setitem(sys.modules, without, None)
-    (one,) = fatbin.entries(memoryview(fatbin_of(entry(CUBIN, payload, flags=flags, size=size))))
-    assert fatbin.unpacked(one) == (None if note else content, note)
+    (one,) = scan.entries(memoryview(fatbin_of(entry(CUBIN, payload, flags=flags, size=size))))
+    assert scan.unpacked(one) == (None if note else content, note)
 
 
 def tileir(*head: int) -> bytes:
@@ -202,7 +202,7 @@ def test_pieces(content: bytes, form: str | None) -> None:
 def test_windows_lose_nothing(monkeypatch) -> None:
     """What lies across the border of two windows is found once, and what begins inside of something else is not."""
     content = b"".join(
-        (bytes(3), fatbin_of(entry(CUBIN, NEW)), b"x", PTX, bytes(2), ltoir(), OLD, fatbin.MAGIC[:2], bytes(3), PTX)
+        (bytes(3), fatbin_of(entry(CUBIN, NEW)), b"x", PTX, bytes(2), ltoir(), OLD, scan.MAGIC[:2], bytes(3), PTX)
     )
     whole = list(scan.pieces(content, text=True))
     assert [one.form for one in whole] == ["fatbin", "ptx", "ltoir", "cubin", "ptx"]
@@ -447,7 +447,7 @@ def test_comment_before_ptx(before: bytes, kept: bytes, read: Read) -> None:
 
 def test_most_of_a_loose_image(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a bound is not kept of PTX, nor of a cubin."""
-    monkeypatch.setattr(fatbin, "MOST_UNPACKED", 1000)
+    monkeypatch.setattr(scan, "MOST_UNPACKED", 1000)
     assert len(read.one(PTX.ljust(5000)).data) == 1000
     assert len(read.one(NEW).data) == 1000
 

@@ -7,13 +7,16 @@ import pickle
 import pytest
 
 from pytest_cudalink.base.command import NO_COMMAND, Command
-from pytest_cudalink.guardrails.errors import (
+from pytest_cudalink.guardrails.items import (
     CompatibilityCheckError,
     CompatibilityInsufficientMetadataError,
     DriverCtkCompatibilityError,
+    Fact,
+    Item,
+    Verdict,
+    compatible,
     error_of,
 )
-from pytest_cudalink.guardrails.items import Fact, Item, Verdict, compatible
 from pytest_cudalink.versions import CudaVersion
 
 RELEASE = CudaVersion(13, 0)

@@ -37,7 +37,7 @@ from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.settings import Setting
 from pytest_cudalink.plugin.watch import jitlink_contract
 from pytest_cudalink.plugin.watch.check import Check, Seen
-from pytest_cudalink.plugin.watch.mismatches import UnsteeredLinkWarning
+from pytest_cudalink.plugin.watch.native_links import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck, last_look
 from pytest_cudalink.report.asked_for import AskedFor
 from pytest_cudalink.report.wording import EVENTS_UNWRITTEN, UNWRITTEN

@@ -329,7 +329,7 @@ def test_warn(run) -> None:
 
 def test_warnings_that_are_errors(run) -> None:
     """A run that makes errors of warnings fails the test."""
-    category = "error::pytest_cudalink.plugin.watch.mismatches.UnsteeredLinkWarning"
+    category = "error::pytest_cudalink.plugin.watch.native_links.UnsteeredLinkWarning"
     run("def test(): library.on_nvjitlink()", *WARN, "-W", category).assert_outcomes(failed=1)
 
 

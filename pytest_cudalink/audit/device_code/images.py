@@ -19,8 +19,8 @@ from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir
 from ...versions import CudaVersion, Needs
 from ..loadable import buffer, count_read
 from ..members import members_of
-from . import fatbin, scan
-from .fatbin import Kind
+from . import scan
+from .scan import Kind
 
 #: Files in which PTX would be an example, or the input of a compiler.
 _DOCUMENTS: Final = frozenset(
@@ -163,15 +163,15 @@ class _Room:
     def __init__(self, size: int) -> None:
         self._wanted, self._left = bool(size), size
 
-    def unpacked(self, entry: fatbin.Entry) -> tuple[bytes | None, str]:
+    def unpacked(self, entry: scan.Entry) -> tuple[bytes | None, str]:
         """Return the payload of an entry; or None and the reason why it stays packed."""
         if not entry.packing:
-            return fatbin.unpacked(entry)
+            return scan.unpacked(entry)
         if not self._wanted:
             return None, ""
         if entry.size > self._left:
             return None, "the images of this file would become too large"
-        content, note = fatbin.unpacked(entry)
+        content, note = scan.unpacked(entry)
         self._left -= len(content or b"")
         return content, note
 
@@ -179,7 +179,7 @@ class _Room:
 def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, room: _Room) -> Iterator[DeviceImage | UnreadImage]:
     with memoryview(data) as whole, whole[piece.at : piece.at + piece.size] as view:
         try:
-            for entry in fatbin.entries(view):
+            for entry in scan.entries(view):
                 with entry.payload:
                     yield _of_entry(name, entry, room)
                     count_read(data, len(entry.payload))
@@ -187,7 +187,7 @@ def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, room: _Room) -> Itera
             yield UnreadImage(name, f"fatbin at byte {piece.at}: {error}")
 
 
-def _of_entry(name: str, entry: fatbin.Entry, room: _Room) -> DeviceImage:
+def _of_entry(name: str, entry: scan.Entry, room: _Room) -> DeviceImage:
     content, note = room.unpacked(entry)
     image = _of_header(name, entry)
     image = replace(image, packed=bool(entry.packing), note="" if entry.kind == "tileir" else note)
@@ -198,7 +198,7 @@ def _of_entry(name: str, entry: fatbin.Entry, room: _Room) -> DeviceImage:
     return _looked_into(replace(image, data=content), content)
 
 
-def _of_header(name: str, entry: fatbin.Entry) -> DeviceImage:
+def _of_header(name: str, entry: scan.Entry) -> DeviceImage:
     """The image as the header of its entry describes it."""
     if entry.kind == "ptx":
         return DeviceImage(name, "ptx", entry.arch, ptx_isa=entry.version, needs=_of_ptx(entry.version))
@@ -246,9 +246,9 @@ def _loose(name: str, data: Buffer, piece: scan.Piece) -> DeviceImage:
         return _looked_into(DeviceImage(name, "ltoir", "", data=content, note=note), head)
     if piece.form == "ptx":
         start = _with_comments(data, piece.at)
-        content = bytes(data[start : piece.at + min(piece.size, fatbin.MOST_UNPACKED)])
+        content = bytes(data[start : piece.at + min(piece.size, scan.MOST_UNPACKED)])
         return _looked_into(DeviceImage(name, "ptx", "", data=content), content)
-    content = bytes(data[piece.at : piece.at + min(piece.size, fatbin.MOST_UNPACKED)])
+    content = bytes(data[piece.at : piece.at + min(piece.size, scan.MOST_UNPACKED)])
     number = int.from_bytes(content[48:52], "little")
     arch = number & 0xFF if content[7] == 51 else number >> 8 & 0xFFFF  # EI_OSABI of CUDA 12 and before
     return _looked_into(DeviceImage(name, "cubin", f"sm_{arch}", data=content), content)

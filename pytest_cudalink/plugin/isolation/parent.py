@@ -35,7 +35,7 @@ from ..items import PLAN
 from ..parts import ASKED, FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER
 from ..records.facts import fail
 from ..run import Run
-from ..watch import event_file
+from ..watch.driver_checks import lose_events
 from . import processes
 
 _LAST_LINES: Final = 20
@@ -255,9 +255,9 @@ def _pass_on_events(run: Run, events: Path) -> None:
             with Path(given).open("ab", buffering=0) as file:
                 content = events.read_bytes()
                 if file.write(content) != len(content):
-                    event_file.lose(run, "an event was cut")
+                    lose_events(run, "an event was cut")
         except OSError as error:
-            event_file.lose(run, error.strerror or str(error))
+            lose_events(run, error.strerror or str(error))
 
 
 def _last_lines(file: Path) -> list[str]:
