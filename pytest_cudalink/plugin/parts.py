@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .records.results import Results
     from .run import CurrentTest
     from .session.account import Account
+    from .session.lifecycle import Ends
     from .session.require import Required
     from .session.xdist import HandOver
     from .watch.causes import Causes
@@ -52,6 +53,7 @@ COPIES: Final[Key[Copies]] = Key("copies", "isolation.copies:Copies")
 CURRENT_TEST: Final[Key[CurrentTest]] = Key("current-test", "run:CurrentTest")
 DEADLOCKS: Final[Key[Deadlocks]] = Key("deadlocks", "watch.driver_checks:Deadlocks")
 DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "watch.descendants:Descendants")
+ENDS: Final[Key[Ends]] = Key("ends", "session.lifecycle:Ends")
 EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.driver_checks:EventFile")
 FAULTS: Final[Key[RunFaults]] = Key("faults", "conditions.faults:RunFaults")
 FAULT_SWEEP: Final[Key[FaultSweep]] = Key("fault-sweep", "hostile.sweep:FaultSweep")

@@ -71,7 +71,7 @@ def log(run: Run, when: str, outcome: str = "passed", longrepr: object = None, n
 
 def finish(run: Run, status: int = 0) -> None:
     """End the session."""
-    run.config.hook.pytest_sessionfinish(session=SimpleNamespace(exitstatus=status), exitstatus=99)
+    run.part(RESULTS).end(SimpleNamespace(exitstatus=status))
     for cleanup in run.config.cleanups:
         cleanup()
 

@@ -989,7 +989,7 @@ def test_what_a_run_misses(properties: str, monkeypatch) -> None:
 def end(run: Run, status: pytest.ExitCode = pytest.ExitCode.OK) -> None:
     """End the session."""
     session = SimpleNamespace(config=run.config, exitstatus=status)
-    run.config.hook.pytest_sessionfinish(session=session, exitstatus=status)
+    run.part(ASKED).end(session)
 
 
 @pytest.mark.parametrize(

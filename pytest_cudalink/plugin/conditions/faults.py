@@ -57,8 +57,7 @@ class RunFaults:
         self._shared = source == "default" or (source.startswith("environment") and "PYTEST_CURRENT_TEST" in os.environ)
         run.part(ASKED)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def end(self, _session: pytest.Session) -> None:
         """Ask the driver of this process which faults it met: one for markers comes late."""
         driver = self._run.emulated
         if driver is not None:

@@ -201,8 +201,7 @@ class Schedules(RunsAgain):
         if noted:
             self.add({**noted[-1], "failures": [one for given in noted for one in given["failures"]]})
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def end(self, _session: pytest.Session) -> None:
         """Fail the run for each failure."""
         if self._run.is_worker:
             return

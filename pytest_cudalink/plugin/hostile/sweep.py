@@ -186,15 +186,14 @@ class FaultSweep(RunsAgain):
             if nodeid not in self._notes.done:
                 self.totals.add(found)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+    def end(self, session: pytest.Session) -> None:
         """Fail the run for each finding that the baseline does not know; write a baseline where there is none."""
         if self._run.is_worker:
             return
         self._interrupted = bool(
             session.shouldstop
             or session.shouldfail
-            or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+            or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         )
         if not self._interrupted:
             self._notes.forget(self._taken)

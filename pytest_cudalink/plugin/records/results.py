@@ -108,8 +108,8 @@ class Results:
         self._open[key] = attempt
         self._close(*key, attempt, {"cause": getattr(report, "cudalink_cause", None)})
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def end(self, session: pytest.Session) -> None:
+        """Write what has no result yet, and what the sums of the ledger have."""
         for (worker, nodeid), attempt in list(self._open.items()):
             # an attempt that is to be repeated is not torn down; any other was interrupted, and has no result
             if attempt.outcome == "rerun":

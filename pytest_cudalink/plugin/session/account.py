@@ -121,8 +121,7 @@ class Account:
         """Add what `as_json` returned in a worker."""
         self._of_workers += [AskedFor(*entry) for entry in given]
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def end(self, session: pytest.Session) -> None:
         """Judge the run before pytest writes its JUnit file, whose suite gets what is missing as a property.
 
         A run that ended early, or that had no test, misses nothing.

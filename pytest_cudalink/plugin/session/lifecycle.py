@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -230,6 +231,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def _start_session(run: Run) -> None:
     config = run.config
+    run.part(parts.ENDS)
     adds_up = not run.reports_elsewhere
     if run.settings.report.value:
         file = run.part(parts.RECORD_FILE)
@@ -387,6 +389,32 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     if config.option.verbose < 0:
         return []
     return [*(pytest_report_header(config) if run.begins_late else ()), *run.late_header]
+
+
+class Ends:
+    """A plugin object that ends the parts in order, each if the run has made it."""
+
+    # before pytest writes its JUnit file; last what judges, by what the others found, whether all that was asked for
+    # has happened
+    _FIRST = (parts.PROVENANCE, parts.FAULTS, parts.FAULT_SWEEP, parts.SCHEDULES, parts.ASKED)
+    # after the sums, see `pytest_sessionfinish` of this module
+    _LAST = (parts.RESULTS, parts.HAND_OVER, parts.STICKY_GUARD)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
+    def pytest_sessionfinish_first(self, session: pytest.Session) -> None:
+        self._end(self._FIRST, session)
+
+    @pytest.hookimpl(specname="pytest_sessionfinish", trylast=True)
+    def pytest_sessionfinish_last(self, session: pytest.Session) -> None:
+        self._end(self._LAST, session)
+
+    def _end(self, keys: Iterable[parts.Key[Any]], session: pytest.Session) -> None:
+        for key in keys:
+            if (part := self._run.get(key)) is not None:
+                part.end(session)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -105,8 +105,7 @@ class HandOver:
         if self._run.is_worker and report.when == "setup":
             setattr(report, _AWAKE, True)
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
+    def end(self, _session: pytest.Session) -> None:
         """In a worker, hand over what belongs to no test."""
         if not self._run.is_worker:
             return

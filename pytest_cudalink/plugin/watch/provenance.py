@@ -271,8 +271,8 @@ class Provenance(Check):
 
         return [Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))]
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def end(self, _session: pytest.Session) -> None:
+        """Take what was loaded since the last test."""
         self.take(None, "after the last test")
 
     def finish(self) -> tuple[()]:

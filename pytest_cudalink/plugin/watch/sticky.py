@@ -189,8 +189,7 @@ class StickyGuard(Check):
             if self._late_isolation:
                 self._run.part(ISOLATION).end_servers()
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def end(self, session: pytest.Session) -> None:
         """Let a process that hangs end without the destructors of its libraries, which would wait."""
         if self.found is not None and self.found.code == contexts.HANGS:
             atexit.register(_leave, session)
