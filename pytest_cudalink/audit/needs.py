@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -58,6 +58,7 @@ class Need:
     demanded: bool = False
     # version of the oldest wheel whose library has the functions, where one release has several
     wheel: str | None = None
+    library: str = field(default="", compare=False)  # file name of one that is linked
 
 
 def has_runtime(path: str) -> bool:
@@ -111,7 +112,7 @@ def _linked(scan: Scan, name: str, elf: LoadableLibrary, majors: tuple[int, ...]
             yield from _driver(name, library, symbols)
             continue
         for major in [one for one in named if one in majors] or named:
-            yield Need(name, stem, major, None, "linked", f"needs {library}")
+            yield Need(name, stem, major, None, "linked", f"needs {library}", library=library)
             if symbols and stem in exports.libraries() and major in exports.sonames(stem):
                 yield _by_symbols(name, stem, major, symbols)
 
@@ -172,7 +173,7 @@ def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:
     # a function of the first release that is known may be older
     floor = newest if newest and newest > exports.releases("libcuda", majors[0])[0] else None
     major = floor.major if floor else majors[0]
-    yield Need(name, "libcuda", major, None, "linked", f"needs {library}")
+    yield Need(name, "libcuda", major, None, "linked", f"needs {library}", library=library)
     if symbols:
         shown = listed([symbol for symbol, release in first.items() if release == newest], _SHOWN)
         known = f"wants {shown} of CUDA {newest}{'' if floor else ' or older'}"

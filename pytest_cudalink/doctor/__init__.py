@@ -49,7 +49,6 @@ LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
 }
 #: The rules about parts of different releases, and what their findings have in common.
 _MIXED: Final = ("same-ctk", "linked", "pipeline")
-_SEVERAL: Final = "the toolkit's parts come from several releases"
 _CAUSES: Final = {
     "ctk-constraint": "the toolkit's release is not one that --ctk-version accepts",
     "ctk-version-known": "the release of some parts of the toolkit is not known",
@@ -452,10 +451,14 @@ def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: 
             severity: Severity = wrong if verdict.status == "incompatible" else "unknown"
             cause = _CAUSES.get(verdict.rule, "")
             if verdict.rule in _MIXED:
-                releases = sorted({item.version for item in report.items if item.version})
-                cause = f"{_SEVERAL}: CUDA {', '.join(map(str, releases))}"
+                cause = _mixed(report)
             yield Finding(severity, verdict.message, verdict.fix, verdict.otherwise, cause)
     yield from _driver_findings(report, facts, assume_forward=assume_forward)
+
+
+def _mixed(report: DoctorReport) -> str:
+    releases = sorted({item.version for item in report.items if item.version})
+    return f"the toolkit's parts come from several releases: CUDA {', '.join(map(str, releases))}"
 
 
 def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
@@ -471,12 +474,13 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
             by_wheel = bool(repair((item,), driver, at_most=True))
             groups.setdefault((item.version, not by_wheel), []).append(item)
     for _, items in sorted(groups.items()):
-        verdict = check_driver(items[0], facts, assume_forward=assume_forward, hint=driver_hint())
+        verdict = check_driver(
+            items[0], facts, assume_forward=assume_forward, hint=driver_hint(), others=len(items) - 1
+        )
         if verdict.status != "compatible":
-            text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{and_more(len(items) - 1)}")
             severity: Severity = "error" if verdict.status == "incompatible" else "unknown"
             fix = repair(items, driver, at_most=True)
-            yield Finding(severity, text, fix, verdict.otherwise, _driver_cause(driver, severity))
+            yield Finding(severity, verdict.message, fix, verdict.otherwise, _driver_cause(driver, severity))
 
 
 def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
@@ -515,7 +519,7 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
             "error",
             f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
             repair((item["nvrtc"], item["nvJitLink"]), nvrtc),
-            why=next((one.why for one in report.findings if one.why.startswith(_SEVERAL)), ""),
+            why=next((one.why for one in report.findings if one.why == _mixed(report)), ""),
         )
     arch = report.driver["arch"]
     for name, version in (("nvrtc", nvrtc), ("nvJitLink", nvjitlink)):

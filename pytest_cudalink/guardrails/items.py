@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..base.command import NO_COMMAND, Command
@@ -38,6 +38,7 @@ class Fact:
 
     value: Any  # None when unknown
     witness: str  # such as "CUDA_VERSION 13000 in /usr/local/cuda/include/cuda.h"; for an unknown value, the reason
+    given: bool = field(default=False, compare=False)  # whether a caller or a fake says so, and no file of this machine
 
 
 @dataclass(frozen=True)

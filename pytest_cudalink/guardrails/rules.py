@@ -16,6 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from ..base.command import NO_COMMAND, Command
+from ..base.words import and_more
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Fact, Item, Verdict, compatible
@@ -209,7 +210,9 @@ def check_linked(a: Item, b: Item) -> Verdict:
     )
 
 
-def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hint: str = "") -> Verdict:
+def check_driver(
+    item: Item, driver: Driver, *, assume_forward: bool = False, hint: str = "", others: int = 0
+) -> Verdict:
     """Whether the driver runs code of a toolkit of the item's release.
 
     By the CUDA Compatibility guide: backward compatibility; within a major, minor-version compatibility from a driver
@@ -218,8 +221,9 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
     `assume_forward`: whether an incompatible driver passes, because NVIDIA's forward-compatibility package is
     installed.
     `hint`: appended to the advice of a refusal: how to set `assume_forward`.
+    `others`: the number of other items of the same release that the verdict is about.
     """
-    ctk = item.version
+    ctk, label = item.version, f"{item.label}{and_more(others)}"
     if ctk is None or item.packaged_with != "ctk":
         return compatible("driver", f"{item.label}: needs nothing from the driver", item)
     cuda = driver.cuda()
@@ -228,7 +232,7 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
         return Verdict(
             "insufficient_metadata",
             "driver",
-            f"whether the driver runs CUDA {ctk} ({item.label}) is not known: {cuda.witness}",
+            f"whether the driver runs CUDA {ctk} ({label}) is not known: {cuda.witness}",
             items=(str(item), f"driver: unknown: {cuda.witness}"),
             otherwise="install the NVIDIA driver; or give its version, driver_cuda_version=13000",
         )
@@ -247,7 +251,7 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
             return Verdict(
                 "insufficient_metadata",
                 "driver",
-                f"a driver of CUDA {version} runs CUDA {ctk} ({item.label}) from branch {floor} on, and the driver's "
+                f"a driver of CUDA {version} runs CUDA {ctk} ({label}) from branch {floor} on, and the driver's "
                 f"release is not known: {release.witness}",
                 repair((item,), version, at_most=True),
                 (str(item), f"{words}; release unknown: {release.witness}"),
@@ -265,7 +269,7 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
     return Verdict(
         "incompatible",
         "driver",
-        f"the driver does not run CUDA {ctk} ({item.label}): {fault}",
+        f"the driver does not run CUDA {ctk} ({label}): {fault}",
         fix,
         (str(item), words),
         otherwise=f"{instead}install a driver for CUDA {ctk}{hint}",

@@ -569,7 +569,11 @@ def test_the_driver_library(monkeypatch, value, witness, emulated, kind, path) -
     monkeypatch.setattr(preload, "emulated_driver", lambda: emulated)
     monkeypatch.setattr(preload, "loaded_file", lambda name: f"file of {name}")
     monkeypatch.setattr(probes, "device_arch", lambda: "sm_90")
-    assert System().driver(Fact(value, witness)) == DriverFile(kind, path, "sm_90" if path else None)
+    assert System().driver(Fact(value, witness, given=kind == "given")) == DriverFile(
+        kind, path, "sm_90" if path else None
+    )
+    with probes.fake(driver=(13, 0)):
+        assert (DriverFacts().cuda().given, given("13.0").cuda().given) == (True, True)
 
 
 def test_what_this_machine_has(monkeypatch) -> None:

@@ -333,7 +333,7 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
 
 
 def _unprovided(one: Installed, need: Need, repair: _Repair) -> Finding:
-    library = need.evidence.removeprefix("needs ")
+    library = need.library
     name = exports.distributions(need.stem).get(need.major)
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
     optional = not name and _EXTENSION.search(need.path) is not None

@@ -1,0 +1,65 @@
+"""Findings and commands are data: no module reads a sentence back."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from pytest_cudalink.base.command import Command
+from pytest_cudalink.base.finding import VERDICTS, Finding, exit_code_of
+
+PACKAGE = Path(__file__).parents[2] / "pytest_cudalink"
+#: Fields that are written for people.
+SENTENCES = {"advice", "evidence", "fix", "message", "otherwise", "sentence", "what", "why", "witness"}
+PARSERS = {
+    *("endswith", "find", "findall", "finditer", "fullmatch", "index", "match", "partition", "removeprefix"),
+    *("removesuffix", "replace", "rpartition", "rsplit", "search", "split", "startswith", "sub"),
+}
+#: These ask a table for its own words, and the summary for the release in the text of a record.
+EXCUSED = {("linker/dispatch.py", "message"), ("plugin/session/summary.py", "message")}
+
+
+def field_of(node: ast.expr) -> object:
+    """The field that an expression reads: by name, by key, or as text."""
+    match node:
+        case ast.Call(func=ast.Name(id="str"), args=[inner]):
+            return field_of(inner)
+        case ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(slice=ast.Constant(value=name)):
+            return name
+        case _:
+            return None
+
+
+def parsed(source: str) -> set[object]:
+    """The fields with sentences that a source takes apart."""
+    found: set[object] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name, value=value), args=arguments) if name in PARSERS:
+                found |= {field_of(one) for one in (value, *arguments)}
+            case ast.Compare(left=ast.Constant() | ast.Name(), ops=[ast.In() | ast.NotIn()], comparators=[right]):
+                found.add(field_of(right))
+    return found & SENTENCES
+
+
+def test_no_sentence_is_parsed() -> None:
+    """What a module needs of a finding, a verdict or a need is a field."""
+    habits = ("x.message.partition(':')", "re.match('a', x['fix'])", "'a' in x.witness", "re.sub('', '', str(x.what))")
+    assert [len(parsed(habit)) for habit in habits] == [1, 1, 1, 1]
+    files = {file.relative_to(PACKAGE).as_posix(): file for file in PACKAGE.rglob("*.py")}
+    found = {(name, field) for name, file in files.items() for field in parsed(file.read_text(encoding="utf-8"))}
+    assert found == EXCUSED
+
+
+def test_the_verdict_of_findings() -> None:
+    """An error outweighs what is not known; warnings and notes do not count."""
+    cases = (("note", "warning"), ("unknown", "error"), ("unknown", "note"), ())
+    assert [VERDICTS[exit_code_of(one)] for one in cases] == [VERDICTS[0], VERDICTS[1], VERDICTS[2], VERDICTS[0]]
+
+
+def test_remedies() -> None:
+    """The command comes before the other remedy, and is left out where there is none."""
+    assert Finding("note", "x", Command(("a",)), "wait").remedies == ("pip install a", "wait")
+    assert Finding("note", "x", otherwise="wait").remedies == ("wait",)
