@@ -91,8 +91,10 @@ class Providers:
         candidates = [one for one in self.all if one.is_of(stem, major)]
         for folder in _searched_first(user):
             here = [one for one in candidates if os.path.dirname(os.path.realpath(one.path)) == folder]  # noqa: PTH120 (of a text)
-            if here or (there := _first_of(_listed(folder), stem, major)):
-                return here[0] if here else there
+            if here:
+                return here[0]
+            if (there := _first_of(_listed(folder), stem, major)) is not None:
+                return there
         wheels = [one for one in candidates if one.owner and one.owner.manager != "conda"]
         return next(iter(wheels or candidates), None) or _first_of(_system_libraries(), stem, major)
 
