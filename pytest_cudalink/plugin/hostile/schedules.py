@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ import pytest
 
 from ...base.words import counted
 from ...report.asked_for import AskedFor
-from ..isolation.copies import RunsAgain, show
+from ..isolation.copies import Notes, RunsAgain, show
 from ..parts import ASKED, COPIES
 from ..run import from_controller
 from ..schedule_request import ScheduleRequest, parse
@@ -77,6 +76,7 @@ class Schedules(RunsAgain):
         run.part(ASKED)
         #: The folder in which each worker of xdist notes what it has found, because it may crash.
         self.notes: str = from_controller(run.config).get("schedules") or self._copies.folder
+        self._notes = Notes(Path(self.notes), ".schedules")
         self._failures: list[ScheduleFailure] = []
         self.failing: list[str] = []
         self._tests = self._runs = 0
@@ -91,9 +91,9 @@ class Schedules(RunsAgain):
         """Run a test under schedules."""
         known = len(self._failures)
         self._run_late(item)
-        if self._run.is_worker and (worker := self._run.worker):
-            with suppress(OSError), (Path(self.notes) / worker).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(self.as_json(known)) + "\n")
+        if self._run.is_worker:
+            with suppress(OSError):
+                self._notes.add(self._run.worker, self.as_json(known))
 
     def _run_late(self, item: pytest.Item) -> None:
         promised = self._option.promised
@@ -194,10 +194,7 @@ class Schedules(RunsAgain):
 
     def add_notes(self, worker: str) -> None:
         """Add what a worker of xdist has noted before it died."""
-        noted: list[dict[str, Any]] = []
-        with suppress(OSError, ValueError):  # it ran no test, or the end of the process cut the last line
-            for line in (Path(self.notes) / worker).read_text(encoding="utf-8").splitlines():
-                noted.append(json.loads(line))  # noqa: PERF401 (the lines before a cut one count)
+        noted: list[dict[str, Any]] = [*filter(None, self._notes.of(worker))]
         if noted:
             self.add({**noted[-1], "failures": [one for given in noted for one in given["failures"]]})
 

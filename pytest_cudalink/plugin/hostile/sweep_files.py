@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from ...base import regular_files
 from ...base.regular_files import read_bounded
 from ...base.words import counted
+from ..isolation.copies import Notes
 from ..settings import check_sweep
 from . import sweep_rules as fault_sweep
 from .sweep_rules import SweepFinding, SweepTotals
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
     from ..run import Run
 
-#: Bytes of a baseline, and of what one process has noted.
+#: Bytes of a baseline, and of the option of an interrupted sweep.
 _LONGEST: Final = 256 << 20
+#: Ends the name of a process's notes.
+_SUFFIX: Final = ".jsonl"
 
 
 class Baseline:
@@ -105,12 +107,13 @@ class SweepNotes:
         self.option = run.settings.fault_sweep.value
         self.done: dict[str, SweepTotals] = {}
         self.damaged, self.kept = 0, False
-        self._file = f"{run.worker or 'main'}.jsonl"
+        self._worker = run.worker
         known: pytest.Cache | None = None if self.option[:1].isdigit() else getattr(run.config, "cache", None)
         self.folder = Path(folder or scratch)
         if not folder and known is not None:
             with suppress(OSError):
                 self.folder, self.kept = known.mkdir("cudalink-fault-sweep"), True
+        self._notes = Notes(self.folder, _SUFFIX)
         if self.option == "resume":
             self._resume()
         elif not folder:
@@ -147,8 +150,8 @@ class SweepNotes:
             check_sweep(self.option)
         except ValueError as error:
             raise self._unreadable(file, f"it has {self.option!r}; {error}") from None
-        for noted in sorted(self.folder.glob("*.jsonl")):
-            found, damaged = self._read(noted.name)
+        for noted in sorted(self.folder.glob(f"*{_SUFFIX}")):
+            found, damaged = self._read(noted.name.removesuffix(_SUFFIX))
             self.done |= found
             self.damaged += damaged
 
@@ -162,17 +165,14 @@ class SweepNotes:
 
     def of(self, worker: str) -> dict[str, SweepTotals]:
         """Return what a worker of xdist has noted, by test."""
-        return self._read(f"{worker}.jsonl")[0]
+        return self._read(worker)[0]
 
-    def _read(self, name: str) -> tuple[dict[str, SweepTotals], int]:
+    def _read(self, worker: str) -> tuple[dict[str, SweepTotals], int]:
         """Return what a process has noted in its file, by test, and how many lines cannot be read."""
         noted, damaged = {}, 0
-        lines: list[bytes] = []
-        with suppress(OSError):
-            lines = read_bounded(self.folder / name, _LONGEST).splitlines()
-        for line in filter(None, lines):
+        for one in self._notes.of(worker):
             try:
-                nodeid, found = json.loads(line)
+                nodeid, found = one
                 noted[str(nodeid)] = msgspec.convert(found, SweepTotals)
             except (ValueError, TypeError, msgspec.MsgspecError):
                 damaged += 1
@@ -180,10 +180,8 @@ class SweepNotes:
 
     def add(self, nodeid: str, found: SweepTotals) -> None:
         """Note what was found in a test."""
-        line = json.dumps([nodeid, msgspec.to_builtins(found)])
         try:
-            with (self.folder / self._file).open("a", encoding="utf-8") as file:
-                file.write(f"\n{line}\n")  # the line before may be cut
+            self._notes.add(self._worker, [nodeid, msgspec.to_builtins(found)])
         except OSError:
             self.kept = False
 
@@ -196,6 +194,6 @@ class SweepNotes:
         """Remove the notes."""
         with suppress(OSError):
             for file in self.folder.glob("*"):
-                if file.name == "option" or file.suffix == ".jsonl":
+                if file.name == "option" or file.suffix == _SUFFIX:
                     with suppress(OSError):
                         file.unlink()

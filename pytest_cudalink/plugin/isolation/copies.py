@@ -8,12 +8,14 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from ...base import scratch
+from ...base.regular_files import read_bounded
 from ...base.safe_text import line
 from .. import pytest_private
 from ..parts import RECORD_FILE
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from ...base.process_end import ProcessEnd
     from ..run import Run
 
+#: Bytes of what one process has noted.
+_LONGEST: Final = 256 << 20
 #: Conditions that a process is asked for with one line.
 _PART: Final = 200
 
@@ -127,6 +131,33 @@ class RunsAgain(ABC):
     @abstractmethod
     def again(self, item: pytest.Item) -> None:
         """Run a test again, as often as it takes."""
+
+
+class Notes:
+    """What each process of a run has found, a line for each test, because a worker of xdist may die.
+
+    `folder`: that of all processes.
+    `suffix`: ends the name of a process's file.
+    """
+
+    def __init__(self, folder: Path, suffix: str) -> None:
+        self._folder, self._suffix = folder, suffix
+
+    def add(self, worker: str | None, found: object) -> None:
+        """Note what was found in a test; raises OSError if it cannot be written."""
+        with (self._folder / f"{worker or 'main'}{self._suffix}").open("a", encoding="utf-8") as file:
+            file.write(f"\n{json.dumps(found)}\n")  # the line before may be cut
+
+    def of(self, worker: str) -> Iterator[Any]:
+        """Yield what a process has noted; None for a line that cannot be read."""
+        lines: list[bytes] = []
+        with suppress(OSError):  # it ran no test
+            lines = read_bounded(self._folder / f"{worker}{self._suffix}", _LONGEST).splitlines()
+        for text in filter(None, lines):
+            try:
+                yield json.loads(text)
+            except ValueError:
+                yield None
 
 
 def show(item: pytest.Item, found: str, *, verbosity: int) -> None:
