@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,7 +195,6 @@ def _write_run(
     hidden: hiding.Hidden,
 ) -> None:
     from ..report import origin
-    from ..report.records import RunRecord
 
     asked = environment.get("CUDALINK_DRIVER")
     kind = "absent" if facts["driver"] is None else "emulated" if facts["emulated"] else "real"
@@ -209,17 +206,15 @@ def _write_run(
     }
     cell = cell_facts(facts["packages"].get, environment, hidden)
     writer.write(
-        RunRecord(
-            run=uuid.uuid4().hex,
-            cell=environment.get("CUDALINK_CELL"),
+        origin.run_record(
+            Path.cwd(),
+            environment,
             python=facts["python"],
-            platform=f"{sys.platform}-{platform.machine()}",
             versions={"driver": driver, **cell.versions},
             arch={"requested": environment.get("CUDALINK_DEVICE"), "found": None},
             facts={"packages": facts["packages"]},
             axes=dict(cell.axes),
             hidden=cell.hidden,
-            origin=origin.find(Path.cwd(), environment).record(),
         )
     )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
+import sys
 import tomllib
+import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -127,6 +130,22 @@ class Origin:
 _PYPROJECT_SIZE: Final = 1 << 20
 #: Fields in which two runs of one matrix agree; they begin at different times, and on machines in different states.
 _COMMON: Final = ("project", "commit", "branch", "ci_url")
+
+
+def run_record(root: Path, environment: Mapping[str, str] = os.environ, **more: Any) -> RunRecord:
+    """Return the first record of a run that begins in a folder.
+
+    `more`: the fields that do not follow from folder, environment and machine.
+    """
+    from .records import RunRecord
+
+    return RunRecord(
+        run=uuid.uuid4().hex,
+        cell=environment.get("CUDALINK_CELL"),
+        platform=f"{sys.platform}-{platform.machine()}",
+        origin=find(root, environment).record(),
+        **more,
+    )
 
 
 def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:

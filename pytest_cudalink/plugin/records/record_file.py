@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from ...report.records import (
     FoundRecord,
     LibraryRecord,
     LinkRecord,
-    RunRecord,
     StartRecord,
     UnsteeredRecord,
     VerdictRecord,
@@ -113,11 +111,9 @@ class RecordFile:
         """Write the first line, which describes the run."""
         run, settings, cell = self._run, self._run.settings, self._run.cell
         self.writer.write(
-            RunRecord(
-                run=uuid.uuid4().hex,
-                cell=os.environ.get("CUDALINK_CELL"),
+            origin.run_record(
+                run.config.rootpath,
                 python=platform.python_version(),
-                platform=f"{sys.platform}-{platform.machine()}",
                 pytest=pytest.__version__,
                 argv=[str(argument) for argument in run.config.invocation_params.args],
                 settings={name: {"value": one.value, "source": one.source} for name, one in settings.items()},
@@ -126,7 +122,6 @@ class RecordFile:
                 facts=dict(run.hook_facts),
                 axes=dict(cell.axes) if cell else {},
                 hidden=cell.hidden if cell else "",
-                origin=origin.find(run.config.rootpath).record(),
             )
         )
 
