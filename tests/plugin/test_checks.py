@@ -11,6 +11,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
+from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.base.violations import Violation
 from pytest_cudalink.emulator import notes
 from pytest_cudalink.environment import facts as environment_facts
@@ -36,7 +37,7 @@ from pytest_cudalink.plugin.records.ledger import Outside, Totals
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.settings import Setting
 from pytest_cudalink.plugin.watch import jitlink_contract
-from pytest_cudalink.plugin.watch.check import Check, Seen
+from pytest_cudalink.plugin.watch.check import Check
 from pytest_cudalink.plugin.watch.native_links import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck, last_look
 from pytest_cudalink.report.asked_for import AskedFor
@@ -83,15 +84,15 @@ def test_the_facts_of_a_test() -> None:
 class Saw(Check):
     """Shows what it is told to, and notes what it was asked."""
 
-    def __init__(self, run: Run, **seen: Seen) -> None:
+    def __init__(self, run: Run, **seen: Finding) -> None:
         super().__init__(run)
         self.seen, self.asked, self.left = seen, [], False
 
-    def _show(self, where: str) -> list[Seen]:
+    def _show(self, where: str) -> list[Finding]:
         self.asked.append(where)
         return [self.seen.pop(where)] if where in self.seen else []
 
-    def between(self) -> list[Seen]:
+    def between(self) -> list[Finding]:
         return self._show("between")
 
     def begin(self, nodeid: str) -> None:
@@ -103,14 +104,14 @@ class Saw(Check):
     def look(self, phase) -> None:
         self.asked.append(phase.error)
 
-    def sections(self, phase) -> list[Seen]:
+    def sections(self, phase) -> list[Finding]:
         return self._show(phase.when)
 
-    def finish(self) -> list[Seen]:
+    def finish(self) -> list[Finding]:
         return self._show("finish")
 
 
-def watched(**seen: Seen) -> tuple[Run, Saw]:
+def watched(**seen: Finding) -> tuple[Run, Saw]:
     """A run with a check that sees something, and with one that never does."""
     run = begun()
     check = Saw(run, **seen)
@@ -155,25 +156,26 @@ def test_what_a_test_leaves_is_destroyed(left: bool) -> None:
 @pytest.mark.parametrize(
     ("seen", "strict", "outcome", "longrepr"),
     [
-        (Seen("T", "text"), False, "failed", "text"),
-        (Seen("T", "text", message="message"), False, "failed", "message"),
-        (Seen("T", "text", "warn"), False, "passed", None),
-        (Seen("T", "text", "warn", "message", UnsteeredLinkWarning), True, "failed", "text"),
-        (Seen("T", "text", "report"), False, "passed", None),
-        (Seen("T", "text", "skip", "message"), False, "skipped", ("f.py", 5, "Skipped: message")),
+        (Finding("error", "text", kind="T"), False, "failed", "text"),
+        (Finding("error", "text", why="message", kind="T"), False, "failed", "message"),
+        (Finding("warning", "text", kind="T"), False, "passed", None),
+        (Finding("warning", "text", why="message", kind="T"), True, "failed", "text"),
+        (Finding("note", "text", kind="T"), False, "passed", None),
+        (Finding("unknown", "text", why="message", kind="T"), False, "skipped", ("f.py", 5, "Skipped: message")),
     ],
 )
-def test_verdicts_of_a_test(seen: Seen, strict: bool, outcome: str, longrepr: object) -> None:
+def test_verdicts_of_a_test(seen: Finding, strict: bool, outcome: str, longrepr: object) -> None:
     """A verdict fails the test, warns, is shown alone, or skips; what has failed already gets a section."""
-    run, _ = watched(call=seen, setup=seen)
+    run, check = watched(call=seen, setup=seen)
+    check.category = UnsteeredLinkWarning if strict else check.category
     item = Item(line=4)
     item.strict = strict
     report = reported(run, "call", item, wasxfail="reason")
     assert (report.outcome, report.longrepr) == (outcome, longrepr)
-    assert report.sections == ([("T", "text")] if seen.verdict in ("report", "skip") else [])
+    assert report.sections == ([("T", "text")] if seen.severity in ("note", "unknown") else [])
     assert hasattr(report, "wasxfail") is (outcome != "failed")
-    assert facts.is_unsupported(report) is (seen.verdict == "skip")
-    assert item.warnings == ([(pytest.PytestWarning, "text")] if seen.verdict == "warn" and not strict else [])
+    assert facts.is_unsupported(report) is (seen.severity == "unknown")
+    assert item.warnings == ([(pytest.PytestWarning, "text")] if seen.severity == "warning" and not strict else [])
     if outcome == "failed":
         report = reported(run, "setup", item, outcome="failed")
         assert (report.longrepr, report.sections) == (None, [("T", "text")])
@@ -181,13 +183,13 @@ def test_verdicts_of_a_test(seen: Seen, strict: bool, outcome: str, longrepr: ob
 
 def test_a_test_without_a_line() -> None:
     """A test that does not know its line is skipped in the first."""
-    run, _ = watched(call=Seen("T", "text", "skip", "why"))
+    run, _ = watched(call=Finding("unknown", "text", why="why", kind="T"))
     assert reported(run, "call").longrepr == ("f.py", 1, "Skipped: why")
 
 
 def test_what_a_check_shows_is_safe() -> None:
     """No title, text or message reaches a terminal with its escape sequences."""
-    run, _ = watched(call=Seen("T\x1b[1m", "text\x1b[1m", "skip", "why\x1b[1m"))
+    run, _ = watched(call=Finding("unknown", "text\x1b[1m", why="why\x1b[1m", kind="T\x1b[1m"))
     report = reported(run, "call")
     ((title, text),) = report.sections
     assert [one for one in (title, text, report.longrepr[2]) if "\x1b" in one] == []
@@ -203,17 +205,18 @@ def test_how_a_report_fails() -> None:
 @pytest.mark.parametrize(
     ("seen", "strict", "notes", "problems", "warning"),
     [
-        (Seen("T", "text", message="message"), False, [], ["text"], []),
-        (Seen("T", "text", "report"), False, ["text"], [], []),
-        (Seen("T", "text", "warn"), False, [], [], [(pytest.PytestWarning, "text", 2)]),
-        (Seen("T", "text", "warn", "message"), False, [], [], [(pytest.PytestWarning, "message", 2)]),
-        (Seen("T", "text", "warn", "message", UnsteeredLinkWarning), True, [], ["text"], []),
+        (Finding("error", "text", why="message", kind="T"), False, [], ["text"], []),
+        (Finding("note", "text", kind="T"), False, ["text"], [], []),
+        (Finding("warning", "text", kind="T"), False, [], [], [(pytest.PytestWarning, "text", 2)]),
+        (Finding("warning", "text", why="message", kind="T"), False, [], [], [(pytest.PytestWarning, "message", 2)]),
+        (Finding("warning", "text", why="message", kind="T"), True, [], ["text"], []),
     ],
 )
 @pytest.mark.parametrize("where", ["between", "finish"])
-def test_verdicts_outside_of_tests(where, seen: Seen, strict: bool, notes, problems, warning) -> None:
+def test_verdicts_outside_of_tests(where, seen: Finding, strict: bool, notes, problems, warning) -> None:
     """What was seen outside of tests fails the run, is shown, or is a warning."""
-    run, _ = watched(**{where: seen})
+    run, check = watched(**{where: seen})
+    check.category = UnsteeredLinkWarning if strict else check.category
     run.config.strict = strict
     run.part(REPORTER).finish()
     outside = run.part(LEDGER).outside
@@ -434,8 +437,8 @@ def test_lifetimes(driver: Mock, below: Mock, mode: str, fails: bool, elsewhere:
     assert (outside.problems, outside.notes) == ((["text 1"], []) if fails else ([], ["text 1"]))
     driver.violations, driver.lost_violations = (), 2
     (lost,) = check.finish()
-    assert (lost.title, lost.verdict) == ("cudalink lifetimes", "fail")
-    assert lost.text == (
+    assert (lost.kind, lost.severity) == ("cudalink lifetimes", "error")
+    assert lost.what == (
         "2 lifetime violations could not be shown: the driver counted more than the plugin was handed; the output on "
         "stderr says why. Run with -o cudalink_events=FILE and look there"
     )
@@ -607,7 +610,7 @@ def test_the_contract_of_nvjitlink(contract: Mock, mode: str) -> None:
     assert check.violations == (violation(2),)
     check.consume((violation(2),))
     check.between()
-    assert check._seen_outside("x").verdict == ("warn" if mode == "report" else "fail")
+    assert check._seen_outside("x").severity == ("warning" if mode == "report" else "error")
     said = (pytest.PytestWarning, "cudalink: outside of tests: text 1", 2)
     assert run.config.warnings == ([said] if mode == "report" else [])
     assert run.part(LEDGER).outside.problems == ([] if mode == "report" else ["text 1"])
@@ -836,7 +839,7 @@ def test_problems_of_links() -> None:
     links.add("a")
     links.add("c")
     report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "failed", "E a", "call")
-    assert [seen.text for seen in links.sections(SimpleNamespace(report=report))] == ["c"]
+    assert [seen.what for seen in links.sections(SimpleNamespace(report=report))] == ["c"]
     report = reported(run, "call")
     assert (report.outcome, report.sections) == ("passed", [])
     links.add("a")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from ...base.finding import Finding
 from ...base.regular_files import DATA, read_bounded
 from ...base.words import counted
 from ..parts import DESCENDANTS, LEDGER
-from .check import Check, Phase, Seen
+from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
@@ -214,7 +215,7 @@ class Causes(Check):
         """Keep no error, whose frames keep the objects of its test alive."""
         self._known.clear()
 
-    def sections(self, phase: Phase) -> Sequence[Seen]:
+    def sections(self, phase: Phase) -> Sequence[Finding]:
         """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
         found = self._of(phase.error, phase.nodeid, phase.report)
         if self._has_cause and phase.when == "setup":  # a plugin runs the test again
@@ -227,7 +228,7 @@ class Causes(Check):
         self._run.part(LEDGER).test.refuse(found.calls, found.cause)
         return [_section(found, skips=self._skips)]
 
-    def finish(self) -> Sequence[Seen]:
+    def finish(self) -> Sequence[Finding]:
         """Tell how many failures the refused CUDA runtime of this process may have caused without a word of it."""
         if self._unexplained:
             failed = f"{counted(len(self._unexplained), 'later test')} without a known cause"
@@ -254,11 +255,11 @@ class Causes(Check):
         if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
             found = self._of(call.excinfo.value)
             if found.cause is not None:
-                report.sections.append(_section(found)[:2])
+                report.sections.append(_shown(_section(found)))
                 report.cudalink_cause = found.cause  # type: ignore[attr-defined]
 
 
-def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> Seen:
+def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> Finding:
     """Return what shows that a process died of a refused call, which its library did not expect.
 
     The facts of the test, in the process that waited for the other, get function and note of the call, and go onto its
@@ -278,7 +279,7 @@ def explain_unasked(
 ) -> None:
     """Explain a failure for want of a driver in a run for which nothing asks; of other failures it knows nothing."""
     if report.failed and (cause := _missing_driver(error, config)) is not None:
-        report.sections.append(_section(_Found(cause=cause))[:2])
+        report.sections.append(_shown(_section(_Found(cause=cause))))
 
 
 def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord | None:
@@ -298,15 +299,19 @@ def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord 
     }
 
 
-def _section(found: _Found, *, skips: bool = False) -> Seen:
+def _section(found: _Found, *, skips: bool = False) -> Finding:
     from ...report.wording import explanation, not_emulated
 
     assert found.cause is not None
     if not found.calls:
-        return Seen(_WHY, explanation(found.cause), "report")
+        return Finding("note", explanation(found.cause), kind=_WHY)
     text = "\n".join([*(f"{function}: {note}" for function, note in found.calls), "", _ADVICE])
     reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in found.calls])}"
-    return Seen(_NOT_EMULATED, text, "skip" if skips else "report", reason)
+    return Finding("unknown" if skips else "note", text, why=reason, kind=_NOT_EMULATED)
+
+
+def _shown(finding: Finding) -> tuple[str, str]:
+    return finding.kind, finding.what
 
 
 def _telling(error: BaseException, words: str) -> str:

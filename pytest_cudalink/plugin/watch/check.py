@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from ...base.finding import Finding
 from ...base.safe_text import block, line
 from ..parts import LEDGER, REPORTER
 from ..records.facts import fail_with, skip_unsupported
@@ -16,21 +18,9 @@ if TYPE_CHECKING:
     from ..run import Run
 
 
-class Seen(NamedTuple):
-    """What a check has seen, as a section and a verdict."""
-
-    title: str  # title of the section
-    text: str
-    # "fail": the test fails, or the run outside of tests. "warn": there is a warning, which fails where the run turns
-    # warnings into errors. "report": it is shown and fails nothing. "skip": the test, which failed, was skipped.
-    verdict: Literal["fail", "warn", "report", "skip"] = "fail"
-    message: str = ""  # the failure, the warning outside of tests, or the reason of the skip; by default the text
-    category: type[Warning] = pytest.PytestWarning
-
-
-def _shown(seen: Seen) -> Seen:
+def _safe(finding: Finding) -> Finding:
     """Return what is safe to show: a check has texts of processes, libraries and kernels."""
-    return seen._replace(title=line(seen.title), text=block(seen.text), message=block(seen.message))
+    return replace(finding, kind=line(finding.kind), what=block(finding.what), why=block(finding.why))
 
 
 class Phase:
@@ -49,12 +39,19 @@ class Phase:
 
 
 class Check:
-    """A part of a run that watches something; `Reporter` calls the methods, and a check overrides what it needs."""
+    """A part of a run that watches something; `Reporter` calls the methods, and a check overrides what it needs.
+
+    Of a `Finding`, `kind` is the title of its section, and `why` the failure, the warning outside of tests or the
+    reason of a skip, by default `what`. An error fails the test, or the run outside of tests; a warning does where the
+    run turns warnings into errors; a note fails nothing. An unknown skips the test, which failed.
+    """
+
+    category: type[Warning] = pytest.PytestWarning  # of its warnings
 
     def __init__(self, run: Run) -> None:
         self._run, self._reporter = run, run.part(REPORTER)
 
-    def between(self) -> Iterable[Seen]:
+    def between(self) -> Iterable[Finding]:
         """Return what was seen since the last phase, outside of tests: asked before each test."""
         return ()
 
@@ -68,11 +65,11 @@ class Check:
     def look(self, phase: Phase) -> None:
         """Look at a phase before its report is made."""
 
-    def sections(self, _phase: Phase) -> Iterable[Seen]:
+    def sections(self, _phase: Phase) -> Iterable[Finding]:
         """Return what was seen in a phase."""
         return ()
 
-    def finish(self) -> Iterable[Seen]:
+    def finish(self) -> Iterable[Finding]:
         """Return what no test shows, as the session ends: asked after `between`."""
         return ()
 
@@ -102,7 +99,7 @@ class Reporter:
         """Show what was seen since the last phase, outside of tests."""
         for check in self._asked["between"]:
             if found := check.between():
-                self.show_outside(found)
+                self.show_outside(found, check.category)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -130,42 +127,48 @@ class Reporter:
         phase.report = report = yield
         for check in self._asked["sections"]:
             if found := check.sections(phase):
-                self.show(item, report, found)
+                self.show(item, report, found, check.category)
         if call.when == "teardown":
             self._run.part(LEDGER).put_on(report)  # it did so before the checks had the report
         return report
 
-    def show(self, item: pytest.Item, report: pytest.TestReport, found: Iterable[Seen]) -> None:
+    def show(
+        self,
+        item: pytest.Item,
+        report: pytest.TestReport,
+        found: Iterable[Finding],
+        category: type[Warning] = pytest.PytestWarning,
+    ) -> None:
         """Show what was seen under the report of a test, and let it count."""
-        for seen in map(_shown, found):
-            match seen.verdict:
-                case "fail":
-                    fail_with(report, item, seen.title, seen.text, seen.message)
-                case "warn":
+        for finding in map(_safe, found):
+            match finding.severity:
+                case "error":
+                    fail_with(report, item, finding.kind, finding.what, finding.why)
+                case "warning":
                     try:
-                        item.warn(seen.category(seen.text))
-                    except seen.category:
-                        fail_with(report, item, seen.title, seen.text)
-                case "report":
-                    report.sections.append((seen.title, seen.text))
-                case "skip":
-                    report.sections.append((seen.title, seen.text))
+                        item.warn(category(finding.what))
+                    except category:
+                        fail_with(report, item, finding.kind, finding.what)
+                case "note":
+                    report.sections.append((finding.kind, finding.what))
+                case "unknown":
+                    report.sections.append((finding.kind, finding.what))
                     path, number, _ = item.reportinfo()
-                    skip_unsupported(report, (str(path), (number or 0) + 1, f"Skipped: {seen.message}"))
+                    skip_unsupported(report, (str(path), (number or 0) + 1, f"Skipped: {finding.why}"))
 
-    def show_outside(self, found: Iterable[Seen]) -> None:
+    def show_outside(self, found: Iterable[Finding], category: type[Warning] = pytest.PytestWarning) -> None:
         """Keep what was seen outside of tests for the summary, or warn of it."""
-        for seen in map(_shown, found):
+        for finding in map(_safe, found):
             outside = self._run.part(LEDGER).outside
-            if seen.verdict == "report":
-                outside.notes.append(seen.text)
-            elif seen.verdict == "fail":
-                outside.problems.append(seen.text)
+            if finding.severity == "note":
+                outside.notes.append(finding.what)
+            elif finding.severity == "error":
+                outside.problems.append(finding.what)
             else:
                 try:
-                    self._run.config.issue_config_time_warning(seen.category(seen.message or seen.text), stacklevel=2)
-                except seen.category:
-                    outside.problems.append(seen.text)
+                    self._run.config.issue_config_time_warning(category(finding.why or finding.what), stacklevel=2)
+                except category:
+                    outside.problems.append(finding.what)
 
     def finish(self) -> None:
         """Show what no test shows.
@@ -175,4 +178,4 @@ class Reporter:
         """
         self.between()
         for check in self._checks:  # one that has been made just now is asked, too
-            self.show_outside(check.finish())
+            self.show_outside(check.finish(), check.category)

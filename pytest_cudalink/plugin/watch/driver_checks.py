@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ...base.finding import Finding
 from ...base.words import counted
 from ...report.wording import EVENTS_UNWRITTEN
 from ..conditions import run_driver
 from ..parts import DESCENDANTS, LEDGER
-from .check import Check, Seen
+from .check import Check
 from .violation_check import DriverCheck
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Lifetimes(DriverCheck):
             counts[self.name] = counts.get(self.name, 0) + len(self._new)
         self._reporter.show(item, report, self._sections(item.nodeid, "after this test's last report"))
 
-    def finish(self) -> Iterator[Seen]:
+    def finish(self) -> Iterator[Finding]:
         """Report what no test shows; fail the run if a violation was lost on the way.
 
         The driver counts by itself, so that an error in the Python code that it calls hides nothing.
@@ -115,7 +116,7 @@ class Lifetimes(DriverCheck):
                 f"{counted(lost, 'lifetime violation')} could not be shown: the driver counted more than the plugin "
                 "was handed; the output on stderr says why. Run with -o cudalink_events=FILE and look there"
             )
-            yield Seen(self.title, text)
+            yield Finding("error", text, kind=self.title)
 
 
 def lose_events(run: Run, why: str) -> None:

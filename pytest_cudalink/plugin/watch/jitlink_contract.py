@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ...base.finding import Finding
 from ...loader.jitlink import jitlink_contract
 from ..parts import JITLINK_CONTRACT, LEDGER
-from .check import Phase, Seen
+from .check import Phase
 from .violation_check import ViolationCheck
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class JitLinkContractCheck(ViolationCheck):
     def handle_count(self) -> int:
         return self._contract.handle_count
 
-    def _seen_outside(self, text: str) -> Seen:
+    def _seen_outside(self, text: str) -> Finding:
         if self.mode == "report":
-            return Seen(self.title, text, "warn", f"cudalink: outside of tests: {text}")
+            return Finding("warning", text, why=f"cudalink: outside of tests: {text}", kind=self.title)
         return super()._seen_outside(text)
 
     def begin(self, nodeid: str) -> None:
@@ -75,7 +76,7 @@ class JitLinkContractCheck(ViolationCheck):
             self._notes = [f"{one} and not destroyed" for one in handles]
             self._run.part(LEDGER).test.undestroyed = len(handles)
 
-    def sections(self, phase: Phase) -> Iterable[Seen]:
+    def sections(self, phase: Phase) -> Iterable[Finding]:
         notes, self._notes = self._notes, []
-        shown = [Seen(f"{self.title}, notes", "\n".join(notes), "report")] if notes else []
+        shown = [Finding("note", "\n".join(notes), kind=f"{self.title}, notes")] if notes else []
         return [*shown, *super().sections(phase)]

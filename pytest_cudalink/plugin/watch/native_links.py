@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from ...base.finding import Finding
 from ...loader.jitlink import jitlink_calls
 from ..parts import CAUSES, LEDGER
-from .check import Check, Phase, Seen
+from .check import Check, Phase
 
 if TYPE_CHECKING:
     import pytest
@@ -38,6 +39,8 @@ class Mismatches(Check):
     `pending`: how often each problem occurred that no report has shown.
     """
 
+    category = UnsteeredLinkWarning
+
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.pending: Counter[str] = Counter()
@@ -56,16 +59,16 @@ class Mismatches(Check):
             problems = self._warnings if warn else self._outside if run.nodeid is None else self.pending
             problems[text] = 1 if once else problems[text] + 1
 
-    def sections(self, phase: Phase) -> Iterator[Seen]:
+    def sections(self, phase: Phase) -> Iterator[Finding]:
         yield from self._warned()
         shown, self.pending = self.pending, Counter()
         failed = phase.report.failed
         if text := "\n".join(one for one in _with_number(shown) if not failed or one not in phase.report.longreprtext):
-            yield Seen(_SECTION, text)
+            yield Finding("error", text, kind=_SECTION)
 
-    def _warned(self) -> list[Seen]:
+    def _warned(self) -> list[Finding]:
         warned, self._warnings = self._warnings, Counter()
-        return [Seen(_SECTION, text, "warn", category=UnsteeredLinkWarning) for text in _with_number(warned)]
+        return [Finding("warning", text, kind=_SECTION) for text in _with_number(warned)]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Leave out of the summary what the error of a collected file shows."""
@@ -73,10 +76,10 @@ class Mismatches(Check):
             for text in [text for text in self._outside if text in report.longreprtext]:
                 del self._outside[text]
 
-    def finish(self) -> list[Seen]:
+    def finish(self) -> list[Finding]:
         """Fail the run for those that no report will show, or warn of them."""
         texts = [*_with_number(self.pending), *_with_number(self._outside)]
-        return [*(Seen(_SECTION, text) for text in texts), *self._warned()]
+        return [*(Finding("error", text, kind=_SECTION) for text in texts), *self._warned()]
 
 
 def _with_number(problems: Counter[str]) -> list[str]:

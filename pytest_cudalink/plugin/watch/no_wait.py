@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ...base.finding import Finding
 from ..parts import LEDGER
-from .check import Seen
 from .violation_check import ViolationCheck
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class NoWait(ViolationCheck):
         if self._driver is not None:
             self._driver.consume(violations)
 
-    def sections(self, phase: Phase) -> Iterator[Seen]:
+    def sections(self, phase: Phase) -> Iterator[Finding]:
         yield from super().sections(phase)
         if self._gave_up:
             from ...loader import gates
@@ -90,4 +90,4 @@ class NoWait(ViolationCheck):
                 f"cudalink: no_wait opened the gates after {gates.LONGEST:.0f} s, because the block had not ended, and "
                 "saw no call after that; make the block shorter, and do not ask in a loop for the end of its work"
             )
-            yield Seen(self.title, text, "warn")
+            yield Finding("warning", text, kind=self.title)

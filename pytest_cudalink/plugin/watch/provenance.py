@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
+from ...base.finding import Finding
 from ...loader.jitlink import jitlink_calls
 from ..own_imports import own_imports
 from ..parts import LEDGER, PROVENANCE
-from .check import Check, Phase, Seen
+from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ...guardrails.provenance import Library
@@ -190,7 +191,7 @@ class Provenance(Check):
             self._pending.append(text)
 
     def _fail_run(self, text: str) -> None:
-        self._reporter.show_outside([Seen(_SECTION, text)])
+        self._reporter.show_outside([Finding("error", text, kind=_SECTION)])
 
     # -- the plugin's hooks
 
@@ -257,7 +258,7 @@ class Provenance(Check):
     def look(self, phase: Phase) -> None:
         self.take(phase.nodeid, phase.when)
 
-    def sections(self, phase: Phase) -> Sequence[Seen]:
+    def sections(self, phase: Phase) -> Sequence[Finding]:
         """Fail a phase for what is noted, also for what an earlier run of the same test noted in it."""
         if not (self._pending or self._found_before):
             return ()
@@ -269,7 +270,7 @@ class Provenance(Check):
         self._found_before[place] = texts
         from ...base.safe_text import block
 
-        return [Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))]
+        return [Finding("error", block("\n".join(f"cudalink: {one}" for one in texts)), kind=_SECTION)]
 
     def end(self, _session: pytest.Session) -> None:
         """Take what was loaded since the last test."""

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from ...base.finding import Finding
 from ...loader import contexts, loads
 from .. import pytest_private
 from ..parts import ISOLATION, LEDGER
-from .check import Check, Phase, Seen
+from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -72,7 +73,7 @@ class StickyGuard(Check):
                 f"collecting the tests left the contexts of the process with {found.error}; a fresh process would meet "
                 "it again, so that no test is checked for it"
             )
-            self._reporter.show_outside([Seen(_SECTION, text)])
+            self._reporter.show_outside([Finding("error", text, kind=_SECTION)])
         if self._stops and self._run.task is None:
             self._run.config.pluginmanager.register(_Stop(session), "cudalink-sticky-stop")
 
@@ -103,18 +104,18 @@ class StickyGuard(Check):
                 self.found, self._is_new = LeftBehind(phase.nodeid, code, phase.when), True
                 self._note(phase.item)
 
-    def sections(self, phase: Phase) -> Iterable[Seen]:
+    def sections(self, phase: Phase) -> Iterable[Finding]:
         """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
         return self._sections(phase, self.found) if self.found is not None else ()
 
-    def _sections(self, phase: Phase, found: LeftBehind) -> Iterator[Seen]:
+    def _sections(self, phase: Phase, found: LeftBehind) -> Iterator[Finding]:
         is_new, self._is_new = self._is_new, False
         if phase.nodeid != found.nodeid:
             return
         if phase.when == "teardown":
             yield from self._end(phase, found, is_late=not is_new)
         elif is_new or phase.when == "call" or phase.report.failed:  # a plugin may run the test again, in vain
-            yield Seen(_SECTION, self._story(found))
+            yield Finding("error", self._story(found), kind=_SECTION)
 
     def _note(self, item: pytest.Item) -> None:
         """Note in the facts of a test what it left behind, and prepare this process for its end."""
@@ -128,16 +129,16 @@ class StickyGuard(Check):
             self._kept.append(dict(getattr(item, "funcargs", None) or {}))
             pytest_private.drop_fixtures(item.session)
 
-    def _end(self, phase: Phase, found: LeftBehind, *, is_late: bool) -> Iterator[Seen]:
+    def _end(self, phase: Phase, found: LeftBehind, *, is_late: bool) -> Iterator[Finding]:
         """Tear down whatever this process has set up, without errors of other tests; hand over the rest of the run.
 
         A late teardown is that of a test that has failed already: with this error it can only fail.
         """
         report, session = phase.report, phase.item.session
         if not is_late:
-            yield Seen(_SECTION, self._story(found))
+            yield Finding("error", self._story(found), kind=_SECTION)
         elif phase.error is not None:
-            yield Seen(_LATE_SECTION, report.longreprtext, "report")
+            yield Finding("note", report.longreprtext, kind=_LATE_SECTION)
             report.outcome, report.longrepr = "passed", None
             vars(report).pop("wasxfail", None)
         if found.code == contexts.HANGS:
@@ -149,7 +150,7 @@ class StickyGuard(Check):
                 reraise=(pytest.exit.Exception, KeyboardInterrupt),
             )
             if rest.excinfo is not None:
-                yield Seen(_LATE_SECTION, str(phase.item.repr_failure(rest.excinfo)), "report")
+                yield Finding("note", str(phase.item.repr_failure(rest.excinfo)), kind=_LATE_SECTION)
         if self._run.task is None and not self._stops:
             self._late_isolation = self._run.get(ISOLATION) is None
             self._run.part(ISOLATION).take_over(session)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
+from ...base.finding import Finding, Severity
 from ...base.words import counted
 from ..parts import DEADLOCKS, DESCENDANTS, JITLINK_CONTRACT, LIFETIMES, ORDER
 from ..records.facts import VIOLATIONS
-from .check import Check, Phase, Seen
+from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ...base.violations import Violation
@@ -48,7 +49,7 @@ class ViolationCheck(Check):
         self.mode = mode
         self._starts: list[tuple[int, str]] = []
         self._new: list[Violation] = []
-        self._verdict: Literal["report", "fail"] = "report" if mode == "report" else "fail"
+        self._severity: Severity = "note" if mode == "report" else "error"
 
     # -- the source
 
@@ -102,8 +103,8 @@ class ViolationCheck(Check):
         made = "process was started" if violation.process else f"{self.handle} was created"
         return f"{violation.long_repr}\nThe {made} by {maker}."
 
-    def _seen_outside(self, text: str) -> Seen:
-        return Seen(self.title, text, self._verdict)
+    def _seen_outside(self, text: str) -> Finding:
+        return Finding(self._severity, text, kind=self.title)
 
     def between(self) -> tuple[()]:
         self.collect(None)
@@ -117,15 +118,15 @@ class ViolationCheck(Check):
     def look(self, phase: Phase) -> None:
         self.collect(phase.nodeid)
 
-    def sections(self, phase: Phase) -> Iterable[Seen]:
+    def sections(self, phase: Phase) -> Iterable[Finding]:
         return self._sections(phase.nodeid, f"during this test's {phase.when}") if self._new else ()
 
-    def _sections(self, nodeid: str, when: str) -> Iterator[Seen]:
+    def _sections(self, nodeid: str, when: str) -> Iterator[Finding]:
         new, self._new = self._new, []
         if new:
             text = "\n\n".join(self._described(one, nodeid) for one in new)
             number = counted(len(new), *VIOLATIONS[self.name][:2])
-            yield Seen(self.title, text, self._verdict, f"cudalink: {number} {when}:\n{text}")
+            yield Finding(self._severity, text, why=f"cudalink: {number} {when}:\n{text}", kind=self.title)
 
 
 class DriverCheck(ViolationCheck):
