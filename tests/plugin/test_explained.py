@@ -539,6 +539,6 @@ def test_a_process_that_died_of_a_refused_call(unsupported: str) -> None:
     assert seen.kind == "cudalink: not emulated"
     severity = "unknown" if unsupported == "skip" else "note"
     assert (seen.what, seen.severity) == (f"cuA: no\n\n{ADVICE}", severity)
-    assert seen.message == "cudalink: needs a real driver: cuA is not emulated"
+    assert seen.why == "cudalink: needs a real driver: cuA is not emulated"
     assert last.cudalink["refused"] == [{"function": "cuA", "note": "no"}]
     assert last.cudalink["cause"]["why"] == "no"
