@@ -1,6 +1,6 @@
 """Running cases against a libcuda, real or emulated, and writing down what it answers.
 
-Each case runs in a process of its own, so that a driver that crashes is an answer too. A row is what one call left
+Each case runs in a separate process, so that a driver that crashes is an answer too. A row is what one call left
 behind: its result, both size slots, and what is new in both logs; `complete` adds facts about the image.
 """
 

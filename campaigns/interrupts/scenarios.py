@@ -460,7 +460,7 @@ _FOLDER = Path(tempfile.gettempdir())  # set by `walk_of`
 
 def write_records() -> None:
     """Write a record file."""
-    with Writer(_FOLDER / "records.jsonl", anew=True) as writer:
+    with Writer(_FOLDER / "records.jsonl", truncate=True) as writer:
         writer.write(ViolationRecord(nodeid=None, text="one"))
         writer.write(ViolationRecord(nodeid=None, text="two"))
 

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from ..audit.device_code import device_code
     from ..audit.device_code.assemble import assemble, assembler
     from ..audit.device_code.verdicts import ROWS
-    from ..compat.gpus import architecture_of, drivers_in
+    from ..compat.architectures import architecture_of, drivers_in
     from ..emulator.worker import WorkerError
     from ..toolchains import ToolchainError
 
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
 def served(found: DeviceCode) -> Iterator[str]:
     """Two lines at most: the GPUs and drivers on which every file with device code runs, and those for some files."""
     from ..audit.device_code.verdicts import ROWS
-    from ..compat.gpus import drivers_in
+    from ..compat.architectures import drivers_in
 
     files = {path for group in found.groups if not group.for_linker for path in group.paths}
     if not found.groups:
@@ -150,7 +150,7 @@ def served(found: DeviceCode) -> Iterator[str]:
 
 def _drivers(counts: Mapping[CudaVersion, int], least: int) -> str:
     """The drivers that take so many files, of those that know a GPU; empty if there is none."""
-    from ..compat.gpus import driver_branch
+    from ..compat.architectures import driver_branch
 
     taking = [driver for driver, count in counts.items() if count >= least]
     if not taking:
@@ -295,7 +295,7 @@ def _dotted(isa: tuple[int, int] | None) -> str:
 
 def _columns(table: _Table, rows: Sequence[str], drivers: Sequence[CudaVersion]) -> Iterable[str]:
     """The table with one column for neighbouring drivers that do the same on every GPU."""
-    from ..compat.gpus import driver_branch
+    from ..compat.architectures import driver_branch
 
     spans: list[list[int]] = []
     for index in range(len(drivers)):
@@ -316,7 +316,7 @@ def _columns(table: _Table, rows: Sequence[str], drivers: Sequence[CudaVersion])
 
 def _named(arch: str) -> str:
     """An architecture with a GPU that has it, for people."""
-    from ..compat.gpus import gpus
+    from ..compat.architectures import gpus
 
     number = int(arch.removeprefix("sm_"))
     example = next((name for name, of in gpus().items() if of == number), "")

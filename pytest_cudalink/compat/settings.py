@@ -159,7 +159,7 @@ OPTIONS: Final = (
         "the likeliest codes; all, with each code that its documentation lists; some functions, separated by commas; "
         "NUMBER:CODE[:STAYS] to repeat a finding; or resume, to go on with a sweep that was interrupted; +nvJitLink "
         "and +NVRTC behind it add the calls of these libraries; fail the run for crashes, hangs, leaks, broken rules "
-        "and errors that nobody notices",
+        "and errors that the code ignores",
         metavar="CALLS",
         bare="likely",
         inherited=False,

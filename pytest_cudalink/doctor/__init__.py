@@ -26,9 +26,8 @@ from ..compat.wheels import TILEIRAS
 from ..guardrails import attribution
 from ..guardrails.driver import DriverFacts
 from ..guardrails.guard import driver_hint, forward_compatibility_assumed
-from ..guardrails.items import Fact, Item, ItemKind, Verdict, label_of
+from ..guardrails.items import Fact, Item, ItemKind, Verdict, component_table, label_of
 from ..guardrails.pipelines import Pipeline
-from ..guardrails.relations import component_table
 from ..guardrails.remedy import trials
 from ..guardrails.repair import repair
 from ..guardrails.rules import check_driver, judge_all, parse_constraint

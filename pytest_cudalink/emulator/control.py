@@ -229,7 +229,7 @@ def _stacks_of_threads(text: str) -> Iterator[str]:
 
 
 def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequence[str]) -> Violation:
-    """Return a deadlock: the threads that wait, and nobody who could let one go on."""
+    """Return a deadlock: every thread waits, and none can release another."""
     frames = list(map(str, note.get("stack", ())))
     is_native = bool(frames) and "+0x" in frames[0]
     return _violation(

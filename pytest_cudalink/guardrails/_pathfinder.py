@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..loader import maps
-from .items import ALREADY_LOADED, ItemKind, PackagedWith
-from .relations import packaged_with
+from .items import ALREADY_LOADED, ItemKind, PackagedWith, packaged_with
 
 #: The public functions that the guard rails stand in for.
 LOOKUPS: Final = (

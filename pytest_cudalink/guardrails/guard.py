@@ -17,9 +17,8 @@ from ..compat.names import GUARD_RAIL_MODES as MODES
 from ..compat.names import GuardRailMode as Mode
 from . import _pathfinder, attribution
 from .driver import DriverFacts, parse_cuda_version, parse_release
-from .items import ALREADY_LOADED, CompatibilityWarning, Item, ItemKind, Verdict, error_of
+from .items import ALREADY_LOADED, CompatibilityWarning, Item, ItemKind, Verdict, error_of, libraries_by_name
 from .pipelines import Pipeline, check_pipeline
-from .relations import libraries_by_name
 from .rules import judge, parse_constraint
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Any, Final
 from ..compat.atlas import load
 from ..compat.link_rules import ARCH, RELATIONS, evidence
 from ..versions import Needs, skew_remedy
-from .items import ALREADY_LOADED, Item, Verdict, compatible
-from .relations import component_table
+from .items import ALREADY_LOADED, Item, Verdict, compatible, component_table
 from .repair import by_hand, repair
 
 __all__ = ["ARTIFACT_KINDS", "Pipeline", "check_pipeline"]

@@ -10,8 +10,7 @@ from ..compat.exports import brought_by, is_open
 from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS
 from ..compat.wheels import NVJITLINK
 from ..versions import CudaVersion
-from .items import ALREADY_LOADED, Item
-from .relations import component_table
+from .items import ALREADY_LOADED, Item, component_table
 
 #: Stands for the release of an item without one: older than all.
 UNKNOWN: Final = CudaVersion(0, 0)

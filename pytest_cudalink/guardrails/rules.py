@@ -19,9 +19,18 @@ from ..base.command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
 from ..versions import CudaVersion
-from .items import ALREADY_LOADED, Fact, Item, Verdict, compatible
+from .items import (
+    ALREADY_LOADED,
+    Fact,
+    Item,
+    Verdict,
+    archive_and_linker,
+    besides,
+    compatible,
+    libraries_by_name,
+    shared_groups,
+)
 from .pipelines import Pipeline, check_pipeline
-from .relations import archive_and_linker, besides, libraries_by_name, shared_groups
 from .repair import by_hand, extra_of, published_releases, repair, worth
 
 __all__ = [

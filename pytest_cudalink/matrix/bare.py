@@ -146,7 +146,7 @@ def run(
     steps = [_Step(f"import::{name}", (python, "-c", text, name)) for name in keys.imports]
     if keys.command:
         steps.append(_Step(f"command::{keys.command}", shlex.split(keys.command), str(Path.cwd())))
-    with Writer(environment["CUDALINK_REPORT"], anew=True) as writer:
+    with Writer(environment["CUDALINK_REPORT"], truncate=True) as writer:
         _write_run(writer, environment, facts, hidden)
         tests: dict[str, list[str]] = {}
         for step in steps:

@@ -174,7 +174,7 @@ def _run_of(config: pytest.Config) -> Run:
     """Return the run; a fixture that a test gets by ``request.getfixturevalue`` can be the first to ask for it."""
     from .session import lifecycle
 
-    return lifecycle.wake(config, in_test=True)
+    return lifecycle.activate(config, in_test=True)
 
 
 @pytest.fixture

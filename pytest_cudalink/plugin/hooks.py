@@ -163,4 +163,4 @@ def _begin_late(config: pytest.Config) -> None:
     with own_imports():
         from .session import lifecycle
 
-        lifecycle.wake(config)
+        lifecycle.activate(config)

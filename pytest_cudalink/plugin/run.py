@@ -79,7 +79,7 @@ class Run:
         self.config, self.settings = config, settings
         self.task = task_of(config)  # the one test that this process was started for
         self.start = config.stash.setdefault(START, Start.now())
-        self.nodeid: str | None = None  # the current test; known once `follow` was called
+        self.nodeid: str | None = None  # the current test; known once `track_current_test` was called
         self.configured = False  # whether pytest has configured itself, and the settings are those of the whole run
         self.collected = False  # whether collection is over
         self.failing: list[str] = []  # why the run fails although no test shows it; complete at the end of the session
@@ -140,7 +140,7 @@ class Run:
 
         return preload.emulation()
 
-    def follow(self) -> None:
+    def track_current_test(self) -> None:
         """Know the current test from now on; this costs nothing unless a part of the plugin asks."""
         from .parts import CURRENT_TEST
 

@@ -508,7 +508,7 @@ class Writer:
     of pytest-xdist, share one file without mixing lines.
 
     `path`: the file; created if it does not exist, with its folders.
-    `anew`: begin a record: empty a regular file first. A link stays a link, and a pipe or a terminal is left as it is.
+    `truncate`: empty a regular file first. A link stays a link, and a pipe or a terminal is left as it is.
     `keeps`: asked before the file is emptied, with its path; if it returns True, the file keeps what it has.
     `on_error`: called with the error of an event that cannot be written, instead of raising it. The file is closed
     then, so that nothing follows half a line.
@@ -520,7 +520,7 @@ class Writer:
         self,
         path: str | os.PathLike[str],
         *,
-        anew: bool = False,
+        truncate: bool = False,
         keeps: Callable[[Path], bool] = lambda _path: False,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
@@ -534,7 +534,7 @@ class Writer:
         self._identity = identity(self._opened[0])
         self._descriptor: int | None = self._opened[0]
         self._locked = False
-        if anew and stat.S_ISREG(os.fstat(self._opened[0]).st_mode):
+        if truncate and stat.S_ISREG(os.fstat(self._opened[0]).st_mode):
             try:
                 self._lock()
                 if not keeps(self.path):

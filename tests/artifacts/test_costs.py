@@ -129,7 +129,7 @@ print(json.dumps([took, 1024 * (after - before), bool(found.problems or any(leaf
 
 
 def cost(image: bytes, folder: Path) -> tuple[float, int, bool]:
-    """Seconds of computing and bytes of memory that an image takes in a process of its own; whether it is refused."""
+    """Seconds of computing and bytes of memory that an image takes in a separate process; whether it is refused."""
     file = folder / "image"
     file.write_bytes(image)
     done = subprocess.run([sys.executable, "-c", CHILD, file], capture_output=True, text=True, check=True)

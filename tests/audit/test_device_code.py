@@ -43,8 +43,7 @@ from pytest_cudalink.audit.device_code.assemble import assemble
 from pytest_cudalink.audit.device_code.verdicts import grouped
 from pytest_cudalink.base import budget
 from pytest_cudalink.cli import audit_device_code, audit_output, main
-from pytest_cudalink.compat.architectures import ARCHITECTURES
-from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
+from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of, driver_named, drivers_in, gpus
 from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c

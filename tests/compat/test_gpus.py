@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from pytest_cudalink.compat.architectures import ARCHITECTURES
-from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in
+from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of, driver_named, drivers_in
 from pytest_cudalink.compat.releases import DRIVER_RELEASES
 
 

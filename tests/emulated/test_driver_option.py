@@ -41,7 +41,7 @@ NEVER = "The run fails because {} triggered in pytest's own processes ({}); --cu
 
 @pytest.fixture
 def run(run_pytest, toolchain):
-    """Run pytest with arguments, in a process of its own."""
+    """Run pytest with arguments, in a separate process."""
     toolchain("13.0")
 
     def run(*arguments: str, fresh: bool = False) -> pytest.RunResult:

@@ -444,7 +444,7 @@ def test_expected(driver_lifetimes):
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, run_pytest, toolchain):
-    """Run the suite above, or another, with arguments, in a process of its own."""
+    """Run the suite above, or another, with arguments, in a separate process."""
     toolchain("13.0")
 
     def run(*arguments: str, tests: str = SUITE, **env: str) -> pytest.RunResult:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.relations import (
+from pytest_cudalink.guardrails.items import (
+    Item,
     archive_and_linker,
     besides,
     libraries_by_name,

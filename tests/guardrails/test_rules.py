@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict, packaged_with, shared_groups
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
-from pytest_cudalink.guardrails.relations import packaged_with, shared_groups
 from pytest_cudalink.guardrails.rules import (
     KnownDriver,
     branch_of,

@@ -531,12 +531,12 @@ def test_tests_that_are_not_swept(pytester: pytest.Pytester, run_pytest, toolkit
     )
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep")
     assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
-    failed = ["1 test not swept: failed in a process of its own"] if more else []
+    failed = ["1 test not swept: failed in a separate process"] if more else []
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 0 runs of 0 tests, 0 findings",
             *failed,
-            "2 tests not swept: skipped in a process of its own",
+            "2 tests not swept: skipped in a separate process",
         ]
     )
 

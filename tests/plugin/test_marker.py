@@ -12,7 +12,7 @@ from tests.nested import ALONE, XDIST
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, run_pytest):
-    """Run pytest on one module in a process of its own, on an emulated driver of CUDA 13.0."""
+    """Run pytest on one module in a separate process, on an emulated driver of CUDA 13.0."""
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(f"import pytest\nfrom pytest_cudalink import Raises\n{module}")

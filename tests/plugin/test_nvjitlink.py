@@ -28,7 +28,7 @@ def fetched():
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
-    """Run pytest on one module in a process of its own."""
+    """Run pytest on one module in a separate process."""
     for release in ("12.9", "13.2"):
         pytester.path.joinpath(f"{release}.ptx").write_bytes(samples[f"{release}/user.ptx"])
 
@@ -154,7 +154,7 @@ def test_aliases_of_a_real_library(fetched) -> None:
     library = toolchains.library_path(fetched("13.2"))
     found = nvjitlink.aliases(library)
     assert max(found) == (13, 2)
-    # in a process of its own: loaded here, it would be what every later look-up finds
+    # in a separate process: loaded here, it would be what every later look-up finds
     code = "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); [getattr(library, name) for name in sys.argv[2:]]"
     names = [f"__nvJitLinkCreate_{major}_{minor}" for major, minor in found]
     subprocess.run([sys.executable, "-c", code, str(library), *names], check=True)

@@ -31,7 +31,7 @@ def test_forced():
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, run_pytest):
-    """Run pytest on one module in a process of its own."""
+    """Run pytest on one module in a separate process."""
 
     def go(module: str, *arguments: str, ini: str = "", fresh: bool = False) -> pytest.RunResult:
         pytester.makepyfile(module)

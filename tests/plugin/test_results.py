@@ -288,7 +288,7 @@ def test_the_record_of_an_earlier_run(run, pytester, monkeypatch) -> None:
 
 def test_the_record_of_a_run_that_goes_on(run, pytester, run_pytest) -> None:
     """Another run is refused, and the record is whole."""
-    with Writer(pytester.path / "run.jsonl", anew=True) as first:
+    with Writer(pytester.path / "run.jsonl", truncate=True) as first:
         first.write(records.RunRecord(run="1"))
         result = run_pytest("--cudalink-report=run.jsonl")
         assert result.ret == pytest.ExitCode.USAGE_ERROR

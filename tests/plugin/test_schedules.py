@@ -154,7 +154,7 @@ def test_tests_that_do_not_run_under_schedules(run) -> None:
         [
             "schedules: 0 runs of 0 tests from seed 1, 0 failures",
             "1 test not run under schedules: nothing that they queue can be late",
-            "1 test not run under schedules: failed in a process of its own",
+            "1 test not run under schedules: failed in a separate process",
         ]
     )
 

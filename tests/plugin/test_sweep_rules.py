@@ -17,11 +17,11 @@ from pytest_cudalink.plugin.hostile.sweep_rules import (
     REPEATS,
     Call,
     FailedCall,
+    FailureMode,
     State,
     SweepFinding,
     SweepTotals,
     SweptTrial,
-    Way,
     baseline_lines,
     baseline_place,
     gone,
@@ -34,8 +34,8 @@ from pytest_cudalink.plugin.hostile.sweep_rules import (
 )
 from pytest_cudalink.report.naming import Raised, Said
 
-MEMORY = Way(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
-LOST = Way(46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable", "device")
+MEMORY = FailureMode(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
+LOST = FailureMode(46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable", "device")
 CALLS = ("cuInit", "cuMemAlloc_v2", "cuMemsetD8_v2", "cuMemFree_v2")
 CLEAN = SweptTrial("passed", CALLS)
 ALLOCATE = FailedCall(2, Call("cuMemAlloc_v2", "own.py:3 in make"), MEMORY)
@@ -373,7 +373,7 @@ def test_site() -> None:
 
 
 @given(calls, ways, st.integers(0, 20))
-def test_plan(some: list[Call], how: list[Way], budget: int) -> None:
+def test_plan(some: list[Call], how: list[FailureMode], budget: int) -> None:
     """Each call fails once in each way; a budget takes the first ones, of each function and place before more."""
     everything, *left = plan(some, lambda _: how)
     assert left == [[], [], []]
@@ -388,7 +388,7 @@ def test_plan(some: list[Call], how: list[Way], budget: int) -> None:
 
 
 @given(calls, ways, st.integers(0, 20), st.integers(1, 4))
-def test_plan_for_several_machines(some: list[Call], how: list[Way], budget: int, machines: int) -> None:
+def test_plan_for_several_machines(some: list[Call], how: list[FailureMode], budget: int, machines: int) -> None:
     """Machines share the runs: none is made twice, and none is missing."""
     shares = [plan(some, lambda _: how, budget=budget, part=(one + 1, machines)) for one in range(machines)]
     parts = [share.chosen for share in shares]

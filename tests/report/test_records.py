@@ -302,7 +302,7 @@ def test_a_full_disk(taken, tmp_path, monkeypatch) -> None:
     with Writer(tmp_path / "r.jsonl") as writer, pytest.raises(OSError, match="No space left"):
         writer.write(START)
     left[0], errors = taken, []
-    with Writer(tmp_path / "r.jsonl", anew=True, on_error=errors.append) as writer:
+    with Writer(tmp_path / "r.jsonl", truncate=True, on_error=errors.append) as writer:
         for _ in range(3):
             writer.write(START)
     assert [error.errno for error in errors] == [errno.ENOSPC]
@@ -422,11 +422,11 @@ def _open_files() -> int:
 def test_a_record_has_one_run_at_a_time(tmp_path, monkeypatch) -> None:
     """A second one is refused until the first has closed the file, whatever children it leaves; a worker is not."""
     path = tmp_path / "r.jsonl"
-    first = Writer(path, anew=True)
+    first = Writer(path, truncate=True)
     first.write(RUN)
     opened = _open_files()
     with pytest.raises(BlockingIOError) as refused:
-        Writer(path, anew=True)
+        Writer(path, truncate=True)
     assert (_open_files(), refused.type) == (opened, BlockingIOError)
     with Writer(path) as worker:
         worker.write(START)
@@ -442,28 +442,28 @@ def test_a_record_has_one_run_at_a_time(tmp_path, monkeypatch) -> None:
     # as where the process is killed: the child has the file open
     os.close(first._opened[0])
     first._descriptor = None
-    with Writer(path, anew=True) as second:
+    with Writer(path, truncate=True) as second:
         assert path.stat().st_size == 0
         second.write(RUN)
     ours.close()
     os.waitpid(child, 0)
-    third = Writer(path, anew=True, keeps=lambda found: found == path)
+    third = Writer(path, truncate=True, keeps=lambda found: found == path)
     third.close()
     assert path.stat().st_size
     assert third not in records._locking
-    fourth = Writer(path, anew=True)
+    fourth = Writer(path, truncate=True)
     shared = os.dup(fourth._opened[0])  # as a child that C code has forked has it
     fourth.close()
-    Writer(path, anew=True).close()
+    Writer(path, truncate=True).close()
     os.close(shared)
     monkeypatch.setattr("fcntl.flock", mock.Mock(side_effect=OSError(errno.ENOLCK, "no locks")))
-    with Writer(path, anew=True), Writer(path, anew=True):
+    with Writer(path, truncate=True), Writer(path, truncate=True):
         assert path.stat().st_size == 0
     monkeypatch.setattr(records, "fcntl", None)  # Windows
-    with Writer(path, anew=True), Writer(path, anew=True) as last:
+    with Writer(path, truncate=True), Writer(path, truncate=True) as last:
         last.write(RUN)
     assert read(path).run.cell == RUN.cell
-    with Writer("/dev/null", anew=True) as writer:
+    with Writer("/dev/null", truncate=True) as writer:
         writer.write(RUN)
 
 
@@ -480,7 +480,7 @@ def test_what_a_forked_child_has_of_a_record(tmp_path, monkeypatch) -> None:
     """It can append, has no lock and no further descriptor, and keeps what the program has put at our number."""
     path, log = tmp_path / "r.jsonl", tmp_path / "log"
     log.write_bytes(b"the program's")
-    writer = Writer(path, anew=True)
+    writer = Writer(path, truncate=True)
     (number,) = writer._opened
     writer.write(RUN)
     opened = _open_files()
@@ -500,7 +500,7 @@ def test_what_a_forked_child_has_of_a_record(tmp_path, monkeypatch) -> None:
     assert _holds_in_a_child(lambda: writer.close() is None)
     monkeypatch.undo()
     with pytest.raises(BlockingIOError):
-        Writer(path, anew=True)
+        Writer(path, truncate=True)
 
     content = path.read_bytes()
     for program in (log, path):
@@ -518,7 +518,7 @@ def test_what_another_run_leaves(tmp_path) -> None:
     path = tmp_path / "r.jsonl"
 
     def kept(*events: object, green: bool = False) -> set[str] | None:
-        with Writer(path, anew=True) as writer:
+        with Writer(path, truncate=True) as writer:
             for event in events:
                 writer.write(event)
         return records.tests_to_keep(path, green=green)

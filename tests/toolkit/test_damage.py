@@ -1,4 +1,4 @@
-"""Damaged images reach no library: errors, not signals. Each is linked in a process of its own."""
+"""Damaged images reach no library: errors, not signals. Each is linked in a separate process."""
 
 from __future__ import annotations
 

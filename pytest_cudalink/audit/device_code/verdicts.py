@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...base.words import and_more
-from ...compat.gpus import architecture_of, driver_branch, driver_named, drivers_in
+from ...compat.architectures import architecture_of, driver_branch, driver_named, drivers_in
 from ...versions import CudaVersion
 from .images import RELOCATABLE, DeviceImage, UnreadImage, found_in
 from .rule import DriverAnswer, DriverOutcome, what_happens

@@ -24,7 +24,7 @@ from ...base.finding import VERDICTS, Finding, Severity, exit_code_of
 from ...base.regular_files import open_regular
 from ...base.words import and_more, counted
 from ...compat import exports, known_bad
-from ...compat.gpus import architecture_of, driver_named
+from ...compat.architectures import architecture_of, driver_named
 from ...environment.installed import (
     Installed,
     Place,

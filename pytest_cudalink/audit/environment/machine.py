@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ...base.finding import Severity
 from ...base.tables import read_matrix
 from ...base.words import and_more
-from ...compat.gpus import driver_branch
+from ...compat.architectures import driver_branch
 from ...compat.releases import DRIVER_RELEASES
 from ...environment.installed import Installed
 from ...versions import CudaVersion

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...base.budget import AuditError
 from ...base.words import counted, listed, plural
-from ...compat.gpus import drivers_in
+from ...compat.architectures import drivers_in
 from ..device_code.verdicts import ROWS, DeviceCode, grouped
 from ..findings import AuditFinding
 from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of

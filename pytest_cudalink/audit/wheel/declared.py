@@ -53,11 +53,11 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Lack:
+class RequirementFault:
     """What is wrong with the requirements for one library, in the terms of `packaging`."""
 
     kind: Literal["undeclared", "floor", "ceiling", "pin"]
-    versions: tuple[str, ...] = ()  # versions that the requirements allow and that do not do, oldest first
+    versions: tuple[str, ...] = ()  # allowed versions that are too old or too new, oldest first
 
 
 def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> Declared:
@@ -159,7 +159,7 @@ def find_lack(
     floor: CudaVersion | None = None,
     below: CudaVersion | None = None,
     wheel: str | None = None,
-) -> Lack | None:
+) -> RequirementFault | None:
     """What is wrong with the requirements for a distribution; None if every version that they allow does.
 
     `versions`: the known versions of the distribution, with the CUDA release that each belongs to.
@@ -175,7 +175,7 @@ def find_lack(
     indirect = not direct and not toolkits
     if indirect:
         if distribution not in _reached(name for name, _ in named):
-            return Lack("undeclared")
+            return RequirementFault("undeclared")
         direct = [SpecifierSet()]
 
     def allowed(version: str) -> bool:
@@ -188,15 +188,15 @@ def find_lack(
     high = tuple(version for version in allowing if below is not None and versions[version] >= below)
     if len(low) == len(allowing):
         is_later = not allowing and not toolkits and _is_later(direct, versions)
-        return None if is_later else Lack("pin", low)
+        return None if is_later else RequirementFault("pin", low)
     if low:
-        return Lack("floor", low)
+        return RequirementFault("floor", low)
     if high:
-        return Lack("ceiling", high)
+        return RequirementFault("ceiling", high)
     # a package with the major in its name stays what it is
     may_change = not (indirect or toolkits or _HAS_MAJOR.search(distribution))
     if may_change and all(one.contains(_LATER) for one in direct):
-        return Lack("ceiling")
+        return RequirementFault("ceiling")
     return None if direct else _without(toolkits)
 
 
@@ -213,14 +213,14 @@ def _reached(names: Iterable[str]) -> list[str]:
     return reached
 
 
-def _without(toolkits: list[dict[str, SpecifierSet | None]]) -> Lack | None:
+def _without(toolkits: list[dict[str, SpecifierSet | None]]) -> RequirementFault | None:
     """What is wrong where some allowed versions of cuda-toolkit do not bring the package."""
     without = [version for brought in toolkits for version, one in brought.items() if one is None]
     bringing = [version for brought in toolkits for version, one in brought.items() if one is not None]
     if not without:
         return None
     later = Version(without[-1]) > Version(bringing[-1])
-    return Lack("ceiling" if later else "floor", tuple(f"{_TOOLKIT} {version}" for version in without))
+    return RequirementFault("ceiling" if later else "floor", tuple(f"{_TOOLKIT} {version}" for version in without))
 
 
 def _is_later(direct: Iterable[SpecifierSet], versions: Iterable[str]) -> bool:
@@ -263,7 +263,7 @@ def package_brought(declared: Declared, stem: str, major: int) -> str | None:
         return None
     need = Need("", stem, major, None, "linked", "")
     lack = _Group(stem, major, distribution, (need,)).lack(declared.always)
-    return None if lack == Lack("undeclared") else distribution
+    return None if lack == RequirementFault("undeclared") else distribution
 
 
 def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collection[str] = ()) -> list[AuditFinding]:
@@ -350,7 +350,7 @@ class _Group:
                 start = following.removesuffix(".0")
         return start
 
-    def lack(self, requirements: Iterable[Requirement]) -> Lack | None:
+    def lack(self, requirements: Iterable[Requirement]) -> RequirementFault | None:
         """What is wrong with requirements."""
         decisive = self.decisive
         return find_lack(
@@ -366,7 +366,7 @@ class _Group:
         """Whether the library is only opened, and the same one of another major is linked or declared."""
         others = [one for one in groups if one.stem == self.stem and one.major != self.major]
         return self.is_opened and any(
-            not one.is_opened or one.lack(declared.always) != Lack("undeclared") for one in others
+            not one.is_opened or one.lack(declared.always) != RequirementFault("undeclared") for one in others
         )
 
     def findings(self, declared: Declared, *, excused: bool) -> list[AuditFinding]:
@@ -381,7 +381,7 @@ class _Group:
         declaring = {extra: one for extra, one in by_extra.items() if one is None or one.kind != "undeclared"}
         if not declaring:
             return [self._finding(lack, "", "note" if excused else severity, declared)]
-        faults: dict[Lack, list[str]] = {}
+        faults: dict[RequirementFault, list[str]] = {}
         for extra, one in declaring.items():
             if one is not None:
                 faults.setdefault(one, []).append(extra)
@@ -390,7 +390,9 @@ class _Group:
             for one, extras in faults.items()
         ]
 
-    def _finding(self, lack: Lack, where: str, severity: Literal["error", "note"], declared: Declared) -> AuditFinding:
+    def _finding(
+        self, lack: RequirementFault, where: str, severity: Literal["error", "note"], declared: Declared
+    ) -> AuditFinding:
         shown = ", ".join(lack.versions[:_SHOWN]) + (" and more" if len(lack.versions) > _SHOWN else "")
         what = {
             "undeclared": f"no requirement{where} brings {self.distribution}{'' if declared.followed else ' directly'}",

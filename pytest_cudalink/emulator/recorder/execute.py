@@ -1,4 +1,4 @@
-"""Running one program against a libcuda in a process of its own, and writing down what every call answers.
+"""Running one program against a libcuda in a separate process, and writing down what every call answers.
 
 A program is a list of calls ``[symbol, argument, ...]`` that says everything itself, so that a recording outlives the
 table that it was made from. Arguments:

@@ -59,7 +59,7 @@ class Backends:
 
         self._run = run
         self.begun = False
-        run.follow()
+        run.track_current_test()
         targets = _targets(run.config)
         self.steering = Steering(
             list(targets.values()),

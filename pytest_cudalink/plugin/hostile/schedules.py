@@ -49,12 +49,12 @@ def choose_seed(run: Run) -> None:
         run.settings.schedules = Setting(str(asked), source)
 
 
-class _Asked(NamedTuple):
+class _TrialRequest(NamedTuple):
     """The arguments of `trial.under_schedule`."""
 
     seed: int
     displaced: Sequence[int] | None
-    told: bool = False
+    full_traceback: bool = False
     promised: bool = False
     left_out: Sequence[int] | None = ()
 
@@ -97,9 +97,9 @@ class Schedules(RunsAgain):
 
     def _run_late(self, item: pytest.Item) -> None:
         promised = self._option.promised
-        clean = self._trial(item, _Asked(0, (), promised=promised))
+        clean = self._trial(item, _TrialRequest(0, (), promised=promised))
         if clean is None or clean.kind or clean.outcome != "passed":
-            why = self._copies.why_not if clean is None else f"{clean.outcome} in a process of its own"
+            why = self._copies.why_not if clean is None else f"{clean.outcome} in a separate process"
             left = self._left if self.passed else self._spared
             left[clean.detail if clean is not None and not clean.outcome else why] += 1
             return
@@ -108,7 +108,7 @@ class Schedules(RunsAgain):
             return
         self._known.update(work.number for work in clean.works)
         asked = [
-            _Asked(seed, self._option.displaced, promised=promised, left_out=None if promised else ())
+            _TrialRequest(seed, self._option.displaced, promised=promised, left_out=None if promised else ())
             for seed in self._option.seeds
         ]
         trials: dict[int, _Trial] = {}
@@ -134,15 +134,17 @@ class Schedules(RunsAgain):
         """Return the failure under a seed, with few displaced operations."""
         promised = self._option.promised
 
-        def fails(displaced: Sequence[int], left_out: Sequence[int] | None, *, told: bool = False) -> _Trial | None:
-            one = self._trial(item, _Asked(seed, displaced, told, promised, left_out), clean)
+        def fails(
+            displaced: Sequence[int], left_out: Sequence[int] | None, *, full_traceback: bool = False
+        ) -> _Trial | None:
+            one = self._trial(item, _TrialRequest(seed, displaced, full_traceback, promised, left_out), clean)
             return one if one is not None and one.kind == trial.kind else None
 
         # a crash leaves no list of what was displaced
         displaced = trial.late or self._option.displaced or tuple(range(1, len(clean.works) + _SPARE))
         # what fails where all calls wait relies on none of them
         left_out: Sequence[int] | None = None if promised and fails(displaced, ()) is None else ()
-        seen = fails(displaced, left_out, told=True)
+        seen = fails(displaced, left_out, full_traceback=True)
         if seen is None:
             return _failure(item, seed, trial, clean, repeats=False)
         until = time.monotonic() + _SEARCH
@@ -157,15 +159,17 @@ class Schedules(RunsAgain):
             left_out, _ = shrink(passed, lambda tried: fails(displaced, tried) is not None, spent)
             known = {one.number: one for one in (*clean.waits, *seen.waits)}
             waits = tuple(_reliance(known[number]) for number in left_out)
-        seen = fails(displaced, left_out, told=True) or seen
+        seen = fails(displaced, left_out, full_traceback=True) or seen
         return _failure(item, seed, seen, clean, displaced=displaced, least=least, waits=waits)
 
-    def _trial(self, item: pytest.Item, asked: _Asked, clean: _Trial | None = None) -> _Trial | None:
+    def _trial(self, item: pytest.Item, asked: _TrialRequest, clean: _Trial | None = None) -> _Trial | None:
         """Run a test once under a schedule; None where no process can."""
         trials = [*self._trials(item, [asked], clean)]  # to its end: a process whose answers nobody reads is ended
         return trials[0][1] if trials else None
 
-    def _trials(self, item: pytest.Item, asked: Sequence[_Asked], clean: _Trial | None) -> Iterator[tuple[int, _Trial]]:
+    def _trials(
+        self, item: pytest.Item, asked: Sequence[_TrialRequest], clean: _Trial | None
+    ) -> Iterator[tuple[int, _Trial]]:
         """Run a test once under each schedule, of which it yields the number."""
         for number, end, found in self._copies(item, [{"how": "under_schedule", **one._asdict()} for one in asked]):
             died = "" if end.exitcode == 0 and not end.stopped else str(end)

@@ -19,7 +19,7 @@ from ..settings import COMPILER, LINKER
 from . import sweep_rules as fault_sweep
 from .repeat import command, place_of
 from .sweep_files import Baseline, SweepNotes
-from .sweep_rules import Call, FailedCall, SweepTotals, SweptTrial, Way
+from .sweep_rules import Call, FailedCall, FailureMode, SweepTotals, SweptTrial
 
 if TYPE_CHECKING:
     from ...base.process_end import ProcessEnd
@@ -100,7 +100,7 @@ class FaultSweep(RunsAgain):
         (_, clean, stacks), *_ = [*self._trials(item, [None]), (0, None, [])]
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
-            reason = self._copies.why_not if clean is None else f"{ended} in a process of its own"
+            reason = self._copies.why_not if clean is None else f"{ended} in a separate process"
             return SweepTotals(unswept={reason: 1}) if self.passed else SweepTotals(spared={reason: 1})
         root = str(item.config.rootpath)
         calls = [
@@ -291,7 +291,7 @@ def _budget(value: str) -> tuple[int, tuple[int, int]]:
     return int(runs), (int(machine), int(machines))
 
 
-def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
+def _read(value: str) -> tuple[int, list[str], Callable[[str], list[FailureMode]]]:
     """Read the option: the number of the only call, 0 for all; the functions, none for all; how a function fails."""
     first, *rest = value.split(":")
     if first.isdigit():
@@ -302,12 +302,12 @@ def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
     return 0, [] if value == "likely" else [name.strip() for name in value.split(",")], _likely
 
 
-def _likely(function: str) -> list[Way]:
+def _likely(function: str) -> list[FailureMode]:
     """Return the likeliest ways in which a function fails."""
     return [*(_way(function, code) for code in _likely_codes(function)), *_lost(function)]
 
 
-def _listed(function: str) -> list[Way]:
+def _listed(function: str) -> list[FailureMode]:
     """Return all ways: each code that the documentation lists, alone and for each later call of the function too."""
     known = faults.listed_codes(function)
     codes = _likely_codes(function) if known is None else known
@@ -330,21 +330,23 @@ def _likely_codes(function: str) -> Sequence[int]:
     return likely if known is None else [code for code in likely if code in known] or known[:1]
 
 
-def _lost(function: str) -> list[Way]:
+def _lost(function: str) -> list[FailureMode]:
     """Return how a call fails once the device is lost: those that have no device do not."""
     return [] if _library_of(function) else [_way(function, *_LOST)]
 
 
 @cache
-def _way(function: str, code: int, stays: str = "alone") -> Way:
+def _way(function: str, code: int, stays: str = "alone") -> FailureMode:
     library = _library_of(function)
     if library == LINKER:
-        return Way(*_LINKER_ERROR, stays)
+        return FailureMode(*_LINKER_ERROR, stays)
     if library == COMPILER:
         name = faults.nvrtc_errors().get(code, "unknown nvrtcResult")
         words = name.removeprefix("NVRTC_ERROR_").replace("_", " ")
-        return Way(code, name, words if " " in words else name, stays)  # many a message has a single word by chance
-    return Way(code, faults.name_of(code), faults.words_of(code), stays)
+        return FailureMode(
+            code, name, words if " " in words else name, stays
+        )  # many a message has a single word by chance
+    return FailureMode(code, faults.name_of(code), faults.words_of(code), stays)
 
 
 def _trial_of(found: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str] | None]]:

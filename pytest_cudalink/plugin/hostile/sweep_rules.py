@@ -21,7 +21,7 @@ KINDS: Final = {
     "swallowed": "the test passed, and nothing noticed the error",
     "no-cause": "the test failed without naming the error",
 }
-#: Parts of the names of functions that free or destroy. What such a call was to free stays, whoever is told of it.
+#: Parts of the names of functions that free or destroy. Their resource stays allocated even if the error is handled.
 _RELEASES: Final = re.compile(r"Free|Destroy|Unload|Release|Unmap|Unregister|Unbind|Close|Reset|Pop|Detach")
 #: Parts of the names of those that destroy what owns other objects, which then stay, too.
 _OWNERS: Final = re.compile(r"Ctx|Graph|Pool|Module|Library|UserObject")
@@ -42,7 +42,7 @@ class Call(NamedTuple):
     site: str  # the place that made it, "FILE:LINE in FUNCTION"; empty where it was not noted
 
 
-class Way(NamedTuple):
+class FailureMode(NamedTuple):
     """A way in which a call can fail."""
 
     code: int
@@ -59,7 +59,7 @@ class FailedCall(NamedTuple):
 
     number: int  # of the call, from 1
     call: Call
-    way: Way
+    way: FailureMode
 
     def __str__(self) -> str:
         """Return how the option has it."""
@@ -180,7 +180,7 @@ def names_of(function: str) -> tuple[str, str]:
 
 def plan(
     calls: Sequence[Call],
-    ways: Callable[[str], Sequence[Way]],
+    ways: Callable[[str], Sequence[FailureMode]],
     *,
     stacks: Sequence[Sequence[str]] = (),
     functions: Iterable[str] = (),
@@ -270,7 +270,7 @@ def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iter
     if changed := "; ".join(_changed(clean, faulted, fault)):
         yield "state", changed
     if len(faulted.calls) < fault.number or _is_told(clean, faulted, fault):
-        return  # the call was never made, or somebody was told of the error
+        return  # the call was never made, or the error was reported to a caller
     if faulted.outcome == "failed" and clean.outcome != "failed":
         said = [line.strip() for one in faulted.messages for line in one.text.splitlines() if line.strip()]
         yield "no-cause", f"the test failed without naming the error: {said[0] if said else 'it said nothing'}"

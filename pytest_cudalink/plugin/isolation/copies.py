@@ -1,4 +1,4 @@
-"""Copies of a process that has collected: each runs one test once more, under a condition of its own."""
+"""Reruns one test in forked copies of a process that has collected, each under another condition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Copies:
     def __call__(
         self, item: pytest.Item, asked: Sequence[Mapping[str, Any]]
     ) -> Iterator[tuple[int, ProcessEnd, dict[str, Any] | None]]:
-        """Run a test under several conditions, each in a process of its own, as many at once as there are cores.
+        """Run a test under several conditions, each in a separate process, as many at once as there are cores.
 
         `asked`: for each condition the name of a function of `trial` as ``how``, and its arguments after the driver.
         Yields the number of the condition, from 0, in the order in which they end. One that no process could run does

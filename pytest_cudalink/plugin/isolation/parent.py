@@ -124,7 +124,7 @@ class Isolation:
                 _echo(item.config, found)
                 return found, stop
             complete = bool(found) and found[-1].when == "teardown"
-            # pytest's own exit code after the last report is its word on the test; a shared process goes on
+            # pytest's own exit code after the last report is authoritative; a shared process goes on
             orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == ended)
             refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not found  # before there was a session
             shown = self._repeats(item, end, folder, failed=not (began_test or end.stopped))

@@ -126,23 +126,23 @@ def under_schedule(
     *,
     seed: int,
     displaced: Sequence[int] | None,
-    told: bool,
+    full_traceback: bool,
     promised: bool,
     left_out: Sequence[int] | None,
 ) -> dict[str, Any]:
     """Run a test while its queued work happens when a seed says.
 
     `displaced`: numbers of the operations that may be late; None for all.
-    `told`: whether anybody reads the test's own failure, which is slow to write.
+    `full_traceback`: whether to write the failure of the test, which is slow.
     `promised`: whether calls are counted that wait although nobody promises it.
     `left_out`: numbers of those that do not wait; None for all.
     """
-    if not told:
+    if not full_traceback:
         pytest_private.shorten_failures(item)
     if promised:
         driver.leave_out_waits(left_out)
     # who queued what is read of a run that tells of a failure, or in which nothing was displaced
-    driver.start_schedule(seed, displaced, stacks=told or displaced == [])
+    driver.start_schedule(seed, displaced, stacks=full_traceback or displaced == [])
     try:
         witness = _watched(item)
     finally:

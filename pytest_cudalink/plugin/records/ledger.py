@@ -123,7 +123,7 @@ class Ledger:
         self._facts: Facts | None = None
         self.totals = Totals()
         self.outside = Outside()
-        run.follow()
+        run.track_current_test()
 
     @property
     def test(self) -> Facts:

@@ -62,8 +62,8 @@ class RecordFile:
         setting = run.settings.report
         path = run.config.invocation_params.dir / setting.value
         try:
-            anew = not run.reports_elsewhere
-            self.writer: Writer = Writer(path, anew=anew, keeps=self._keeps, on_error=self._lose)
+            truncate = not run.reports_elsewhere
+            self.writer: Writer = Writer(path, truncate=truncate, keeps=self._keeps, on_error=self._lose)
         except BlockingIOError as error:
             msg = (
                 f"cudalink: --cudalink-report is {setting}, and another run has not finished its record there; "
@@ -76,7 +76,7 @@ class RecordFile:
         run.config.add_cleanup(self.writer.close)
         if not run.is_isolated:  # the process that waits for it sees how it ends
             self._watch()
-        run.follow()
+        run.track_current_test()
 
     def _keeps(self, path: Path) -> bool:
         """Return whether the file has the record of an earlier run that this one must not lose; note its tests.

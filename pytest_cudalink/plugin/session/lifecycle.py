@@ -85,7 +85,7 @@ def _unread_variables() -> list[str]:
     return unread_variables(given)
 
 
-def wake(config: pytest.Config, *, in_test: bool = False) -> Run:
+def activate(config: pytest.Config, *, in_test: bool = False) -> Run:
     """Return the run; begin it now if its tests, or a worker of xdist, are the first to ask."""
     if not is_awake(config):
         begin(config, config.option, late=True, in_test=in_test)
@@ -249,7 +249,7 @@ def _start_session(run: Run) -> None:
     if run.settings.guard_rails.value != "off":  # last: what was looked up before goes into the record file
         from ..watch import guard
 
-        run.follow()
+        run.track_current_test()
         guard.start(run)
 
 
@@ -307,7 +307,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if planned:
         run.part(parts.MARKED_TESTS)
         # a plan can be the first to steer, before pytest says which test that is for
-        run.follow()
+        run.track_current_test()
     plans = marker.plans(items) if planned else []
     if any(plan.no_wait is not None for plan in plans):
         run.part(parts.NO_WAIT)

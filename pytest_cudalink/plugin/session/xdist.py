@@ -37,10 +37,10 @@ def refuse_markers(run: Run, error: pytest.UsageError) -> None:
     _output(run.config)[_REFUSED] = str(error)
 
 
-def configure_node(node: Any, wake: Callable[[pytest.Config], object]) -> None:
+def configure_node(node: Any, activate: Callable[[pytest.Config], object]) -> None:
     """Hand a worker that is about to start what it cannot find out by itself.
 
-    Where nothing has asked for the plugin so far, a marker in a worker can be the first; `wake` begins the run then.
+    Where nothing has asked for the plugin so far, a marker in a worker can be the first; then `activate` begins it.
     """
     config: pytest.Config = node.config
     run = run_of(config) if is_awake(config) else None
@@ -59,15 +59,15 @@ def configure_node(node: Any, wake: Callable[[pytest.Config], object]) -> None:
             if part is not None:
                 given[name] = part.notes
     elif not config.pluginmanager.hasplugin(_LISTENER):
-        config.pluginmanager.register(_Listener(config, wake), _LISTENER)
+        config.pluginmanager.register(_Listener(config, activate), _LISTENER)
     node.workerinput["cudalink"] = given
 
 
 class _Listener:
     """A plugin object of a controller for which nothing has asked; wakes it when something asks in a worker."""
 
-    def __init__(self, config: pytest.Config, wake: Callable[[pytest.Config], object]) -> None:
-        self._config, self._wake = config, wake
+    def __init__(self, config: pytest.Config, activate: Callable[[pytest.Config], object]) -> None:
+        self._config, self._activate = config, activate
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -82,7 +82,7 @@ class _Listener:
 
     def _end(self) -> HandOver:
         self._config.pluginmanager.unregister(self)
-        self._wake(self._config)
+        self._activate(self._config)
         return run_of(self._config).part(HAND_OVER)
 
 

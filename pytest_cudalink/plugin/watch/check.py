@@ -70,7 +70,7 @@ class Check:
         return ()
 
     def finish(self) -> Iterable[Finding]:
-        """Return what no test shows, as the session ends: asked after `between`."""
+        """Return findings that belong to no test, as the session ends: asked after `between`."""
         return ()
 
 
@@ -85,7 +85,7 @@ class Reporter:
         self._checks: list[Check] = []
         #: By method: the checks that have their own, so that a phase asks no check in vain.
         self._asked: dict[str, list[Check]] = {name: [] for name in ("between", "begin", "leaves", "look", "sections")}
-        run.follow()  # registered first, so that a test has not begun yet where a check is asked before it
+        run.track_current_test()  # registered first, so that a test has not begun yet where a check is asked before it
 
     def pytest_plugin_registered(self, plugin: object) -> None:
         """Take up a check; one that ``-p no:`` blocks is never registered."""
