@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...base import scratch
 from ...base.regular_files import read_bounded
 from ...base.safe_text import line
 from .. import pytest_private
@@ -37,8 +35,9 @@ class Copies:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._paths: list[str] = []
-        self._folder = scratch.fresh("copies")
-        self._server: processes.ServerProcess | None = None
+        # nobody reads the events of a copy: a file of all would be as long as there are runs and calls
+        self._servers = processes.Servers(run, "copies", processes.ServerProcess.close, events=False)
+        self._server: processes.ServerProcess | None = None  # the last one that was asked
         given: Any = getattr(run.config, "workerinput", None)
         workers = given["workercount"] if given else 1
         self._at_once = max(1, len(os.sched_getaffinity(0)) // workers)
@@ -59,10 +58,10 @@ class Copies:
         """
         deadline = int(self._run.settings.sticky_deadline.value)
         for start in range(0, len(asked), _PART):
-            server = self._asked()
+            server = self._server = self._servers.get(self._paths, forks=True)
             if not server.alive:
                 return
-            with tempfile.TemporaryDirectory(dir=self._folder) as made:
+            with tempfile.TemporaryDirectory(dir=self.folder) as made:
                 folder, part = Path(made), asked[start : start + _PART]
                 for number, end in server.trials(item, folder, part, deadline=deadline, at_once=self._at_once):
                     yield start + number, end, _found(folder / f"reports-{number}")
@@ -70,13 +69,12 @@ class Copies:
     @property
     def folder(self) -> str:
         """The temporary folder, which is removed after the last test."""
-        return str(self._folder)
+        return str(self._servers.folder)
 
     @property
     def why_not(self) -> str:
         """Why no process could run what it was asked for last."""
-        refusal = self._server.refusal if self._server is not None else ""
-        return refusal or "the process that runs the tests again ended"
+        return (self._server and self._server.refusal) or "the process that runs the tests again ended"
 
     def record(self, **finding: Any) -> None:
         """Write what was found to the record of the run, if it has one; parameters as of `FindingRecord`."""
@@ -85,27 +83,12 @@ class Copies:
 
             file.writer.write(FindingRecord(**finding))
 
-    def _asked(self) -> processes.ServerProcess:
-        """Return the process that has collected; another one if the last one died."""
-        if self._server is None or not (self._server.alive or self._server.refusal):
-            self._end_server()
-            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._folder))
-            # nobody reads the events of a copy: a file of all would be as long as there are runs and calls
-            self._server = processes.ServerProcess(self._run, folder, self._paths, forks=True, events=False)
-        return self._server
-
-    def _end_server(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
         try:
             return (yield)
         finally:
-            self._end_server()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._servers.end()
 
 
 class RunsAgain(ABC):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -24,7 +23,6 @@ from typing import Any, Final, cast
 
 import pytest
 
-from ...base import scratch
 from ...base.process_end import ProcessEnd, crash_events
 from ...base.safe_text import block
 from ...report.asked_for import AskedFor
@@ -52,8 +50,7 @@ class Isolation:
         self._paths: list[str] = []
         self._warm = False
         self._failure = ("", "")  # how the last process ended that never came to a test, and the test that shows it
-        self._folder = scratch.fresh("isolated")
-        self._servers: dict[bool, processes.ServerProcess] = {}
+        self._servers = processes.Servers(run, "isolated", self._end_server)
         self._due: set[str] = set()  # the tests that began and were to run in another process, and those that did
         self._done: set[str] = set()
         self._isolated: set[str] = set()
@@ -111,7 +108,7 @@ class Isolation:
 
         Without such an exception the last report is always that of the teardown.
         """
-        with tempfile.TemporaryDirectory(dir=self._folder) as made:
+        with tempfile.TemporaryDirectory(dir=self._servers.folder) as made:
             folder = Path(made)
             began = time.perf_counter()
             end = self._run_child(item, nextitem, folder)
@@ -170,7 +167,7 @@ class Isolation:
     def _run_child(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd:
         forks = self._isolates(item)
         if not forks or self._warm:
-            server = self._server(forks=forks)
+            server = self._servers.get(self._paths if forks else [], forks=forks)
             if server.failed is not None and not self._failure[0]:
                 self._failure = (processes.start_failure(server.failed, server.folder, item), "")
             if not server.refusal:
@@ -181,24 +178,16 @@ class Isolation:
             self._run.new_processes[server.refusal] += 1
         return processes.start_one(self._run, item, folder)
 
-    def _server(self, *, forks: bool) -> processes.ServerProcess:
-        """Return the process that has collected; another one if the last one died."""
-        server = self._servers.get(forks)
-        if server is None or not (server.alive or server.refusal):
-            if server is not None:
-                self._end_server(server)
-            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._folder))
-            paths = self._paths if forks else []
-            server = self._servers[forks] = processes.ServerProcess(self._run, folder, paths, forks=forks)
-        return server
-
-    def _end_server(self, server: processes.ServerProcess) -> tuple[ProcessEnd, int | None]:
-        """Let a process that waits for tests end; return how it ended, and pytest's exit code in it."""
+    def _end_server(self, server: processes.ServerProcess) -> None:
+        """Let a process that waits for tests end; one that dies now fails the run."""
+        waits = server.alive
         end = server.close()
         ended = _pass_outside_on(self._run, server.folder / "reports")
         if ended is None:
             faults.lose(self._run)
-        return end, ended
+        if waits and (end.exitcode is None or end.exitcode != ended):
+            self._run.part(LEDGER).outside.problems.append(f"the process of the tests {end} after the last test")
+            self._write_crash(None, end, [], _last_lines(server.folder / "stderr"))
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
@@ -209,15 +198,8 @@ class Isolation:
             self.end_servers()
 
     def end_servers(self) -> None:
-        """End the processes that wait for tests, if there are any; one that dies now fails the run."""
-        for server in self._servers.values():
-            waits = server.alive
-            end, ended = self._end_server(server)
-            if waits and (end.exitcode is None or end.exitcode != ended):
-                self._run.part(LEDGER).outside.problems.append(f"the process of the tests {end} after the last test")
-                self._write_crash(None, end, [], _last_lines(server.folder / "stderr"))
-        self._servers = {}
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """End the processes that wait for tests, if there are any."""
+        self._servers.end()
 
     def _write_crash(self, nodeid: str | None, end: ProcessEnd, last: list[str], frames: list[str]) -> None:
         if (file := self._run.get(RECORD_FILE)) is not None:

@@ -6,10 +6,12 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, starmap
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any, Final
 
 import pytest
 
+from ...base import scratch
 from ...base.process_end import ProcessEnd, end_of
 from ...base.words import counted
 from ..run import Run, Task
@@ -338,3 +341,34 @@ class ServerProcess:
             self._process.kill()
             self._process.wait()
             return ProcessEnd(stopped=f"it did not end within {_PATIENCE:.0f} s")
+
+
+class Servers:
+    """The processes of a run that have collected: another one starts for one that died.
+
+    `folder`: a temporary folder, for the files of the processes and of those that ask them.
+    `close`: ends one.
+    `events`: as of `ServerProcess`.
+    """
+
+    def __init__(self, run: Run, name: str, close: Callable[[ServerProcess], object], *, events: bool = True) -> None:
+        self._run, self._close, self._events = run, close, events
+        self.folder = scratch.fresh(name)
+        self._started: dict[bool, ServerProcess] = {}
+
+    def get(self, paths: list[str], *, forks: bool) -> ServerProcess:
+        """Return the process that has collected the tests of some files, and runs each in a copy or in itself."""
+        server = self._started.get(forks)
+        if server is None or not (server.alive or server.refusal):
+            if server is not None:
+                self._close(self._started.pop(forks))
+            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self.folder))
+            server = ServerProcess(self._run, folder, paths, forks=forks, events=self._events)
+            self._started[forks] = server
+        return server
+
+    def end(self) -> None:
+        """End the processes, and remove the folder."""
+        while self._started:
+            self._close(self._started.popitem()[1])
+        shutil.rmtree(self.folder, ignore_errors=True)
