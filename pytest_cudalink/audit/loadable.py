@@ -40,7 +40,7 @@ _WINDOW: Final = 8 << 20
 
 
 class _MappedFile(mmap.mmap):
-    """A mapped file that gives its pages back; whoever reads them again gets them from the system's cache."""
+    """A mapped file that gives its pages back; a later read gets them from the system's cache."""
 
     _read = 0
 
@@ -119,7 +119,7 @@ class LoadableLibrary:
     wanted: frozenset[str]  # functions of CUDA that it calls, without weak ones
     defined: frozenset[str]  # functions of CUDA that it defines
     weak: frozenset[str] = frozenset()  # those undefined symbols that may stay so
-    # as `platform_machine` names it; empty for machines that CUDA has no libraries for, and where nobody asks
+    # as `platform_machine` names it; empty where CUDA has no libraries, or if the caller asks for none
     machine: str = ""
 
     @property

@@ -91,7 +91,7 @@ def _sweep(parent: str) -> None:
 
 
 def _remove(folder: str) -> None:
-    """Remove a folder of this user that nobody holds, and no link to one."""
+    """Remove a folder of this user that no process holds, and no link to one."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:

@@ -59,7 +59,7 @@ class WaitTable(NamedTuple):
     """Which calls wait for what."""
 
     waits: tuple[Wait, ...]
-    locks: Mapping[str, frozenset[str]]  # by lock the calls of other threads that are held up while somebody holds it
+    locks: Mapping[str, frozenset[str]]  # by lock the calls of other threads that are held up while it is held
     room: Mapping[str, int]  # by "work", "copy" and "staged" how much unfinished work a stream takes behind the first
 
     def row_of(self, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> Wait | None:

@@ -425,7 +425,7 @@ def _copy(reading: int, waiting: int, end: bytearray) -> None:
             while some:
                 try:
                     some = some[os.write(1, some) :]
-                except OSError:  # nobody reads our stdout
+                except OSError:  # the reader of our stdout is gone
                     break
 
 

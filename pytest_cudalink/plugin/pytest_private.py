@@ -74,7 +74,7 @@ def own_captured(config: pytest.Config) -> None:
 
 
 def shorten_failures(item: pytest.Item) -> None:
-    """Write no tracebacks of a test that nobody reads: they take longer than most tests."""
+    """Write no tracebacks of a test if they are not read: they take longer than most tests."""
     item.config.option.tbstyle = "no"
     vars(item)["_traceback_filter"] = lambda excinfo: excinfo.traceback
 

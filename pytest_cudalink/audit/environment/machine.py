@@ -27,7 +27,7 @@ _TOO_OLD: Final = (DriverOutcome.TOO_NEW, DriverOutcome.UNKNOWN_FORM)
 
 @dataclass(frozen=True)
 class TargetMachine:
-    """A machine that nobody needs to have."""
+    """A machine described by its driver and GPU; it need not exist."""
 
     driver: CudaVersion
     arch: str  # of its GPU, such as "sm_80"; empty where no GPU is asked about
@@ -85,7 +85,7 @@ def _of_runtimes(
     runtimes = [(one, one.release.major) for one in providers.all if one.stem == "libcudart" and one.release]
     needed = {(one.stem, one.major) for several in needs.values() for one in several}
     for one, major in runtimes:
-        # a second one that no installed library is linked with may be there for nobody
+        # a second one that no installed library is linked with may have no user
         used = ("libcudart", major) in needed or all(other == major for _, other in runtimes)
         if major > driver.major:
             yield _runtime("error" if used else "note", f"{one.library} of {one}", one.owner, major, driver)
@@ -124,7 +124,7 @@ def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Misf
     driver = machine.driver
     for stem, name in (("libnvrtc", "NVRTC"), ("libnvJitLink", "nvJitLink")):
         found = [(one, one.release) for one in providers.all if one.stem == stem and one.release]
-        # beside one that fits, another may be there for nobody
+        # beside one that fits, another may have no user
         alone = all(release.major > driver.major for _, release in found)
         for one, release in found:
             if release.major > driver.major:

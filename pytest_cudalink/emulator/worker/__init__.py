@@ -82,7 +82,7 @@ def timeout() -> int:
 
 @cache
 def load_client() -> Any:
-    """Load the client; the first link does, if nobody has. Raises WorkerError if it was not built."""
+    """Load the client; the first link does, if it is not loaded yet. Raises WorkerError if it was not built."""
     path = _LIB / "libcudalink-worker.so"
     try:
         library = ctypes.CDLL(str(path))

@@ -51,7 +51,7 @@ class Work(NamedTuple):
 
 
 class Reliance(NamedTuple):
-    """A wait without which a test fails, and which nobody promises."""
+    """A wait without which a test fails, and which the documentation does not promise."""
 
     function: str  # symbol of the function that waits
     stack: tuple[str, ...]  # lines of Python that called it, innermost first, or else native frames

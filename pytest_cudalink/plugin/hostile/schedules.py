@@ -164,7 +164,7 @@ class Schedules(RunsAgain):
 
     def _trial(self, item: pytest.Item, asked: _TrialRequest, clean: _Trial | None = None) -> _Trial | None:
         """Run a test once under a schedule; None where no process can."""
-        trials = [*self._trials(item, [asked], clean)]  # to its end: a process whose answers nobody reads is ended
+        trials = [*self._trials(item, [asked], clean)]  # to its end: a process whose answers are not read is ended
         return trials[0][1] if trials else None
 
     def _trials(
@@ -243,7 +243,7 @@ class Schedules(RunsAgain):
 
 
 class _Wait(NamedTuple):
-    """A call that waits although nobody promises it, as `trial.under_schedule` returns it."""
+    """A call that waits although that is not promised, as `trial.under_schedule` returns it."""
 
     number: int
     row: int

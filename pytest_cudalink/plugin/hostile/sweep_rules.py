@@ -305,7 +305,7 @@ def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
         for before, bytes_before in [clean.alive.get(kind, nothing)]
         if count > before
     }
-    # what the failed calls themselves were to free is there, and nobody's mistake
+    # what the failed calls themselves were to free is there, and not a mistake of the code
     failed = _failed(faulted, fault)
     number = sum(count for count, _ in excess.values())
     if _RELEASES.search(fault.call.function) and (number <= failed or _OWNERS.search(fault.call.function)):
@@ -324,7 +324,7 @@ def _changed(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Itera
         return
     before, begun, after, wanted = faulted.before, faulted.begun, faulted.after, clean.after
     function = fault.call.function
-    # what the failed calls themselves were to put back is nobody's mistake, and a context that was made is a leak
+    # what the failed calls themselves were to restore is no mistake of the code, and a context that was made is a leak
     forgiven = _failed(faulted, fault) if _OF_STACK.match(function) else 0
     forgiven += max(0, faulted.alive.get("context", (0, 0))[0] - clean.alive.get("context", (0, 0))[0])
     # what a fixture does, and nothing undoes, is there when the test begins

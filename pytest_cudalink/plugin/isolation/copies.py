@@ -35,7 +35,7 @@ class Copies:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._paths: list[str] = []
-        # nobody reads the events of a copy: a file of all would be as long as there are runs and calls
+        # the events of a copy have no reader: a file of all would be as long as there are runs and calls
         self._servers = processes.Servers(run, "copies", processes.ServerProcess.close, events=False)
         self._server: processes.ServerProcess | None = None  # the last one that was asked
         given: Any = getattr(run.config, "workerinput", None)

@@ -265,7 +265,7 @@ class ServerProcess:
             if not orderly:
                 self._process.kill()
                 self._process.wait()
-                while reply := self._reply():  # it may have told of copies that nobody has read of yet
+                while reply := self._reply():  # it may have reported copies that were not read yet
                     pids ^= {reply["pid"]} if "pid" in reply else set()
                 for pid in pids:
                     with suppress(ProcessLookupError):

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")
 #: Seconds for which a thread that was told to end may still have its contexts.
 _LINGERING: Final = 0.5
-#: Warnings of Python and pytest, of things that nobody looks at for an error of the driver: an exception that
-#: nobody caught must name its cause like any other.
+#: Warnings of Python and pytest, that no test checks for an error of the driver: an exception that
+#: was not caught must name its cause like any other.
 _OF_OTHERS: Final = (
     DeprecationWarning,
     PendingDeprecationWarning,
@@ -134,7 +134,7 @@ def under_schedule(
 
     `displaced`: numbers of the operations that may be late; None for all.
     `full_traceback`: whether to write the failure of the test, which is slow.
-    `promised`: whether calls are counted that wait although nobody promises it.
+    `promised`: whether calls are counted that wait although that is not promised.
     `left_out`: numbers of those that do not wait; None for all.
     """
     if not full_traceback:
@@ -291,7 +291,7 @@ class _Witness:
         """Note what was logged, whose levels the captured text may not show."""
         for when, records in pytest_private.log_records(item).items():
             self._logged[when] = [
-                # asyncio logs exceptions that nobody has caught: these name their causes themselves
+                # asyncio logs uncaught exceptions: these name their causes themselves
                 Said(_message(one), one.levelno >= logging.WARNING and one.name != "asyncio")
                 for one in records
             ]

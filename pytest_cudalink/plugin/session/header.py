@@ -27,7 +27,7 @@ def lines(run: Run) -> list[str]:
     asks_for_linker = settings.backend.value != "auto"
     parts = [
         f"backend {settings.backend}",
-        # it decides nothing unless the bundled linker is used, which nobody knows yet
+        # it decides nothing unless the bundled linker is used, which is not known yet
         *([f"policy {settings.policy}"] if settings.policy.source != "default" or asks_for_linker else []),
         _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(settings, probes.nvjitlink_wheel()),
         _faked("driver CUDA", "driver") if fakes.fakes_driver else _driver(run, driver_version(), inherited=inherited),
