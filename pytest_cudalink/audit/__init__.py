@@ -13,7 +13,6 @@ from ..base.laziness import names_of
 
 if TYPE_CHECKING:
     from ..base.budget import AuditError
-    from .findings import AuditFinding
     from .libraries import MAJORS
     from .needs import Need
     from .wheel import Audit, Dependency, FileAudit, audit
@@ -22,7 +21,6 @@ else:
         __name__,
         {
             ".wheel": "Audit Dependency FileAudit audit",
-            ".findings": "AuditFinding",
             ".libraries": "MAJORS",
             ".needs": "Need",
             "..base.budget": "AuditError",
@@ -33,7 +31,6 @@ __all__ = [
     "MAJORS",
     "Audit",
     "AuditError",
-    "AuditFinding",
     "Dependency",
     "FileAudit",
     "Need",

@@ -11,10 +11,10 @@ from typing import IO, Final, Literal
 
 from ..base.budget import AuditError, Budget
 from ..base.elf import Buffer
+from ..base.finding import Finding
 from ..versions import CudaVersion, Needs
 from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
-from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
 from .loadable import LoadableLibrary, buffer, data_ranges, is_elf, is_pe, pe_data_ranges, read_elf, read_pe, resolve
 from .members import DEVICE_CODE, Members, members_of, members_of_archive
@@ -49,7 +49,7 @@ class Scan:
     # the device code in libraries and files of device code, without its bytes
     images: list[DeviceImage | UnreadImage] = field(default_factory=list)
     metadata: dict[str, bytes] = field(default_factory=dict)  # the content of each METADATA file, by path
-    findings: list[AuditFinding] = field(default_factory=list)  # files that cannot be read
+    findings: list[Finding] = field(default_factory=list)  # files that cannot be read
     budget: Budget = field(default_factory=lambda: Budget(""))  # what it may still cost to judge it
 
     @cached_property
@@ -98,7 +98,7 @@ def _scan(path: str, members: Members, budget: Budget) -> Scan:
             raise
         except Exception as error:  # noqa: BLE001 (the readers and zipfile raise whatever a damaged file leads them to)
             text = f"cannot be read: {type(error).__name__}: {error}"
-            scan.findings.append(AuditFinding(name, "unreadable", text))
+            scan.findings.append(Finding("error", text, place=name, kind="unreadable"))
     return scan
 
 
@@ -118,12 +118,12 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
             names = names_in_source(stream)
         except SourceError as error:
             weight: Literal["error", "note"] = "error" if error.certain else "note"
-            scan.findings.append(AuditFinding(name, "unreadable", str(error), weight))
+            scan.findings.append(Finding(weight, str(error), place=name, kind="unreadable"))
     elif _METADATA.search(name):
         scan.metadata[name] = stream.read(_MOST_TEXT)
     if len(names) > _MOST_NAMES:
         text = f"names {len(names)} libraries of CUDA; expected at most {_MOST_NAMES}: the rest was not compared"
-        scan.findings.append(AuditFinding(name, "unreadable", text))
+        scan.findings.append(Finding("error", text, place=name, kind="unreadable"))
     if names:
         scan.opened[name] = names[:_MOST_NAMES]
     if name in scan.elves or name.endswith(DEVICE_CODE):

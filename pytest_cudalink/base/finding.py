@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from .command import NO_COMMAND, Command
 
-__all__ = ["SEVERITIES", "VERDICTS", "Finding", "Severity", "exit_code_of"]
+__all__ = ["SEVERITIES", "VERDICTS", "Finding", "Severity", "exit_code_of", "plain"]
 
 Severity = Literal["error", "unknown", "warning", "note"]
 #: The worst first.
@@ -29,11 +29,17 @@ class Finding:
     evidence: tuple[Any, ...] = ()  # what requires it
     place: str = ""  # the distribution or file that it is about
     kind: str = ""  # which check found it
+    suggestion: tuple[str, ...] = ()  # requirements to declare, each of which would do
 
     @property
     def remedies(self) -> tuple[str, ...]:
         """The command and the other remedy, as far as there are any: the better first."""
         return tuple(filter(None, (str(self.fix), self.otherwise)))
+
+
+def plain(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a dataclass as plain data, for `dataclasses.asdict`; commands are text."""
+    return {name: str(value) if isinstance(value, Command) else value for name, value in fields}
 
 
 def exit_code_of(severities: Iterable[Severity]) -> int:

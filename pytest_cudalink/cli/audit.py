@@ -14,7 +14,7 @@ from .audit_output import Answer, AuditOutput
 from .paths import any_path
 
 if TYPE_CHECKING:
-    from ..audit import Audit, AuditFinding, Dependency, Need
+    from ..audit import Audit, Dependency, Need
     from ..audit.environment import Claim, EnvironmentAudit
     from ..base.finding import Finding
 
@@ -96,7 +96,7 @@ def misfit(options: argparse.Namespace) -> str:
 
 
 def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Answer:
-    findings = [(one, (f"{one.kind}: {one.path}", one.text)) for one in found.findings]
+    findings = [(one, (f"{one.kind}: {one.place}", one.what)) for one in found.findings]
     required = []
     for major, libraries in lacking.items():
         name = "without CUDA" if major == "none" else f"with CUDA {major}"
@@ -111,16 +111,16 @@ def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool)
     return Answer(found.path, lines, {**found.to_json(), "lacking": lacking}, errors, notes)
 
 
-def _findings(findings: Sequence[AuditFinding], most: int) -> Iterator[str]:
+def _findings(findings: Sequence[Finding], most: int) -> Iterator[str]:
     """Every error, and the first notes of each kind."""
     notes: dict[str, int] = {}
     for one in findings:
         if one.severity == "error":
-            yield f"  {one.kind}: {one.path}: {one.text}"
+            yield f"  {one.kind}: {one.place}: {one.what}"
         else:
             notes[one.kind] = notes.get(one.kind, 0) + 1
             if notes[one.kind] <= most:
-                yield f"  {one.kind} (note): {one.path}: {one.text}"
+                yield f"  {one.kind} (note): {one.place}: {one.what}"
     for kind, count in notes.items():
         if count > most:
             yield f"  {kind} (note): {count - most} more: --symbols shows all"

@@ -20,7 +20,7 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, audit, loadable
+from pytest_cudalink.audit import Audit, AuditError, Dependency, FileAudit, audit, loadable
 from pytest_cudalink.audit.device_code import DeviceImage
 from pytest_cudalink.audit.libraries import (
     cuda_functions,
@@ -43,6 +43,7 @@ from pytest_cudalink.audit.opened import OpenedLibrary
 from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.audit.wheel import audit_scan
 from pytest_cudalink.base.elf import HEADER, MAGIC, ElfError
+from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.cli import main
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
@@ -566,7 +567,7 @@ def judged(elves: dict[str, LoadableLibrary], *requires: str, path: str = "x.whl
 
 def said(found: Audit, kind: str = "") -> list[tuple[str, str, str]]:
     """Path, severity and text of the findings, or of those of a kind."""
-    return [(one.path, one.severity, one.text) for one in found.findings if kind in ("", one.kind)]
+    return [(one.place, one.severity, one.what) for one in found.findings if kind in ("", one.kind)]
 
 
 CUDART, CUDART_13, DRIVER = "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"
@@ -832,7 +833,7 @@ def test_what_an_audit_is_asked() -> None:
     (error,) = found.errors
     assert str(caught.value).splitlines() == [
         "x.whl",
-        f"  b.so: {error.text}",
+        f"  b.so: {error.what}",
         f"  contains CUDA libraries: {cufft}, {cublas}",
         f"  cannot be loaded with CUDA 13: needs {CUDART}, libnvrtc.so.12",
         f"  cannot be loaded without CUDA: needs {CUDART}, libcudnn.so.9, libnvrtc.so.12",
@@ -876,7 +877,7 @@ def test_what_is_not_audited() -> None:
     for more in (
         {"opened": opened},
         {"ltoir": {"a": Needs(CudaVersion(12, 0))}},
-        {"findings": [AuditFinding("", "", "")]},
+        {"findings": [Finding("error", "", place="", kind="")]},
     ):
         assert audit_scan(Scan("folder", **more)).majors == EVERY
 

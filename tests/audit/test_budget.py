@@ -199,7 +199,7 @@ def test_names_without_end(make_wheel) -> None:
     source = "import ctypes\n" + "".join(f"ctypes.CDLL('libnvrtc.so.{n}')\n" for n in range(1001))
     found = audit(make_wheel("x-1-py3-none-any.whl", {"x/a.py": source.encode()}, "nvidia-cuda-nvrtc-cu12"))
     (error,) = (one for one in found.errors if one.kind == "unreadable")
-    assert error.text == "names 1001 libraries of CUDA; expected at most 1000: the rest was not compared"
+    assert error.what == "names 1001 libraries of CUDA; expected at most 1000: the rest was not compared"
     assert 1000 <= len({need.evidence for need in found.needs}) <= 1001
 
 

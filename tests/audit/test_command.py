@@ -396,9 +396,9 @@ def test_invalid_requirement(line, user, make_wheel) -> None:
     """A requirement on CUDA's that cannot be compared is a finding; the audit goes on."""
     found = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user}, line))
     assert [finding.kind for finding in found.errors] == ["metadata", "undeclared"]
-    assert found.errors[0].path == "x-1.dist-info/METADATA"
-    assert "expected NAME[EXTRAS] SPECIFIER; MARKER" in found.errors[0].text
-    assert len(found.errors[0].text) < 200
+    assert found.errors[0].place == "x-1.dist-info/METADATA"
+    assert "expected NAME[EXTRAS] SPECIFIER; MARKER" in found.errors[0].what
+    assert len(found.errors[0].what) < 200
 
 
 # -- what is said

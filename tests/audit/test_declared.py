@@ -154,7 +154,7 @@ def test_extras() -> None:
     assert kinds([need()], line.format(">=12.9"), extras=("ctk",)) == []
     assert kinds([need()], line.format(""), extras=("ctk",)) == [("floor", "error")]
     (finding,) = judge_needs([need()], read_requirements(metadata(line.format(""), extras=("ctk",))))
-    assert "the requirements of extra ctk allow" in finding.text
+    assert "the requirements of extra ctk allow" in finding.what
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_is_followed_is_said() -> None:
     """Where the requirements of a requirement are not known, the sentence is about the direct ones."""
     for line, said in (("nvidia-cufile-cu12", "cu12:"), ("nvidia-cufile-cu12 numpy", "cu12 directly:")):
         (finding,) = judge_needs([need()], read_requirements(metadata(*line.split())))
-        assert f"no requirement brings nvidia-nvjitlink-{said} write" in finding.text
+        assert f"no requirement brings nvidia-nvjitlink-{said} write" in finding.what
 
 
 def test_severity() -> None:
@@ -273,8 +273,8 @@ def test_words(requires: str, said: str) -> None:
     lines = [requires, requires.replace("'b'", "'a'"), "numpy; extra == 'c'"] if "extra" in requires else [requires]
     declared = read_requirements(metadata(*filter(None, lines), extras=("a", "b", "c")))
     (finding,) = judge_needs([need()], declared)
-    assert finding.text == f"wants something of CUDA 12.9, and {said}: write {NVJITLINK}"
-    assert finding.path == "x.so"
+    assert finding.what == f"wants something of CUDA 12.9, and {said}: write {NVJITLINK}"
+    assert finding.place == "x.so"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_words_of_bounds(needed: Need, requires: str, kind: str, said: str) -> N
     """The first release is too old, or a later one has another library, or no longer has the function."""
     (finding,) = judge_needs([needed], read_requirements(metadata(requires, name="x")))
     assert finding.kind == kind
-    assert f", and the requirements {said}" in finding.text
+    assert f", and the requirements {said}" in finding.what
 
 
 def test_the_decisive_need() -> None:
@@ -300,7 +300,7 @@ def test_the_decisive_need() -> None:
     jitify = replace(need(how="opened"), evidence="opens it", demanded=True)
     for needs in ([low, high, jitify], [jitify, high, low], [high, replace(low, floor=None)]):
         (finding,) = judge_needs(needs, read_requirements(metadata()))
-        assert finding.text.startswith("wants the newest, ")
+        assert finding.what.startswith("wants the newest, ")
     needs = [need("libcufft", floor="12.0", below=CudaVersion(12, minor)) for minor in (4, 3)]
     (finding,) = judge_needs(needs, read_requirements(metadata()))
     assert finding.suggestion == ("nvidia-cufft-cu12<11.0.11.19", "cuda-toolkit[cufft]>=12.0,<12.3")

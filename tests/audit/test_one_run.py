@@ -202,13 +202,13 @@ def test_what_is_read_of_each_file(tmp_path, monkeypatch) -> None:
         ("o.dll", "ptx", None), ("p.dll", "cubin", None),
     ]  # fmt: skip
     assert found.metadata == {"i-1.dist-info/METADATA": b"i", "x/i.egg-info/PKG-INFO": b"p"}
-    assert [(one.path, one.kind, one.severity) for one in found.findings] == [
+    assert [(one.place, one.kind, one.severity) for one in found.findings] == [
         ("e.py", "unreadable", "note"), ("f.py", "unreadable", "error"), ("j.so", "unreadable", "error"),
         ("n.py", "unreadable", "error"),
     ]  # fmt: skip
-    assert found.findings[1].text.startswith("Python ")
-    assert found.findings[2].text == "cannot be read: ElfError: its header is damaged"
-    assert found.findings[3].text == "names 3 libraries of CUDA; expected at most 2: the rest was not compared"
+    assert found.findings[1].what.startswith("Python ")
+    assert found.findings[2].what == "cannot be read: ElfError: its header is damaged"
+    assert found.findings[3].what == "names 3 libraries of CUDA; expected at most 2: the rest was not compared"
 
 
 def test_what_a_wheel_costs_ends_its_scan(tmp_path, monkeypatch) -> None:
@@ -288,8 +288,8 @@ def test_copy_of_a_library_that_a_requirement_brings(cuda_library, make_wheel) -
     for requirement in ("nvidia-cuda-runtime>=13.0,<14", "cuda-toolkit[cudart]==13.0.*"):
         (finding,) = audit(make_wheel("x-1-py3-none-any.whl", files, requirement)).findings
         assert (finding.kind, finding.severity) == ("twice", "note")
-        assert finding.path == "x.libs/libcudart-0123abcd.so.13"
-        assert finding.text == (
+        assert finding.place == "x.libs/libcudart-0123abcd.so.13"
+        assert finding.what == (
             "is a copy of libcudart, and its requirements bring nvidia-cuda-runtime, which has the library, too: a "
             "process may load both; leave the copy out of the wheel"
         )

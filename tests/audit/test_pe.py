@@ -178,7 +178,7 @@ def test_missing_pefile(make_wheel, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pefile", None)
     (finding,) = audit(make_wheel("x-1-cp312-cp312-win_amd64.whl", {"x.dll": dll({})})).findings
     said = "DLLs are read by pefile, which is not installed; install pytest-cudalink[audit]"
-    assert (finding.kind, finding.text) == ("unreadable", f"cannot be read: ModuleNotFoundError: {said}")
+    assert (finding.kind, finding.what) == ("unreadable", f"cannot be read: ModuleNotFoundError: {said}")
 
 
 SAMPLE = dll({"cudart64_12.dll": ("cudaMalloc", "cudaFree"), "nvrtc64_120_0.dll": ("nvrtcVersion",)}, b"nvcuda.dll")

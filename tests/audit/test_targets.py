@@ -105,7 +105,7 @@ def library(cuda_library, built):
 def test_markers_of_the_wheel(tags: str, marker: str, found: list[str], library, make_wheel) -> None:
     """A requirement counts where the wheel is installed; a fault on some Pythons alone names the first of them."""
     errors = audit(make_wheel(f"x-1-{tags}.whl", {"x/libuse.so": library}, RUNTIME.format(marker))).errors
-    assert [one.text.partition("wants")[0] for one in errors] == found
+    assert [one.what.partition("wants")[0] for one in errors] == found
     assert all(one.kind == "undeclared" for one in errors)
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ...base.budget import AuditError
 from ...base.command import NO_COMMAND, Command, Installer, install_command
-from ...base.finding import VERDICTS, Finding, Severity, exit_code_of
+from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
 from ...base.regular_files import open_regular
 from ...base.words import and_more, counted
 from ...compat import exports, known_bad
@@ -122,10 +122,6 @@ class EnvironmentAudit:
 
     def to_json(self) -> dict[str, Any]:
         """The audit as plain data with the same names; commands are text."""
-
-        def plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-            return {name: str(value) if isinstance(value, Command) else value for name, value in fields}
-
         return {
             "verdict": self.verdict,
             "summary": self.summary,

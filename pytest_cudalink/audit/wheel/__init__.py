@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ...base.budget import AuditError
+from ...base.finding import Finding, plain
 from ...base.words import counted, listed, plural
 from ...compat.architectures import drivers_in
 from ..device_code.verdicts import ROWS, DeviceCode, grouped
-from ..findings import AuditFinding
 from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ..loadable import LoadableLibrary, loaded_by
 from ..needs import Need, needs_of_scan
@@ -50,7 +50,12 @@ class Audit:
 
     path: str
     files: tuple[FileAudit, ...]  # every ELF file that the dynamic loader could load
-    findings: tuple[AuditFinding, ...]
+    # of the kinds "unreadable", "metadata" (no METADATA, several, or an invalid requirement in it), "name" (a substring
+    # search takes it for a CUDA library), "rpath" (an absolute folder of the machine that built it), "majors" (no CUDA
+    # major satisfies every file), "symbols" (functions of CUDA that no library which the file needs defines, or that no
+    # known release exports), "undeclared", "floor", "ceiling" and "pin" (see `pytest_cudalink.audit.wheel.declared`),
+    # "inlined" (versioned nvJitLink names that a header inlined), "twice" (another package brings the same library)
+    findings: tuple[Finding, ...]
     # CUDA majors, and "none" for no CUDA at all, with which every file can be loaded. A file in a folder or with a name
     # that says its major, such as `cu13/`, counts for that major alone.
     majors: tuple[str, ...]
@@ -73,7 +78,7 @@ class Audit:
         return {library: tuple(paths) for library, paths in sorted(pulled.items())}
 
     @property
-    def errors(self) -> tuple[AuditFinding, ...]:
+    def errors(self) -> tuple[Finding, ...]:
         """Findings that are not notes."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
@@ -98,7 +103,7 @@ class Audit:
         right.
         Raises AssertionError with a line for each reason.
         """
-        reasons = [f"{finding.path}: {finding.text}" for finding in self.errors]
+        reasons = [f"{finding.place}: {finding.what}" for finding in self.errors]
         if bundles is False and self.bundled:
             reasons.append(f"contains CUDA libraries: {', '.join(self.bundled)}")
         if bundles and not self.bundled:
@@ -112,9 +117,9 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """The audit as plain data with the same names."""
         code = self.device_code
-        plain = asdict(replace(self, device_code=None))
+        content = asdict(replace(self, device_code=None), dict_factory=plain)
         groups = code.to_json(ROWS, drivers_in(">=525"))["groups"] if code else []
-        return {**plain, "libraries": self.libraries, "device_code": groups}
+        return {**content, "libraries": self.libraries, "device_code": groups}
 
 
 def audit(path: str | Path) -> Audit:
@@ -157,7 +162,7 @@ def _judge(scan: Scan) -> Audit:
         each = "; ".join(
             f"{file.path} loads with {', '.join(file.majors) or 'nothing'}" for file in files if file.dependencies
         )
-        findings.append(AuditFinding(scan.path, "majors", f"no CUDA major satisfies every file: {each}"))
+        findings.append(Finding("error", f"no CUDA major satisfies every file: {each}", place=scan.path, kind="majors"))
     needs = needs_of_scan(scan)
     findings += _unexported(needs)
     findings += _inlined(needs)
@@ -167,7 +172,7 @@ def _judge(scan: Scan) -> Audit:
         findings += _undeclared(scan, needs, declared)
     elif needs and scan.path.endswith(".whl"):
         text = f"has {len(_own_metadata(scan)) or 'no'} METADATA; expected one; its requirements were not compared"
-        findings.append(AuditFinding(scan.path, "metadata", f"{text}: build the wheel again"))
+        findings.append(Finding("error", f"{text}: build the wheel again", place=scan.path, kind="metadata"))
     bundled = tuple(
         name
         for name, elf in scan.elves.items()
@@ -178,7 +183,7 @@ def _judge(scan: Scan) -> Audit:
     return Audit(scan.path, tuple(files), tuple(findings), majors, needs, requirements_for(needs), bundled, code)
 
 
-def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | None) -> Iterator[AuditFinding]:
+def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | None) -> Iterator[Finding]:
     """A note for each library that the wheel contains, and that another package brings, too."""
     for name in bundled:
         file_name = name.rpartition("/")[2]
@@ -203,7 +208,7 @@ def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | 
         else:
             continue
         text = f"is a copy of {stem}, and {why}: a process may load both; leave the copy out of the wheel"
-        yield AuditFinding(name, "twice", text, "note")
+        yield Finding("note", text, place=name, kind="twice")
 
 
 def _among(more: int) -> str:
@@ -235,18 +240,16 @@ def _declared(scan: Scan) -> dict[InstallTarget, Declared]:
     return {target: read_requirements(metadata, target) for target in targets}
 
 
-def _undeclared(
-    scan: Scan, needs: Sequence[Need], declared: Mapping[InstallTarget, Declared]
-) -> Iterator[AuditFinding]:
+def _undeclared(scan: Scan, needs: Sequence[Need], declared: Mapping[InstallTarget, Declared]) -> Iterator[Finding]:
     """Findings about requirements; one that holds on some targets alone names the first of them."""
     dependent = _dependent(scan)
-    found: dict[AuditFinding, list[InstallTarget]] = {}
+    found: dict[Finding, list[InstallTarget]] = {}
     for target, requirements in declared.items():
         for finding in judge_needs(needs, requirements, dependent=dependent):
             found.setdefault(finding, []).append(target)
     for finding, targets in found.items():
         where = "" if len(targets) == len(declared) else f"{targets[0]}: "
-        yield replace(finding, text=f"{where}{finding.text}")
+        yield replace(finding, what=f"{where}{finding.what}")
 
 
 def _own_metadata(scan: Scan) -> list[str]:
@@ -255,12 +258,12 @@ def _own_metadata(scan: Scan) -> list[str]:
     return [name for name in scan.metadata if name.count("/") == highest]
 
 
-def _invalid(scan: Scan, declared: Declared) -> Iterator[AuditFinding]:
+def _invalid(scan: Scan, declared: Declared) -> Iterator[Finding]:
     for line in declared.invalid:
         if line.lower().startswith(("nvidia", "cuda")):
             shown = line if len(line) <= 80 else f"{line[:80]}..."
             text = f"Requires-Dist is {shown!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: it was not compared"
-            yield AuditFinding(_own_metadata(scan)[0], "metadata", text)
+            yield Finding("error", text, place=_own_metadata(scan)[0], kind="metadata")
 
 
 def _dependent(scan: Scan) -> set[str]:
@@ -273,29 +276,29 @@ def _dependent(scan: Scan) -> set[str]:
     }
 
 
-def _misnamed(name: str, majors: tuple[str, ...], wheel: str | None) -> Iterator[AuditFinding]:
+def _misnamed(name: str, majors: tuple[str, ...], wheel: str | None) -> Iterator[Finding]:
     for hint, whose in ((hinted_major(name), "its name"), (wheel, "the name of the wheel")):
         if hint is not None and hint not in majors:
             loads = f"loads with CUDA {', '.join(majors)} only" if majors else "loads with no CUDA major"
-            yield AuditFinding(name, "majors", f"{whose} says CUDA {hint}, and it {loads}")
+            yield Finding("error", f"{whose} says CUDA {hint}, and it {loads}", place=name, kind="majors")
             return
 
 
-def _unexported(needs: Iterable[Need]) -> Iterator[AuditFinding]:
+def _unexported(needs: Iterable[Need]) -> Iterator[Finding]:
     """Findings about symbols that no known release of their library exports."""
     for need in needs:
         if need.unknown:
             text = f"wants {listed(need.unknown, 3)} of {need.stem}, which no known release exports"
             windows = need.path.lower().endswith((".dll", ".pyd"))  # the known names are those of Linux
-            yield AuditFinding(need.path, "symbols", text, "note" if windows else "error")
+            yield Finding("note" if windows else "error", text, place=need.path, kind="symbols")
 
 
-def _inlined(needs: Iterable[Need]) -> Iterator[AuditFinding]:
+def _inlined(needs: Iterable[Need]) -> Iterator[Finding]:
     for need in needs:
         if need.inlined:
             names = ", ".join(need.inlined[:3])
             text = f"wants {names}, which <nvJitLink.h> inlines: define NVJITLINK_NO_INLINE when compiling"
-            yield AuditFinding(need.path, "inlined", text, "note")
+            yield Finding("note", text, place=need.path, kind="inlined")
 
 
 def _dependencies(elf: LoadableLibrary, found: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:
@@ -314,7 +317,7 @@ def _dependencies(elf: LoadableLibrary, found: Mapping[str, str], present: Mappi
 
 def _unprovided(
     name: str, elves: Mapping[str, LoadableLibrary], found: Mapping[str, Mapping[str, str]], above: list[str]
-) -> Iterator[AuditFinding]:
+) -> Iterator[Finding]:
     """Findings about functions of CUDA that the loader cannot find.
 
     Any library that the file or its loaders need may define them. There is no finding where one of these is a library
@@ -334,12 +337,15 @@ def _unprovided(
     missing = sorted(symbol for symbol in wanted if symbol not in defined and cuda_functions()[symbol] not in stems)
     if missing:
         some = listed(missing, 3)
-        yield AuditFinding(
-            name, "symbols", f"calls {some}, and needs no library that has it: link it with CUDA's or a stub"
+        yield Finding(
+            "error",
+            f"calls {some}, and needs no library that has it: link it with CUDA's or a stub",
+            place=name,
+            kind="symbols",
         )
 
 
-def _findings(name: str, elf: LoadableLibrary) -> Iterator[AuditFinding]:
+def _findings(name: str, elf: LoadableLibrary) -> Iterator[Finding]:
     for given in {name.rpartition("/")[2], elf.soname or ""}:
         sought = sought_part(given)
         if sought and majors_of(given) is None:
@@ -347,8 +353,8 @@ def _findings(name: str, elf: LoadableLibrary) -> Iterator[AuditFinding]:
                 f"{given} is not CUDA's library, but its name contains {sought!r}, so that a search for a part of "
                 "CUDA's name finds it: rename it"
             )
-            yield AuditFinding(name, "name", text)
+            yield Finding("error", text, place=name, kind="name")
     folders = [folder for folder in elf.rpaths if folder.startswith("/")]
     if folders:
         text = f"RPATH names {listed(folders, 3)}, of the machine that built it: use $ORIGIN"
-        yield AuditFinding(name, "rpath", text, "note")
+        yield Finding("note", text, place=name, kind="rpath")

@@ -23,11 +23,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from ...base.finding import Finding
 from ...base.tables import read_table
 from ...base.words import plural
 from ...compat import exports
 from ...versions import CudaVersion
-from ..findings import AuditFinding
 from ..needs import Need
 from ..targets import InstallTarget, common_version, parse_requirement, targets_of
 
@@ -266,7 +266,7 @@ def package_brought(declared: Declared, stem: str, major: int) -> str | None:
     return None if lack == RequirementFault("undeclared") else distribution
 
 
-def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collection[str] = ()) -> list[AuditFinding]:
+def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collection[str] = ()) -> list[Finding]:
     """Compare what files need with the requirements; a finding for each library and fault.
 
     `dependent`: files that need a library of another wheel, which may require CUDA's libraries itself.
@@ -369,7 +369,7 @@ class _Group:
             not one.is_opened or one.lack(declared.always) != RequirementFault("undeclared") for one in others
         )
 
-    def findings(self, declared: Declared, *, excused: bool) -> list[AuditFinding]:
+    def findings(self, declared: Declared, *, excused: bool) -> list[Finding]:
         """Compare the needs with the requirements that hold always, or else with those of each extra."""
         lack = self.lack(declared.always)
         severity: Literal["error", "note"] = "error" if self.required else "note"
@@ -392,7 +392,7 @@ class _Group:
 
     def _finding(
         self, lack: RequirementFault, where: str, severity: Literal["error", "note"], declared: Declared
-    ) -> AuditFinding:
+    ) -> Finding:
         shown = ", ".join(lack.versions[:_SHOWN]) + (" and more" if len(lack.versions) > _SHOWN else "")
         what = {
             "undeclared": f"no requirement{where} brings {self.distribution}{'' if declared.followed else ' directly'}",
@@ -408,6 +408,10 @@ class _Group:
             what = f"the requirements{where} allow only {self.distribution} {shown}"
         write = f": write {' or '.join(repr(one) for one in self.suggestion)}"
         decisive = self.decisive
-        return AuditFinding(
-            decisive.path, lack.kind, f"{decisive.evidence}, and {what}{write}", severity, self.suggestion
+        return Finding(
+            severity,
+            f"{decisive.evidence}, and {what}{write}",
+            place=decisive.path,
+            kind=lack.kind,
+            suggestion=self.suggestion,
         )
