@@ -210,6 +210,7 @@ class Made:
 def try_one(drawn: Recipe, *, keep: bool = False, walk: bool = False) -> Result:
     """Make an environment, run the operations in it, and ask what is said of it; with `walk`, repair it, too."""
     began = time.monotonic()
+    CACHE.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="made-", dir=CACHE))
     try:
         made = Made(drawn, folder)

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -228,7 +229,7 @@ def unpacked(name: str, version: str) -> Path:
     folder = CACHE / f"{name}-{version}"
     if not folder.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
-        partial = CACHE / f".{name}-{version}.{os.getpid()}"
+        partial = Path(tempfile.mkdtemp(prefix=f".{name}-{version}.", dir=CACHE))  # threads may want the same
         install = ("uv", "pip", "install", "-q", "--no-deps", "--compile-bytecode", "--python", sys.executable)
         subprocess.run([*install, "--target", str(partial), f"{name}=={version}"], check=True)
         (partial / ".lock").unlink(missing_ok=True)
