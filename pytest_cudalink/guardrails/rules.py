@@ -197,8 +197,8 @@ def check_pair(a: Item, b: Item, headers_there: Collection[Item] = ()) -> Verdic
 def check_linked(a: Item, b: Item) -> Verdict:
     """Whether a static library is not newer than the item that links it; majors may differ, as measured.
 
-    The repair raises the linker, as the archive belongs to the toolchain that it came with; it replaces the archive
-    where the linker is loaded already.
+    The repair raises the linker, as the archive belongs to the toolchain that it came with. It replaces the archive
+    where the linker is loaded already, and headers: their release is free, and the driver may not run a newer compiler.
     """
     pair = archive_and_linker(a, b) if a.packaged_with == b.packaged_with == "ctk" else None
     if pair is None:
@@ -207,7 +207,8 @@ def check_linked(a: Item, b: Item) -> Verdict:
     made, read = archive.version, linker.version
     if made is None or read is None or made <= read:
         return compatible("linked", f"the {linker.label} of CUDA {read} links the {archive.label} of CUDA {made}", a, b)
-    moved, release = (archive, read) if linker.found_via == ALREADY_LOADED else (linker, made)
+    replaced = archive.kind == "headers" or linker.found_via == ALREADY_LOADED
+    moved, release = (archive, read) if replaced else (linker, made)
     fix = repair((moved,), release)
     return Verdict(
         "incompatible",

@@ -85,7 +85,7 @@ def test_instead() -> None:
     [
         (V(14, 0), "sm_90", "CUDA 14.0 cannot make PTX for sm_90"),
         (V(13, 0), "sm_80", "sm_80 was not measured, only sm_90; for sm_90 it works"),
-        (V(15, 0), "sm_90", "CUDA 15.0 is not in the atlas, which has 13.0 to 14.0"),
+        (V(15, 0), "sm_90", "CUDA 15.0 is not in the atlas, which has 13.0 to 13.1, 14.0"),
     ],
 )
 def test_not_known(producer: CudaVersion, arch: str, why: str) -> None:
