@@ -16,7 +16,7 @@ import pytest
 
 from ...base.words import counted
 from ...report.asked_for import AskedFor
-from ..isolation.copies import Notes, RunsAgain, show
+from ..isolation.copies import ProcessNotes, RunsAgain, show
 from ..parts import ASKED, COPIES
 from ..run import from_controller
 from ..schedule_request import ScheduleRequest, parse
@@ -76,7 +76,7 @@ class Schedules(RunsAgain):
         run.part(ASKED)
         #: The folder in which each worker of xdist notes what it has found, because it may crash.
         self.notes: str = from_controller(run.config).get("schedules") or self._copies.folder
-        self._notes = Notes(Path(self.notes), ".schedules")
+        self._notes = ProcessNotes(Path(self.notes), ".schedules")
         self._failures: list[ScheduleFailure] = []
         self.failing: list[str] = []
         self._tests = self._runs = 0

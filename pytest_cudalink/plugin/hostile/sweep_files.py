@@ -13,7 +13,7 @@ import pytest
 from ...base import regular_files
 from ...base.regular_files import read_bounded
 from ...base.words import counted
-from ..isolation.copies import Notes
+from ..isolation.copies import ProcessNotes
 from ..settings import check_sweep
 from . import sweep_rules as fault_sweep
 from .sweep_rules import SweepFinding, SweepTotals
@@ -113,7 +113,7 @@ class SweepNotes:
         if not folder and known is not None:
             with suppress(OSError):
                 self.folder, self.kept = known.mkdir("cudalink-fault-sweep"), True
-        self._notes = Notes(self.folder, _SUFFIX)
+        self._notes = ProcessNotes(self.folder, _SUFFIX)
         if self.option == "resume":
             self._resume()
         elif not folder:

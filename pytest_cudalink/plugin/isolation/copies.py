@@ -116,7 +116,7 @@ class RunsAgain(ABC):
         """Run a test again, as often as it takes."""
 
 
-class Notes:
+class ProcessNotes:
     """What each process of a run has found, a line for each test, because a worker of xdist may die.
 
     `folder`: that of all processes.
