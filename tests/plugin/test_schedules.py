@@ -227,9 +227,24 @@ def test_other(queue):
     )
 
 
+#: The process that forks copies is killed before it has reported the last one.
+REPORTS_LATE = """
+import subprocess, time
+from pytest_cudalink.plugin.isolation import child
+kill = subprocess.Popen.kill
+subprocess.Popen.kill = lambda self: time.sleep(0.2) or kill(self)
+plain = child.Server._reply
+def late(self, **reply):
+    time.sleep(0.5 * ("number" not in reply))
+    return plain(self, **reply)
+child.Server._reply = late
+"""
+
+
 @pytest.mark.slow
 def test_hang(run, pytester) -> None:
     """A test that waits for what never comes is ended, its other schedules are left out, and no copy stays behind."""
+    pytester.makeconftest(REPORTS_LATE)
     test = EARLY.replace("assert value == 7", "while value != 7: time.sleep(0.1)")
     result = run(test, "--cudalink-schedules=200:7", "--cudalink-processes=deadline=2")
     result.stdout.fnmatch_lines(

@@ -265,12 +265,19 @@ class ServerProcess:
             if not orderly:
                 self._process.kill()
                 self._process.wait()
-                while reply := self._reply():  # it may have reported copies that were not read yet
-                    pids ^= {reply["pid"]} if "pid" in reply else set()
-                for pid in pids:
+                for pid in pids.union(self._left()):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 self.close()
+
+    def _left(self) -> Iterator[int]:
+        """Yield what the process has forked, also if it was killed before it reported that: it has the same command."""
+        words: list[str] = self._process.args  # type: ignore[assignment] # (what `_command` returned)
+        command = b"".join(os.fsencode(word) + b"\0" for word in words)
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                if file.read_bytes() == command:
+                    yield int(file.parent.name)
 
     @property
     def alive(self) -> bool:
