@@ -53,14 +53,14 @@ QUESTIONS: Final = {
     "emulator: a driver of the release": "emulator.emulation_for(TEXT).environment()",
     "releases.toml: the needs of its PTX": "needs_for_ptx_isa(PTX_ISA[RELEASE]).met_by(RELEASE)",
     "matrix: a cell on its toolkit": "toolchains.packages(TEXT)",
-    "toolkit_extras.toml: the release of its wheels": "toolkit_pins.pin_of('nvidia-nvjitlink', f'{TEXT}.1')",
+    "toolkit_extras.toml: the release of its wheels": "exports.pin_of('nvidia-nvjitlink', f'{TEXT}.1')",
 }
 _ASKED: Final = """
 import json, sys, tempfile, tomllib
 from pathlib import Path
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.audit import libraries
-from pytest_cudalink.compat import exports, toolkit_pins
+from pytest_cudalink.compat import exports
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR, PTX_ISA, needs_for_ptx_isa
 from pytest_cudalink.linker import dispatch
 from pytest_cudalink.stubs import generator
