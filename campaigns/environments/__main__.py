@@ -294,13 +294,15 @@ def main() -> int:
         print(try_one(recipe(options.seed, options.first), keep=True))
         return 0
     began = time.monotonic()
-    numbers = range(options.first, options.first + options.environments)
+    numbers = options.only or range(options.first, options.first + options.environments)
     results = campaign(
-        options.only or numbers, options.seed, options.processes, options.seconds, options.save,
+        numbers, options.seed, options.processes, options.seconds, options.save,
         walk=options.walk, verbose=options.verbose,
     )  # fmt: skip
     date = dt.datetime.now(tz=dt.UTC).date()
     print(f"{table(results)}\nseed {options.seed}, {date}, {time.monotonic() - began:.0f} s")
+    if len(results) < len(numbers):
+        print(f"left out: {len(numbers) - len(results)} of {len(numbers)} environments, as the time was over")
     return 0 if results and all(one.agrees for one in results) else 1
 
 
