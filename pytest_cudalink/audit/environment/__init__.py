@@ -46,7 +46,7 @@ from ..scan import MOST_UNPACKED, Scan, nvjitlink_needs
 from . import conda
 from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
-from .machine import Misfit, TargetMachine, misfits
+from .machine import TargetMachine, misfits
 from .providers import Provider, Providers, is_numbered, library_path
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "Finding", "Installed", "audit_environment"]
@@ -174,15 +174,11 @@ def audit_environment(
     findings += _lost(everything, repair)
     findings += _known_to_fail(everything)
     if machine is not None:
-        findings += map(_on_machine, misfits(machine, everything, needs, providers))
+        findings += misfits(machine, everything, needs, providers)
     return EnvironmentAudit(
         str(place.prefix), place.python, len(everything), tuple(claims), tuple(findings), tuple(unreadable), files,
         round(time.monotonic() - began, 3), str(machine or ""),
     )  # fmt: skip
-
-
-def _on_machine(one: Misfit) -> Finding:
-    return Finding(one.severity, one.text, otherwise=one.fix, place=str(one.owner or ""), kind="machine")
 
 
 def _without_doubles(distributions: Sequence[Installed], packages: Sequence[CondaPackage]) -> list[Installed]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from ...base.finding import Severity
+from ...base.finding import Finding, Severity
 from ...base.tables import read_matrix
 from ...base.words import and_more
 from ...compat.architectures import driver_branch
@@ -37,18 +37,14 @@ class TargetMachine:
         return f"a driver of CUDA {self.driver} ({driver_branch(self.driver)}){gpu}"
 
 
-class Misfit(NamedTuple):
-    """What does not run on the machine, or does only in part."""
-
-    severity: Severity
-    text: str
-    owner: Installed | None  # what does not run; None for the machine itself
-    fix: str
+def _finding(severity: Severity, what: str, owner: Installed | None, remedy: str) -> Finding:
+    """What does not run on the machine, or does only in part. `owner`: None for the machine itself."""
+    return Finding(severity, what, otherwise=remedy, place=str(owner or ""), kind="machine")
 
 
 def misfits(
     machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]], providers: Providers
-) -> Iterator[Misfit]:
+) -> Iterator[Finding]:
     """Yield what does not run on a machine, the driver's versions first.
 
     A CUDA runtime needs a driver of its own major release (CUDA Compatibility guide, "Minor Version Compatibility").
@@ -58,7 +54,7 @@ def misfits(
     if machine.arch and what_happens((), machine.arch, machine.driver).outcome is DriverOutcome.UNDRIVEN:
         drivers = [one for one in DRIVER_RELEASES if what_happens((), machine.arch, one).outcome.fails]
         expected = f"CUDA {drivers[0]} to {drivers[-1]}"
-        yield Misfit(
+        yield _finding(
             "error", f"a driver of CUDA {machine.driver} drives no {machine.arch}; expected one of {expected}", None,
             f"take a driver of {expected}",
         )  # fmt: skip
@@ -79,7 +75,7 @@ def _newer(release: CudaVersion) -> str:
 
 def _of_runtimes(
     machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]], providers: Providers
-) -> Iterator[Misfit]:
+) -> Iterator[Finding]:
     """CUDA runtimes of a newer major release: each call answers 35, cudaErrorInsufficientDriver."""
     driver = machine.driver
     runtimes = [(one, one.release.major) for one in providers.all if one.stem == "libcudart" and one.release]
@@ -96,9 +92,9 @@ def _of_runtimes(
             yield _runtime("error", f"the CUDA runtime inside {owner}", owner, int(first[0]), driver)
 
 
-def _runtime(severity: Severity, what: str, owner: Installed | None, major: int, driver: CudaVersion) -> Misfit:
+def _runtime(severity: Severity, what: str, owner: Installed | None, major: int, driver: CudaVersion) -> Finding:
     needed = CudaVersion(major, 0)
-    return Misfit(
+    return _finding(
         severity, f"{what} needs a driver of CUDA {needed} or newer; this one is of CUDA {driver}: each of "
         "its calls answers 35, cudaErrorInsufficientDriver",
         owner, f"{_newer(needed)}, or install the builds for CUDA {driver.major}",
@@ -107,19 +103,19 @@ def _runtime(severity: Severity, what: str, owner: Installed | None, major: int,
 
 def _of_functions(
     machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]]
-) -> Iterator[Misfit]:
+) -> Iterator[Finding]:
     """Libraries that are linked with functions which the driver does not have."""
     for owner in everything:
         wanted = [(one.floor, one) for one in needs[str(owner)] if one.stem == "libcuda" and one.floor]
         floor, need = max(wanted, key=lambda pair: pair[0], default=(machine.driver, None))
         if need is not None and floor > machine.driver:
-            yield Misfit(
+            yield _finding(
                 "error", f"{Path(need.path).name} of {owner} {need.evidence}; this driver is of CUDA "
                 f"{machine.driver}", owner, _newer(floor),
             )  # fmt: skip
 
 
-def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Misfit]:
+def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Finding]:
     """What makes code that the driver does not take: no cubin of a newer major release, no PTX of a newer one."""
     driver = machine.driver
     for stem, name in (("libnvrtc", "NVRTC"), ("libnvJitLink", "nvJitLink")):
@@ -133,14 +129,14 @@ def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Misf
                 needed, takes = release, "it refuses its PTX (222), and loads its cubins"
             else:
                 continue
-            yield Misfit(
+            yield _finding(
                 "error" if alone else "note",
                 f"{name} {release} of {one} is newer than the driver, of CUDA {driver}: {takes}", one.owner,
                 f"{_newer(needed)}, or compile with CUDA {driver}",
             )  # fmt: skip
 
 
-def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Misfit]:
+def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Finding]:
     """Device code of a distribution that the driver refuses, or none of which is for the GPU.
 
     Code for the GPU may lie in other files than code for others, a wheel may have one file for each CUDA major, and a
@@ -154,7 +150,7 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Misfit
         return  # it runs, or what does not are translation units for other GPUs
     nothing = len(fails) == len(answers)
     newer = ", or a newer driver" if any(one in _TOO_OLD for one in fails) else ""
-    yield Misfit(
+    yield _finding(
         "error" if nothing else "note",
         f"{'' if nothing else 'some '}device code of {owner} does not run: {sentences[0]}"
         f"{and_more(len(sentences) - 1)}",
