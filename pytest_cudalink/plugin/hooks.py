@@ -17,7 +17,7 @@ import pytest
 from ..compat.settings import OPTIONS
 from . import fixtures, hookspecs, marker
 from .own_imports import own_imports
-from .run import START, Start, from_controller, is_awake
+from .run import START, Start, from_controller, is_active
 
 #: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
@@ -68,12 +68,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 # a wrapper: nothing of pytest comes after it
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.ExitCode | None, Any]:
-    if is_awake(config):
+    if is_active(config):
         from .session import lifecycle
 
         lifecycle.command_line(config)
     code = yield
-    if is_awake(config):
+    if is_active(config):
         from .session import lifecycle
 
         return lifecycle.last_look(config, code)
@@ -83,7 +83,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.E
 def pytest_configure(config: pytest.Config) -> None:
     marker.register(config)
     # a conftest can bring the plugin, too late for the other hook; a controller of xdist hands its settings over
-    if not is_awake(config) and (
+    if not is_active(config) and (
         _settings_ask(config, config.option) or _has_hooks(config) or "settings" in from_controller(config)
     ):
         _begin(config, config.option)
@@ -102,7 +102,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not is_awake(config) and (marker.asks(items, fixtures.NAMES) or _has_hooks(config)):
+    if not is_active(config) and (marker.asks(items, fixtures.NAMES) or _has_hooks(config)):
         _begin_late(config)
         from .session import lifecycle
 
@@ -141,7 +141,7 @@ def _settings_ask(config: pytest.Config, given: argparse.Namespace) -> bool:
 
 def _explain(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport, error: BaseException) -> None:
     """Let a failure ask: without a driver, it says how to get one."""
-    if not is_awake(config):
+    if not is_active(config):
         from .watch import causes
 
         causes.explain_unasked(config, report, error)

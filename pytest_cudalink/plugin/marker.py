@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
-from .run import is_awake, run_of, warn
+from .run import is_active, run_of, warn
 
 if TYPE_CHECKING:
     from .items import MarkerPlan
@@ -208,7 +208,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if not _is_marked(metafunc.definition) and _FIXTURES.isdisjoint(metafunc.fixturenames):
         return
     marks = list(metafunc.definition.iter_markers("cudalink"))
-    each = is_awake(metafunc.config) and run_of(metafunc.config).settings.backend.value == "each"
+    each = is_active(metafunc.config) and run_of(metafunc.config).settings.backend.value == "each"
     _parametrize_backend(metafunc, marks, each=each)
     if "dispatch_case" not in metafunc.fixturenames:
         return

@@ -234,7 +234,7 @@ def run_of(config: pytest.Config) -> Run:
     return config.stash[RUN]
 
 
-def is_awake(config: pytest.Config) -> bool:
+def is_active(config: pytest.Config) -> bool:
     """Whether anything has asked for the plugin."""
     return RUN in config.stash
 

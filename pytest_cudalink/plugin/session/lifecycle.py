@@ -20,7 +20,7 @@ from ...loader.jitlink import jitlink_calls
 from .. import marker, parts, settings
 from ..conditions import backends
 from ..own_imports import own_imports
-from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of, warn
+from ..run import RUN, Run, is_active, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import provenance
 from . import account
 
@@ -87,7 +87,7 @@ def _unread_variables() -> list[str]:
 
 def activate(config: pytest.Config, *, in_test: bool = False) -> Run:
     """Return the run; begin it now if its tests, or a worker of xdist, are the first to ask."""
-    if not is_awake(config):
+    if not is_active(config):
         begin(config, config.option, late=True, in_test=in_test)
         run = run_of(config)
         _start_session(run)

@@ -10,7 +10,7 @@ import pytest
 from ...report.asked_for import AskedFor
 from .. import pytest_private
 from ..parts import ASKED, DESCENDANTS, FAULT_SWEEP, FAULTS, HAND_OVER, LEDGER, SCHEDULES, Key
-from ..run import Run, from_controller, is_awake, run_of
+from ..run import Run, from_controller, is_active, run_of
 from ..settings import Setting, Settings
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _REFUSED: Final = "cudalink_refused"
 #: On the report of a setup: the worker that ran it has begun its run.
-_AWAKE: Final = "cudalink_awake"
+_ACTIVE: Final = "cudalink_active"
 _LISTENER: Final = "cudalink-listener"
 #: Parts of which the controller has one that adds up those of its workers.
 _ADDED_UP: Final[tuple[Key[Any], ...]] = (FAULTS, FAULT_SWEEP, SCHEDULES)
@@ -43,7 +43,7 @@ def configure_node(node: Any, activate: Callable[[pytest.Config], object]) -> No
     Where nothing has asked for the plugin so far, a marker in a worker can be the first; then `activate` begins it.
     """
     config: pytest.Config = node.config
-    run = run_of(config) if is_awake(config) else None
+    run = run_of(config) if is_active(config) else None
     given: dict[str, Any] = {"arguments": [str(argument) for argument in config.invocation_params.args]}
     if run is not None:
         path = None
@@ -71,12 +71,12 @@ class _Listener:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Wake at the first report of a worker that is awake: that of a setup, which no part has to count."""
-        if hasattr(report, _AWAKE):
+        """Activate the plugin at the first report of a worker that did: that of a setup, which no part has to count."""
+        if hasattr(report, _ACTIVE):
             self._end()
 
     def pytest_testnodedown(self, node: Any) -> None:
-        """Wake for what a worker hands over that ran no test."""
+        """Activate the plugin for what a worker hands over that ran no test."""
         if {"cudalink", _REFUSED} & (getattr(node, "workeroutput", None) or {}).keys():
             self._end().pytest_testnodedown(node)
 
@@ -103,7 +103,7 @@ class HandOver:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """In a worker, let the controller know that something has asked for the plugin."""
         if self._run.is_worker and report.when == "setup":
-            setattr(report, _AWAKE, True)
+            setattr(report, _ACTIVE, True)
 
     def end(self, _session: pytest.Session) -> None:
         """In a worker, hand over what belongs to no test."""
