@@ -14,14 +14,14 @@ from packaging.requirements import Requirement
 
 from ..audit.targets import accepts, common_version
 from ..base.command import NO_COMMAND, Command
-from ..compat.exports import brought_by, pinned_versions
+from ..compat.exports import brought_by, is_open, pinned_versions
+from ..compat.releases import PTX_ISA
 from ..compat.wheels import NVJITLINK
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item
 from .repair import UNKNOWN, extra_of, newer_wheels, published_releases, repair, worth
 
-#: nvJitLink and its headers, in small letters: cuda-toolkit bounds it from below only, as newer ones read what older
-#: releases write.
+#: nvJitLink and its headers, in small letters: newer ones read what older releases write.
 _LINKER: Final = "nvjitlink"
 
 
@@ -112,21 +112,45 @@ def _trial(
 ) -> Trial | None:
     becomes = _becoming(release, at_most=at_most)
     moved = [*parts.moved, *absent]
-    command = repair(moved, release, at_most=at_most) if moved else NO_COMMAND
-    brought = brought_by(frozenset(extra_of(item, becomes) for item in moved), becomes)
+    brought = _brought(moved, becomes)
     named = sorted(name for name in bounds if name in brought or name in needed)
     fits = {
         name: any(accepts(bounds[name], one) for one in pinned_versions(name, becomes))
         for name in named
         if pinned_versions(name, becomes)
     }
-    if (moved and not command) or not all(fit for name, fit in fits.items() if name not in NVJITLINK):
+    unfit = {name for name, fit in fits.items() if not fit}
+    # a distribution may require a newer nvJitLink than that of the release, which then comes without its extra unless
+    # cuda-toolkit bounds it from below only
+    alone = {name for name in unfit if not is_open(name, becomes)}
+    by_extra = [item for item in moved if not _brought([item], becomes) & alone]
+    command = repair(by_extra, release, at_most=at_most) if by_extra else NO_COMMAND
+    if (by_extra and not command) or not unfit <= set(NVJITLINK):
         return None
-    # a distribution may require a newer nvJitLink than that of the release
     words = [word for word in command.install if fits.get(Requirement(word).name, True)]
     words += [f"{name}{bounds[name]}" for name in named]
     if not words:
         return None
-    there = [replace(item, version=becomes, found_via="site-packages", witness="after the command") for item in moved]
+    after = {name: _newest_within(name, bounds[name], becomes) for name in unfit}
+    there = [
+        replace(
+            item,
+            version=next((after[name] for name in _brought([item], becomes) & unfit), becomes),
+            found_via="site-packages",
+            witness="after the command",
+        )
+        for item in moved
+    ]
     gone = newer_wheels([*moved, *parts.gone], becomes.major)
     return Trial(Command(tuple(dict.fromkeys(words)), gone), (*parts.kept, *there))
+
+
+def _newest_within(wheel: str, bound: str, otherwise: CudaVersion) -> CudaVersion:
+    """The newest release of which a wheel satisfies a bound; `otherwise` where none that is known does."""
+    fits = (one for one in PTX_ISA if any(accepts(bound, version) for version in pinned_versions(wheel, one)))
+    return max(fits, default=otherwise)
+
+
+def _brought(items: Iterable[Item], release: CudaVersion) -> frozenset[str]:
+    """The wheels that the extras of items bring."""
+    return brought_by(frozenset(extra_of(item, release) for item in items), release)

@@ -168,11 +168,17 @@ def shown(trial: Trial) -> str:
         "out cudart-12 nvrtc-12 && 'cuda-toolkit[cudart,nvrtc]==11.8.*' | nvrtc 11.8 cudart 11.8",
     ]),
     ("nvrtc 13.0 wheel, nvJitLink 13.0 wheel, cudart 13.2 wheel", "13.2", "nvidia-nvjitlink>=13.5", 16, [
-        "'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink>=13.5' | cudart nvrtc 13.2 nvJitLink 13.2",
+        "'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink>=13.5' | cudart nvrtc 13.2 nvJitLink 13.5",
         "'cuda-toolkit[cudart]==13.0.*' | nvrtc nvJitLink cudart 13.0",
-        "'cuda-toolkit[nvjitlink,nvrtc]>=13.0,<13.3' 'nvidia-nvjitlink>=13.5' | cudart nvrtc 13.2 nvJitLink 13.2",
+        "'cuda-toolkit[nvjitlink,nvrtc]>=13.0,<13.3' 'nvidia-nvjitlink>=13.5' | cudart nvrtc 13.2 nvJitLink 13.5",
         ("out cudart-13 nvJitLink-13 nvrtc-13 && 'cuda-toolkit[cudart,nvjitlink,nvrtc]==11.8.*' | "
         "nvrtc 11.8 nvJitLink 11.8 cudart 11.8"),
+    ]),
+    ("nvrtc 12.8 wheel, nvJitLink 12.5 wheel", "12.6", "nvidia-nvjitlink-cu12>=12.9", 20, [
+        "'cuda-toolkit[nvrtc]==12.5.*' | nvJitLink nvrtc 12.5",
+        "'cuda-toolkit[nvjitlink]==12.8.*' 'nvidia-nvjitlink-cu12>=12.9' | nvrtc nvJitLink 12.9",
+        "'cuda-toolkit[nvrtc]>=12.0,<12.7' 'nvidia-nvjitlink-cu12>=12.9' | nvrtc 12.6 nvJitLink 12.9",
+        "out nvJitLink-12 nvrtc-12 && 'cuda-toolkit[nvjitlink,nvrtc]==11.8.*' | nvrtc 11.8 nvJitLink 11.8",
     ]),
     ("nvrtc 12.9 wheel, cudart 12.7 loaded", "10.2", "needed:numpy==2.0 nvidia-cufft<13", 15, [
         "numpy==2.0 | nvrtc cudart",
