@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import keep_old_paths
 from ..base.laziness import names_of
 
 if TYPE_CHECKING:
     from ..base.budget import AuditError
     from .libraries import MAJORS
     from .needs import Need
-    from .wheel import Audit, Dependency, FileAudit, audit
+    from .wheel import Audit, AuditFinding, Dependency, FileAudit, audit
 else:
     __getattr__ = names_of(
         __name__,
         {
-            ".wheel": "Audit Dependency FileAudit audit",
+            ".wheel": "Audit AuditFinding Dependency FileAudit audit",
             ".libraries": "MAJORS",
             ".needs": "Need",
             "..base.budget": "AuditError",
@@ -31,8 +32,11 @@ __all__ = [
     "MAJORS",
     "Audit",
     "AuditError",
+    "AuditFinding",
     "Dependency",
     "FileAudit",
     "Need",
     "audit",
 ]
+
+keep_old_paths(__name__)

@@ -38,6 +38,8 @@ from .system import IN_PROCESS, Copy, ResolutionError, System
 
 __all__ = ["LOOKED_FOR", "Copy", "DoctorReport", "Finding", "FindingCause", "PredictedLink", "examine"]
 
+#: Its name before all findings had one form.
+DoctorFinding = Finding
 #: The items that the page lists, by kind.
 LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
     "dynamic-libs": ("cudart", "nvrtc", "nvJitLink", "nvvm", "nvfatbin"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import keep_old_paths
 from ..base.laziness import names_of
 
 if TYPE_CHECKING:
@@ -58,3 +59,5 @@ __all__ = [
     "process_wide_guard_rails",
     "uninstall",
 ]
+
+keep_old_paths(__name__)

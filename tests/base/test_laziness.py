@@ -27,7 +27,7 @@ def _seen_by_type_checkers(package: str) -> set[tuple[str, str]]:
 
 def _given_at_run_time(package: str) -> set[tuple[str, str]]:
     tree = ast.parse(Path(import_module(package).__file__).read_text(encoding="utf-8"))
-    (call,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    (call,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args[1:]]
     modules = ast.literal_eval(call.args[1])
     return {(module, name) for module, names in modules.items() for name in names.split()}
 
@@ -45,6 +45,101 @@ def test_names_are_those_that_type_checkers_see(package):
     assert {name for _, name in given} <= {*module.__all__} <= {*dir(module)}
     for name in module.__all__:
         assert getattr(module, name) is not None
+
+
+#: What the pages and examples of e0a553f4 name: its API page, with all of `__all__` where that lists a whole module.
+PUBLIC = """
+pytest_cudalink: Raises
+pytest_cudalink.artifacts: Artifact Kind ReaderError inspect read_words
+pytest_cudalink.audit: Audit AuditError AuditFinding Dependency FileAudit audit
+pytest_cudalink.audit.device_code: DeviceCode DeviceImage DriverAnswer DriverOutcome ImageGroup device_code
+  images what_happens
+pytest_cudalink.audit.environment: Claim EnvironmentAudit EnvironmentFinding Installed audit_environment
+pytest_cudalink.audit.installed: Unreadable
+pytest_cudalink.audit.needs: Need needs_of
+pytest_cudalink.compat.architectures: ARCHITECTURES Architecture dropped_by known_architectures
+  parse_architecture
+pytest_cudalink.compat.atlas: Atlas AtlasAnswer Grid RealDriver load
+pytest_cudalink.compat.documented: Statement statements
+pytest_cudalink.compat.exports: distributions first_wheel libraries release_of_wheel releases since sonames
+  symbols until wheel_versions
+pytest_cudalink.compat.known_bad: KnownBad components entries known_bad
+pytest_cudalink.compat.link_rules: ARCH RELATIONS contents_of evidence expected found_words header_needs
+pytest_cudalink.compat.releases: needs_for_nvvm_ir needs_for_ptx_isa ptx_isa_of
+pytest_cudalink.emulator: Emulation emulation_for
+pytest_cudalink.emulator.control: DriverControl Injected
+pytest_cudalink.guardrails: CompatibilityCheckError CompatibilityGuardRails
+  CompatibilityInsufficientMetadataError CompatibilityWarning DriverCtkCompatibilityError Routing
+  declare_pipeline install installed process_wide_guard_rails uninstall
+pytest_cudalink.guardrails.doctor: DoctorFinding DoctorReport PredictedLink examine
+pytest_cudalink.guardrails.items: Fact Item Verdict
+pytest_cudalink.guardrails.pipelines: Pipeline check_pipeline
+pytest_cudalink.guardrails.provenance: Library
+pytest_cudalink.guardrails.rules: KnownDriver check_driver check_pair judge judge_all
+pytest_cudalink.guardrails.system: Copy System
+pytest_cudalink.linker: CompileError Decision DriverNotFoundError LinkError Linker LinkerOptions ObjectCode
+  Program ProgramOptions VersionSkewError choose_backend explain
+pytest_cudalink.linker.dispatch: Case Policy Row cases driver_matters policies policy_named
+pytest_cudalink.matrix: Cell CellsError load_cells select
+pytest_cudalink.matrix.nox: sessions
+pytest_cudalink.plugin.fixtures: BrokenRules Cudalink EmulatedDriver
+pytest_cudalink.plugin.hookspecs: pytest_cudalink_decide pytest_cudalink_facts pytest_cudalink_library
+  pytest_cudalink_link pytest_cudalink_targets pytest_cudalink_unsteered pytest_cudalink_unsupported
+  pytest_cudalink_verdict pytest_cudalink_violation
+pytest_cudalink.plugin.settings: Setting Settings
+pytest_cudalink.probes: Fakes NvJitLink cache_clear device_arch driver_version fake fakes nvjitlink
+  nvjitlink_version
+pytest_cudalink.report.cell_run: CellRun Detail
+pytest_cudalink.report.compare: Comparison OutcomeChange compare findings
+pytest_cudalink.report.explain: Cause causes deciding_cell explain
+pytest_cudalink.report.matrix_report: MatrixReport Partial
+pytest_cudalink.report.merge: merge
+pytest_cudalink.report.records: ArchRecord AskedRecord CauseRecord CollectedRecord CrashRecord
+  DocumentedRecord EndRecord ExitRecord FindingRecord FoundRecord InputRecord LibraryRecord LinkRecord
+  LinkVersionsRecord OperationRecord OriginRecord RecordError Recording RefusedRecord RunRecord SettingRecord
+  StartRecord StickyRecord SubtestRecord TestRecord UnsteeredRecord VerdictRecord VersionRecord
+  ViolationRecord Writer decode parse read schema tests_to_keep
+pytest_cudalink.stubs: Description StubNotFoundError cmake_dir describe library_path
+pytest_cudalink.targets: BackendChoice Choice ForcedBackendError LinkEvent LinkInput StaleRecipeError Target
+  UnsteeredLink Watch watch
+pytest_cudalink.toolchains: Toolchain ToolchainError add find installed library_path remove
+pytest_cudalink.versions: CudaVersion Needs skew_remedy
+pytest_cudalink.violations: Violation
+"""
+
+
+#: Imports the names of each line of its input, into a process that has imported nothing of the package.
+IMPORTS = """
+import sys
+for line in sys.stdin:
+    for name in [name for name in sys.modules if name.startswith("pytest_cudalink")]:
+        del sys.modules[name]
+    module, _, names = line.partition(": ")
+    exec(f"import {module} as module\\nfrom {module} import {', '.join(names.split())}")
+    assert module.__name__ == sys.modules[module.__name__].__name__
+"""
+
+
+def test_public_names_stay():
+    """A program that imports a public name is not broken where what it names moves."""
+    lines = PUBLIC.strip().replace("\n  ", " ")
+    done = subprocess.run(
+        [sys.executable, "-Werror", "-c", IMPORTS], input=lines, capture_output=True, text=True, check=False
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    "names", ["violations: base.violations", "guardrails.doctor: doctor", "guardrails.system: doctor.system"]
+)
+def test_an_old_path_has_the_same_objects(names):
+    old, new = (import_module(f"pytest_cudalink.{name}") for name in names.split(": "))
+    public = [name for name in vars(new) if name[0].isupper()]
+
+    assert public
+    assert all(getattr(old, name) is getattr(new, name) for name in public)
+    with pytest.raises(AttributeError):
+        _ = old.no_such_name
 
 
 def test_an_unknown_name_is_an_attribute_error():

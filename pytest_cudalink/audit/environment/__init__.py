@@ -51,6 +51,8 @@ from .providers import Provider, Providers, is_numbered, library_path
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "Finding", "Installed", "audit_environment"]
 
+#: Its name before all findings had one form.
+EnvironmentFinding = Finding
 #: Libraries of the driver, which no environment brings.
 _DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
 #: Different specifiers of one distribution that are compared with each other; 12 were seen at most.

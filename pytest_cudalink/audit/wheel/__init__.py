@@ -20,6 +20,9 @@ from ..scan import Scan, hinted_major, scan_path, wheel_major
 from ..targets import InstallTarget, targets_of
 from .declared import Declared, judge_needs, package_brought, read_requirements, requirements_for
 
+#: Its name before all findings had one form.
+AuditFinding = Finding
+
 
 @dataclass(frozen=True)
 class Dependency:
