@@ -44,7 +44,7 @@ def test_planted_bugs(check: Check) -> None:
     """The check names the pair of each bug that it can see, with both call sites and a fix, though all went well."""
     found = findings(check, "BROKEN")
     assert found.keys() == ORDER.keys()
-    assert len(found) == 20
+    assert len(found) == 21
     for name, pair in ORDER.items():
         if pair is None:
             assert found[name] == [], name
@@ -138,6 +138,8 @@ def fill(to, at, size=64):
     ok(cuda.cuMemsetD8Async(c_uint64(to), 1, c_size_t(size), at))
 def load(to, at, source, size=64):
     ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(to), c_uint64(source), c_size_t(size), at))
+page = create_string_buffer(4096)
+def put(to, size=64): ok(cuda.cuMemcpyHtoD_v2(to, addressof(page), size))
 def record(event, at): ok(cuda.cuEventRecord(event, at))
 def wait(at, event): ok(cuda.cuStreamWaitEvent(at, event, 0))
 def pairs():
@@ -168,6 +170,19 @@ fill(here, a); record(edge, a); wait(b, edge); record(other, b); wait(c, other);
     "the legacy stream comes before": "fill(here, legacy); fill(here, blocking)",
     "through the legacy stream": "fill(here, blocking); fill(there, legacy); fill(here, own)",
     "the default stream of a thread": "fill(here, own); fill(here, legacy)",
+    "a copy of pinned memory": "ok(cuda.cuMemcpyHtoD_v2(here, back, 64)); fill(here, a)",
+    "a pageable copy to its stream": "put(here); fill(here, blocking); put(there); load(back, own, there)",
+    "a pageable copy and its stream's end": "put(here); ok(cuda.cuStreamSynchronize(None)); fill(here, a)",
+    "a pageable copy and an event": "put(here); record(edge, None); wait(a, edge); fill(here, a)",
+    "a pageable copy and the next one": "put(here); put(there); fill(here, a)",
+    "a pageable copy and a copy that waits": "put(here); ok(cuda.cuMemcpyDtoH_v2(back, there, 4)); fill(here, a)",
+    "a pageable copy to the host": "ok(cuda.cuMemcpy(c_uint64(back), c_uint64(addressof(page)), 64)); fill(back, a)",
+    "a pageable copy and cuMemFree": "put(here); ok(cuda.cuMemFree_v2(here))",
+    "a pageable copy behind another stream's work": "fill(there, blocking); put(here); fill(there, a)",
+    "a pageable copy to memory whose operations synchronize": """
+ok(cuda.cuPointerSetAttribute(byref(c_uint(1)), 6, c_uint64(here))); put(here); fill(here, a)
+ok(cuda.cuMemsetD8_v2(c_uint64(here + 64), 1, c_size_t(64))); fill(here + 64, a)
+ok(cuda.cuMemcpyDtoD_v2(c_uint64(there), c_uint64(here + 128), c_size_t(64))); fill(there, a)""",
     "cuMemFree waits": "fill(here, a); ok(cuda.cuMemFree_v2(here))",
     "a context that is none": "assert cuda.cuCtxDestroy_v2(c_void_p(0x1234)) == 201",
     "a new stream": "fill(here, a); ok(cuda.cuStreamSynchronize(a)); fill(here, stream())",
@@ -220,6 +235,16 @@ UNORDERED = {
     "two blocking ones": "fill(here, blocking); fill(here, stream(0))",
     "the host waited for another stream": "fill(here, a); ok(cuda.cuStreamSynchronize(b)); fill(here, b)",
     "a copy that waits for its own stream": "fill(here, a); ok(cuda.cuMemcpyDtoH_v2(back, there, 4)); fill(here, b)",
+    "a pageable copy": "put(here); fill(here, a)",
+    "a pageable copy of one byte": "put(here, 1); fill(here, a)",
+    "a pageable copy in a thread's stream": """
+ok(cuda.cuMemcpyHtoD_v2_ptds(c_uint64(here), page, c_size_t(64))); fill(here, blocking)""",
+    "a pageable copy to an array": """
+array = new(cuda.cuArrayCreate_v2, struct.pack("<QQiI", 64, 0, 1, 1))
+ok(cuda.cuMemcpyHtoA_v2(array, c_size_t(0), page, c_size_t(64)))
+ok(cuda.cuMemcpyAtoHAsync_v2(c_void_p(back), array, c_size_t(0), c_size_t(64), a))""",
+    "a copy between devices": """
+ok(cuda.cuMemcpyDtoD_v2(c_uint64(here), c_uint64(there), c_size_t(64))); fill(here, a)""",
     "a copy that waits is late": "fill(here, a); ok(cuda.cuMemcpyDtoH_v2(back, here, 4))",
     "rows of a matrix": """
 fill(here, a, 512)

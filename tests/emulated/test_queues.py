@@ -119,7 +119,7 @@ gate = Gate(blocking)
 def copy():
     arguments = c_uint64(target), c_uint64(source), c_size_t(64)
     return cuda.cuMemcpyAsync(*arguments, blocking) if "{form}" == "asynchronous" else cuda.cuMemcpy(*arguments)
-if "{behaviour}" == "caller":
+if "{behaviour}" in ("caller", "drained"):
     assert waits(gate, copy)
 else:
     ok(copy())

@@ -9,6 +9,7 @@ ORDER = {
     "wait_before_record": ("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"),
     "event_recorded_again": ("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"),
     "non_blocking_beside_legacy": ("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"),
+    "pageable_upload_read_on_another_stream": ("writes", "cuMemcpyHtoD_v2", "cuMemcpyDtoHAsync_v2"),
     "stream_of_the_thread_beside_another": ("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"),
     "source_freed_too_early": ("reads", "cuMemcpyHtoDAsync_v2", "cuMemFreeHost"),
     "unregistered_too_early": ("reads", "cuMemcpyHtoDAsync_v2", "cuMemHostUnregister"),

@@ -1,4 +1,4 @@
-"""Twenty bugs of order: each function is right in the order in which work usually ends, and its twin in all.
+"""Twenty-one bugs of order: each function is right in the order in which work usually ends, and its twin in all.
 
 `expected_order.ORDER` says for each what finds it.
 """
@@ -185,6 +185,18 @@ def non_blocking_beside_legacy(mended: bool) -> None:
     with Pieces() as use:
         other, middle, back = use.stream(0 if mended else NON_BLOCKING), use.device(), use.pinned()
         fill(middle, 1, None)
+        download(back, middle, other)
+        wait(other)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def pageable_upload_read_on_another_stream(mended: bool) -> None:
+    with Pieces() as use:
+        other, middle, back = use.stream(), use.device(), use.pinned()
+        call("cuMemcpyHtoD_v2", middle, ONES, c_size_t(SIZE))
+        if mended:
+            wait(None)
         download(back, middle, other)
         wait(other)
         assert bytes_at(back) == ONES

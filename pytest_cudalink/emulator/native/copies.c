@@ -181,7 +181,7 @@ CUresult cl_run_box(const Box *box) {
 
 /* -- copies that take time -- */
 
-enum { POISON = 0xD7, KEPT_MAX = 1 << 26 };
+enum { POISON = 0xD7 };
 
 static bool overlap(const Extent *one, const Extent *other) {
   return one->base < other->base + other->bytes && other->base < one->base + one->bytes;
@@ -216,7 +216,7 @@ char *cl_read_box(const Box *box) {
 static char *keep(const Box *box, const Places *places) {
   size_t size;
   if (__builtin_mul_overflow(box->width, box->height, &size) || __builtin_mul_overflow(size, box->depth, &size) ||
-      size > KEPT_MAX || !is_touchable(places, box))
+      size > COPIED_LATER_MAX || !is_touchable(places, box))
     return NULL;
   char *kept = read_rows(box, &places->from);
   for (size_t row = 0; kept && row < rows_of(box); row++) memset(row_at(&places->to, row, box), POISON, box->width);

@@ -8,6 +8,9 @@
 #include "abi.h"
 #include "happens_before.h"
 
+/* Under a schedule, larger boxes are copied at once, when it is their turn. */
+enum { COPIED_LATER_MAX = 1 << 26 };
+
 /* Each has three forms. `check` says what is wrong now, for work that is done later; `copy` and `fill` check and do it
    while the memory is held, so that no thread frees it meanwhile; `run` does what was checked before, and does not ask
    again what is allocated: it answers CUDA_ERROR_ILLEGAL_ADDRESS where there are no bytes any more. */

@@ -125,7 +125,7 @@ typedef struct {
 
 /* -- the order of a stream -- */
 
-enum { WAITS_STREAM, WAITS_STAGED, WAITS_CALLER };
+enum { WAITS_STREAM, WAITS_STAGED, WAITS_DRAINED, WAITS_CALLER };
 
 #include "synchronization.inc"
 
@@ -134,12 +134,13 @@ static Memory memory_at(CUdeviceptr address) {
   return memory == MEMORY_POOL ? MEMORY_DEVICE : memory;
 }
 
+static CUdeviceptr address_of(const Side *side) {
+  if (side->type == CU_MEMORYTYPE_ARRAY) return 0;
+  return side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device;
+}
+
 static Memory memory_of(const Side *side) {
-  switch (side->type) {
-    case CU_MEMORYTYPE_ARRAY: return MEMORY_DEVICE;
-    case CU_MEMORYTYPE_HOST: return memory_at((uintptr_t)side->host);
-    default: return memory_at(side->device);
-  }
+  return side->type == CU_MEMORYTYPE_ARRAY ? MEMORY_DEVICE : memory_at(address_of(side));
 }
 
 /* Waits until the stream can do new work. */
@@ -170,6 +171,22 @@ static CUresult stage(const Box *box, const void *handle) {
   return result;
 }
 
+/* The host waited for what a stream had before a copy. */
+static CUresult note_drained(const void *handle) {
+  const Stream *stream = cl_stream(handle);
+  if (stream) cl_order_waited_stream(stream);
+  return CUDA_SUCCESS;
+}
+
+/* Under a schedule, what is done for the caller alone when it returns is done later. */
+static CUresult drain_and_stage(const Box *box, const void *handle, const WaitRow *row, bool *staged) {
+  CUresult result = drain(handle, row);
+  *staged = !result && cl_scheduled() && box->width * box->height * box->depth <= COPIED_LATER_MAX;
+  if (!*staged) return result;
+  if (cl_order_on) note_drained(handle);
+  return stage(box, handle);
+}
+
 static Watch *watch_side(const Side *side, const Box *box, bool reads) {
   Range memory;
   return side->type != CU_MEMORYTYPE_ARRAY && cl_range_of(side, box, &memory) ? cl_watch_copy(&memory, reads) : NULL;
@@ -191,19 +208,40 @@ static CUresult queue_box(const Box *box, const void *handle, Watch *watch) {
   return CUDA_SUCCESS;
 }
 
-/* Checks the order of a copy that was done at once. Pageable memory is read by the host. */
-static void note_order(const Box *box, const void *stream, int form) {
-  int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
-  Op *op = cl_order_enter(stream);
-  if (!op) return;
-  cl_touch_box(op, box, waits == WAITS_STAGED);
-  if (waits == WAITS_CALLER) cl_order_learn(op);
-  cl_order_drop(op);
+/* Whether a synchronous form is done when it returns, in any memory. */
+static bool synchronizes(CUdeviceptr address) {
+  CUresult state;
+  const Context *context = cl_context(&state);
+  if (context && context->flags & CU_CTX_SYNC_MEMOPS) return true;
+  HOLD_BLOCK(block, address);
+  return block && block->sync_memops;
+}
+
+static int waits_of(const Box *box, const WaitFacts *facts, int form) {
+  int waits = copy_waits[form][facts->source][facts->to];
+  if (form == FORM_ASYNCHRONOUS || waits == WAITS_CALLER) return waits;
+  return synchronizes(address_of(&box->from)) || synchronizes(address_of(&box->to)) ? WAITS_CALLER : waits;
+}
+
+static int fill_waits_of(const FillNode *fill, int form) {
+  return form == FORM_SYNCHRONOUS && synchronizes(fill->to) ? WAITS_CALLER : fill_waits[form][memory_at(fill->to)];
 }
 
 static WaitFacts facts_of(const Box *box) {
   size_t size = box->width * box->height * box->depth;
   return (WaitFacts){.to = memory_of(&box->to), .source = memory_of(&box->from), .size = size};
+}
+
+/* Checks the order of a copy that was done at once. Pageable memory is read by the host. */
+static void note_order(const Box *box, const void *stream, int form) {
+  const WaitFacts facts = facts_of(box);
+  int waits = waits_of(box, &facts, form);
+  if (waits == WAITS_DRAINED) (void)LOCKED(note_drained(stream));
+  Op *op = cl_order_enter(stream);
+  if (!op) return;
+  cl_touch_box(op, box, waits == WAITS_STAGED || waits == WAITS_DRAINED);
+  if (waits == WAITS_CALLER) cl_order_learn(op);
+  cl_order_drop(op);
 }
 
 /* Tells the watcher of waits that a copy will wait, or a filling. */
@@ -226,11 +264,11 @@ static CUresult do_in_order(const Box *box, const void *stream, int form, bool *
   CUresult result = cl_check_box(box);
   if (result) return result;
   WaitFacts facts = facts_of(box);
-  int waits = copy_waits[form][facts.source][facts.to];
+  int waits = waits_of(box, &facts, form);
   const WaitRow *row = cl_called_row(&facts);
   if ((row || waits == WAITS_STAGED) && !cl_waits_by(row)) waits = WAITS_STREAM;
   else if (row && waits == WAITS_STAGED) waits = WAITS_CALLER; /* it is too large */
-  *queued = waits != WAITS_CALLER;
+  *queued = waits < WAITS_DRAINED;
   if (*queued) result = cl_make_room(stream, waits == WAITS_STAGED ? ROOM_STAGED : ROOM_COPY);
   if (result) return result;
   if (waits == WAITS_STAGED) return LOCKED(stage(box, stream));
@@ -238,8 +276,8 @@ static CUresult do_in_order(const Box *box, const void *stream, int form, bool *
     Watch *watch = watch_box(box);
     return LOCKED(queue_box(box, stream, watch));
   }
-  result = LOCKED(drain(stream, row));
-  return result ? result : cl_copy_box(box);
+  result = LOCKED(waits == WAITS_DRAINED ? drain_and_stage(box, stream, row, queued) : drain(stream, row));
+  return result || *queued ? result : cl_copy_box(box);
 }
 
 static CUresult copy_in_order(const Box *box, const void *stream, int form) {
@@ -318,7 +356,7 @@ static void note_fill(const FillNode *fill, const void *stream, int form) {
   Op *op = cl_order_enter(stream);
   if (!op) return;
   cl_touch_parameters(op, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
-  if (fill_waits[form][memory_at(fill->to)] == WAITS_CALLER) cl_order_learn(op);
+  if (fill_waits_of(fill, form) == WAITS_CALLER) cl_order_learn(op);
   cl_order_drop(op);
 }
 
@@ -328,7 +366,7 @@ static CUresult fill_in_order(const FillNode *fill, const void *stream, int form
   if (pending) tell_of_filling(fill);
   if (pending && cl_must_wait(stream)) {
     result = cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
-    bool queued = fill_waits[form][memory_at(fill->to)] == WAITS_STREAM;
+    bool queued = fill_waits_of(fill, form) == WAITS_STREAM;
     if (!result && queued) result = cl_make_room(stream, ROOM_WORK);
     if (result) return result;
     if (queued) return cl_submit(stream, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
