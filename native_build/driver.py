@@ -55,6 +55,7 @@ FLOORS = (
     (
         "shared_memory",
         "device_addresses",
+        "device_memory",
         "memory",
         "accesses",
         "graph_memory",

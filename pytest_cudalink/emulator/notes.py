@@ -2,7 +2,8 @@
 
 `emulator/native/notes.c` writes them. That process makes a file, whose path its children inherit in an environment
 variable. The first page of the file counts the lines that follow, so that asking for new ones costs no call of the
-system.
+system. The file of the outermost process also has what each process of the run takes of the devices' memory, which
+`emulator/native/device_memory.c` keeps.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from ..base import scratch
 
 VARIABLE: Final = "CUDALINK_EMULATOR_NOTES"
 _HEADER_SIZE: Final = 4096
-#: Bytes 16 to 31, by which the driver knows such a file.
+#: Where the lines begin, behind what is taken of the devices.
+_LINES: Final = 16 << 10
+#: Bytes 16 to 31, by which the driver knows such a file; the path of the outermost one follows.
 _KIND: Final = b"cudalink notes".ljust(16, b"\0")
+_OUTERMOST: Final = slice(32, _HEADER_SIZE)
 
 Note = dict[str, Any]
 
@@ -32,11 +36,12 @@ class Notes:
     """The file of this process, and how far it was read.
 
     `above`: the file of the process above this one; empty if there is none.
+    `apart`: whether this process has the devices for itself and the processes that it starts, although there is one.
     `pid`: the process that made it.
     `at_exit`: the first is called when the process ends, with the notes since the last look.
     """
 
-    def __init__(self, above: str) -> None:
+    def __init__(self, above: str, *, apart: bool = False) -> None:
         try:
             descriptor, self.path = tempfile.mkstemp(prefix="notes-", dir=scratch.root())
             self._header = _header_of(descriptor)
@@ -45,8 +50,10 @@ class Notes:
             descriptor, self.path = os.dup(kept), f"/proc/{os.getpid()}/fd/{kept}"
             self._header = _header_of(descriptor)
         self.above, self.pid = above, os.getpid()
+        outermost = ("" if apart else _outermost(above)) or self.path
+        self._header[_OUTERMOST] = os.fsencode(outermost).ljust(_OUTERMOST.stop - _OUTERMOST.start, b"\0")
         self.at_exit: list[Callable[[list[Note]], object]] = []
-        self._seen, self._looks, self._offset = bytes(8), 0, _HEADER_SIZE
+        self._seen, self._looks, self._offset = bytes(8), 0, _LINES
 
     def take_counted(self) -> list[Note]:
         """Return the notes since the last look, if the count of lines has changed since then."""
@@ -78,19 +85,29 @@ class Notes:
 def _header_of(descriptor: int) -> mmap.mmap:
     """Write the header of a new file, and map it; closes the descriptor."""
     with os.fdopen(descriptor, "r+b") as file:
-        file.write((bytes(16) + _KIND).ljust(_HEADER_SIZE, b"\0"))
+        file.write((bytes(16) + _KIND).ljust(_LINES, b"\0"))  # whoever writes to a mapped page must find room
         file.flush()
         return mmap.mmap(file.fileno(), _HEADER_SIZE)
+
+
+def _outermost(above: str) -> str:
+    """Return the path of the outermost file, which the one above this process's names; empty if that is not there."""
+    with suppress(OSError), open(above, "rb") as file:  # noqa: PTH123 (tests replace pathlib's)
+        return os.fsdecode(file.read(_HEADER_SIZE)[_OUTERMOST].rstrip(b"\0"))
+    return ""
 
 
 _own: Notes | None = None
 
 
-def own(above: str | None = None) -> Notes:
-    """Return the file of this process; the first call makes it, below that of the environment or a given one."""
+def own(above: str | None = None, *, apart: bool = False) -> Notes:
+    """Return the file of this process; the first call makes it, below that of the environment or a given one.
+
+    `apart`: as of `Notes`.
+    """
     global _own  # noqa: PLW0603 (the owner of this piece of process state)
     if _own is None or _own.pid != os.getpid():
-        _own = Notes(os.environ.get(VARIABLE, "") if above is None else above)
+        _own = Notes(os.environ.get(VARIABLE, "") if above is None else above, apart=apart)
         atexit.register(partial(_end, _own))
     return _own
 

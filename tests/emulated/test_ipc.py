@@ -1,9 +1,10 @@
-"""Memory, pools and events of the emulated driver between two processes, and what stays of them: nothing."""
+"""What processes share on the emulated driver: memory, pools and events by handles, and the memory of a device."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_cudalink.emulator import notes
 from tests.emulated.conftest import programs
 
 HEAD = """from tests.emulated.memory_calls import *
@@ -36,6 +37,54 @@ assert get(cuda.cuPointerGetAttribute, c_int, 9, address) == 0
 """,
         device="sm_90:2",
     )
+
+
+def test_processes_of_a_run_share_a_device(check) -> None:
+    """What one has taken the others lack, until it gives that back or ends; a device of another size is another one."""
+    of_run = notes.Notes("")
+    check(
+        HEAD
+        + """
+NVML = CDLL("libnvidia-ml.so.1")
+def used():
+    device, memory = c_void_p(), (c_uint64 * 3)()
+    ok(NVML.nvmlInit_v2() or NVML.nvmlDeviceGetHandleByIndex_v2(0, byref(device)))
+    ok(NVML.nvmlDeviceGetMemoryInfo(device, memory))
+    return memory[2]
+TAKE = "take = lambda size: cuda.cuMemAlloc_v2(byref(c_uint64()), size)\\n"
+first = allocate(40 * MIB)
+child(TAKE + "assert (left(), take(40 * MIB), take(20 * MIB), left()) == (24 * MIB, 2, 0, 4 * MIB)")
+assert left() == 24 * MIB and used() == 40 * MIB
+# however it ends, and whether or not its parent has waited for it
+program = "from tests.emulated.cu import *; from tests.emulated.memory_calls import *; start(); allocate(20 * MIB)"
+taker = subprocess.Popen([sys.executable, "-c", program + "; print(flush=True); input()"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+taker.stdout.readline()
+assert left() == 4 * MIB and used() == 60 * MIB and cuda.cuMemAlloc_v2(byref(c_uint64()), 5 * MIB) == 2
+taker.kill()
+os.waitid(os.P_PID, taker.pid, os.WEXITED | os.WNOWAIT)
+second = allocate(24 * MIB)
+ok(cuda.cuMemFree_v2(second))
+# a forked process cannot use the driver, and takes nothing
+pid = os.fork() or os._exit(used() != 40 * MIB)
+assert os.waitpid(pid, 0)[1] == 0 and left() == 24 * MIB
+# physical memory counts, and the segments of pools; what another program has taken under this number does not
+child('''
+import os
+if "AGAIN" not in os.environ:
+    assert from_pool(new_pool(), 1)[0] == 2 and physical(10 * MIB)[0] == 0 and left() == 14 * MIB
+    os.execve(sys.executable, sys.orig_argv, {**os.environ, "AGAIN": "1"})
+assert left() == 24 * MIB
+''')
+os.environ["CUDALINK_EMULATOR_DEVICE_MEMORY"] = str(128 * MIB)
+child(TAKE + "assert (left(), take(40 * MIB), left()) == (128 * MIB, 0, 88 * MIB)")
+ok(cuda.cuMemFree_v2(first))
+assert left() == 64 * MIB
+""",
+        device="memory=64MiB",
+        env={notes.VARIABLE: of_run.path},
+    )
+    assert of_run.end() == []
 
 
 PROGRAMS = {

@@ -81,6 +81,24 @@ def test_repeating_a_finding(sweep) -> None:
         dead.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 0 findings"])  # nothing can be freed any more
 
 
+def test_copies_have_the_device_for_themselves(pytester: pytest.Pytester, run_pytest) -> None:
+    """What the process of pytest still holds, and what copies take at the same time, no copy lacks."""
+    pytester.makepyfile(
+        test_it=f"{HEAD}\nfrom tests.emulated.cu import allocate, cuda, start\n"
+        "@pytest.fixture(scope='session')\n"
+        "def held():\n"
+        "    start()\n"
+        "    yield allocate(40 << 20)\n"
+        "def test(held): assert cuda.cuStreamSynchronize(None) == 0\n"
+        "def test_that_keeps_it(held): pass\n"
+    )
+    result = run_pytest(
+        "--cudalink-driver=13.0", "--cudalink-device=memory=64MiB", "--cudalink-fault-sweep=cuStreamSynchronize"
+    )
+    result.stdout.fnmatch_lines(["fault sweep: * runs of * tests, 0 findings"])
+    assert result.ret == 0
+
+
 def test_sound_test(sweep) -> None:
     """The mended twin has no finding, and the run passes."""
     result = sweep("MENDED", ("two_buffers",), "--cudalink-fault-sweep=cuMemFree")

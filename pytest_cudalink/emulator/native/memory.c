@@ -21,7 +21,6 @@ static struct {
   size_t count, room;
   Slab *slabs; /* that several blocks may share */
   uint64_t last_id;
-  size_t used[DEVICES_MAX];
   size_t orphans, orphans_size; /* blocks that died with their context, because they were not freed */
 } memory;
 
@@ -242,32 +241,8 @@ void cl_end_memory(const Context *context) {
         memory.orphans++;
         memory.orphans_size += taken.size;
       }
-      if (taken.counted) memory.used[taken.device] -= taken.size;
+      if (taken.counted) cl_memory_give(taken.device, taken.size);
     }
-}
-
-bool cl_memory_take(CUdevice device, size_t bytes) {
-  HOLD_TO_WRITE(lock);
-  bool fits = bytes <= cl_device_memory() && memory.used[device] <= cl_device_memory() - bytes;
-  if (fits) memory.used[device] += bytes;
-  return fits;
-}
-
-void cl_memory_give(CUdevice device, size_t bytes) {
-  HOLD_TO_WRITE(lock);
-  memory.used[device] -= bytes;
-}
-
-size_t cl_memory_left(CUdevice device) {
-  HOLD_TO_WRITE(lock);
-  return cl_device_memory() - memory.used[device];
-}
-
-/* The memory in use on a device, for the emulated NVML of the same process. */
-EXPORT size_t cudalinkMemoryUsed(int device) {
-  if (device < 0 || device >= DEVICES_MAX) return 0;
-  HOLD_TO_WRITE(lock);
-  return memory.used[device];
 }
 
 uintptr_t cl_pages(size_t size) {

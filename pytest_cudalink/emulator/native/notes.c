@@ -18,24 +18,21 @@
 #include "config.h"
 #include "locks.h"
 
-/* The first page of the file; lines follow it. Its reader asks `written` after each test, which costs it no call. */
+enum { PAGE = 4096, HEAD = 16 << 10 };
+
+/* The first page of the file; what the processes of a run take of the devices and lines follow it. Its reader asks
+   `written` after each test, which costs it no call. */
 typedef struct {
   atomic_uint_least64_t written; /* lines */
   atomic_uint_least64_t looks;   /* how often the lines were read */
   char kind[16];                 /* nothing is written to another file */
+  char outermost[4064];          /* the file of the outermost process that sees the same devices */
 } Header;
+_Static_assert(sizeof(Header) == PAGE, "a page");
 
 static const char kind_of_notes[16] = "cudalink notes";
 
-enum {
-  HEADER_SIZE = 4096,
-  COMMAND_ROOM = 160,
-  TEST_ROOM = 700,
-  NAMES = 64,
-  NAME_SIZE = 48,
-  VIOLATIONS_MAX = 256,
-  SAID_MAX = 10
-};
+enum { COMMAND_ROOM = 160, TEST_ROOM = 700, NAMES = 64, NAME_SIZE = 48, VIOLATIONS_MAX = 256, SAID_MAX = 10 };
 
 /* A file of notes; an empty path: there is none. */
 typedef struct {
@@ -45,6 +42,7 @@ typedef struct {
 
 static struct {
   pthread_mutex_t lock;
+  void *parts;           /* NULL: not looked for, or not found */
   Notes above, below;    /* the file of the process above this one; that of the processes below it */
   bool read_environment; /* for `above` */
   pid_t owner;           /* the process that reads `below`; 0: none */
@@ -82,23 +80,46 @@ static Notes *destination(void) {
   return notes.owner && !notes.ended ? NULL : &notes.above;
 }
 
+/* Maps a part of a file of notes; NULL if it is not one. */
+static void *map(int descriptor, size_t offset, size_t size) {
+  struct stat found;
+  char kind[sizeof kind_of_notes];
+  if (fstat(descriptor, &found) || found.st_size < HEAD) return NULL;
+  if (pread(descriptor, kind, sizeof kind, offsetof(Header, kind)) != sizeof kind) return NULL;
+  if (memcmp(kind, kind_of_notes, sizeof kind)) return NULL;
+  void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, (off_t)offset);
+  return pages == MAP_FAILED ? NULL : pages;
+}
+
 /* The file is opened each time: a program may close the descriptor, or give its number to another file. */
 static bool append(Notes *file, const char *line, size_t length) {
   if (!*file->path) return false;
   int descriptor = open(file->path, O_RDWR | O_APPEND | O_CLOEXEC);
   if (descriptor < 0) return false;
-  struct stat found;
-  if (!file->header && !fstat(descriptor, &found) && found.st_size >= HEADER_SIZE) {
-    void *page = mmap(NULL, HEADER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    if (page != MAP_FAILED) file->header = page;
-    if (file->header && memcmp(file->header->kind, kind_of_notes, sizeof kind_of_notes)) file->header = NULL;
-  }
+  if (!file->header) file->header = map(descriptor, 0, PAGE);
   /* one write for one line, so that lines of several processes do not mix and a crash loses none; it begins with the
      end of a line that a full disk has cut */
   bool whole = file->header && write(descriptor, line, length) == (ssize_t)length;
   close(descriptor);
   if (whole) atomic_fetch_add(&file->header->written, 1);
   return whole;
+}
+
+void *cl_parts(size_t *size) {
+  char path[sizeof(Header) - offsetof(Header, outermost)];
+  HOLD(notes.lock);
+  *size = HEAD - PAGE;
+  if (notes.parts) return notes.parts;
+  destination();
+  int file = open(notes.owner ? notes.below.path : notes.above.path, O_RDONLY | O_CLOEXEC);
+  bool named = file >= 0 && pread(file, path, sizeof path, offsetof(Header, outermost)) == sizeof path;
+  if (file >= 0) close(file);
+  path[sizeof path - 1] = 0;
+  file = named ? open(path, O_RDWR | O_CLOEXEC) : -1;
+  if (file < 0) return NULL;
+  notes.parts = map(file, PAGE, *size);
+  close(file);
+  return notes.parts;
 }
 
 /* The command line of this process, cut to what helps to find it. */
@@ -213,7 +234,7 @@ EXPORT void cudalinkOwnNotes(const char *below, const char *above) {
   HOLD(notes.lock);
   if (strcmp(notes.below.path, below)) remember(&notes.below, below);
   if (strcmp(notes.above.path, above)) remember(&notes.above, above);
-  notes.owner = getpid(), notes.ended = false;
+  notes.owner = getpid(), notes.ended = false, notes.parts = NULL;
 }
 
 /* The plugin has looked for the last time: violations go to the process above, if this one leaves its results to that;

@@ -47,7 +47,8 @@ class Descendants:
         run.config.add_cleanup(partial(restore, {notes.VARIABLE: before}))
 
     def _own(self, above: str | None) -> None:
-        self._notes = notes.own(above)
+        # what an isolated or repeated test takes of a device, the process that waits for it may have taken, too
+        self._notes = notes.own(above, apart=self._run.is_isolated)
         self._notes.at_exit.append(self._end)
         if self._driver is not None:
             os.environ[notes.VARIABLE] = self._notes.path
