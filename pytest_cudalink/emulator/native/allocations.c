@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "contexts.h"
 #include "device_addresses.h"
+#include "device_memory.h"
 #include "devices.h"
 #include "graph_memory.h"
 #include "memory.h"

@@ -1,5 +1,7 @@
 /* How much memory of the devices is taken: by this process, and by the others of its run, of which each notes its part
    where all see it. The part of a process that has ended, in whatever way, counts no more. */
+#include "device_memory.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -9,7 +11,6 @@
 #include "calls.h"
 #include "config.h"
 #include "locks.h"
-#include "memory.h"
 #include "notes.h"
 #include "profiles.h"
 #include "visible.h"

@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "device_addresses.h"
+#include "device_memory.h"
 #include "devices.h"
 #include "grow.h"
 #include "locks.h"

@@ -98,11 +98,6 @@ size_t cl_blocks_orphaned(size_t *bytes);
 
 /* Makes a block: its size, origin and place are given, its memory is found. */
 CUresult cl_block_make(Block *block);
-/* Takes device memory, as far as the processes of the run have left some; gives it back. In device_memory.c. */
-bool cl_memory_take(CUdevice device, size_t bytes);
-void cl_memory_give(CUdevice device, size_t bytes);
-size_t cl_memory_left(CUdevice device);
-
 /* Pages of zeros for host and device, that cost nothing before they are used; 0 if the machine has none. */
 uintptr_t cl_pages(size_t size);
 /* Gives back pages, for both or of the device alone. */

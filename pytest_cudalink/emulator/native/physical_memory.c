@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "device_memory.h"
 #include "devices.h"
 #include "handles.h"
 #include "locks.h"

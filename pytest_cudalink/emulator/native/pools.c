@@ -7,6 +7,7 @@
 
 #include "calls.h"
 #include "device_addresses.h"
+#include "device_memory.h"
 #include "devices.h"
 #include "handles.h"
 #include "locks.h"
