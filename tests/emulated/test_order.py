@@ -204,6 +204,19 @@ fill(here, a, 128); ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there), 1, 0)); 
 word = c_uint.from_address(back)
 ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(back), 1, 0)); fill(here, b)
 fill(here, a); ok(cuda.cuStreamSynchronize(a)); word.value = 1; ok(cuda.cuCtxSynchronize())""",
+    "one of many words": """
+for at in range(300): ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there + 4 * at), 1, 0))
+ok(cuda.cuCtxSynchronize()); fill(here, blocking); record(edge, blocking); wait(a, edge)
+for at in range(300): ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there + 4 * at), 2, 0))
+ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there), 2, 0)); fill(here, b)""",
+    "more streams than are told apart, which the host waited for": """
+many = [stream() for _ in range(1100)]
+for at in many: fill(here, at); ok(cuda.cuStreamSynchronize(at))
+fill(here, many[0]); ok(cuda.cuStreamQuery(many[0])); fill(here, many[-1])""",
+    "long columns of a matrix": """
+tall = allocate(64 * 70_000)
+for at, number in ((a, 0), (b, 1)):
+    ok(cuda.cuMemsetD2D8Async(c_uint64(tall + 16 * number), c_size_t(64), 1, c_size_t(16), c_size_t(70_000), at))""",
     "columns of a matrix": """
 def column(at, number):
     ok(cuda.cuMemsetD2D8Async(c_uint64(here + 16 * number), c_size_t(64), 1, c_size_t(16), c_size_t(8), at))
@@ -250,6 +263,14 @@ ok(cuda.cuMemcpyDtoD_v2(c_uint64(here), c_uint64(there), c_size_t(64))); fill(he
 fill(here, a, 512)
 ok(cuda.cuMemsetD2D8Async(c_uint64(here + 16), c_size_t(64), 1, c_size_t(16), c_size_t(8), b))""",
     "a stream that is gone": "gone = stream(); fill(here, gone); ok(cuda.cuStreamDestroy_v2(gone)); fill(here, a)",
+    "what thousands of accesses follow": """
+far = allocate(64 * 10_001)
+for at in range(10_000): fill(far + 64 * at, a)
+fill(far, b)""",
+    "long columns of a matrix that overlap": """
+tall = allocate(64 * 70_000)
+for at, number in ((a, 0), (b, 1)):
+    ok(cuda.cuMemsetD2D8Async(c_uint64(tall + 16 * number), c_size_t(64), 1, c_size_t(17), c_size_t(70_000), at))""",
     "a word that is written too early": """
 ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there), 1, 0)); fill(here, b)
 ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there), 1, 0)); ok(cuda.cuStreamSynchronize(b)); fill(here, a)
@@ -315,6 +336,30 @@ def test_unordered(check: Check, program: str) -> None:
 def test_pairs_of_covered_accesses(check: Check, program: str, count: int) -> None:
     """An access that a later one covers is forgotten where that has every conflict of it, and not elsewhere."""
     check(f"{HEAD}{program}\nfound = pairs()\nassert len(found) == {count}, found\ndriver.stop_watching()")
+
+
+#: How the check says that it does not see all, by what makes it so.
+LIMITS = {
+    "more streams have work that nothing waited for than the check of order tells apart": """
+wide = allocate(64 * 1_100)
+for number in range(1_100): fill(wide + 64 * number, stream())""",
+    "the check of order ends here: what comes later in this test is not compared": """
+import resource
+pages = int(open("/proc/self/statm").read().split()[0])
+far = allocate(64 * 200_000)
+resource.setrlimit(resource.RLIMIT_AS, ((pages << 12) + (200_000 * 64) + (24 << 20), -1))
+for at in range(200_000): fill(far + 64 * at, a)
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))""",
+}
+
+
+@pytest.mark.parametrize("says", LIMITS)
+def test_limits(check: Check, says: str) -> None:
+    """Where the check cannot see all, it says so, once."""
+    check(
+        f"{HEAD}{LIMITS[says]}\nfound = [one.text for one in driver.violations]\ndriver.stop_watching()\n"
+        f"assert len(found) == 1 and {says!r} in found[0], found"
+    )
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2_000, marks=pytest.mark.slow)])

@@ -29,7 +29,6 @@ void cl_touch_operation(const MemoryOperation *one) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       touch_line(op, one->address, is_wide(one) ? 8 : 4, ACCESS_VALUE);
-      cl_order_wrote(op, one->address);
       if (is_host_memory(one->address)) cl_order_learn(op); /* a thread may look at it unseen */
       break;
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:

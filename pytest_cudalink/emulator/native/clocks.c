@@ -18,7 +18,7 @@ static bool reach(Clock **clock, unsigned size) {
   size = (size + CLOCK_STEP - 1) / CLOCK_STEP * CLOCK_STEP;
   Clock *grown = realloc(*clock, sizeof **clock + size * sizeof *grown->counts);
   if (!grown) {
-    cl_order_on = false;
+    cl_order_ends("memory is out");
     return false;
   }
   memset(grown->counts + there, 0, (size - there) * sizeof *grown->counts);

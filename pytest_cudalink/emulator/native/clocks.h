@@ -7,8 +7,10 @@
 
 #include "order_findings.h"
 
-/* Whether order is checked; memory that is out ends that, as what would be found without it is wrong. */
+/* Whether order is checked; `cl_order_ends` ends that, as what would be found without memory is wrong. */
 extern atomic_bool cl_order_on;
+
+enum { CHAINS = 1024 };
 
 /* How often each chain was counted, which it is for each work on it. Work on one chain is in order. */
 typedef struct Clock {

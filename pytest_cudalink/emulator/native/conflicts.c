@@ -1,21 +1,32 @@
-/* The accesses to memory that later ones are compared with, in the order of their addresses. */
+/* The accesses to memory that later ones are compared with: a treap in the order of their addresses, and a list for
+   each chain in the order of their works. */
 #include "conflicts.h"
 
-#include <string.h>
+#include <stdlib.h>
 
-enum { ACCESSES = 4096, ROWS_COMPARED = 65536 };
-
-typedef struct {
+typedef struct Access Access;
+struct Access {
   Range range;
   uintptr_t end;
   Op *op;
   AccessKind kind;
+  Clock *clock; /* of a written value: what happened before */
   uint64_t number;
-} Access;
+  Access *left, *right, *older, *newer;
+  Access *covered; /* the next one that is to go */
+  /* of all that are below it in the tree, and itself */
+  uintptr_t reach;
+  unsigned kinds;
+  unsigned chain; /* MIXED: more than one */
+  uint64_t latest;
+};
 
-static Access accesses[ACCESSES]; /* by their start */
-static size_t access_count;
-static size_t widest; /* of all that were there since there was none */
+enum { MIXED = CHAINS };
+
+static Access *tree;
+static struct {
+  Access *oldest, *newest;
+} lists[CHAINS];
 static uint64_t last_number;
 
 static uintptr_t end_of(const Range *range) {
@@ -27,40 +38,118 @@ static bool is_dense(const Range *range) {
          (range->layers == 1 || range->layer == range->rows * range->pitch);
 }
 
-static void remove_at(size_t at) {
-  cl_op_release(accesses[at].op);
-  memmove(accesses + at, accesses + at + 1, (--access_count - at) * sizeof *accesses);
-  if (!access_count) widest = 0;
+/* -- the tree -- */
+
+static uint64_t priority_of(const Access *one) {
+  uint64_t mixed = one->number * 0x9E3779B97F4A7C15u;
+  return (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9u;
+}
+
+static void sum_up(Access *one) {
+  const Access *const below[] = {one->left, one->right};
+  one->reach = one->end;
+  one->kinds = 1u << one->kind;
+  one->chain = one->op->chain;
+  one->latest = one->op->count;
+  for (size_t at = 0; at < 2; at++) {
+    if (!below[at]) continue;
+    if (one->reach < below[at]->reach) one->reach = below[at]->reach;
+    if (one->latest < below[at]->latest) one->latest = below[at]->latest;
+    if (one->chain != below[at]->chain) one->chain = MIXED;
+    one->kinds |= below[at]->kinds;
+  }
+}
+
+/* Splits a tree before the place of a start and a number. */
+static void split(Access *from, uintptr_t start, uint64_t number, Access **before, Access **behind) {
+  if (!from) {
+    *before = *behind = NULL;
+    return;
+  }
+  if (from->range.start < start || (from->range.start == start && from->number < number)) {
+    split(from->right, start, number, &from->right, behind);
+    *before = from;
+  } else {
+    split(from->left, start, number, before, &from->left);
+    *behind = from;
+  }
+  sum_up(from);
+}
+
+static Access *merge(Access *before, Access *behind) {
+  if (!before || !behind) return before ? before : behind;
+  bool first = priority_of(before) > priority_of(behind);
+  Access *top = first ? before : behind;
+  if (first) before->right = merge(before->right, behind);
+  else behind->left = merge(before, behind->left);
+  sum_up(top);
+  return top;
+}
+
+static void drop(Access *one) {
+  Access *before, *it, *behind;
+  split(tree, one->range.start, one->number, &before, &it);
+  split(it, one->range.start, one->number + 1, &it, &behind);
+  tree = merge(before, behind);
+  const unsigned chain = one->op->chain;
+  *(one->older ? &one->older->newer : &lists[chain].oldest) = one->newer;
+  *(one->newer ? &one->newer->older : &lists[chain].newest) = one->older;
+  cl_op_release(one->op);
+  free(one->clock);
+  free(one);
+}
+
+static void insert(const Access *fresh) {
+  Access *one = malloc(sizeof *one), *before, *behind;
+  if (!one) {
+    cl_order_ends("memory is out");
+    return;
+  }
+  *one = *fresh;
+  one->op->holders++;
+  if (one->kind == ACCESS_VALUE) cl_clock_join(&one->clock, one->op->clock);
+  const unsigned chain = one->op->chain;
+  one->older = lists[chain].newest;
+  *(one->older ? &one->older->newer : &lists[chain].oldest) = one;
+  lists[chain].newest = one;
+  sum_up(one);
+  split(tree, one->range.start, one->number, &before, &behind);
+  tree = merge(merge(before, one), behind);
+}
+
+/* Which accesses are looked for: those that reach into bytes, of some kinds, and not all known to a clock. */
+typedef struct {
+  uintptr_t start, end;
+  unsigned kinds;
+  const Clock *unknown; /* NULL: the known ones, too */
+} Wanted;
+typedef void Visit(Access *one, void *data);
+
+static void visit(Access *from, const Wanted *wanted, Visit *each, void *data) {
+  if (!from || from->reach <= wanted->start || !(from->kinds & wanted->kinds)) return;
+  if (wanted->unknown && from->chain != MIXED && cl_clock_count(wanted->unknown, from->chain) >= from->latest) return;
+  visit(from->left, wanted, each, data);
+  if (from->range.start >= wanted->end) return;
+  if (from->end > wanted->start) each(from, data);
+  visit(from->right, wanted, each, data);
 }
 
 void cl_conflicts_forget(const Clock *known) {
-  size_t kept = 0;
-  for (size_t at = 0; at < access_count; at++) {
-    const Op *op = accesses[at].op;
-    if (!known || cl_clock_count(known, op->chain) >= op->count) cl_op_release(accesses[at].op);
-    else accesses[kept++] = accesses[at];
-  }
-  access_count = kept;
-  if (!kept) widest = 0;
+  for (unsigned chain = 0; chain < (known ? known->size : CHAINS); chain++)
+    while (lists[chain].oldest && (!known || known->counts[chain] >= lists[chain].oldest->op->count))
+      drop(lists[chain].oldest);
 }
 
-/* The first access that may reach an address. */
-static size_t first_at(uintptr_t start) {
-  uintptr_t least = start > widest ? start - widest : 0;
-  size_t low = 0, high = access_count;
-  while (low < high) {
-    size_t middle = (low + high) / 2;
-    if (accesses[middle].range.start < least) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+/* -- pairs -- */
 
 /* Whether a row of one range holds bytes of another. */
 static bool row_meets(uintptr_t start, uintptr_t end, const Range *range) {
-  for (size_t layer = 0; layer < range->layers; layer++) {
+  const size_t span = (range->rows - 1) * range->pitch + range->width;
+  const bool later = range->layers > 1 && range->layer && start >= range->start + span;
+  size_t layer = later ? (start - range->start - span) / range->layer : 0;
+  for (; layer < range->layers && range->start + layer * range->layer < end; layer++) {
     uintptr_t first = range->start + layer * range->layer;
-    if (end <= first || start >= first + (range->rows - 1) * range->pitch + range->width) continue;
+    if (start >= first + span) continue;
     size_t row = start > first && range->rows > 1 ? (start - first) / range->pitch : 0;
     for (; row < range->rows && first + row * range->pitch < end; row++)
       if (start < first + row * range->pitch + range->width) return true;
@@ -72,7 +161,7 @@ static bool meets(const Range *one, const Range *other) {
   if (end_of(one) <= other->start || end_of(other) <= one->start) return false;
   if (is_dense(one)) return is_dense(other) || row_meets(one->start, end_of(one), other);
   if (is_dense(other)) return row_meets(other->start, end_of(other), one);
-  if (one->rows * one->layers > ROWS_COMPARED) return false; /* too many to say */
+  if (one->rows * one->layers > other->rows * other->layers) return meets(other, one);
   for (size_t layer = 0; layer < one->layers; layer++)
     for (size_t row = 0; row < one->rows; row++) {
       uintptr_t start = one->start + layer * one->layer + row * one->pitch;
@@ -81,11 +170,10 @@ static bool meets(const Range *one, const Range *other) {
   return false;
 }
 
+enum { HARMLESS = 1u << ACCESS_READ | 1u << ACCESS_VALUE, EVERY_KIND = ~0u };
+
 /* Words that are written as values may be read and written at any time. */
-static bool conflicts(AccessKind one, AccessKind other) {
-  if (one == ACCESS_READ || one == ACCESS_VALUE) return other != ACCESS_READ && other != ACCESS_VALUE;
-  return true;
-}
+static unsigned conflicting(AccessKind kind) { return 1u << kind & HARMLESS ? EVERY_KIND & ~HARMLESS : EVERY_KIND; }
 
 static void name_pair(const Access *first, const Access *second) {
   uintptr_t start = first->range.start > second->range.start ? first->range.start : second->range.start;
@@ -99,72 +187,80 @@ static void name_pair(const Access *first, const Access *second) {
   });
 }
 
-static void insert(const Access *fresh) {
-  if (access_count == ACCESSES) {
-    size_t oldest = 0;
-    for (size_t at = 1; at < access_count; at++)
-      if (accesses[at].number < accesses[oldest].number) oldest = at;
-    remove_at(oldest);
-  }
-  size_t at = access_count++;
-  for (; at && accesses[at - 1].range.start > fresh->range.start; at--) accesses[at] = accesses[at - 1];
-  accesses[at] = *fresh;
-  fresh->op->holders++;
-  if (widest < fresh->end - fresh->range.start) widest = fresh->end - fresh->range.start;
-}
-
 enum { PAIRS = 16 };
 
+typedef struct {
+  const Access *fresh;
+  const Access *pairs[PAIRS];
+  size_t count;
+  Access *covered;
+} Comparison;
+
 /* Of the accesses of one chain only the last one is named: whatever orders it orders those before it. */
-static void add_pair(const Access **pairs, size_t *count, const Access *one) {
+static void add_pair(Comparison *with, const Access *one) {
   size_t at = 0;
-  while (at < *count && pairs[at]->op->chain != one->op->chain) at++;
-  if (at == PAIRS || (at < *count && pairs[at]->op->count > one->op->count)) return;
-  pairs[at] = one;
-  if (at == *count) ++*count;
+  while (at < with->count && with->pairs[at]->op->chain != one->op->chain) at++;
+  if (at == PAIRS || (at < with->count && with->pairs[at]->op->count > one->op->count)) return;
+  with->pairs[at] = one;
+  if (at == with->count) ++with->count;
 }
 
 static bool is_ordered(const Access *earlier, const Op *op) {
   return earlier->op == op || cl_clock_count(op->clock, earlier->op->chain) >= earlier->op->count;
 }
 
-static void find_pairs(const Access *fresh) {
-  const Access *pairs[PAIRS];
-  size_t count = 0;
-  for (size_t at = first_at(fresh->range.start); at < access_count && accesses[at].range.start < fresh->end; at++) {
-    const Access *one = &accesses[at];
-    /* a work that waits for all uses of memory need not wait for its allocation, too */
-    if (one->kind == ACCESS_ALLOCATE && !fresh->op->chain) continue;
-    if (!is_ordered(one, fresh->op) && conflicts(one->kind, fresh->kind) && meets(&one->range, &fresh->range))
-      add_pair(pairs, &count, one);
-  }
-  for (size_t at = 0; at < count; at++) name_pair(pairs[at], fresh);
+static void compare(Access *one, void *data) {
+  Comparison *with = data;
+  const Access *fresh = with->fresh;
+  if (!(conflicting(fresh->kind) >> one->kind & 1) || is_ordered(one, fresh->op)) return;
+  /* a work that waits for all uses of memory need not wait for its allocation, too */
+  if (one->kind == ACCESS_ALLOCATE && !fresh->op->chain) return;
+  if (meets(&one->range, &fresh->range)) add_pair(with, one);
 }
 
 /* Whether what meets an older access meets a fresh one, too, and is not ordered behind it either. */
 static bool outlasts(const Access *fresh, const Access *older) {
   if (fresh->kind == ACCESS_FREE || fresh->kind == ACCESS_ALLOCATE) return true;
   if (!is_ordered(older, fresh->op)) return false;
-  return fresh->kind == ACCESS_WRITE || (older->kind == ACCESS_READ && older->op->chain == fresh->op->chain);
+  return fresh->kind == ACCESS_WRITE ||
+         (older->op->chain == fresh->op->chain && (older->kind == ACCESS_READ || older->kind == fresh->kind));
 }
 
-static void forget_covered(const Access *fresh) {
-  if (!is_dense(&fresh->range)) return;
-  for (size_t at = first_at(fresh->range.start); at < access_count && accesses[at].range.start < fresh->end;) {
-    const Access *one = &accesses[at];
-    if (one->range.start >= fresh->range.start && one->end <= fresh->end && outlasts(fresh, one)) remove_at(at);
-    else at++;
-  }
+static void cover(Access *one, void *data) {
+  Comparison *with = data;
+  const Access *fresh = with->fresh;
+  if (one->range.start < fresh->range.start || one->end > fresh->end || !outlasts(fresh, one)) return;
+  one->covered = with->covered;
+  with->covered = one;
 }
 
 void cl_conflicts_touch(Op *op, const Range *range, AccessKind kind, bool kept) {
   const Access fresh = {.range = *range, .end = end_of(range), .op = op, .kind = kind, .number = ++last_number};
-  if (kind != ACCESS_ALLOCATE) find_pairs(&fresh); /* the allocating work has seen to the order of those before */
-  forget_covered(&fresh);
+  Comparison with = {.fresh = &fresh};
+  Wanted wanted = {range->start, fresh.end, conflicting(kind), op->clock};
+  if (kind != ACCESS_ALLOCATE) visit(tree, &wanted, compare, &with); /* its work has seen to what was before */
+  for (size_t at = 0; at < with.count; at++) name_pair(with.pairs[at], &fresh);
+  wanted.unknown = NULL;
+  wanted.kinds = 1u << kind & HARMLESS ? HARMLESS : EVERY_KIND;
+  if (is_dense(range)) visit(tree, &wanted, cover, &with);
+  while (with.covered) {
+    Access *one = with.covered;
+    with.covered = one->covered;
+    drop(one);
+  }
   if (kept) insert(&fresh);
 }
 
+typedef struct {
+  Op *op;
+  WriterHook *hook;
+} Released;
+
+static void release(Access *one, void *data) {
+  const Released *released = data;
+  released->hook(released->op, one->op, one->clock);
+}
+
 void cl_conflicts_writers(uintptr_t word, Op *op, WriterHook *hook) {
-  for (size_t at = first_at(word); at < access_count && accesses[at].range.start <= word; at++)
-    if (accesses[at].kind != ACCESS_READ && accesses[at].end > word) hook(op, accesses[at].op);
+  visit(tree, &(Wanted){word, word + 1, EVERY_KIND & ~(1u << ACCESS_READ), NULL}, release, &(Released){op, hook});
 }

@@ -19,6 +19,6 @@ typedef struct {
 void cl_conflicts_touch(Op *op, const Range *range, AccessKind kind, bool kept);
 /* Forgets accesses that everything later is behind; NULL: all. */
 void cl_conflicts_forget(const Clock *known);
-/* Calls a function with each work that wrote a word. */
-typedef void WriterHook(Op *op, const Op *writer);
+/* Calls a function with each work that wrote a word, and for a value with what happened before. */
+typedef void WriterHook(Op *op, const Op *writer, const Clock *before);
 void cl_conflicts_writers(uintptr_t word, Op *op, WriterHook *hook);

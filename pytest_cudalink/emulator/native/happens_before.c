@@ -10,21 +10,16 @@
 #include "conflicts.h"
 #include "locks.h"
 
-enum { CHAINS = 1024, HOST = 0, WORDS = 256 };
+enum { HOST = 0 };
 
 _Thread_local Op *cl_order_current;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of it, and of the clocks of streams and events */
 static uint64_t counts[CHAINS];
-static bool temporary[CHAINS]; /* it can be taken by another work */
+static const Stream *owners[CHAINS]; /* NULL: of a piece of work */
 static unsigned chains = 1;
 static Clock *host, *orphans; /* what the host knows is done; what streams did that are gone */
 static size_t queued;         /* works that are not done */
-static struct {
-  uintptr_t word;
-  Clock *clock;
-} words[WORDS]; /* what happened before the values of words were written */
-static unsigned next_word;
 
 static void forget_parent(void) { queued = 0; }
 
@@ -33,13 +28,21 @@ FORGET_IN_CHILDREN(forget_parent);
 
 /* -- chains -- */
 
-/* A chain that all the host's later steps are behind can be another's. The last one is shared by all that find none. */
-static unsigned take_chain(bool for_now) {
+/* Whether all the host's later steps are behind a chain: then it can be another's. */
+static bool is_past(unsigned chain) { return cl_clock_count(host, chain) >= counts[chain]; }
+
+/* The last chain is shared by all that find none. */
+static unsigned take_chain(const Stream *owner) {
   unsigned chain = 1;
-  while (chain < chains && !(temporary[chain] && cl_clock_count(host, chain) >= counts[chain])) chain++;
+  while (chain < chains && (owners[chain] || !is_past(chain))) chain++;
   if (chain == chains && chains < CHAINS) chains++;
-  if (chain == CHAINS) chain--;
-  temporary[chain] = for_now;
+  for (unsigned other = 1; chain == CHAINS && other < CHAINS; other++)
+    if (is_past(other)) chain = other;
+  if (chain == CHAINS) {
+    cl_order_shares();
+    chain--;
+  }
+  owners[chain] = owner;
   return chain;
 }
 
@@ -48,7 +51,7 @@ static unsigned take_chain(bool for_now) {
 static Op *make(void) {
   Op *op = calloc(1, sizeof *op);
   if (!op) {
-    cl_order_on = false;
+    cl_order_ends("memory is out");
     return NULL;
   }
   op->holders = 1;
@@ -57,7 +60,7 @@ static Op *make(void) {
 }
 
 static void place(Op *op) {
-  if (!op->chain) op->chain = take_chain(true);
+  if (!op->chain) op->chain = take_chain(NULL);
   op->count = ++counts[op->chain];
   cl_clock_tick(&op->clock, op->chain, op->count);
 }
@@ -111,7 +114,7 @@ Op *cl_order_submit(Stream *stream, bool alone, bool later) {
     cl_clock_join(&op->clock, host);
     cl_clock_join(&op->clock, stream->clock);
     if (!alone || stream->is_legacy) join_others(&op->clock, stream);
-    if (!stream->chain) stream->chain = take_chain(false);
+    if (!stream->chain || owners[stream->chain] != stream) stream->chain = take_chain(stream);
     op->chain = stream->chain;
     place(op);
     cl_clock_join(&stream->clock, op->clock);
@@ -228,7 +231,7 @@ void cl_order_end_stream(Stream *stream) {
   if (!stream->clock) return;
   HOLD(lock);
   cl_clock_join(&orphans, stream->clock);
-  if (stream->chain) temporary[stream->chain] = true;
+  if (stream->chain && owners[stream->chain] == stream) owners[stream->chain] = NULL;
   free(stream->clock);
   stream->clock = NULL;
 }
@@ -266,20 +269,8 @@ void cl_order_learn(const Op *op) {
 
 /* -- words -- */
 
-void cl_order_wrote(const Op *op, uintptr_t word) {
-  HOLD(lock);
-  unsigned at = 0;
-  while (at < WORDS && words[at].word != word) at++;
-  if (at == WORDS) {
-    at = next_word++ % WORDS;
-    free(words[at].clock);
-    words[at].clock = NULL;
-    words[at].word = word;
-  }
-  cl_clock_join(&words[at].clock, op->clock);
-}
-
-static void join_writer(Op *op, const Op *writer) {
+static void join_writer(Op *op, const Op *writer, const Clock *before) {
+  cl_clock_join(&op->clock, before);
   cl_clock_join(&op->clock, writer->clock);
   if (cl_clock_count(op->clock, writer->chain) < writer->count) cl_clock_tick(&op->clock, writer->chain, writer->count);
 }
@@ -288,8 +279,6 @@ static void join_writer(Op *op, const Op *writer) {
 void cl_order_released(Op *op, uintptr_t word) {
   HOLD(lock);
   cl_clock_join(&op->clock, host);
-  for (unsigned at = 0; at < WORDS; at++)
-    if (words[at].word == word) cl_clock_join(&op->clock, words[at].clock);
   cl_conflicts_writers(word, op, join_writer);
 }
 

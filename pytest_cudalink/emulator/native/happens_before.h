@@ -54,6 +54,5 @@ extern _Thread_local Op *cl_order_current;
 
 /* Compares an access with those before it, names each pair that nothing orders, and keeps the access. */
 void cl_order_touch(Op *op, const Range *range, AccessKind kind);
-/* A value was written to a word by work; work goes on because of the value of a word. */
-void cl_order_wrote(const Op *op, uintptr_t word);
+/* Work goes on because of the value of a word. */
 void cl_order_released(Op *op, uintptr_t word);

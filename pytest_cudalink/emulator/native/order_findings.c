@@ -2,32 +2,65 @@
  * orders. */
 #include "order_findings.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "calls.h"
+#include "clocks.h"
+#include "locks.h"
 #include "stacks.h"
 #include "violations.h"
 
 struct Site {
-  atomic_uint holders;
+  unsigned holders;
   const char *call;
   Stack stack;
+  uint64_t hash;
+  Site *next;
 };
 
+enum { BUCKETS = 4096 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the sites, behind all other locks */
+static Site *sites[BUCKETS];                             /* one for all calls from a place */
 static _Thread_local Site *current;
 
+OPEN_IN_CHILDREN(lock);
+
 Site *cl_site_keep(void) {
-  if (current) atomic_fetch_add(&current->holders, 1);
+  HOLD(lock);
+  if (current) current->holders++;
   return current;
 }
 
 void cl_site_drop(Site *site) {
-  if (!site || atomic_fetch_sub(&site->holders, 1) > 1) return;
+  HOLD(lock);
+  if (!site || --site->holders) return;
+  Site **at = &sites[site->hash % BUCKETS];
+  while (*at != site) at = &(*at)->next;
+  *at = site->next;
   cl_free_stack(&site->stack);
   free(site);
+}
+
+/* Makes the site of a call, or takes the one that there is. */
+static Site *find_site(const char *call) {
+  Stack stack;
+  cl_note_stack(&stack); /* never under a lock */
+  const uint64_t hash = cl_hash_stack(cl_hash(0, call, strlen(call)), &stack);
+  HOLD(lock);
+  Site *site = sites[hash % BUCKETS];
+  while (site && site->hash != hash) site = site->next;
+  if (site) site->holders++;
+  Site *fresh = site ? NULL : malloc(sizeof *fresh);
+  if (!fresh) {
+    cl_free_stack(&stack);
+    return site;
+  }
+  *fresh = (Site){.holders = 1, .call = call, .stack = stack, .hash = hash, .next = sites[hash % BUCKETS]};
+  return sites[hash % BUCKETS] = fresh;
 }
 
 /* Whether a function submits work, or touches memory. */
@@ -46,12 +79,7 @@ void cl_watch_site(Sym symbol, bool entered) {
     return;
   }
   if (!has_site(cl_symbols[symbol].name)) return;
-  Site *site = calloc(1, sizeof *site);
-  if (!site) return;
-  atomic_init(&site->holders, 1);
-  site->call = cl_symbols[symbol].name;
-  cl_note_stack(&site->stack);
-  current = site;
+  current = find_site(cl_symbols[symbol].name);
 }
 
 /* -- pairs -- */
@@ -60,7 +88,16 @@ enum { NAMED = 512 };
 static uint64_t named[NAMED], number; /* under the lock of those who call */
 static unsigned named_count;
 
-void cl_forget_findings(void) { named_count = 0; }
+static bool shares; /* it was noted */
+
+static void *reserve; /* memory that the last finding takes */
+
+void cl_forget_findings(void) {
+  enum { RESERVE = 1 << 17 };
+  if (!reserve) reserve = malloc(RESERVE);
+  named_count = 0;
+  shares = false;
+}
 
 static bool is_new(const Finding *pair) {
   uint64_t hash = cl_hash(0, pair->kinds, sizeof pair->kinds);
@@ -113,4 +150,39 @@ void cl_order_finding(const Finding *pair) {
       .made = stacks[0],
       .noticed = stacks[1],
   });
+}
+
+static void note_limit(const char *what, const char *expected, const char *found, const char *fix) {
+  static const Stack none;
+  const Stack *here = current ? &current->stack : &none;
+  cl_note_violation_of(&(Violation){
+      .kind = "order",
+      .number = ++number,
+      .rule = "order of accesses",
+      .what = what,
+      .call = call_of(current),
+      .expected = expected,
+      .found = found,
+      .fix = fix,
+      .maker = call_of(current),
+      .made = here,
+      .noticed = here,
+  });
+}
+
+void cl_order_ends(const char *why) {
+  if (!atomic_exchange(&cl_order_on, false)) return;
+  free(reserve);
+  reserve = NULL;
+  note_limit("the check of order ends here: what comes later in this test is not compared", "memory for all accesses",
+             why, "Give the process more memory, or wait for streams more often (cuStreamSynchronize).");
+}
+
+void cl_order_shares(void) {
+  if (shares) return;
+  shares = true;
+  note_limit("more streams have work that nothing waited for than the check of order tells apart: pairs of accesses of "
+             "the others are not found",
+             "at most 1,023 such streams and branches of graphs", "more",
+             "Wait for streams that are done (cuStreamSynchronize), or use fewer at a time.");
 }

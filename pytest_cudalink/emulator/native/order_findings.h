@@ -27,3 +27,7 @@ typedef struct {
 /* Notes a violation, once for two sites. */
 void cl_order_finding(const Finding *pair);
 void cl_forget_findings(void);
+/* Notes that the check ends, and why: what comes later is not compared. */
+void cl_order_ends(const char *why);
+/* Notes, once, that so many streams have work which nothing waited for that some are taken for one. */
+void cl_order_shares(void);

@@ -9,6 +9,7 @@ programs without gates and schedules it must name one for each work that has one
 
 from __future__ import annotations
 
+import ctypes
 import random
 import re
 import sys
@@ -152,6 +153,14 @@ class Program:
 
         self.edges.submit(stream, step=self.step, **self.work(submit))
 
+    def upload(self, _stream: str) -> None:
+        """Copy pageable memory, which waits for what the legacy stream would wait for, and is done for that alone."""
+        first, count = self.cells()
+        self.edges.knows("legacy")
+        to, size = self.machine.memory + CELL * first, CELL * count
+        ok(self.call("legacy", "cuMemcpyHtoD_v2", to, ctypes.addressof(self.machine.pageable), size))
+        self.edges.submit("legacy", step=self.step, writes=frozenset(range(first, first + count)))
+
     def launch(self, stream: str) -> None:
         """Launch a graph of some nodes, each behind some of those before; once more at times, in another stream."""
         graph, context = new(cuda.cuGraphCreate, 0), self.machine.context
@@ -221,6 +230,7 @@ class Program:
             self.query: 6,
             self.ask: 3,
             self.launch: 2,
+            self.upload: 2 * (not self.gates),
             self.gate: 2 * self.gates,
             self.open: 1,
         }
@@ -238,6 +248,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.context = start()
+        self.pageable = ctypes.create_string_buffer(3 * CELL)
         self.second = ThreadPoolExecutor(1, initializer=lambda: ok(cuda.cuCtxSetCurrent(self.context)))
         self.streams: dict[str, c_void_p] = {"legacy": c_void_p(1), "own": c_void_p(2), "own2": c_void_p(2)}
         self.streams |= {name: stream(int(name in NON_BLOCKING)) for name in ("a", "b", *NON_BLOCKING)}
