@@ -63,7 +63,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         if version == "editable" and sources.is_current(ROOT, compiler.find_compiler):
             return  # a session of nox for each environment, and most of its time
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
-        stubs = load("_cudalink_stubs", package / "stubs" / "stub_sources.py")
+        stubs = load("_cudalink_stubs", package / "stubs" / "build.py")
         parts = [*sources.libraries(compiler), *(("stubs", one) for one in stubs.libraries(compiler))]
         for part, library in parts:
             folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from pytest_cudalink import probes, toolchains
 from pytest_cudalink.base.compiler import find_compiler
-from pytest_cudalink.compat.settings import OPTIONS
+from pytest_cudalink.compat.options import OPTIONS
 from pytest_cudalink.linker import ObjectCode, forcing
 from pytest_cudalink.plugin.pytest_private import rename
 from pytest_cudalink.versions import CudaVersion

@@ -36,8 +36,8 @@ QUESTIONS: Final = {
         "str(RELEASE.major) in read_table('cuda_libraries.toml')['majors']"
     ),
     "audit/libraries.py, MAJORS: what `cudalink audit --require` takes": "str(RELEASE.major) in libraries.MAJORS",
-    "stubs/generator.py: callers compiled with the headers of the major": (
-        "generator.generate(load_catalog(), ['cudart'], folder, headers=RELEASE.major)"
+    "stubs/c_source.py: callers compiled with the headers of the major": (
+        "c_source.generate(load_catalog(), ['cudart'], folder, headers=RELEASE.major)"
     ),
     "stubs_catalog.toml: the SONAMEs that the stubs of libcudart look for": (
         "f'.so.{RELEASE.major}' in (DATA / 'stubs_catalog.toml').read_text()"
@@ -63,7 +63,7 @@ from pytest_cudalink.audit import libraries
 from pytest_cudalink.compat import exports
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR, PTX_ISA, needs_for_ptx_isa
 from pytest_cudalink.linker import dispatch
-from pytest_cudalink.stubs import generator
+from pytest_cudalink.stubs import c_source
 from pytest_cudalink.stubs.catalog import load_catalog
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.versions import CudaVersion

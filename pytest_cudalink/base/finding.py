@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from .command import NO_COMMAND, Command
+from .install_command import NO_COMMAND, Command
 
 __all__ = ["SEVERITIES", "VERDICTS", "Finding", "Severity", "exit_code_of", "plain"]
 

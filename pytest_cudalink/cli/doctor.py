@@ -15,7 +15,7 @@ from ..base.safe_text import line as safe
 from ..base.words import and_more, counted
 
 if TYPE_CHECKING:
-    from ..base.command import Command
+    from ..base.install_command import Command
     from ..doctor import DoctorReport, FindingCause, PredictedLink
 
 DESCRIPTION: Final = (

@@ -21,7 +21,7 @@ from ..base.progress import progress
 from ..base.safe_text import BLOCK_LIMIT, complain, line, say
 from ..base.words import counted, read_words
 from ..compat import names
-from ..compat.settings import OPTIONS
+from ..compat.options import OPTIONS
 from .names import add_verbs, offer
 from .paths import STDOUT, any_path, output_file, wrong_file
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..base.command import install_command
+from ..base.install_command import install_command
 from ..base.progress import progress
 from ..base.regular_files import open_regular
 from ..base.safe_text import complain, line

@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
     """Run one action; exit code 2 if it fails."""
     from ..base.compiler import CompilerError
     from ..stubs import StubNotFoundError
+    from ..stubs.c_source import GeneratorError
     from ..stubs.catalog import CatalogError
-    from ..stubs.generator import GeneratorError
 
     try:
         match options.action:
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _names(options: argparse.Namespace) -> list[str]:
     """The libraries of ``--libs``, each once."""
-    from ..stubs.generator import GeneratorError
+    from ..stubs.c_source import GeneratorError
 
     names = list(dict.fromkeys(filter(None, map(str.strip, options.libs.split(",")))))
     if not names:
@@ -91,15 +91,15 @@ def _names(options: argparse.Namespace) -> list[str]:
 
 
 def _make(options: argparse.Namespace) -> list[str]:
-    from ..stubs import catalog, generator, stub_sources
+    from ..stubs import build, c_source, catalog
 
     names = _names(options)
     if options.action == "build":
         chosen = {"symbols": options.symbols, "prefix": options.prefix, "headers": options.headers}
         with progress(f"compiling stubs of {', '.join(names)}"):
-            return [str(path) for path in stub_sources.build_stubs(names, options.output, **chosen)]
+            return [str(path) for path in build.build_stubs(names, options.output, **chosen)]
     known = catalog.load_catalog(options.symbols)
-    stubs = generator.generate(known, names, options.output, options.prefix, options.headers)
+    stubs = c_source.generate(known, names, options.output, options.prefix, options.headers)
     return [str(path) for stub in stubs for path in (*stub.sources, stub.header)]
 
 

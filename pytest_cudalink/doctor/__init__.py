@@ -16,8 +16,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from ..audit.environment import EnvironmentAudit
-from ..base.command import NO_COMMAND, Command
 from ..base.finding import SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
+from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat import atlas, known_bad
 from ..compat.architectures import known_architectures

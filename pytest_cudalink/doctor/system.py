@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from .. import probes
 from ..audit.environment import EnvironmentAudit, audit_environment
 from ..base import elf
-from ..base.command import Installer, installer_here
+from ..base.install_command import Installer, installer_here
 from ..compat.wheels import all_versions
 from ..guardrails import _pathfinder, attribution
 from ..guardrails._pathfinder import ResolutionError

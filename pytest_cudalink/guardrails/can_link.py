@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ..base.command import install_command
+from ..base.install_command import install_command
 from ..compat.atlas import TILE, Atlas, AtlasAnswer, columns
 from ..compat.documented import Statement, statements
 from ..compat.link_rules import ARCH, contents_of, expected

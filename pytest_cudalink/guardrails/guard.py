@@ -335,7 +335,7 @@ class CompatibilityGuardRails:
             instead = "use the mode best_effort, which lets pass what is not known"
             verdict = replace(verdict, otherwise="; or ".join(filter(None, (verdict.otherwise, instead))))
         if verdict.fix:
-            from ..base.command import installer_here
+            from ..base.install_command import installer_here
 
             verdict = replace(verdict, fix=verdict.fix.by(installer_here(by_conda=not any(one.wheel for one in items))))
         if self.on_verdict is not None:

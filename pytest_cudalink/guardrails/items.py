@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
 
-from ..base.command import NO_COMMAND, Command
+from ..base.install_command import NO_COMMAND, Command
 from ..base.tables import read_matrix
 from ..versions import CudaVersion
 

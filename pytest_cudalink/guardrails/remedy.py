@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from packaging.requirements import Requirement
 
 from ..audit.targets import accepts, common_version
-from ..base.command import NO_COMMAND, Command
+from ..base.install_command import NO_COMMAND, Command
 from ..compat.exports import brought_by, is_open, pinned_versions
 from ..compat.releases import PTX_ISA
 from ..compat.wheels import NVJITLINK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..base.command import NO_COMMAND, Command
+from ..base.install_command import NO_COMMAND, Command
 from ..compat.exports import brought_by, is_open
 from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS
 from ..compat.wheels import NVJITLINK

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from ..base.command import NO_COMMAND, Command
+from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
 from ..versions import CudaVersion

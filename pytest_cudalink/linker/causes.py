@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..artifacts import Artifact
-from ..base.command import install_command
+from ..base.install_command import install_command
 from ..compat import atlas
 from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
 from ..compat.wheels import NVJITLINK, TILEIRAS

@@ -7,7 +7,7 @@ from itertools import starmap
 from typing import Any, Literal, Protocol, Self
 
 from .. import probes
-from ..base.command import install_command
+from ..base.install_command import install_command
 from .errors import CompileError
 from .objectcode import ObjectCode
 from .options import ProgramOptions, names_of

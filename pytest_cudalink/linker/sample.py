@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import probes
-from ..base.command import install_command
+from ..base.install_command import install_command
 from ..compat.architectures import parse_architecture
 from ..environment.facts import driver_is_emulated
 from ..probes import libcuda

@@ -12,7 +12,7 @@ from typing import Final
 
 from .. import toolchains
 from ..compat import names
-from ..compat.settings import OPTIONS
+from ..compat.options import OPTIONS
 from .keys import KEYS, CellValues, version_of
 
 #: Tags that follow from the values of a cell; valid in a selection even if no cell has them.

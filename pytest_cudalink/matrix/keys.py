@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..compat import names
-from ..compat.settings import OPTIONS
+from ..compat.options import OPTIONS
 from ..emulator import version_named
 from ..versions import CudaVersion
 

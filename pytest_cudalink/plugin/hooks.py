@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from ..compat.settings import OPTIONS
+from ..compat.options import OPTIONS
 from . import fixtures, hookspecs, marker
 from .own_imports import own_imports
 from .run import START, Start, from_controller, is_active

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from .watch.causes import Causes
     from .watch.check import Reporter
     from .watch.descendants import Descendants
-    from .watch.driver_checks import Deadlocks, EventFile, Lifetimes, Order
+    from .watch.driver_checks import Deadlocks, EventFile, Order
     from .watch.jitlink_contract import JitLinkContractCheck
+    from .watch.lifetimes import Lifetimes
     from .watch.native_links import LoadedModules, Mismatches, NativeLinks
     from .watch.no_wait import NoWait
     from .watch.provenance import Provenance
@@ -63,7 +64,7 @@ JITLINK_CONTRACT: Final[Key[JitLinkContractCheck]] = Key(
     "jitlink-contract", "watch.jitlink_contract:JitLinkContractCheck"
 )
 LEDGER: Final[Key[Ledger]] = Key("ledger", "records.ledger:Ledger")
-LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "watch.driver_checks:Lifetimes")
+LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "watch.lifetimes:Lifetimes")
 LOADED_MODULES: Final[Key[LoadedModules]] = Key("loaded-modules", "watch.native_links:LoadedModules")
 MARKED_TESTS: Final[Key[MarkedTests]] = Key("marked-tests", "items.runtest:MarkedTests")
 MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "watch.native_links:Mismatches")

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from ..compat import names
-from ..compat.settings import OF_EMULATION, OPTIONS, PROVENANCES, Option
+from ..compat.options import OF_EMULATION, OPTIONS, PROVENANCES, Option
 
 
 def _check_driver(value: str) -> None:

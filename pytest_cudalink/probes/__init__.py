@@ -200,7 +200,7 @@ def _loaded_nvjitlink() -> NvJitLink:
     try:
         import cuda.bindings.nvjitlink  # noqa: F401 (an optional dependency)
     except ImportError as error:
-        from ..base.command import install_command
+        from ..base.install_command import install_command
 
         remedy = install_command("cuda-bindings")
         return NvJitLink(found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); {remedy}")
@@ -235,7 +235,7 @@ def _file_of_wheel() -> str | None:
     wheel = installed_wheel(*NVJITLINK)
     for file in wheel.files or () if wheel else ():
         if wheel and file.name.startswith("libnvJitLink.so."):
-            from ..base.command import install_command
+            from ..base.install_command import install_command
 
             command = install_command(f"{wheel.name}=={wheel.version}", again=True)
             path = str(file.locate())
@@ -280,7 +280,7 @@ def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
 
 @cache
 def _warn_once(obstacle: str, remedy: str) -> None:
-    from ..base.command import install_command
+    from ..base.install_command import install_command
 
     how = remedy or f"{install_command('nvidia-nvjitlink')} (CUDA 13) or nvidia-nvjitlink-cu12 (CUDA 12)"
     msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To get it: {how}"

@@ -20,8 +20,8 @@ from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audi
 from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
 from pytest_cudalink.base import tables
-from pytest_cudalink.base.command import install_command
 from pytest_cudalink.base.elf import ElfError
+from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.cli import main
 from pytest_cudalink.environment import installed
 from tests.stubs.conftest import compile_c

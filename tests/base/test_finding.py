@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from pytest_cudalink.base.command import Command
 from pytest_cudalink.base.finding import VERDICTS, Finding, exit_code_of
+from pytest_cudalink.base.install_command import Command
 
 PACKAGE = Path(__file__).parents[2] / "pytest_cudalink"
 #: Fields that are written for people.

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from pytest_cudalink.base.command import install_command
+from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.guardrails.can_link import Consumer, questions, reply
 from pytest_cudalink.versions import CudaVersion

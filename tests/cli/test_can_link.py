@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli, probes
-from pytest_cudalink.base.command import install_command
+from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.compat import atlas
 
 DATA = Path(__file__).parents[1] / "data" / "artifacts"

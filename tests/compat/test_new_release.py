@@ -195,7 +195,7 @@ def test_places_that_name_majors() -> None:
         *("audit/libraries.py", "guardrails/can_link.py", "cli/demo.py", "cli/stubs.py", "compat/wheels.py"),
         *("data/cuda_libraries.toml", "data/stubs_catalog.toml", "emulator/__init__.py", "emulator/native/config.c"),
         *("environment/facts.py", "guardrails/repair.py", "linker/causes.py", "linker/dispatch.py", "matrix/adopt.py"),
-        *("plugin/conditions/nvjitlink.py", "stubs/catalog.py", "stubs/generator.py", "stubs/native/adapters.h"),
+        *("plugin/conditions/nvjitlink.py", "stubs/catalog.py", "stubs/c_source.py", "stubs/native/adapters.h"),
         *("toolchains/__init__.py", "versions.py", "matrices/dispatch.toml"),
         *("pyproject.toml", "tools/make_exports.py", "tools/make_requires.py", "tools/make_toolchains.py"),
     }
@@ -253,7 +253,7 @@ def test_dry_run_of_a_major(capsys) -> None:
     named = re.findall(r"^- (\S+?)[,:] ", said.partition("\n\n")[0], re.MULTILINE)
     assert named == [
         *("releases.toml", "tools/make_toolchains.py", "tools/make_exports.py", "data/exports", "cuda_libraries.toml"),
-        *("audit/libraries.py", "stubs/generator.py", "stubs_catalog.toml", "pyproject.toml", "pyproject.toml"),
+        *("audit/libraries.py", "stubs/c_source.py", "stubs_catalog.toml", "pyproject.toml", "pyproject.toml"),
         "matrix/adopt.py",
     ]
     assert "(GeneratorError: headers 14: expected the CUDA major that callers are compiled with: 11, 12 or 13)" in said

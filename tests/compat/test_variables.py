@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.compat import settings
-from pytest_cudalink.compat.settings import OPTIONS
+from pytest_cudalink.compat import options
+from pytest_cudalink.compat.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 #: A variable as programs read and set it; header guards and macros are names without quotes.
@@ -31,8 +31,8 @@ def test_every_variable_is_known() -> None:
         if path.suffix in _READ and path.is_file() and path != Path(__file__):
             used |= set(USE.findall(path.read_text(encoding="utf-8", errors="replace")))
     assert len(used) > 50
-    assert settings.unread_variables(used - MADE_UP) == []
-    assert {option.env for option in OPTIONS} - {""} <= settings.known_variables()
+    assert options.unread_variables(used - MADE_UP) == []
+    assert {option.env for option in OPTIONS} - {""} <= options.known_variables()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_every_variable_is_known() -> None:
 def test_mistakes_are_named(name, hint) -> None:
     """The sentence ends in the nearest known name, if there is one."""
     given = {"HOME", "CUDALINK_DRIVER", "CUDALINK_STUBS_CUDNN", name}
-    assert settings.unread_variables(given) == [
+    assert options.unread_variables(given) == [
         f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{hint}"
     ]
 
@@ -55,7 +55,7 @@ def test_mistakes_are_named(name, hint) -> None:
 def test_mistakes_are_named_in_order() -> None:
     """By the names of the variables."""
     given = ["CUDALINK_ZZ", "CUDALINK_AA", "CUDALINK_MM", "CUDALINK_BB"]
-    assert [one.split()[3] for one in settings.unread_variables(given)] == sorted(given)
+    assert [one.split()[3] for one in options.unread_variables(given)] == sorted(given)
 
 
 def test_commands_name_them(monkeypatch, capsys) -> None:
@@ -105,7 +105,7 @@ def test_warnings_as_errors(run_pytest, pytester, monkeypatch, source) -> None:
 
 def test_none_of_ours_is_named(run_pytest, pytester, monkeypatch) -> None:
     """Variables that other parts read are no mistake."""
-    for name in settings.known_variables() - {option.env for option in OPTIONS} - {"CUDALINK_ISOLATED"}:
+    for name in options.known_variables() - {option.env for option in OPTIONS} - {"CUDALINK_ISOLATED"}:
         if not name.startswith("CUDALINK_EMULATOR_"):
             # words that this very run of pytest gets
             monkeypatch.setenv(name, "" if name == "CUDALINK_TESTS_BESIDE" else "1")

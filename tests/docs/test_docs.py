@@ -18,7 +18,7 @@ import pytest
 from pytest_cudalink import cli
 from pytest_cudalink.base import violations
 from pytest_cudalink.base.tables import read_table
-from pytest_cudalink.compat.settings import OPTIONS, known_variables
+from pytest_cudalink.compat.options import OPTIONS, known_variables
 from pytest_cudalink.emulator import control
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import fixtures, hookspecs, marker

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environment
-from pytest_cudalink.base.command import Installer
+from pytest_cudalink.base.install_command import Installer
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.doctor.system import Copy, DriverFile, System
 from pytest_cudalink.guardrails import attribution

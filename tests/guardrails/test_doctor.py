@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import cli, doctor, probes
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit
-from pytest_cudalink.base.command import Command, Installer
 from pytest_cudalink.base.finding import Finding
+from pytest_cudalink.base.install_command import Command, Installer
 from pytest_cudalink.cli.doctor import page
 from pytest_cudalink.doctor import DoctorReport, examine, system
 from pytest_cudalink.doctor.system import Copy, DriverFile, ResolutionError, System

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from pytest_cudalink.base.command import NO_COMMAND, Command
+from pytest_cudalink.base.install_command import NO_COMMAND, Command
 from pytest_cudalink.guardrails.items import (
     CompatibilityCheckError,
     CompatibilityInsufficientMetadataError,

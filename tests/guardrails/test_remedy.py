@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pytest_cudalink.base.command import NO_COMMAND, Command, Installer, install_command
+from pytest_cudalink.base.install_command import NO_COMMAND, Command, Installer, install_command
 from pytest_cudalink.doctor.system import System
 from pytest_cudalink.guardrails import remedy
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item

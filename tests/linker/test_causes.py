@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_cudalink.artifacts import read_words
-from pytest_cudalink.base.command import install_command
+from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.compat.atlas import load
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
 from pytest_cudalink.linker import causes

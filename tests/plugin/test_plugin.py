@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cudalink.compat.names import POLICIES
-from pytest_cudalink.compat.settings import OPTIONS, Option, label
+from pytest_cudalink.compat.options import OPTIONS, Option, label
 from pytest_cudalink.plugin import parts, settings
 from pytest_cudalink.plugin.items.runtest import MISSING_DRIVER
 from pytest_cudalink.plugin.session import account

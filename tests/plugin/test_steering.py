@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.compat.settings import OPTIONS
+from pytest_cudalink.compat.options import OPTIONS
 from pytest_cudalink.plugin.conditions.backends import TARGETS
 from pytest_cudalink.report import read
 from tests.nested import ALONE, XDIST

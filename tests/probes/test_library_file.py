@@ -13,7 +13,7 @@ import pytest
 
 from pytest_cudalink import emulator
 from pytest_cudalink.base import elf
-from pytest_cudalink.base.command import install_command
+from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.emulator.worker import WorkerError, WorkerLink
 from pytest_cudalink.plugin.conditions import nvjitlink as choice

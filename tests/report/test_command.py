@@ -12,7 +12,7 @@ import webbrowser
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.base.command import install_command
+from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.report import text
 from pytest_cudalink.report.cell_run import CellRun
 from pytest_cudalink.report.compare import FAIL_ON

@@ -13,7 +13,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.stubs import catalog, generator
+from pytest_cudalink.stubs import c_source, catalog
 from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
 
 
@@ -105,6 +105,6 @@ def test_any_symbol_file(content, load_own, tmp_path_factory) -> None:
     try:
         own = load_own(file)
         usable = [name for name, library in own.libraries.items() if library.functions]
-        generator.generate(own, usable, folder / "out")
+        c_source.generate(own, usable, folder / "out")
     except CatalogError as error:
         assert str(file) in str(error)

@@ -14,7 +14,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 
-from pytest_cudalink.stubs import generator
+from pytest_cudalink.stubs import c_source
 
 from .conftest import succeed
 
@@ -32,7 +32,7 @@ RELATIVE = {"aarch64": 1027, "x86_64": 8}
 
 def library(catalog, folder: Path, machine: str) -> Path:
     """The stub of the runtime for a machine."""
-    (stub,) = generator.generate(catalog, ["cudart"], folder)
+    (stub,) = c_source.generate(catalog, ["cudart"], folder)
     output = folder / f"{machine}.so"
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu.2.17", "-O2", "-fPIC", "-shared"]
     succeed(*zig, "-fvisibility=hidden", *stub.sources, "-ldl", "-o", output)

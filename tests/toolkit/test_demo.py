@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_cudalink import cli, probes
-from pytest_cudalink.base.command import install_command
+from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.cli import demo
 from pytest_cudalink.linker import sample
 

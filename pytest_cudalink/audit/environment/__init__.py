@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...base.budget import AuditError
-from ...base.command import NO_COMMAND, Command, Installer, install_command
 from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
+from ...base.install_command import NO_COMMAND, Command, Installer, install_command
 from ...base.regular_files import open_regular
 from ...base.words import and_more, counted
 from ...compat import exports, known_bad

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...base.safe_text import quote
 from ...compat.names import DEFAULT_ARCHITECTURE
-from ...compat.settings import OPTIONS
+from ...compat.options import OPTIONS
 from .. import pytest_private
 from ..conditions import run_driver
 from ..isolation.child import NOT_FOR_CHILDREN

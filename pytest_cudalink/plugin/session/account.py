@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...compat.settings import label
+from ...compat.options import label
 from ...report.asked_for import AskedFor, judged, left_out, merged, unmet
 from .. import parts, pytest_private
 from ..parts import FAULT_SWEEP, FAULTS, HAND_OVER, ISOLATION, RECORD_FILE, REQUIRED, SCHEDULES, Key

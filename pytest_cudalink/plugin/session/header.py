@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ...compat.names import DEFAULT_ARCHITECTURE
-from ...compat.settings import OF_EMULATION
+from ...compat.options import OF_EMULATION
 from ..conditions import backends, run_driver
 from ..parts import BACKENDS
 from . import account

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...compat.settings import OPTIONS
+from ...compat.options import OPTIONS
 from ...loader.jitlink import jitlink_calls
 from .. import marker, parts, settings
 from ..conditions import backends
@@ -80,7 +80,7 @@ def _unread_variables() -> list[str]:
     given = [name for name in os.environ if name.startswith("CUDALINK_") and name not in known]
     if not given:
         return []
-    from ...compat.settings import unread_variables
+    from ...compat.options import unread_variables
 
     return unread_variables(given)
 

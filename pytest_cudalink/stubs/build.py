@@ -29,7 +29,7 @@ def _siblings() -> Any:
             module = ModuleType(name)
             module.__path__ = [str(folder)]
             sys.modules[name] = module
-    return importlib.import_module(f"{package}.generator"), importlib.import_module(f"{package}.catalog")
+    return importlib.import_module(f"{package}.c_source"), importlib.import_module(f"{package}.catalog")
 
 
 def libraries(compiler: Any) -> list[Any]:
@@ -37,9 +37,9 @@ def libraries(compiler: Any) -> list[Any]:
 
     `compiler`: ``pytest_cudalink.base.compiler``.
     """
-    generator, catalog = _siblings()
+    c_source, catalog = _siblings()
     known = catalog.load_catalog()
-    return shared_libraries(compiler, generator.generate(known, known.libraries, HERE / "generated"))
+    return shared_libraries(compiler, c_source.generate(known, known.libraries, HERE / "generated"))
 
 
 def shared_libraries(compiler: Any, stubs: list[Any]) -> list[Any]:
@@ -61,15 +61,15 @@ def build_stubs(
     `folder`: for the libraries and their headers.
     `symbols`: the project's own symbol file; see `pytest_cudalink.stubs.catalog.load_catalog`.
     `prefix`: first part of the file names.
-    `headers`: CUDA major of the callers' headers; see `pytest_cudalink.stubs.generator.generate`.
+    `headers`: CUDA major of the callers' headers; see `pytest_cudalink.stubs.c_source.generate`.
     Returns the libraries.
     Raises CatalogError, GeneratorError, CompilerError with a message for the user.
     """
     from ..base import compiler
 
-    generator, catalog = _siblings()
+    c_source, catalog = _siblings()
     with tempfile.TemporaryDirectory(prefix="cudalink-stubs-") as work:
-        stubs = generator.generate(catalog.load_catalog(symbols), names, Path(work), prefix, headers)
+        stubs = c_source.generate(catalog.load_catalog(symbols), names, Path(work), prefix, headers)
         built = [compiler.build(library, folder, strict=False) for library in shared_libraries(compiler, stubs)]
         for stub in stubs:
             shutil.copy(stub.header, folder)

@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 from pytest_cudalink import stubs as stubs_package
 from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.cli import main
-from pytest_cudalink.stubs import StubNotFoundError, describe, generator
+from pytest_cudalink.stubs import StubNotFoundError, c_source, describe
 from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
 
 from .conftest import NOWHERE, compile_c, succeed
@@ -93,7 +93,7 @@ def test_exports_are_the_catalog(name: str, stubs, catalog) -> None:
 
 def test_prebuilt_headers_are_generated(tmp_path, catalog) -> None:
     """The headers in the package are what the generator writes."""
-    for stub in generator.generate(catalog, NEEDED, tmp_path):
+    for stub in c_source.generate(catalog, NEEDED, tmp_path):
         assert (NATIVE_HEADERS / stub.header.name).read_text() == stub.header.read_text()
         assert stub.exports == {f.symbol for f in stub.library.functions} | {stub.describe, "cudalink_stub_marker"}
 
@@ -102,7 +102,7 @@ def test_prebuilt_headers_are_generated(tmp_path, catalog) -> None:
 @pytest.mark.parametrize("name", ["cuda", "cudart", "nvrtc"])
 def test_generated_c_stands_alone(name: str, tmp_path, catalog) -> None:
     """The command in the file's head builds it, with warnings as errors, at -O0 and with link-time optimization."""
-    (stub,) = generator.generate(catalog, [name], tmp_path)
+    (stub,) = c_source.generate(catalog, [name], tmp_path)
     text = stub.sources[0].read_text()
     assert not re.search(r"#include [<\"](cuda|nvrtc)", text)
     head = re.search(r"^ \* Build: cc (.*) \*/$", text, re.MULTILINE)
@@ -118,8 +118,8 @@ def test_generated_c_stands_alone(name: str, tmp_path, catalog) -> None:
 def test_windows_is_refused(tmp_path, catalog, monkeypatch, capsys) -> None:
     """On Windows the generator and the command say one sentence; nothing is written."""
     monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(generator.GeneratorError, match="written for Linux"):
-        generator.generate(catalog, ["cudart"], tmp_path / "out")
+    with pytest.raises(c_source.GeneratorError, match="written for Linux"):
+        c_source.generate(catalog, ["cudart"], tmp_path / "out")
     for action in ("build", "generate"):
         assert main(["stubs", action, "-o", str(tmp_path / "out")]) == 2
         error = capsys.readouterr().err
@@ -130,7 +130,7 @@ def test_windows_is_refused(tmp_path, catalog, monkeypatch, capsys) -> None:
 
 def test_windows_compiler_is_refused(tmp_path, catalog) -> None:
     """Sources that are carried to a Windows compiler stop it with a sentence."""
-    (stub,) = generator.generate(catalog, ["nvrtc"], tmp_path)
+    (stub,) = c_source.generate(catalog, ["nvrtc"], tmp_path)
     command = [*find_compiler(), "-D_WIN32", "-fsyntax-only", str(stub.sources[0])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
@@ -146,7 +146,7 @@ def test_cross_compiled(target: str, machine: str, tmp_path, catalog) -> None:
     if find_spec("ziglang") is None:
         pytest.skip("needs the ziglang wheel")
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", target, "-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
-    for stub in generator.generate(catalog, NEEDED, tmp_path):
+    for stub in c_source.generate(catalog, NEEDED, tmp_path):
         output = tmp_path / stub.file
         flags = ["-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{stub.file}", "-ldl"]
         succeed(*zig, *stub.sources, *flags, "-o", output)
