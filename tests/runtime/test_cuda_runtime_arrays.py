@@ -6,6 +6,7 @@ from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator.runtime.cuda_runtime_arrays import Arrays
 
 MODULE = """
+from types import SimpleNamespace
 import pytest
 from cuda.bindings import driver, runtime as rt
 
@@ -246,6 +247,9 @@ def test_linear():
     found = value(rt.cudaGetTextureObjectResourceDesc(value(rt.cudaCreateTextureObject(resource, texture, None))))
     assert (found.res.linear.devPtr, found.res.linear.sizeInBytes) == (pointer, 64)
     assert fields(found.res.linear.desc) == (32, 0, 0, 0, 2)
+    cuda_12 = SimpleNamespace(resType=resource.resType, res=resource.res)  # the runtime of CUDA 12 has no flags there
+    found = value(rt.cudaGetTextureObjectResourceDesc(value(rt.cudaCreateTextureObject(cuda_12, texture, None))))
+    assert (found.res.linear.devPtr, found.res.linear.sizeInBytes) == (pointer, 64)
 """
 
 

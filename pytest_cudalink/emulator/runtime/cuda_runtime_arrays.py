@@ -375,7 +375,9 @@ class Arrays:
 
     def _copy_resource(self, given: Any, made: Any, *, to_driver: bool) -> tuple[Any, Any]:
         """Copy all but the type and the format; return the two structures that have the format, or None for both."""
-        kind, made.flags = int(given.resType), given.flags
+        kind = int(given.resType)
+        if hasattr(given, "flags") and hasattr(made, "flags"):  # the runtime has them since CUDA 13.0
+            made.flags = given.flags
         if kind < len(_HANDLES):
             place, *names = _HANDLES[kind]
             old, new = names if to_driver else reversed(names)
