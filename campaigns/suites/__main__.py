@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import resource
 import signal
@@ -25,9 +24,12 @@ from pytest_cudalink.report.origin import commit_and_branch
 
 from .definitions import Suite, suites
 from .expectations import EXPECTED, read_expected, write_expected
-from .results import FileResult, TestResult, grouped, table
+from .hardware import REAL, wrong
+from .results import FileResult, grouped, table, tests_of
 
 _END_OF_OUTPUT = 2_000
+#: Where the files of checkouts at the commits of their suites are.
+COPIES = Path(".cudalink", "suites").absolute()
 #: Bytes that the process of a file may have: half of the machine.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
@@ -42,15 +44,22 @@ class Job(NamedTuple):
     backend: str
 
 
-def run_file(job: Job, options: Sequence[str]) -> FileResult:
-    """Run one file of a suite in its own process, and return its results as the plugin recorded them."""
+def run_file(job: Job, options: Sequence[str], records_in: Path | None = None) -> FileResult:
+    """Run one file of a suite in its own process, and return its results as the plugin recorded them.
+
+    `records_in`: the folder that keeps the record.
+    """
     suite, checkout, file, driver, backend = job
     result = FileResult(suite.name, driver, backend, file)
     with tempfile.TemporaryDirectory() as folder:
-        report, output = Path(folder) / "report.jsonl", Path(folder) / "output"
+        report, output = (records_in or Path(folder)) / f"{suite.record_name(file)}.jsonl", Path(folder) / "output"
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.unlink(missing_ok=True)
         # a suite of the bindings links through them on either backend, whichever one its targets are forced to
         driver_options = (f"--cudalink-driver={driver}", "--cudalink-unsupported=skip", "--cudalink-unsteered=allow")
-        given = (*driver_options, f"--force-backend={backend}", f"--cudalink-report={report}")
+        given = [*driver_options, f"--force-backend={backend}", f"--cudalink-report={report}"]
+        if suite.device and driver != REAL:
+            given.append(f"--cudalink-device={suite.device}")
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         command = [*suite.command(file), "-p", "cudalink", *given, *options]
         started = time.monotonic()
@@ -65,8 +74,8 @@ def run_file(job: Job, options: Sequence[str]) -> FileResult:
                 env={**environment, **suite.environment(checkout)},
                 start_new_session=True,
             )
-            # a test that fills the device must not exhaust the machine
-            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
+            if driver != REAL:  # a test that fills the emulated device must not exhaust the machine
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
             try:
                 process.wait(suite.timeout)
             except subprocess.TimeoutExpired:
@@ -90,17 +99,6 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def tests_of(recording: records.Recording) -> list[TestResult]:
-    """Return the last attempt of each test; an attempt that has no result has crashed."""
-    found: dict[str, TestResult] = {}
-    for test in recording.tests:
-        refused = tuple(sorted({str(one["function"]) for one in getattr(test, "refused", ())}))
-        found[test.nodeid] = TestResult(test.nodeid, test.outcome, test.reason, test.longrepr, refused)
-    for start in recording.unfinished:
-        found[start.nodeid] = TestResult(start.nodeid, "crashed", "the process ended during this test")
-    return list(found.values())
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the command line."""
     known = suites()
@@ -114,7 +112,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--backend", action="append", choices=("auto", "driver", "nvjitlink"), help="may be repeated")
     parser.add_argument("--jobs", type=int, default=2, help="files at a time (default: 2)")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="limit for one file")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every result to this file")
+    parser.add_argument("--records", type=Path, metavar="DIR", help="keep the records, in DIR/DRIVER/SUITE")
     parser.add_argument("--failures", action="store_true", help="list the failing tests, grouped by what they lack")
     parser.add_argument("--files", action="store_true", help="a row of the table for each file")
     parser.add_argument("--write-expected", action="store_true", help=f"write {EXPECTED.name} from this run")
@@ -126,10 +124,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def jobs_of(given: argparse.Namespace) -> list[Job]:
     """Return what the command line asks for."""
     jobs = []
-    for checkout in (path.resolve() for path in given.checkouts):
+    for where in (path.resolve() for path in given.checkouts):
         for name, suite in suites().items():
-            if not suite.is_in(checkout) or (given.suite and name not in given.suite):
+            if not suite.is_in(where) or (given.suite and name not in given.suite):
                 continue
+            checkout = suite.at_commit(where, COPIES)
             axes = product(given.driver or suite.drivers, given.backend or suite.backends)
             files = suite.test_files(checkout, given.file)
             limited = replace(suite, timeout=given.timeout or suite.timeout)
@@ -137,11 +136,18 @@ def jobs_of(given: argparse.Namespace) -> list[Job]:
     return jobs
 
 
-def run_all(jobs: Sequence[Job], *, at_a_time: int, options: Sequence[str]) -> list[FileResult]:
-    """Run every job, and print a line to stderr for each that has finished."""
+def run_all(
+    jobs: Sequence[Job], *, at_a_time: int, options: Sequence[str], records_in: Path | None
+) -> list[FileResult]:
+    """Run every job, and print a line to stderr for each that has finished.
+
+    `records_in`: the folder that keeps the records, in DRIVER/SUITE, and those of another backend in DRIVER-BACKEND.
+    """
     results = []
     with ThreadPoolExecutor(at_a_time) as pool:
-        runs = [pool.submit(run_file, job, options) for job in jobs]
+        places = [job.driver if job.backend == "auto" else f"{job.driver}-{job.backend}" for job in jobs]
+        folders = [records_in and records_in / place / job.suite.name for job, place in zip(jobs, places, strict=True)]
+        runs = [pool.submit(run_file, job, options, folder) for job, folder in zip(jobs, folders, strict=True)]
         for number, run in enumerate(runs, 1):
             one = run.result()
             results.append(one)
@@ -165,30 +171,29 @@ def fewer_than_expected(results: Sequence[FileResult]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line names; 1 if fewer tests pass than `expected.toml` says."""
+    """Run what the command line names; 1 if fewer tests pass than `expected.toml` says, or a verdict is not a GPU's."""
     given = parse(arguments)
     jobs = jobs_of(given)
     if not jobs:
         folders = ", ".join(suite.folder for suite in suites().values())
         print(f"no file of a suite matches; expected a checkout with one of these folders: {folders}")
         return 2
-    results = run_all(jobs, at_a_time=given.jobs, options=given.pytest)
-    if given.json:
-        given.json.write_text(json.dumps([one.as_json() for one in results], indent=1), encoding="utf-8")
+    results = run_all(jobs, at_a_time=given.jobs, options=given.pytest, records_in=given.records)
     if given.failures:
         for cause, tests in grouped(results):
             print(f"{len(tests):>5}  {cause}")
             print("".join(f"         {test}\n" for test in tests), end="")
     print("\n".join(table(results, read_expected(), by_file=given.files)))
     fewer = fewer_than_expected(results) if given.file == "*" else []
+    verdicts = wrong(results)
     if given.write_expected and (given.because or not fewer):
-        found = {job.suite.name: commit_and_branch(job.checkout)[0] for job in jobs}
+        found = {job.suite.name: job.suite.commit or commit_and_branch(job.checkout)[0] for job in jobs}
         write_expected(results, {name: one for name, one in found.items() if one}, given.because)
         fewer = []
     elif given.write_expected:
         print(f"{EXPECTED.name} was not written: fewer tests pass; say why with --because REASON")
-    print("\n".join(fewer))
-    return 1 if fewer else 0
+    print("\n".join([*fewer, *verdicts]))
+    return 1 if fewer or verdicts else 0
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
+import subprocess
 import sys
+import tarfile
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -37,10 +40,34 @@ class Suite:
     extends: tuple[str, ...] = ()
     # names that a released module lacks, and the module that has them: "package.module.NAME=package.other"
     names: tuple[str, ...] = ()
+    commit: str = ""  # of the checkout, if the suite is that of a release
+    device: str = ""  # of the emulated driver, if it is not the default
+    # patterns of tests, as `hardware.test_name` names them, whose verdict may differ from a GPU's, with the reason
+    differs: Mapping[str, str] = field(default_factory=dict)
 
     def packages_on(self, driver: str) -> list[str]:
         """Return what is installed for it to run on a driver of a CUDA version."""
         return [package.format(major=driver.partition(".")[0]) for package in self.packages]
+
+    def record_name(self, file: str) -> str:
+        """Return the name of a file's record, which `cudalink report` takes for its cell."""
+        return "-".join((*self.name.split(), *Path(file).with_suffix("").parts))
+
+    def at_commit(self, checkout: Path, copies: Path) -> Path:
+        """Return where the suite's files are: in the checkout, or in a copy of the repository at the suite's commit.
+
+        `copies`: the folder of the copies.
+        """
+        copy = copies / self.commit
+        if self.commit and (checkout / ".git").exists() and not copy.exists():
+            git = ["git", "-C", str(checkout), "archive", "--format=tar", self.commit]
+            with tarfile.open(fileobj=io.BytesIO(subprocess.run(git, capture_output=True, check=True).stdout)) as files:
+                files.extractall(copy, filter="data")
+        return copy if self.commit and copy.exists() else checkout
+
+    def differs_in(self, test: str) -> bool:
+        """Return whether a test may have another verdict than on a GPU."""
+        return any(fnmatch(test, pattern.replace("[", "[[]")) for pattern in self.differs)
 
     def is_in(self, checkout: Path) -> bool:
         """Whether a checkout has this suite."""
@@ -81,10 +108,14 @@ class Suite:
 def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
     """Return every suite by name."""
     content: dict[str, Any] = tomllib.loads(definitions.read_text(encoding="utf-8"))
+
+    def values_of(name: str) -> dict[str, Any]:
+        given = dict(content["suites"][name])
+        other = given.pop("like", "")
+        return {**(values_of(other) if other else {"skip": {}, **content["defaults"]}), **given}
+
     found = {}
-    for name, given in content["suites"].items():
-        other = content["suites"].get(given.pop("like", ""), {})
-        values: dict[str, Any] = {"skip": {}, **content["defaults"], **other, **given}
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    for name in content["suites"]:
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values_of(name).items()}
         found[name] = Suite(name=name, **values)
     return found

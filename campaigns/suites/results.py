@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+
+from pytest_cudalink.report import records
 
 #: The columns of the table; "launch" counts those of "unsupported" that launch a kernel.
 COLUMNS = ("passed", "failed", "error", "skipped", "unsupported", "crashed", "launch")
 #: Tests that no emulated driver can let pass: these functions run kernels.
-_LAUNCHES = ("cuLaunch", "cuGraphLaunch", "cudaLaunch")
+LAUNCHES = ("cuLaunch", "cuGraphLaunch", "cudaLaunch")
 _COLUMN_OF = {"xpassed": "passed", "xfailed": "skipped", "rerun": ""}
 _UNSUPPORTED = re.compile(r"CUDA_ERROR_NOT_SUPPORTED|\b801\b")
 _VALUE = re.compile(r"0x[0-9a-f]+|\b\d{4,}\b", re.IGNORECASE)
@@ -48,9 +49,16 @@ class FileResult:
         """Number of tests by column."""
         return counts_of(self.tests)
 
-    def as_json(self) -> dict[str, Any]:
-        """The result as plain values, with its counts."""
-        return {**asdict(self), "counts": dict(self.counts)}
+
+def tests_of(recording: records.Recording) -> list[TestResult]:
+    """Return the last attempt of each test; an attempt that has no result has crashed."""
+    found: dict[str, TestResult] = {}
+    for test in recording.tests:
+        refused = tuple(sorted({str(one["function"]) for one in getattr(test, "refused", ())}))
+        found[test.nodeid] = TestResult(test.nodeid, test.outcome, test.reason, test.longrepr, refused)
+    for start in recording.unfinished:
+        found[start.nodeid] = TestResult(start.nodeid, "crashed", "the process ended during this test")
+    return list(found.values())
 
 
 def counts_of(tests: Iterable[TestResult]) -> Counter[str]:
@@ -60,7 +68,7 @@ def counts_of(tests: Iterable[TestResult]) -> Counter[str]:
         column = _COLUMN_OF.get(test.outcome, test.outcome)
         if column:
             counts[column] += 1
-        if column == "unsupported" and any(name.startswith(_LAUNCHES) for name in test.refused):
+        if column == "unsupported" and any(name.startswith(LAUNCHES) for name in test.refused):
             counts["launch"] += 1
     return counts
 

@@ -1,0 +1,173 @@
+"""Each test of the suites on a GPU and on an emulated driver of its release: the kept verdicts, and which are wrong.
+
+``python -m campaigns.suites.hardware RECORDS --date DATE`` keeps the verdicts of two runs, whose records
+``python -m campaigns.suites … --records RECORDS`` wrote, one with ``--driver real`` on the GPU. A verdict is wrong if a
+test passes on one side and fails on the other; one that is skipped because the emulated driver refused a call has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_cudalink.report import records
+
+from .definitions import Suite, suites
+from .results import LAUNCHES, FileResult, TestResult, tests_of
+
+RECORDED: Final = Path(__file__).parent / "recorded" / "580.159.04-h200.json.xz"
+#: The name that the runner has for the driver of the machine.
+REAL: Final = "real"
+#: The letter of each outcome.
+LETTERS: Final = {"passed": "P", "xpassed": "P", "failed": "F", "error": "F", "crashed": "F", "unsupported": "U"}
+SKIPPED: Final = "S"
+
+#: By suite, by test as `test_name` names it: the letter on the GPU, the letter here, and what was refused here.
+Verdicts = dict[str, dict[str, str]]
+
+
+def letter(test: TestResult) -> str:
+    """Return the letter of a result; every outcome that is not known is a skip."""
+    return LETTERS.get(test.outcome, SKIPPED)
+
+
+def test_name(record: str, test: TestResult) -> str:
+    """Return the name of a test: that of its file's record, and what follows the path in its ID.
+
+    The path itself is relative to a folder that differs by machine.
+    """
+    return f"{record}::{test.nodeid.partition('::')[2]}"
+
+
+@cache
+def kept() -> dict[str, Any]:
+    """Return the kept verdicts with their origin; without suites if there are none yet."""
+    if not RECORDED.exists():
+        return {"suites": {}}
+    content: dict[str, Any] = json.loads(lzma.decompress(RECORDED.read_bytes()))
+    return content
+
+
+def is_wrong(there: str, here: str) -> bool:
+    """Return whether a verdict is wrong: it is a pass on one side and a failure on the other."""
+    return {there, here} == {"P", "F"}
+
+
+def wrong(results: Iterable[FileResult]) -> list[str]:
+    """Return a line for each test of a run on an emulated driver that has the wrong verdict, by the kept ones.
+
+    A suite is compared on the driver and backend of its definition only.
+    """
+    lines = []
+    for one in results:
+        there = kept()["suites"].get(one.suite, {}).get("tests", {})
+        suite = suites().get(one.suite)
+        if not there or not suite or (one.driver, one.backend) != (suite.drivers[0], suite.backends[0]):
+            continue
+        for test in one.tests:
+            name = test_name(suite.record_name(one.file), test)
+            verdict = there.get(name, "")[:1]
+            if is_wrong(verdict, letter(test)) and not suite.differs_in(name):
+                lines.append(f"{one.suite}: {name}: {test.outcome} here, {_WORDS[verdict]} on the GPU")
+    return lines
+
+
+_WORDS: Final = {"P": "passed", "F": "failed", SKIPPED: "skipped", "U": "refused"}
+
+
+def merged(folder: Path) -> dict[str, Verdicts]:
+    """Return the verdicts of the records of both sides: by suite, those of the tests that both ran.
+
+    `folder`: with a folder `real`, and one named as the emulated driver.
+    """
+    found: dict[str, Verdicts] = {}
+    for suite in suites().values():
+        there = dict(results_in(folder / REAL, suite))
+        here = dict(results_in(folder / suite.drivers[0], suite))
+        verdicts = {
+            name: " ".join((letter(there[name]) + letter(here[name]), *here[name].refused))
+            for name in sorted(there)
+            if name in here
+        }
+        if verdicts:
+            found[suite.name] = {"tests": verdicts}
+            one_sided = len(there.keys() ^ here.keys())
+            print(f"{suite.name}: {len(verdicts)} tests, and {one_sided} that ran on one side only")
+    return found
+
+
+def results_in(folder: Path, suite: Suite) -> Iterator[tuple[str, TestResult]]:
+    """Yield the results of a suite by name, out of a folder of records."""
+    for path in sorted((folder / suite.name).glob("*.jsonl")):
+        for test in tests_of(records.read(path)):
+            yield test_name(path.stem, test), test
+
+
+def rows() -> Iterator[tuple[str, Counter[str]]]:
+    """Yield the counts of each suite: by both letters, and of what was refused here and passed there."""
+    for name, suite in sorted(kept()["suites"].items()):
+        counts: Counter[str] = Counter()
+        for verdict in suite["tests"].values():
+            letters, *refused = verdict.split()
+            counts[letters] += 1
+            if letters == "PU":
+                counts["launch" if any(one.startswith(LAUNCHES) for one in refused) else "other"] += 1
+        yield name, counts
+
+
+def blocks() -> dict[str, str]:
+    """Return the table of the page, by its name there."""
+    head = (
+        "suite",
+        "tests",
+        "pass on both",
+        "fail on both",
+        "skipped on both",
+        "need a launch",
+        "need the CUDA runtime",
+    )
+    lines = [f"| {' | '.join((*head, 'other', 'wrong'))} |", f"|{'---|' * (len(head) + 2)}"]
+    total: Counter[str] = Counter()
+    for name, counts in (*rows(), ("all", total)):
+        tests = sum(count for letters, count in counts.items() if len(letters) == len("PP"))
+        named = [counts[letters] for letters in ("PP", "FF", "SS")] + [counts["launch"], counts["other"]]
+        bad = counts["PF"] + counts["FP"]
+        lines.append(f"| {name} | {' | '.join(f'{one:,}' for one in (tests, *named, tests - sum(named) - bad, bad))} |")
+        total.update(counts if name != "all" else {})
+    origin = kept()
+    caption = (
+        f"{origin.get('device')}, driver {origin.get('driver')}, measured {origin.get('date')} by `nox -s suites`."
+    )
+    return {"table": "\n".join([*lines, "", caption])}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Keep the verdicts of a folder of records; 1 if one of them is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.suites.hardware", description=__doc__)
+    parser.add_argument("records", type=Path, metavar="RECORDS", help="a folder with records of both sides")
+    parser.add_argument("--date", required=True, help="when the suites ran on the GPU")
+    given = parser.parse_args(arguments)
+    found = merged(given.records)
+    origin = {"driver": "580.159.04", "device": "NVIDIA H200", "date": given.date}
+    text = json.dumps({**origin, "suites": {**kept()["suites"], **found}}, sort_keys=True)
+    RECORDED.parent.mkdir(exist_ok=True)
+    RECORDED.write_bytes(lzma.compress(text.encode(), preset=9))
+    bad = [
+        f"{name}: {test}: {verdict}"
+        for name, one in found.items()
+        for test, verdict in one["tests"].items()
+        if verdict[:2] in ("PF", "FP")
+    ]
+    print("\n".join(bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
