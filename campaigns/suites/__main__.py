@@ -25,7 +25,7 @@ from pytest_cudalink.report.origin import commit_and_branch
 from .definitions import Suite, suites
 from .expectations import EXPECTED, read_expected, write_expected
 from .hardware import REAL, wrong
-from .results import FileResult, grouped, table, tests_of
+from .results import FileResult, grouped, results_of, table
 
 _END_OF_OUTPUT = 2_000
 #: Where the files of checkouts at the commits of their suites are.
@@ -84,7 +84,7 @@ def run_file(job: Job, options: Sequence[str], records_in: Path | None = None) -
                 end_session(process)
         result.seconds = time.monotonic() - started
         recording = records.read(report) if report.exists() else records.Recording()
-        result.tests = tests_of(recording)
+        result.tests = results_of(recording)
         if result.status == "finished" and recording.end is None:
             result.status = f"died of signal {-process.returncode}" if process.returncode < 0 else "not run"
         if result.status != "finished" or (not result.tests and process.returncode not in (0, 5)):

@@ -20,7 +20,7 @@ from typing import Any, Final
 from pytest_cudalink.report import records
 
 from .definitions import Suite, suites
-from .results import LAUNCHES, FileResult, TestResult, tests_of
+from .results import LAUNCHES, FileResult, TestResult, results_of
 
 RECORDED: Final = Path(__file__).parent / "recorded" / "580.159.04-h200.json.xz"
 #: The name that the runner has for the driver of the machine.
@@ -106,7 +106,7 @@ def merged(folder: Path) -> dict[str, Verdicts]:
 def results_in(folder: Path, suite: Suite) -> Iterator[tuple[str, TestResult]]:
     """Yield the results of a suite by name, out of a folder of records."""
     for path in sorted((folder / suite.name).glob("*.jsonl")):
-        for test in tests_of(records.read(path)):
+        for test in results_of(records.read(path)):
             yield test_name(path.stem, test), test
 
 

@@ -50,7 +50,7 @@ class FileResult:
         return counts_of(self.tests)
 
 
-def tests_of(recording: records.Recording) -> list[TestResult]:
+def results_of(recording: records.Recording) -> list[TestResult]:
     """Return the last attempt of each test; an attempt that has no result has crashed."""
     found: dict[str, TestResult] = {}
     for test in recording.tests:

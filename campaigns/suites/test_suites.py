@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -13,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from campaigns.suites import __main__ as runner
-from campaigns.suites import expectations
+from campaigns.suites import expectations, hardware
 from campaigns.suites.definitions import Suite, suites
-from campaigns.suites.results import FileResult, TestResult
+from campaigns.suites.results import FileResult, TestResult, counts_of, results_of
+from pytest_cudalink.report import records
 
 pytestmark = pytest.mark.slow
 DEFINITION = {
@@ -71,7 +71,7 @@ def test_every_definition_can_be_read() -> None:
     found = suites()
 
     numba = {"numba-cuda cudadrv", "numba-cuda nocuda", "numba-cuda cudapy", "numba-cuda-mlir cudadrv"}
-    assert set(found) == {"cuda.core", "cuda.bindings", "nvmath-python", *numba}
+    assert {"cuda.core", "cuda.bindings", "nvmath-python", *numba} <= set(found)
     assert all(suite.drivers and suite.backends and suite.packages for suite in found.values())
     assert found["numba-cuda cudapy"].modules == found["numba-cuda cudadrv"].modules
     assert "numba-cuda[cu12]==0.30.4" in found["numba-cuda cudapy"].packages_on("12.9")
@@ -99,16 +99,17 @@ def test_a_run(tmp_path: Path, monkeypatch, capsys) -> None:
     )
     monkeypatch.setattr(runner, "suites", lambda: {"s": Suite(**DEFINITION)})
     monkeypatch.setattr(expectations, "EXPECTED", tmp_path / "expected.toml")
-    arguments = [str(root), "--timeout=8", "--files", "--failures", "--json", str(tmp_path / "out.json")]
+    arguments = [str(root), "--timeout=8", "--files", "--failures", "--records", str(tmp_path / "records")]
     assert runner.main([*arguments, "--write-expected"]) == 0
 
-    found = {Path(one["file"]).stem: one for one in json.loads((tmp_path / "out.json").read_text())}
-    assert found["test_some"]["counts"] == {"passed": 1, "failed": 1, "unsupported": 1, "launch": 1}
-    assert found["test_dies"]["counts"] == {"passed": 1, "crashed": 1}
-    assert found["test_dies"]["status"] == "died of signal 6"
-    assert found["test_hangs"]["status"] == "timeout after 8 s"
-    assert found["test_broken"]["counts"] == {"error": 1}
+    files = (tmp_path / "records" / "13.0" / "s").glob("*.jsonl")
+    found = {file.stem: counts_of(results_of(records.read(file))) for file in files}
+    assert found["s-tests-test_some"] == {"passed": 1, "failed": 1, "unsupported": 1, "launch": 1}
+    assert found["s-tests-test_dies"] == {"passed": 1, "crashed": 1}
+    assert found["s-tests-test_broken"] == {"error": 1}
     said = capsys.readouterr().out
+    assert "died of signal 6" in said
+    assert "timeout after 8 s" in said
     assert "    1  not emulated: cuLaunchKernel" in said
     assert re.search(r"^tests/test_some\.py .* 50\.0 %$", said, re.MULTILINE)  # of those that launch no kernel
     assert expectations.read_expected() == {("s", "13.0", "auto"): 2}
@@ -173,3 +174,30 @@ def test_a_wrong_checkout(tmp_path: Path, capsys) -> None:
     """A folder without a suite is refused, with what is looked for."""
     assert runner.main([str(tmp_path)]) == 2
     assert "cuda_core" in capsys.readouterr().out
+
+
+def test_a_wrong_verdict(tmp_path: Path, monkeypatch, capsys) -> None:
+    """A test that passes on one side only is wrong in the kept verdicts, and in a later run; a refused one is not."""
+    root = checkout(tmp_path, test_some=SUITE)
+    real = tmp_path / "records" / "real" / "s" / "s-tests-test_some.jsonl"
+    monkeypatch.setattr(hardware, "RECORDED", tmp_path / "recorded" / "verdicts.json.xz")
+    for module in (runner, hardware):
+        monkeypatch.setattr(module, "suites", lambda: {"s": Suite(**DEFINITION)})
+    hardware.kept.cache_clear()
+    assert runner.main([str(root), "--records", str(tmp_path / "records")]) == 0
+    real.parent.mkdir(parents=True)
+    emulated = (tmp_path / "records" / "13.0" / "s" / real.name).read_text()
+
+    real.write_text(emulated.replace('"unsupported"', '"passed"'))
+    assert hardware.main([str(tmp_path / "records"), "--date=2026-11-29"]) == 0
+    hardware.kept.cache_clear()
+    assert "| s | 3 | 1 | 1 | 0 | 1 | 0 | 0 | 0 |" in hardware.blocks()["table"]
+    assert runner.main([str(root)]) == 0
+
+    real.write_text(re.sub('"(failed|unsupported)"', '"passed"', emulated))
+    assert hardware.main([str(tmp_path / "records"), "--date=2026-11-29"]) == 1
+    hardware.kept.cache_clear()
+    capsys.readouterr()
+    assert runner.main([str(root)]) == 1
+    assert "s: s-tests-test_some::test_fails: failed here, passed on the GPU" in capsys.readouterr().out
+    hardware.kept.cache_clear()
