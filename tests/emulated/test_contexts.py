@@ -1,4 +1,4 @@
-"""Contexts: flags, limits and settings, and what a context that was destroyed answers."""
+"""Contexts: flags, limits and settings, what is in each of them, and what a context that was destroyed answers."""
 
 from __future__ import annotations
 
@@ -130,5 +130,79 @@ operations[0] = 13
 assert cuda.cuDeviceGetP2PAtomicCapabilities(capabilities, operations, 2, 0, 1) == 1
 assert cuda.cuDeviceGetHostAtomicCapabilities(capabilities, operations, 0, 0) == 1
 """,
+    "libraries": """
+# A library has a module, functions with settings, and variables in each context; kernels and managed variables are one.
+from tests.emulated.memory_calls import read, write
+image = small_ptx().replace(b".visible", b".visible .global .attribute(.managed) .align 4 .u32 shared = 7; .visible", 1)
+library = new(cuda.cuLibraryLoadData, image, None, None, 0, None, None, 0)
+kernel = new(cuda.cuLibraryGetKernel, library, b"other")
+SHARED, CARVEOUT = 8, 9
+def setting(function, attribute=SHARED):
+    return get(cuda.cuFuncGetAttribute, c_int, attribute, function)
+class Here:
+    def __init__(self, context):
+        self.context = context
+        self.enter()
+        self.module, self.function = new(cuda.cuLibraryGetModule, library), new(cuda.cuKernelGetFunction, kernel)
+        self.variable = new(cuda.cuLibraryGetGlobal, c_uint64, byref(size), library, b"answer").value
+    def enter(self):
+        ok(cuda.cuCtxSetCurrent(self.context))
+        return self
+    def is_whole(self):
+        assert get(cuda.cuModuleGetFunction, c_void_p, self.module, b"other") == self.function.value
+        assert get(cuda.cuFuncGetModule, c_void_p, self.function) == self.module.value
+        assert get(cuda.cuModuleGetGlobal_v2, c_uint64, None, self.module, b"answer") == self.variable
+        assert get(cuda.cuPointerGetAttribute, c_int, 9, c_uint64(self.variable)) == (self.context is second_context)
+second_context = new(cuda.cuDevicePrimaryCtxRetain, 1)
+first, second, third = Here(primary), Here(second_context), Here(created()[1])
+everywhere = (first, second, third)
+assert len({one.module.value for one in everywhere}) == len({one.function.value for one in everywhere}) == 3
+assert len({one.variable for one in everywhere}) == 3
+for one in everywhere:
+    one.enter()
+    one.is_whole()
+    again = Here(one.context)
+    assert (again.module.value, again.variable) == (one.module.value, one.variable)
+ok(cuda.cuCtxSetCurrent(None))
+for one in everywhere:
+    one.is_whole()
+# variables
+second.enter()
+write(second.variable, b"two.")
+assert read(first.variable, 4) == read(third.variable, 4) != b"two."
+first.enter()
+managed = get(cuda.cuLibraryGetManaged, c_uint64, None, library, b"shared")
+assert managed == get(cuda.cuModuleGetGlobal_v2, c_uint64, None, second.module, b"shared")
+# settings: those of a kernel are of a device; those of a function come first, whenever they are set
+ok(cuda.cuFuncSetAttribute(first.function, SHARED, 1024))
+ok(cuda.cuKernelSetAttribute(SHARED, 2048, kernel, 0))
+ok(cuda.cuKernelSetAttribute(CARVEOUT, 30, kernel, 1))
+assert [setting(one.function) for one in everywhere] == [1024, 49152, 2048]
+assert [setting(one.function, CARVEOUT) for one in everywhere] == [-1, 30, -1]
+assert [get(cuda.cuKernelGetAttribute, c_int, SHARED, kernel, device) for device in (0, 1)] == [2048, 49152]
+grid = (1, 1, 1, 1, 1, 1)
+third.enter()
+for function in (third.function, kernel):
+    assert cuda.cuLaunchKernel(function, *grid, 2049, None, None, None) == 1
+    assert cuda.cuLaunchKernel(function, *grid, 2048, None, None, None) == 801
+assert cuda.cuLaunchKernel(first.function, *grid, 0, None, None, None) == 400
+# what ends with one context is there in the others
+stream = new(cuda.cuStreamCreate, 0)
+ok(cuda.cuDevicePrimaryCtxReset_v2(1))
+assert cuda.cuModuleGetFunction(byref(c_void_p()), second.module, b"other") == 400
+assert cuda.cuFuncGetAttribute(byref(value), SHARED, second.function) == 400
+assert cuda.cuModuleUnload(first.module) == 800
+ok(cuda.cuStreamQuery(stream))
+for one in (first, third):
+    one.enter()
+    one.is_whole()
+ok(cuda.cuDevicePrimaryCtxRetain(byref(second_context), 1))
+second = Here(second.context)
+assert read(second.variable, 4) == read(first.variable, 4)
+assert setting(second.function, CARVEOUT) == 30
+ok(cuda.cuLibraryUnload(library))
+for one in (first, second, third):
+    assert cuda.cuModuleGetFunction(byref(c_void_p()), one.module, b"other") == 400
+""",
 }
-test_programs = programs(PROGRAMS, START, peers={"device": "sm_90:2"})
+test_programs = programs(PROGRAMS, START, peers={"device": "sm_90:2"}, libraries={"device": "sm_90:2"})

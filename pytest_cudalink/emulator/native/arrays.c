@@ -86,7 +86,7 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
   if (!array) return CUDA_ERROR_OUT_OF_MEMORY;
   array->descriptor = *descriptor;
   bool bound = !(descriptor->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING));
-  if (bound) array->memory = cl_allocate(bytes, ON_DEVICE);
+  if (bound) array->memory = cl_allocate(bytes, ON_DEVICE, NULL);
   bool made = !bound || array->memory;
   for (unsigned level = 0; made && level < levels; level++) {
     ArrayDescriptor one = cl_level_of(descriptor, level);

@@ -14,6 +14,7 @@
 #include "grow.h"
 #include "locks.h"
 #include "occupancy_rules.h"
+#include "visible.h"
 
 #include "device_functions.inc" /* device_functions */
 
@@ -30,7 +31,8 @@ static void read_bounds(Function *function, uint8_t attribute, const uint8_t *at
   for (size_t one = 0; one < 3 && 4 * one + 4 <= size; one++) numbers[one] = (int)art_u32(at + 4 * one);
   if (attribute == INFO_EXPLICIT_CLUSTER) function->explicit_cluster = true;
   else if (attribute == INFO_MAX_CLUSTER_RANK) function->max_cluster_rank = numbers[0];
-  else if (attribute == INFO_CLUSTER) memcpy(function->cluster, numbers, sizeof numbers);
+  else if (attribute == INFO_CLUSTER)
+    memcpy(function->settings + CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, numbers, sizeof numbers);
   else if (attribute == INFO_REQUIRED_THREADS) memcpy(function->required_block, numbers, sizeof numbers);
   if (attribute == INFO_MAX_THREADS) function->max_threads = numbers[0] * numbers[1] * numbers[2];
 }
@@ -73,7 +75,7 @@ static bool read_attributes(Function *function) {
   const Elf *elf = &function->module->elf;
   ElfSection section;
   function->max_threads = DEFAULT_THREADS;
-  function->carveout = -1;
+  function->settings[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
   for (uint32_t at = 1; cl_elf_section(elf, at, &section); at++) {
     bool of_all = !strcmp(section.name, ".nv.info"), own = named(section.name, ".nv.info.", function->name);
     if ((of_all || own) && !read_info(function, &section, own)) return false;
@@ -86,7 +88,7 @@ static bool read_attributes(Function *function) {
       function->shared = (int)(section.size - reserve);
     }
   }
-  function->max_dynamic_shared = DEFAULT_SHARED - function->shared;
+  function->settings[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = DEFAULT_SHARED - function->shared;
   int threads = cl_threads_with_registers(function->registers);
   if (function->max_threads > threads) function->max_threads = threads;
   return true;
@@ -129,6 +131,10 @@ CUresult cl_function_in(Module *module, const char *name, Function **out) {
   if (!symbol) return CUDA_ERROR_NOT_FOUND;
   Function *function = calloc(1, sizeof *function);
   if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (module->library && cl_function_in(module->library, name, &function->kernel)) {
+    free(function);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   function->module = module;
   function->name = strdup(name);
   function->symbol = symbol;
@@ -142,6 +148,19 @@ CUresult cl_function_in(Module *module, const char *name, Function **out) {
   return CUDA_SUCCESS;
 }
 
+Function *cl_function_of(Function *function, Context *context) {
+  if (!context || !cl_is_kernel(function)) return function;
+  Module *module = cl_module_of(function->module, context, true);
+  Function *found;
+  return module && !cl_function_in(module, function->name, &found) ? found : NULL;
+}
+
+Function *cl_function_here(Function *function) {
+  CUresult state;
+  Context *context = cl_context(&state);
+  return cl_function_of(function, state ? NULL : context);
+}
+
 unsigned cl_kernel_count(const Elf *elf) {
   unsigned count = 0;
   ElfSymbol symbol;
@@ -150,7 +169,8 @@ unsigned cl_kernel_count(const Elf *elf) {
   return count;
 }
 
-CUresult cl_list_kernels(Module *module, void **out, unsigned room, bool as_kernels) {
+CUresult cl_list_kernels(Module *module, void **out, unsigned room) {
+  bool as_kernels = module->head.kind == HANDLE_LIBRARY;
   unsigned count = 0;
   ElfSymbol symbol;
   uint32_t symbols = 1;
@@ -162,14 +182,31 @@ CUresult cl_list_kernels(Module *module, void **out, unsigned room, bool as_kern
     Function *kernel;
     CUresult result = cl_function_in(module, symbol.name, &kernel);
     if (result) return result;
-    out[count++] = as_kernels ? kernel : cl_function_handle(kernel);
+    out[count++] = kernel;
   }
   return CUDA_SUCCESS;
 }
 
 /* -- attributes -- */
 
-static CUresult attribute_of(const Function *function, int attribute, int *value) {
+/* The settings of a kernel on a device; `to_set`: NULL if memory is out. */
+static int *settings_on(Function *kernel, CUdevice device, bool to_set) {
+  if (!kernel->on_devices && to_set) {
+    kernel->on_devices = calloc((size_t)cl_visible_devices(), sizeof *kernel->on_devices);
+    for (int at = 0; kernel->on_devices && at < cl_visible_devices(); at++)
+      memcpy(kernel->on_devices[at], kernel->settings, sizeof kernel->settings);
+    if (!kernel->on_devices) return NULL;
+  }
+  return kernel->on_devices ? kernel->on_devices[device] : kernel->settings;
+}
+
+int cl_setting(const Function *function, int setting) {
+  Function *kernel = function->own >> setting & 1 ? NULL : function->kernel;
+  return (kernel ? settings_on(kernel, function->module->head.context->device, false) : function->settings)[setting];
+}
+
+/* `settings`: those that count; NULL: those of the function. */
+static CUresult attribute_of(const Function *function, const int *settings, int attribute, int *value) {
   int arch = cl_elf_arch(&function->module->elf);
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = function->max_threads; break;
@@ -181,50 +218,36 @@ static CUresult attribute_of(const Function *function, int attribute, int *value
       *value = function->module->ptx_target ? function->module->ptx_target : arch;
       break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = arch; break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = function->max_dynamic_shared; break;
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *value = function->carveout; break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: *value = function->explicit_cluster; break;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-      *value = function->cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
-      break;
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: *value = function->non_portable_cluster; break;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *value = function->cluster_policy; break;
     default:
       if (attribute < 0 || attribute > CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE)
         return CUDA_ERROR_INVALID_VALUE;
-      *value = 0;
+      *value = settings ? settings[attribute] : cl_setting(function, attribute);
   }
   return CUDA_SUCCESS;
 }
 
-static CUresult set_attribute(Function *function, int attribute, int value) {
+static bool can_set(const Function *function, int attribute, int value) {
   int limit = DEFAULT_SHARED;
   cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &limit);
-  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    if (value < 0 || value > limit - function->shared) return CUDA_ERROR_INVALID_VALUE;
-    function->max_dynamic_shared = value;
-  } else if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
-    if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
-    function->carveout = value;
-  } else if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) function->non_portable_cluster = value;
-  else if (attribute >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH &&
-           attribute <= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH) {
-    if (value < 0) return CUDA_ERROR_INVALID_VALUE;
-    function->cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
-  } else if (attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE) {
-    if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
-      return CUDA_ERROR_INVALID_VALUE;
-    function->cluster_policy = value;
-  } else return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: return value >= 0 && value <= limit - function->shared;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return value >= -1 && value <= 100;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: return value >= 0;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: return true;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return value >= CU_CLUSTER_SCHEDULING_POLICY_DEFAULT && value <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
+    case CACHE_CONFIG: return value >= CU_FUNC_CACHE_PREFER_NONE && value <= CU_FUNC_CACHE_PREFER_EQUAL;
+    default: return false;
+  }
 }
 
 /* A function or a kernel, but not one for the other; NULL: it is not there. Under the lock of the modules. */
 static Function *find_one(const void *handle, bool kernel) {
   Function *function = cl_find_function(handle);
-  return function && cl_is_kernel(function, handle) == kernel ? function : NULL;
+  return function && cl_is_kernel(function) == kernel ? function : NULL;
 }
 
 /* Finds it, and holds the lock until the block ends; returns from the function if it is not there. */
@@ -233,53 +256,59 @@ static Function *find_one(const void *handle, bool kernel) {
   Function *const function = find_one(handle, kernel); \
   if (!(function)) return CUDA_ERROR_INVALID_HANDLE
 
-static CUresult get_attribute_of(const void *handle, bool kernel, int attribute, int *value) {
-  FIND(function, handle, kernel);
-  return attribute_of(function, attribute, value);
+static CUresult get_attribute(const void *handle, int attribute, int *value) {
+  FIND(function, handle, false);
+  return attribute_of(function, NULL, attribute, value);
 }
 
-static CUresult set_attribute_of(const void *handle, bool kernel, int attribute, int value) {
-  FIND(function, handle, kernel);
-  return set_attribute(function, attribute, value);
+static CUresult set(const void *handle, int setting, int value) {
+  FIND(function, handle, false);
+  if (!can_set(function, setting, value)) return CUDA_ERROR_INVALID_VALUE;
+  function->settings[setting] = value;
+  function->own |= 1u << setting;
+  return CUDA_SUCCESS;
 }
 
 EXPORTED_CHECKED(cuFuncGetAttribute, (int *value, int attribute, Function *function),
                  value ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE,
-                 (cl_event_int(line, "attribute", attribute), get_attribute_of(function, false, attribute, value)))
+                 (cl_event_int(line, "attribute", attribute), get_attribute(function, attribute, value)))
 
 EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
          (cl_event_int(line, "attribute", attribute), cl_event_int(line, "value", value),
-          set_attribute_of(function, false, attribute, value)))
+          set(function, attribute < CACHE_CONFIG ? attribute : SETTINGS, value)))
 
 /* A kernel that is NULL comes before cuInit, the device and the value (measured: test_handles_that_are_null). */
-static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
+static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *handle, CUdevice device) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
-  return get_attribute_of(kernel, true, attribute, value);
+  FIND(kernel, handle, true);
+  return attribute_of(kernel, settings_on(kernel, device, false), attribute, value);
 }
 EXPORTED_CHECKED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUdevice device),
                  cl_refuse_null(kernel), kernel_get_attribute(line, value, attribute, kernel, device))
+
+static CUresult set_on_device(const void *handle, CUdevice device, int setting, int value) {
+  FIND(kernel, handle, true);
+  if (!can_set(kernel, setting, value)) return CUDA_ERROR_INVALID_VALUE;
+  int *settings = settings_on(kernel, device, true);
+  if (settings) settings[setting] = value;
+  return settings ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, Function *kernel, CUdevice device) {
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
   CUresult waited = cl_use_library(kernel);
-  return waited ? waited : set_attribute_of(kernel, true, attribute, value);
+  return waited ? waited : set_on_device(kernel, device, attribute < CACHE_CONFIG ? attribute : SETTINGS, value);
 }
 EXPORTED_CHECKED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
                  cl_refuse_null(kernel), kernel_set_attribute(line, attribute, value, kernel, device))
 
-static CUresult set_cache_config(const void *handle, bool kernel, int config) {
-  FIND(function, handle, kernel);
-  bool valid = config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
-  if (valid) function->cache_config = config;
-  return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_cache_config(function, false, config))
+EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set(function, CACHE_CONFIG, config))
 EXPORTED_CHECKED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device), cl_refuse_null(kernel),
-                 cl_is_device(device) ? set_cache_config(kernel, true, config) : CUDA_ERROR_INVALID_DEVICE)
+                 cl_is_device(device) ? set_on_device(kernel, device, CACHE_CONFIG, config) : CUDA_ERROR_INVALID_DEVICE)
 
 static CUresult set_shared_config(const void *handle, int config) {
   FIND(function, handle, false);
@@ -344,7 +373,7 @@ EXPORTED_CHECKED(cuKernelGetParamCount, (Function *kernel, size_t *count), both(
 static CUresult func_get_module(Module **module, Function *handle) {
   if (!module || !handle) return CUDA_ERROR_INVALID_VALUE;
   FIND(function, handle, false);
-  *module = cl_module_handle(function->module);
+  *module = function->module;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuFuncGetModule, (Module **module, Function *handle), func_get_module(module, handle))
@@ -373,9 +402,11 @@ static CUresult kernel_get_function(Function **function, Function *handle) {
   FIND(kernel, handle, true);
   CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND
                                                            : cl_answer_of(kernel->module, kernel->module->on_device);
-  if (!result) *function = cl_function_handle(kernel);
-  kernel->loaded |= !result;
-  return result;
+  Function *here = result ? NULL : cl_function_here(kernel);
+  if (!here) return result ? result : CUDA_ERROR_OUT_OF_MEMORY;
+  here->loaded = true;
+  *function = here;
+  return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuKernelGetFunction, (Function **function, Function *handle),
                  function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, kernel_get_function(function, handle))

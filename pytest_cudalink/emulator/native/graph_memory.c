@@ -47,7 +47,7 @@ GraphMemory *cl_graph_memory_make(size_t size, const PoolProperties *pool, const
   Place place = pool->type == MANAGED_TYPE                           ? MANAGED
                 : pool->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? ON_DEVICE
                                                                      : ON_HOST;
-  CUdeviceptr address = memory ? cl_allocate(size, place) : 0;
+  CUdeviceptr address = memory ? cl_allocate(size, place, NULL) : 0;
   if (!address) {
     free(memory);
     return NULL;

@@ -8,6 +8,7 @@
 #include "contexts.h"
 #include "devices.h"
 #include "locks.h"
+#include "functions.h"
 #include "module_image.h"
 #include "streams.h"
 
@@ -40,8 +41,16 @@ static CUresult own(KernelNode *kernel, const Function *function) {
 
 CUresult cl_kernel_own(KernelNode *kernel) {
   HOLD(cl_modules_lock);
-  const Function *function = cl_find_function(kernel->function ? kernel->function : kernel->kernel);
-  return function ? own(kernel, function) : CUDA_ERROR_INVALID_HANDLE;
+  Function *function = cl_find_function(kernel->function ? kernel->function : kernel->kernel);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  function = cl_function_of(function, kernel->context);
+  if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (function->kernel) {
+    kernel->function = function;
+    kernel->kernel = function->kernel;
+    kernel->context = function->module->head.context; /* not the one that was given (recorded on an H200) */
+  }
+  return own(kernel, function);
 }
 
 static CUresult capture(const LaunchConfig *config, const NodeParameters *parameters) {
@@ -97,7 +106,9 @@ CUresult cl_check_block(const unsigned sizes[3], const Function *function) {
 
 static CUresult check_resources(const LaunchConfig *config, const Function *function) {
   if (cl_block_threads(config->block) > (unsigned)function->max_threads) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  return config->shared > (unsigned)function->max_dynamic_shared ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return config->shared > (unsigned)cl_setting(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
 }
 
 size_t cl_parameter_bytes(const Function *function) {
@@ -200,12 +211,13 @@ static CUresult check(const LaunchConfig *config, const Function *function, size
 }
 
 CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *const *parameters, void *const *extra) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
   HOLD(cl_modules_lock);
-  const Function *function = handle ? cl_find_function(handle) : NULL;
-  if (function) result = cl_answer_of(function->module, function->module->on_device);
-  if (!result) result = check(config, function, cl_parameter_bytes(function), parameters, extra);
-  return result;
+  Function *function = handle ? cl_find_function(handle) : NULL;
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = cl_answer_of(function->module, function->module->on_device);
+  if (!result) function = cl_function_here(function);
+  if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
+  return result ? result : check(config, function, cl_parameter_bytes(function), parameters, extra);
 }
 
 CUresult cl_not_executed(EventLine *line, const void *handle) {
@@ -291,7 +303,7 @@ EXPORTED(cuLaunchCooperativeKernelMultiDevice, (const DeviceLaunch *launches, un
 static Function *find_usable(const void *handle, CUresult *result) {
   const Context *context = cl_context(result);
   Function *function = !*result && handle ? cl_find_function(handle) : NULL;
-  if (function && cl_is_usable(function, context)) return function;
+  if (function && cl_is_usable(function, context)) return cl_function_here(function);
   if (!*result) *result = CUDA_ERROR_INVALID_HANDLE;
   return NULL;
 }
@@ -312,7 +324,7 @@ static CUresult set_shared(const void *handle, unsigned bytes) {
   HOLD(cl_modules_lock);
   Function *function = find_usable(handle, &result);
   if (!function) return result;
-  bool fits = bytes <= (unsigned)function->max_dynamic_shared;
+  bool fits = bytes <= (unsigned)cl_setting(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   if (fits) function->old.shared = bytes;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -299,9 +299,9 @@ CUresult cl_block_make(Block *block) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUdeviceptr cl_allocate(size_t size, Place place) {
+CUdeviceptr cl_allocate(size_t size, Place place, const Context *context) {
   CUresult state;
-  const Context *context = cl_context(&state);
+  if (!context) context = cl_context(&state);
   Block block = {.size = size, .origin = FROM_MODULE, .place = place, .device = context ? context->device : 0};
   return cl_block_make(&block) ? 0 : (CUdeviceptr)block.start;
 }

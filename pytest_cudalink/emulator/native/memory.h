@@ -105,8 +105,8 @@ void cl_pages_give(uintptr_t start, size_t size);
 /* A size as a multiple of a unit, which is a power of two; 0 if there is no such number. */
 size_t cl_rounded(size_t size, size_t unit);
 
-/* Allocates memory of the device, or for the host too; 0 if memory is out. */
-CUdeviceptr cl_allocate(size_t size, Place place);
+/* Allocates memory of the device of a context, or for the host too; NULL is the current one. 0 if memory is out. */
+CUdeviceptr cl_allocate(size_t size, Place place, const Context *context);
 bool cl_release(CUdeviceptr address);
 /* Whether an address is one of ours, whichever device may use it. */
 bool cl_is_known(CUdeviceptr address);

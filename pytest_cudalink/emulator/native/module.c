@@ -69,7 +69,7 @@ static CUresult module_get_function(EventLine *line, Function **out, Module *han
   if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, &function);
   if (!result) {
     function->loaded = true; /* at the latest (measured: programs/core) */
-    *out = cl_function_handle(function);
+    *out = function;
   }
   pthread_mutex_unlock(&cl_modules_lock);
   cl_event_text(line, "name", name, NAME_ROOM);
@@ -97,7 +97,7 @@ EXPORTED_CHECKED(cuModuleGetFunctionCount, (unsigned *count, Module *handle), mi
 static CUresult module_enumerate_functions(void **functions, unsigned room, Module *handle) {
   HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, HANDLE_MODULE);
-  return module ? cl_list_kernels(module, functions, room, false) : CUDA_ERROR_INVALID_HANDLE;
+  return module ? cl_list_kernels(module, functions, room) : CUDA_ERROR_INVALID_HANDLE;
 }
 EXPORTED_CHECKED(cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
                  missing(functions, handle), module_enumerate_functions(functions, room, handle))
@@ -123,6 +123,11 @@ static CUresult get_global(Module *module, const char *name, CUdeviceptr *addres
   return global && global->address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Whether a module has a variable: a managed one is of a library, the same in all contexts, and the others are not. */
+static bool has_variable(const Module *module, const ElfSymbol *symbol) {
+  return symbol->other & STO_MANAGED ? !module->library : module->head.kind != HANDLE_LIBRARY;
+}
+
 /* Gives every variable its memory, with its initial value. */
 static void place_globals(Module *module) {
   ElfSymbol symbol;
@@ -132,13 +137,14 @@ static void place_globals(Module *module) {
   for (uint32_t at = 1; cl_elf_symbol(&module->elf, at, &symbol); at++) {
     int type = symbol.info & 15;
     if ((type != STT_OBJECT && type != STT_NV_OBJECT) || !symbol.section || !symbol.size) continue;
+    if (!has_variable(module, &symbol)) continue;
     if (!cl_elf_section(&module->elf, symbol.section, &section)) continue;
     if (strncmp(section.name, ".nv.global", 10) && strncmp(section.name, ".nv.constant", 12)) continue;
     Global *global = calloc(1, sizeof *global);
     if (!global) return;
     global->symbol = at;
     global->size = symbol.size;
-    global->address = cl_allocate(symbol.size, symbol.other & STO_MANAGED ? MANAGED : ON_DEVICE);
+    global->address = cl_allocate(symbol.size, symbol.other & STO_MANAGED ? MANAGED : ON_DEVICE, module->head.context);
     const uint8_t *bytes = cl_elf_bytes(&module->elf, &section);
     if (global->address && bytes && symbol.value <= section.size && symbol.size <= section.size - symbol.value)
       cl_memory_write(global->address, bytes + symbol.value, symbol.size);
@@ -147,22 +153,18 @@ static void place_globals(Module *module) {
   }
 }
 
-static CUresult global_of(Module *handle, HandleKind kind, CUdeviceptr *address, size_t *size, const char *name,
-                          bool managed) {
-  if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
-  HOLD(cl_modules_lock);
-  Module *module = cl_find_module(handle, kind);
-  CUresult result = module ? cl_answer_of(module, module->on_device) : CUDA_ERROR_INVALID_HANDLE;
-  if (result) return result;
-  if (managed && !is_managed(&module->elf, name))
-    return CUDA_ERROR_NOT_FOUND; /* kernels too (measured: programs/core) */
+static CUresult global_of(Module *module, CUdeviceptr *address, size_t *size, const char *name) {
+  if (module->library && is_managed(&module->elf, name)) module = module->library;
   place_globals(module);
   return get_global(module, name, address, size);
 }
 
-static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
-  if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  return global_of(module, HANDLE_MODULE, address, size, name, false);
+static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *handle, const char *name) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
+  if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
+  HOLD(cl_modules_lock);
+  Module *module = cl_find_module(handle, HANDLE_MODULE);
+  return module ? global_of(module, address, size, name) : CUDA_ERROR_INVALID_HANDLE;
 }
 EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name),
          module_get_global(address, size, module, name))
@@ -253,20 +255,28 @@ static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module 
   HOLD(cl_modules_lock);
   Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   CUresult result = library ? cl_answer_of(library, library->state) : CUDA_ERROR_INVALID_HANDLE;
-  return result ? result : cl_list_kernels(library, kernels, room, true);
+  return result ? result : cl_list_kernels(library, kernels, room);
 }
 EXPORTED_CHECKED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle), missing(kernels, handle),
                  library_enumerate_kernels(kernels, room, handle))
+
+/* The module of a library in the current context, under the lock of the modules. */
+static CUresult find_here(const void *handle, Module **module) {
+  CUresult state;
+  Context *context = cl_context(&state);
+  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
+  CUresult result = library ? cl_answer_of(library, library->on_device) : CUDA_ERROR_INVALID_HANDLE;
+  Module *here = result || state ? NULL : cl_module_of(library, context, true);
+  if (here) *module = here;
+  return result ? result : state ? state : here ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 static CUresult library_get_module(Module **module, Module *handle) {
   CUresult state = cl_check_context();
   if (!state) state = cl_use_library(handle);
   if (state) return state;
   HOLD(cl_modules_lock);
-  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  CUresult result = library ? cl_answer_of(library, library->on_device) : CUDA_ERROR_INVALID_HANDLE;
-  if (!result) *module = cl_module_handle(library);
-  return result;
+  return find_here(handle, module);
 }
 EXPORTED_CHECKED(cuLibraryGetModule, (Module **module, Module *handle), missing(module, handle),
                  library_get_module(module, handle))
@@ -275,17 +285,31 @@ static CUresult unnamed(const Module *library, const char *name) {
   return name && *name ? cl_refuse_null(library) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
-  CUresult state = cl_check_context();
-  if (!state) state = cl_use_library(library);
-  return state ? state : global_of(library, HANDLE_LIBRARY, address, size, name, false);
+static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *handle, const char *name) {
+  CUresult result = cl_check_context();
+  if (!result) result = cl_use_library(handle);
+  if (!result && !address && !size) result = CUDA_ERROR_INVALID_VALUE;
+  if (result) return result;
+  Module *module;
+  HOLD(cl_modules_lock);
+  result = find_here(handle, &module);
+  return result ? result : global_of(module, address, size, name);
 }
 EXPORTED_CHECKED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
                  unnamed(library, name), library_get_global(address, size, library, name))
 
 /* Managed variables are of no context; only images without a cubin for the device have none of them. */
+static CUresult library_get_managed(CUdeviceptr *address, size_t *size, Module *handle, const char *name) {
+  if (!address && !size) return CUDA_ERROR_INVALID_VALUE;
+  HOLD(cl_modules_lock);
+  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
+  CUresult result = library ? cl_answer_of(library, library->on_device) : CUDA_ERROR_INVALID_HANDLE;
+  if (result) return result;
+  /* kernels too (measured: programs/core) */
+  return is_managed(&library->elf, name) ? global_of(library, address, size, name) : CUDA_ERROR_NOT_FOUND;
+}
 EXPORTED_CHECKED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
-                 unnamed(library, name), global_of(library, HANDLE_LIBRARY, address, size, name, true))
+                 unnamed(library, name), library_get_managed(address, size, library, name))
 
 /* A function for host and device alike: no image that nvcc makes today has one. */
 static CUresult get_unified(const void *handle) {

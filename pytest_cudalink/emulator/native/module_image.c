@@ -23,23 +23,36 @@ pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_size_t orphans; /* modules that ended with their context */
 static void free_module(Object *object);
 static Objects modules = {.free = free_module, .lock = &cl_modules_lock}; /* and libraries */
+static Objects of_libraries = {.free = free_module, .lock = &cl_modules_lock};
 
 Module *cl_find_module(const void *handle, HandleKind kind) {
-  if (cl_handle_is(handle, kind)) return (Module *)(uintptr_t)handle;
-  EACH (Module, module, &modules)
-    if (kind == HANDLE_MODULE && handle == &module->as_module) return module;
-  return NULL;
+  bool found = cl_handle_is(handle, kind) || (kind == HANDLE_MODULE && cl_handle_is(handle, HANDLE_LIBRARY_MODULE));
+  return found ? (Module *)(uintptr_t)handle : NULL;
 }
 
-void *cl_module_handle(Module *module) {
-  return module->head.kind == HANDLE_LIBRARY ? (void *)&module->as_module : module;
+/* Green contexts share what is in the primary one. */
+Module *cl_module_of(Module *library, Context *context, bool make) {
+  if (context->green) context = cl_primary_context(context->device);
+  EACH (Module, module, &of_libraries)
+    if (module->library == library && module->head.context == context) return module;
+  Module *made = make ? cl_object_make(sizeof *made, HANDLE_LIBRARY_MODULE, context, &of_libraries) : NULL;
+  if (!made) return NULL;
+  made->library = library;
+  made->elf = library->elf;
+  made->ptx_target = library->ptx_target;
+  return made;
+}
+
+static Function *function_on(const Objects *list, const void *handle) {
+  EACH (Module, module, list)
+    for (Function *function = module->functions; function; function = function->next)
+      if (function == handle) return function;
+  return NULL;
 }
 
 Function *cl_find_function(const void *handle) {
-  EACH (Module, module, &modules)
-    for (Function *function = module->functions; function; function = function->next)
-      if (function == handle || &function->as_function == handle) return function;
-  return NULL;
+  Function *function = function_on(&of_libraries, handle);
+  return function ? function : function_on(&modules, handle);
 }
 
 bool cl_is_usable(const Function *function, const Context *context) {
@@ -47,23 +60,21 @@ bool cl_is_usable(const Function *function, const Context *context) {
   return !own || cl_shares(own, context);
 }
 
-bool cl_is_kernel(const Function *function, const void *handle) {
-  return function->module->head.kind == HANDLE_LIBRARY && function == handle;
-}
-
-void *cl_function_handle(Function *function) {
-  return function->module->head.kind == HANDLE_LIBRARY ? (void *)&function->as_function : function;
-}
+bool cl_is_kernel(const Function *function) { return function->module->head.kind == HANDLE_LIBRARY; }
 
 void cl_free_function(Function *function) {
   free(function->name);
   free(function->parameters);
+  free(function->on_devices);
   free(function);
 }
 
 static void free_module(Object *object) {
   Module *module = (Module *)object;
-  free(module->used_in);
+  for (Module *one = (Module *)of_libraries.first, *next; one; one = next) {
+    next = (Module *)one->head.behind;
+    if (one->library == module) cl_object_end(&one->head);
+  }
   while (module->functions) {
     Function *next = module->functions->next;
     cl_free_function(module->functions);
@@ -81,7 +92,10 @@ static void free_module(Object *object) {
 }
 
 /* What was loaded in a context goes with it; libraries stay. */
-void cl_end_modules(const Context *context) { orphans += cl_objects_end(&modules, context); }
+void cl_end_modules(const Context *context) {
+  orphans += cl_objects_end(&modules, context);
+  cl_objects_end(&of_libraries, context);
+}
 OPEN_IN_CHILDREN(cl_modules_lock);
 
 /* -- loading -- */
@@ -302,26 +316,18 @@ CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, uns
   return result;
 }
 
-/* Whether a library is loaded into a context; `use`: from now on it is. */
-static bool is_used(Module *library, uint64_t context, bool use) {
-  for (size_t at = 0; at < library->uses; at++)
-    if (library->used_in[at] == context) return true;
-  if (use && cl_grow(&library->used_in, library->uses, &library->use_room, sizeof *library->used_in))
-    library->used_in[library->uses++] = context;
-  return false;
-}
-
 static CUresult wait_for_use(const void *handle, bool use) {
   CUresult state;
-  const Context *context = cl_context(&state);
+  Context *context = cl_context(&state);
   if (!context) return CUDA_SUCCESS;
   pthread_mutex_lock(&cl_modules_lock);
   const Function *kernel = cl_find_function(handle);
-  Module *library = kernel && cl_is_kernel(kernel, handle) ? kernel->module : cl_find_module(handle, HANDLE_LIBRARY);
-  bool is_there = library && library->head.kind == HANDLE_LIBRARY;
-  bool first = is_there && !is_used(library, context->id, use);
+  Module *library = kernel && cl_is_kernel(kernel) ? kernel->module : cl_find_module(handle, HANDLE_LIBRARY);
+  Module *module = library ? cl_module_of(library, context, use && !state) : NULL;
+  bool first = !module || !module->used;
+  if (module) module->used |= use;
   pthread_mutex_unlock(&cl_modules_lock);
-  return is_there ? cl_wait_by_table(&(WaitFacts){.first = first}) : CUDA_SUCCESS;
+  return library ? cl_wait_by_table(&(WaitFacts){.first = first}) : CUDA_SUCCESS;
 }
 
 CUresult cl_use_library(const void *handle) { return wait_for_use(handle, true); }
@@ -335,9 +341,10 @@ CUresult cl_answer_of(const Module *library, CUresult result) {
 CUresult cl_unload(void *handle, HandleKind kind) {
   HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, kind);
-  bool is_known = module, is_own = module == handle; /* the module of a library goes with it */
-  if (is_known && is_own) cl_object_end(&module->head);
-  return !is_known ? CUDA_ERROR_INVALID_HANDLE : is_own ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  if (module->library) return CUDA_ERROR_NOT_PERMITTED; /* it goes with that */
+  cl_object_end(&module->head);
+  return CUDA_SUCCESS;
 }
 
 size_t cl_modules_orphaned(void) { return orphans; }

@@ -1,4 +1,5 @@
-/* One loaded image, as a module or behind a library: how it is read, its handle, its functions and variables. */
+/* One loaded image, as a module, a library, or the module of a library in one context: how it is read, its functions
+   and variables. */
 #pragma once
 
 #include <pthread.h>
@@ -18,35 +19,38 @@ typedef struct Global Global;
 
 typedef struct Module {
   Object head;
+  struct Module *library; /* that it is of, whose image it has; NULL: it was loaded itself */
   void *image;
   Elf elf;
-  int ptx_target;     /* that of the PTX that it was compiled from; 0: of none */
-  CUresult state;     /* of a library: what its first use answers */
-  CUresult on_device; /* of a library: what its first use on the device answers */
-  char *refusal;      /* of a library: what the image is that the device does not take, for events; owned, or NULL */
-  bool refused;       /* there is nothing that could be kept of it */
-  char as_module;     /* of a library: its address is the handle of its module */
-  uint64_t *used_in;  /* of a library: the contexts that it is loaded into, by their numbers */
-  size_t uses, use_room;
-  Function *functions;
+  int ptx_target;      /* that of the PTX that it was compiled from; 0: of none */
+  CUresult state;      /* of a library: what its first use answers */
+  CUresult on_device;  /* of a library: what its first use on the device answers */
+  char *refusal;       /* of a library: what the image is that the device does not take, for events; owned, or NULL */
+  bool refused;        /* there is nothing that could be kept of it */
+  bool used;           /* of the module of a library: it is loaded */
+  Function *functions; /* of a library: kernels */
   bool placed;
   Global *globals;
 } Module;
+
+/* What can be set of a function: attributes by their numbers, and which caches it prefers. */
+enum { CACHE_CONFIG = CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE + 1, SETTINGS };
 
 struct Function {
   Function *next;
   Module *module;
   char *name;
   uint32_t symbol;
-  char as_function; /* of a kernel: its address is the handle of its function */
+  Function *kernel; /* that it is of, in its context; NULL: it is one, or of no library */
   int max_threads, shared, constant, local, registers;
-  int max_dynamic_shared, carveout, cache_config;
-  int required_block[3], cluster[3]; /* 0: the image requires none */
-  int max_cluster_rank;              /* 0: the image sets none */
-  bool loaded;                       /* a function that is only enumerated is not */
-  bool tile;                         /* made by tileiras */
-  bool explicit_cluster, non_portable_cluster;
-  int cluster_policy;
+  int required_block[3];       /* 0: the image requires none */
+  int max_cluster_rank;        /* 0: the image sets none */
+  int settings[SETTINGS];      /* of a kernel: where none was set */
+  int (*on_devices)[SETTINGS]; /* of a kernel: on each device; NULL: none was set */
+  unsigned own;                /* of a kernel's function: which settings are its own, a bit each */
+  bool loaded;                 /* a function that is only enumerated is not */
+  bool tile;                   /* made by tileiras */
+  bool explicit_cluster;
   struct {
     unsigned block[3], shared, parameters;
   } old; /* what cuFuncSetBlockShape and its neighbours set for cuLaunch */
@@ -72,10 +76,10 @@ Module *cl_find_module(const void *handle, HandleKind kind);
 Function *cl_find_function(const void *handle);
 /* Whether a function can be used in a context: that of its module; kernels of libraries are of every context. */
 bool cl_is_usable(const Function *function, const Context *context);
-/* Whether a handle is a kernel's, that is one of a library and not yet of a context. */
-bool cl_is_kernel(const Function *function, const void *handle);
-void *cl_function_handle(Function *function);
-void *cl_module_handle(Module *module);
+/* Whether it is a kernel, that is one of a library and not yet of a context. */
+bool cl_is_kernel(const Function *function);
+/* The module of a library in a context; `make`: it is made at its first use. NULL: there is none, or memory is out. */
+Module *cl_module_of(Module *library, Context *context, bool make);
 void cl_free_function(Function *function);
 
 typedef CUresult Load(Module **out, const void *data, const JitOptions *options, LinkText *text);

@@ -6,6 +6,7 @@
 #include "calls.h"
 #include "contexts.h"
 #include "devices.h"
+#include "functions.h"
 #include "locks.h"
 
 /* Copies a function, so that it is not read while another thread unloads its module. Its pointers must not be followed.
@@ -13,23 +14,29 @@
 static CUresult read_function(const void *handle, Function *known) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   HOLD(cl_modules_lock);
-  const Function *function = cl_find_function(handle);
+  Function *function = cl_find_function(handle);
   CUresult result = function ? cl_answer_of(function->module, function->module->on_device) : CUDA_ERROR_INVALID_HANDLE;
-  if (!result) *known = *function;
-  return result;
+  if (!result) function = cl_function_here(function);
+  if (!result && function) {
+    *known = *function;
+    known->kernel = NULL;
+    for (int at = 0; at < SETTINGS; at++) known->settings[at] = cl_setting(function, at);
+  }
+  return result || function ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 KernelNeeds cl_needs(const Function *function) {
   CUresult state;
   const Context *context = cl_context(&state);
   int of_context = state ? 0 : context->cache_config; /* what is preferred for all of its kernels */
+  int preferred = cl_setting(function, CACHE_CONFIG);
   return (KernelNeeds){
       .registers = function->registers,
       .shared = function->shared,
       .max_threads = function->max_threads,
-      .max_dynamic_shared = function->max_dynamic_shared,
-      .carveout = function->carveout,
-      .cache_config = function->cache_config ? function->cache_config : of_context,
+      .max_dynamic_shared = cl_setting(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES),
+      .carveout = cl_setting(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT),
+      .cache_config = preferred ? preferred : of_context,
   };
 }
 
@@ -121,7 +128,8 @@ EXPORTED(cuOccupancyAvailableDynamicSMemPerBlock, (size_t *bytes, Function *func
 /* -- clusters -- */
 
 bool cl_cluster_of(const LaunchConfig *config, const Function *function, unsigned sizes[3]) {
-  for (int axis = 0; axis < 3; axis++) sizes[axis] = (unsigned)function->cluster[axis];
+  for (int axis = 0; axis < 3; axis++)
+    sizes[axis] = (unsigned)cl_setting(function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + axis);
   for (unsigned at = 0; at < config->count; at++)
     if (config->attributes[at].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
       memcpy(sizes, config->attributes[at].value.dimensions, 3 * sizeof *sizes);
@@ -145,13 +153,19 @@ static CUresult asked_of_clusters(EventLine *line, const int *out, const void *h
   return CUDA_SUCCESS;
 }
 
+static int largest_cluster(const Function *function) {
+  return cl_setting(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
+}
+
 bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Function *function) {
-  unsigned long long blocks = 1, largest = function->non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
+  unsigned long long blocks = 1, largest = (unsigned)largest_cluster(function);
   if (function->max_cluster_rank && (unsigned)function->max_cluster_rank < largest)
     largest = (unsigned)function->max_cluster_rank;
   for (int axis = 0; axis < 3; axis++) {
     if (!sizes[axis] || grid[axis] % sizes[axis]) return false;
-    if (function->cluster[0] && sizes[axis] != (unsigned)function->cluster[axis]) return false;
+    if (cl_setting(function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) &&
+        sizes[axis] != (unsigned)cl_setting(function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + axis))
+      return false;
     blocks *= sizes[axis];
     if (blocks > largest) return false;
   }
@@ -167,7 +181,7 @@ static CUresult potential_cluster(EventLine *line, int *size, const void *handle
   bool clusters = cl_cluster_of(config, &function, sizes);
   if (clusters ? !cl_clusters_fit(sizes, config->grid, &function) : function.explicit_cluster)
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  int largest = function.non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
+  int largest = largest_cluster(&function);
   *size = blocks ? largest : 0;
   return CUDA_SUCCESS;
 }
