@@ -1,7 +1,10 @@
-"""Cost of the emulated driver: of loading it, of lifetime checks in links, of large graphs, and of host functions.
+"""Cost of the emulated driver: of loading it, of lifetime checks in links, of large graphs, of many objects, and of
+host functions.
 
 ``nox -s bench`` runs it. Each measurement is a child process on an emulated driver of the toolkit's version. What a
-link through the driver costs is in ``linker.py``.
+link through the driver costs is in ``linker.py``. One kind of object alone, so many of them::
+
+    python benchmarks/emulator.py --grow textures 1000000
 """
 
 from __future__ import annotations
@@ -36,8 +39,14 @@ UPDATED_NODES, DEPENDENCIES = 8_000, 20
 UPDATE_LIMIT = 0.2  # seconds of the processor
 JOINED_NODES = 100_000
 JOIN_LIMIT = 0.2  # seconds of the processor; with n * n steps it took 1.7
+FEW, MANY = 10_000, 1_000_000
+GROWTH_LIMIT = 4.0  # how much more one of many takes than one of few: logarithms, and misses of the caches
 HOST_CALLS = 2_000
 HOST_CALL_LIMIT = 30.0  # microseconds, there and back
+
+
+#: The answers of calls, which are made one by one.
+Calls = Iterator[int]
 
 
 def load() -> None:
@@ -129,10 +138,94 @@ def host_calls() -> None:
     print(json.dumps(took))
 
 
+def textures(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that make and destroy texture objects of one piece of memory."""
+    _, _, memory = _in_context(driver)
+    of_memory = struct.pack("<ixxxxQiIQ", 2, memory.value, 1, 1, 16).ljust(144, b"\0")
+    sampling, made = bytes(104), (c_uint64 * count)()
+    yield (driver.cuTexObjectCreate(byref(made, 8 * at), of_memory, sampling, None) for at in range(count))
+    yield (driver.cuTexObjectDestroy(c_uint64(one)) for one in made)
+
+
+def arrays(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that make and destroy arrays of 16 bytes."""
+    _in_context(driver)
+    sixteen, made = struct.pack("<QQiI", 16, 0, 1, 1), (c_void_p * count)()
+    yield (driver.cuArrayCreate_v2(byref(made, 8 * at), sixteen) for at in range(count))
+    yield (driver.cuArrayDestroy(c_void_p(one)) for one in made)
+
+
+def user_objects(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that give user objects to a graph and take them away, the first ones first."""
+    _in_context(driver)
+    nothing, graph, made = ctypes.CDLL(None).free, c_void_p(), (c_void_p * count)()
+    assert not driver.cuGraphCreate(byref(graph), 0)
+    yield (
+        driver.cuUserObjectCreate(byref(made, 8 * at), None, nothing, 1, 1)
+        or driver.cuGraphRetainUserObject(graph, c_void_p(made[at]), 1, 1)
+        for at in range(count)
+    )
+    yield (driver.cuGraphReleaseUserObject(graph, c_void_p(one), 1) for one in made)
+
+
+def mappings(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that reserve addresses, map one memory there with access, and undo it."""
+    _in_context(driver)
+    size, handle, made = c_size_t(2 << 20), c_uint64(), (c_uint64 * count)()
+    properties = struct.pack("<iiii", 1, 0, 1, 0).ljust(32, b"\0")
+    assert not driver.cuMemCreate(byref(handle), size, properties, c_uint64(0))
+    access = struct.pack("<iii", 1, 0, 3)
+    yield (
+        driver.cuMemAddressReserve(byref(made, 8 * at), size, c_size_t(0), c_uint64(0), c_uint64(0))
+        or driver.cuMemMap(c_uint64(made[at]), size, c_size_t(0), handle, c_uint64(0))
+        or driver.cuMemSetAccess(c_uint64(made[at]), size, access, c_size_t(1))
+        for at in range(count)
+    )
+    yield (driver.cuMemUnmap(c_uint64(one), size) or driver.cuMemAddressFree(c_uint64(one), size) for one in made)
+
+
+def nodes(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that make and destroy nodes of a graph, the first ones first."""
+    _in_context(driver)
+    graph, made = c_void_p(), (c_void_p * count)()
+    assert not driver.cuGraphCreate(byref(graph), 0)
+    yield (driver.cuGraphAddEmptyNode(byref(made, 8 * at), graph, None, c_size_t(0)) for at in range(count))
+    yield (driver.cuGraphDestroyNode(c_void_p(one)) for one in made)
+
+
+def accesses(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that fill memory in pieces, which the check of order keeps, and one of another stream behind."""
+    from pytest_cudalink.emulator import control
+
+    _, stream, _ = _in_context(driver)
+    memory, other, size = c_uint64(), c_void_p(), c_size_t(16)
+    assert not driver.cuMemAlloc_v2(byref(memory), c_size_t(16 * count))
+    assert not driver.cuStreamCreate(byref(other), 1)
+    control.attach(driver).check_order(on=True)
+    fill, start = driver.cuMemsetD8Async, memory.value
+    yield (fill(c_uint64(start + 16 * at), 1, size, stream) for at in range(count))
+    yield (fill(c_uint64(start + 16 * at), 2, size, stream) for at in range(count))
+
+
+GROWING = {one.__name__: one for one in (textures, arrays, user_objects, mappings, nodes, accesses)}
+
+
+def grow() -> None:
+    """Print the processor's seconds for one of so many objects of a kind, of making and of ending them, as JSON."""
+    count, took = int(sys.argv[3]), []
+    gc.disable()
+    for calls in GROWING[sys.argv[2]](ctypes.CDLL("libcuda.so.1"), count):
+        start = time.process_time()
+        assert not any(calls)
+        took.append((time.process_time() - start) / count)
+    print(json.dumps(took))
+
+
 CHILDREN: dict[str, Callable[[], None]] = {
     "--load": load,
     "--serve": serve,
     "--graphs": graphs,
+    "--grow": grow,
     "--host-calls": host_calls,
 }
 
@@ -182,6 +275,20 @@ def report_host_calls(report: measure.Report, environment: dict[str, str]) -> No
     report.limit(what, summary.median * 1e6, HOST_CALL_LIMIT, "us")
 
 
+def report_growth(report: measure.Report, environment: dict[str, str]) -> None:
+    """Measure one of few and one of many objects of each kind, each in a process of its own."""
+    for kind in GROWING:
+        took = []
+        for count in (FEW, MANY):
+            command = [sys.executable, __file__, "--grow", kind, str(count)]
+            done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+            took.append(json.loads(done.stdout))
+        for what, few, many in zip(("making", "ending"), *took, strict=True):
+            report.row(kind, f"{what} one of {FEW:,}", [few])
+            report.row(kind, f"{what} one of {MANY:,}", [many], [few])
+            report.limit(f"{kind}: {what} one of {MANY:,} to one of {FEW:,}", many / few, GROWTH_LIMIT, "x")
+
+
 def report_graphs(report: measure.Report, environment: dict[str, str]) -> None:
     """Measure large graphs once in a process of their own: they take a gigabyte."""
     command = [sys.executable, __file__, "--graphs"]
@@ -229,6 +336,7 @@ def main() -> int:
     summary = report.row("start of a process", what, seconds)
     report.limit(what, summary.median * 1e3, LOAD_LIMIT, "ms")
     report_graphs(report, off)
+    report_growth(report, off)
     report_host_calls(report, off)
     return report.finish(options.json)
 

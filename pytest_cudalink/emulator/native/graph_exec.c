@@ -246,9 +246,7 @@ static void exchange_outer(Graph *old, Graph *fresh) {
     was->parameters = is->parameters;
     is->parameters = kept;
   }
-  UserReference *users = old->users;
-  old->users = fresh->users;
-  fresh->users = users;
+  cl_user_objects_exchange(&old->users, &fresh->users);
 }
 
 /* Exchanges the parameters of two graphs of one shape. */

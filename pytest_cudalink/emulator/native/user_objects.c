@@ -27,6 +27,7 @@ struct UserObject {
   void *data;
   uint64_t id;
   uint64_t callers, graphs; /* references of either */
+  UserReference *references;
   Giver giver;
 };
 
@@ -190,21 +191,45 @@ EXPORTED_ANY_TIME(cuUserObjectRelease, (void *object, unsigned count),
 
 /* -- the graphs' -- */
 
-static UserReference *held(UserReference *list, const UserObject *object) {
-  while (list && list->object != object) list = list->next;
-  return list;
+/* Looks through the shorter one of the two lists that it would be in. */
+static UserReference *held(UserReference **list, const UserObject *object) {
+  UserReference *one = *list, *other = object->references;
+  while (one && other && one->object != object && other->lists[USERS_OF_GRAPH] != list) {
+    one = one->behind[USERS_OF_GRAPH];
+    other = other->behind[USERS_OF_OBJECT];
+  }
+  if (!one || !other) return NULL;
+  return one->object == object ? one : other;
+}
+
+static UserReference *enter_reference(UserReference **list, UserObject *object) {
+  UserReference *reference = calloc(1, sizeof *reference);
+  if (!reference) return NULL;
+  *reference = (UserReference){.lists = {list, &object->references}, .object = object};
+  for (UserList at = 0; at < USER_LISTS; at++) {
+    UserReference **first = reference->lists[at];
+    reference->behind[at] = *first;
+    if (*first) (*first)->before[at] = reference;
+    *first = reference;
+  }
+  return reference;
+}
+
+static void free_reference(UserReference *reference) {
+  for (UserList at = 0; at < USER_LISTS; at++) {
+    UserReference *before = reference->before[at], *behind = reference->behind[at];
+    *(before ? &before->behind[at] : reference->lists[at]) = behind;
+    if (behind) behind->before[at] = before;
+  }
+  free(reference);
 }
 
 CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count, bool move) {
   UserObject *object = known(handle, false);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  UserReference *reference = held(*list, object);
-  if (!reference) {
-    reference = calloc(1, sizeof *reference);
-    if (!reference) return CUDA_ERROR_OUT_OF_MEMORY;
-    *reference = (UserReference){.next = *list, .object = object};
-    *list = reference;
-  }
+  UserReference *reference = held(list, object);
+  if (!reference) reference = enter_reference(list, object);
+  if (!reference) return CUDA_ERROR_OUT_OF_MEMORY;
   reference->count += count;
   object->graphs += count;
   if (move) object->callers -= check_taken(object, count, object->callers, "caller", true);
@@ -214,33 +239,39 @@ CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count,
 CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned count) {
   UserObject *object = known(handle, true);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  UserReference **at = list;
-  while (*at && (*at)->object != object) at = &(*at)->next;
-  UserReference *reference = *at;
+  UserReference *reference = held(list, object);
   uint64_t taken = check_taken(object, count, reference ? reference->count : 0, "graph", false);
   if (!reference) return CUDA_SUCCESS; /* a graph lets go of what it does not hold, too */
   reference->count -= (unsigned)taken;
   object->graphs -= taken;
-  if (!reference->count) {
-    *at = reference->next;
-    free(reference);
-  }
+  if (!reference->count) free_reference(reference);
   destroy_unused(object);
   return CUDA_SUCCESS;
 }
 
 bool cl_user_objects_share(UserReference **to, const UserReference *from) {
-  for (; from; from = from->next)
+  for (; from; from = from->behind[USERS_OF_GRAPH])
     if (cl_user_object_hold(to, from->object, 1, false)) return false;
   return true;
 }
 
 void cl_user_objects_drop(UserReference **list) {
   while (*list) {
-    UserReference *reference = *list;
-    *list = reference->next;
-    reference->object->graphs -= reference->count;
-    destroy_unused(reference->object);
-    free(reference);
+    UserObject *object = (*list)->object;
+    object->graphs -= (*list)->count;
+    free_reference(*list);
+    destroy_unused(object);
   }
+}
+
+static void name_list(UserReference **list) {
+  for (UserReference *at = *list; at; at = at->behind[USERS_OF_GRAPH]) at->lists[USERS_OF_GRAPH] = list;
+}
+
+void cl_user_objects_exchange(UserReference **one, UserReference **other) {
+  UserReference *first = *one;
+  *one = *other;
+  *other = first;
+  name_list(one);
+  name_list(other);
 }

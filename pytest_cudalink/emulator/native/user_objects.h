@@ -7,10 +7,12 @@
 
 typedef struct UserObject UserObject;
 
-/* References that a graph holds. */
+/* References that a graph holds, in the list of that graph and in the list of the object. */
+typedef enum { USERS_OF_GRAPH, USERS_OF_OBJECT, USER_LISTS } UserList;
+
 typedef struct UserReference UserReference;
 struct UserReference {
-  UserReference *next;
+  UserReference **lists[USER_LISTS], *before[USER_LISTS], *behind[USER_LISTS];
   UserObject *object;
   unsigned count;
 };
@@ -19,6 +21,7 @@ struct UserReference {
 /* Adds references of another list to an empty one; false if memory is out. */
 bool cl_user_objects_share(UserReference **to, const UserReference *from);
 void cl_user_objects_drop(UserReference **list);
+void cl_user_objects_exchange(UserReference **one, UserReference **other);
 /* Adds references to a list: new ones, or some of the caller's. */
 CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count, bool move);
 CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned count);
