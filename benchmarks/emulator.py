@@ -1,5 +1,4 @@
-"""Cost of the emulated driver: of loading it, of lifetime checks in links, of large graphs, of many objects, and of
-host functions.
+"""Cost of the emulated driver: of loading it, of lifetime checks in links, of graphs, of many objects, of host calls.
 
 ``nox -s bench`` runs it. Each measurement is a child process on an emulated driver of the toolkit's version. What a
 link through the driver costs is in ``linker.py``. One kind of object alone, so many of them::
@@ -281,7 +280,8 @@ def report_growth(report: measure.Report, environment: dict[str, str]) -> None:
         took = []
         for count in (FEW, MANY):
             command = [sys.executable, __file__, "--grow", kind, str(count)]
-            done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+            environ = {**os.environ, **environment}
+            done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
             took.append(json.loads(done.stdout))
         for what, few, many in zip(("making", "ending"), *took, strict=True):
             report.row(kind, f"{what} one of {FEW:,}", [few])

@@ -26,7 +26,7 @@ GENERATED = _EMULATOR / "generated"
 #: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
-    ("config", "profiles", "visible", "own_symbols", "events", "notes", "handles"),
+    ("config", "profiles", "visible", "own_symbols", "events", "notes", "handles", "address_tree"),
     ("caller", "symbols", "stacks", "violations"),
     ("sticky", "faults", "sweep", "waits", "calls", "order_findings"),
     ("image", "fatbins", "options", "jitlink"),

@@ -6,8 +6,6 @@
 
 enum { CLOCK_STEP = 16 };
 
-atomic_bool cl_order_on;
-
 uint64_t cl_clock_count(const Clock *clock, unsigned chain) {
   return clock && chain < clock->size ? clock->counts[chain] : 0;
 }

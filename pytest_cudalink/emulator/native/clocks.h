@@ -1,14 +1,10 @@
 /* Vector clocks, and the works that have them. All of it under the lock of happens_before.c. */
 #pragma once
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "order_findings.h"
-
-/* Whether order is checked; `cl_order_ends` ends that, as what would be found without memory is wrong. */
-extern atomic_bool cl_order_on;
 
 enum { CHAINS = 1024 };
 

@@ -4,15 +4,17 @@
 
 #include <stdlib.h>
 
+#include "address_tree.h"
+
 typedef struct Access Access;
 struct Access {
+  AddressNode node;
   Range range;
   uintptr_t end;
   Op *op;
   AccessKind kind;
   Clock *clock; /* of a written value: what happened before */
-  uint64_t number;
-  Access *left, *right, *older, *newer;
+  Access *older, *newer;
   Access *covered; /* the next one that is to go */
   /* of all that are below it in the tree, and itself */
   uintptr_t reach;
@@ -23,7 +25,6 @@ struct Access {
 
 enum { MIXED = CHAINS };
 
-static Access *tree;
 static struct {
   Access *oldest, *newest;
 } lists[CHAINS];
@@ -40,13 +41,9 @@ static bool is_dense(const Range *range) {
 
 /* -- the tree -- */
 
-static uint64_t priority_of(const Access *one) {
-  uint64_t mixed = one->number * 0x9E3779B97F4A7C15u;
-  return (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9u;
-}
-
-static void sum_up(Access *one) {
-  const Access *const below[] = {one->left, one->right};
+static void sum_up(AddressNode *node) {
+  Access *one = (Access *)node;
+  const Access *const below[] = {(Access *)node->left, (Access *)node->right};
   one->reach = one->end;
   one->kinds = 1u << one->kind;
   one->chain = one->op->chain;
@@ -60,37 +57,10 @@ static void sum_up(Access *one) {
   }
 }
 
-/* Splits a tree before the place of a start and a number. */
-static void split(Access *from, uintptr_t start, uint64_t number, Access **before, Access **behind) {
-  if (!from) {
-    *before = *behind = NULL;
-    return;
-  }
-  if (from->range.start < start || (from->range.start == start && from->number < number)) {
-    split(from->right, start, number, &from->right, behind);
-    *before = from;
-  } else {
-    split(from->left, start, number, before, &from->left);
-    *behind = from;
-  }
-  sum_up(from);
-}
-
-static Access *merge(Access *before, Access *behind) {
-  if (!before || !behind) return before ? before : behind;
-  bool first = priority_of(before) > priority_of(behind);
-  Access *top = first ? before : behind;
-  if (first) before->right = merge(before->right, behind);
-  else behind->left = merge(before, behind->left);
-  sum_up(top);
-  return top;
-}
+static AddressTree tree = {.sum_up = sum_up};
 
 static void drop(Access *one) {
-  Access *before, *it, *behind;
-  split(tree, one->range.start, one->number, &before, &it);
-  split(it, one->range.start, one->number + 1, &it, &behind);
-  tree = merge(before, behind);
+  cl_tree_leave(&tree, &one->node);
   const unsigned chain = one->op->chain;
   *(one->older ? &one->older->newer : &lists[chain].oldest) = one->newer;
   *(one->newer ? &one->newer->older : &lists[chain].newest) = one->older;
@@ -100,7 +70,7 @@ static void drop(Access *one) {
 }
 
 static void insert(const Access *fresh) {
-  Access *one = malloc(sizeof *one), *before, *behind;
+  Access *one = malloc(sizeof *one);
   if (!one) {
     cl_order_ends("memory is out");
     return;
@@ -112,9 +82,7 @@ static void insert(const Access *fresh) {
   one->older = lists[chain].newest;
   *(one->older ? &one->older->newer : &lists[chain].oldest) = one;
   lists[chain].newest = one;
-  sum_up(one);
-  split(tree, one->range.start, one->number, &before, &behind);
-  tree = merge(merge(before, one), behind);
+  cl_tree_enter(&tree, &one->node);
 }
 
 /* Which accesses are looked for: those that reach into bytes, of some kinds, and not all known to a clock. */
@@ -125,13 +93,14 @@ typedef struct {
 } Wanted;
 typedef void Visit(Access *one, void *data);
 
-static void visit(Access *from, const Wanted *wanted, Visit *each, void *data) {
+static void visit(AddressNode *node, const Wanted *wanted, Visit *each, void *data) {
+  Access *from = (Access *)node;
   if (!from || from->reach <= wanted->start || !(from->kinds & wanted->kinds)) return;
   if (wanted->unknown && from->chain != MIXED && cl_clock_count(wanted->unknown, from->chain) >= from->latest) return;
-  visit(from->left, wanted, each, data);
-  if (from->range.start >= wanted->end) return;
+  visit(node->left, wanted, each, data);
+  if (node->start >= wanted->end) return;
   if (from->end > wanted->start) each(from, data);
-  visit(from->right, wanted, each, data);
+  visit(node->right, wanted, each, data);
 }
 
 void cl_conflicts_forget(const Clock *known) {
@@ -235,14 +204,20 @@ static void cover(Access *one, void *data) {
 }
 
 void cl_conflicts_touch(Op *op, const Range *range, AccessKind kind, bool kept) {
-  const Access fresh = {.range = *range, .end = end_of(range), .op = op, .kind = kind, .number = ++last_number};
+  const Access fresh = {
+      .node = {.start = range->start, .number = ++last_number},
+      .range = *range,
+      .end = end_of(range),
+      .op = op,
+      .kind = kind,
+  };
   Comparison with = {.fresh = &fresh};
   Wanted wanted = {range->start, fresh.end, conflicting(kind), op->clock};
-  if (kind != ACCESS_ALLOCATE) visit(tree, &wanted, compare, &with); /* its work has seen to what was before */
+  if (kind != ACCESS_ALLOCATE) visit(tree.root, &wanted, compare, &with); /* its work has seen to what was before */
   for (size_t at = 0; at < with.count; at++) name_pair(with.pairs[at], &fresh);
   wanted.unknown = NULL;
   wanted.kinds = 1u << kind & HARMLESS ? HARMLESS : EVERY_KIND;
-  if (is_dense(range)) visit(tree, &wanted, cover, &with);
+  if (is_dense(range)) visit(tree.root, &wanted, cover, &with);
   while (with.covered) {
     Access *one = with.covered;
     with.covered = one->covered;
@@ -262,5 +237,5 @@ static void release(Access *one, void *data) {
 }
 
 void cl_conflicts_writers(uintptr_t word, Op *op, WriterHook *hook) {
-  visit(tree, &(Wanted){word, word + 1, EVERY_KIND & ~(1u << ACCESS_READ), NULL}, release, &(Released){op, hook});
+  visit(tree.root, &(Wanted){word, word + 1, EVERY_KIND & ~(1u << ACCESS_READ), NULL}, release, &(Released){op, hook});
 }

@@ -5,11 +5,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "grow.h"
+#include "address_tree.h"
 #include "locks.h"
 #include "shared_memory.h"
 
@@ -24,15 +25,17 @@ enum { RANGE_ALIGNMENT = 2 << 20 };
 
 /* Taken addresses. */
 typedef struct {
-  uintptr_t start;
+  AddressNode node;
   size_t size;
   bool filled; /* with bytes, all of it */
 } Span;
 
 static struct {
-  Span *list; /* sorted */
-  size_t count, room;
+  AddressTree tree;
   uintptr_t next[ADDRESS_RANGES]; /* where the search begins in each range */
+  struct {
+    size_t size, alignment; /* of a gap that the range has not; 0: not known */
+  } lacks[ADDRESS_RANGES];
 } spans;
 
 static pthread_rwlock_t lock = SHARED_LOCK; /* of both, and of the bytes */
@@ -85,25 +88,22 @@ static bool add_range(size_t least) {
 
 /* -- spans -- */
 
-/* Index of the first span that ends behind an address. */
-static size_t find(uintptr_t address) {
-  size_t low = 0, high = spans.count;
-  while (low < high) {
-    size_t middle = (low + high) / 2;
-    if (spans.list[middle].start + spans.list[middle].size <= address) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+static uintptr_t end_of(const Span *span) { return span->node.start + span->size; }
+
+/* The first span that ends behind an address, or NULL. */
+static Span *find(uintptr_t address) {
+  Span *span = (Span *)cl_tree_at(&spans.tree, address);
+  return span && end_of(span) > address ? span : (Span *)cl_tree_from(&spans.tree, address);
 }
 
 /* The first gap at an address or behind it, up to an end; 0 if there is none. */
 static uintptr_t gap(uintptr_t from, uintptr_t end, size_t size, size_t alignment) {
-  for (size_t at = find(from);; at++) {
+  for (const Span *at = find(from);; at = (const Span *)at->node.behind) {
     uintptr_t start = rounded(from, alignment);
-    uintptr_t stop = at < spans.count && spans.list[at].start < end ? spans.list[at].start : end;
+    uintptr_t stop = at && at->node.start < end ? at->node.start : end;
     if (start < stop && stop - start >= size) return start;
     if (stop == end) return 0;
-    from = spans.list[at].start + spans.list[at].size;
+    from = end_of(at);
   }
 }
 
@@ -112,9 +112,14 @@ static uintptr_t any_gap(size_t size, size_t alignment) {
   unsigned count = atomic_load(&cl_address_range_count);
   for (unsigned at = 0; at < count; at++) {
     const AddressRange *range = &cl_address_ranges[at];
+    if (spans.lacks[at].size && size >= spans.lacks[at].size && alignment >= spans.lacks[at].alignment) continue;
     uintptr_t end = range->start + range->size, start = gap(spans.next[at], end, size, alignment);
     if (!start) start = gap(range->start, end, size, alignment);
-    if (!start) continue;
+    if (!start) {
+      spans.lacks[at].size = size;
+      spans.lacks[at].alignment = alignment;
+      continue;
+    }
     spans.next[at] = start + size;
     return start;
   }
@@ -122,16 +127,15 @@ static uintptr_t any_gap(size_t size, size_t alignment) {
 }
 
 static uintptr_t take(size_t size, size_t alignment, uintptr_t wanted) {
-  if (!cl_grow(&spans.list, spans.count, &spans.room, sizeof *spans.list)) return 0;
+  Span *span = malloc(sizeof *span);
+  if (!span) return 0;
   const AddressRange *range = wanted && wanted % alignment == 0 ? cl_address_range(wanted) : NULL;
   uintptr_t start = range ? gap(wanted, range->start + range->size, size, alignment) : 0;
   if (!start || start != wanted) start = any_gap(size, alignment);
   if (!start && add_range(size + alignment)) start = any_gap(size, alignment);
-  if (!start) return 0;
-  size_t at = find(start);
-  memmove(spans.list + at + 1, spans.list + at, (spans.count - at) * sizeof *spans.list);
-  spans.list[at] = (Span){start, size, false};
-  spans.count++;
+  if (!start) return free(span), 0;
+  *span = (Span){.node.start = start, .size = size};
+  cl_tree_enter(&spans.tree, &span->node);
   return start;
 }
 
@@ -153,9 +157,10 @@ static void empty(uintptr_t start, size_t size) {
 void cl_addresses_give(uintptr_t start, size_t size) {
   HOLD_TO_WRITE(lock);
   empty(start, size);
-  size_t at = find(start);
-  spans.count--;
-  memmove(spans.list + at, spans.list + at + 1, (spans.count - at) * sizeof *spans.list);
+  Span *span = find(start);
+  cl_tree_leave(&spans.tree, &span->node);
+  free(span);
+  memset(spans.lacks, 0, sizeof spans.lacks);
 }
 
 /* -- bytes -- */
@@ -164,7 +169,7 @@ void cl_addresses_give(uintptr_t start, size_t size) {
 static uintptr_t filled(uintptr_t start, size_t size, bool done) {
   if (!done) return cl_addresses_give(start, size), 0;
   HOLD_TO_WRITE(lock);
-  spans.list[find(start)].filled = true;
+  find(start)->filled = true;
   return start;
 }
 
@@ -195,9 +200,8 @@ void cl_addresses_hold(void) { pthread_rwlock_rdlock(&lock); }
 void cl_addresses_drop(void) { pthread_rwlock_unlock(&lock); }
 
 bool cl_held_filled(uintptr_t start, size_t size) {
-  size_t at = find(start);
-  if (at == spans.count || start < spans.list[at].start || !spans.list[at].filled) return false;
-  return size <= spans.list[at].size - (start - spans.list[at].start);
+  const Span *span = find(start);
+  return span && start >= span->node.start && span->filled && size <= end_of(span) - start;
 }
 
 /* For a handler of signals: it reads two words of each range, and takes no lock. */

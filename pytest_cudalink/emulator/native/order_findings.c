@@ -3,15 +3,17 @@
 #include "order_findings.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "calls.h"
-#include "clocks.h"
 #include "locks.h"
 #include "stacks.h"
 #include "violations.h"
+
+atomic_bool cl_order_on;
 
 struct Site {
   unsigned holders;

@@ -1,11 +1,15 @@
 /* The call sites of works, and the pairs of accesses that nothing orders. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "symbols.h"
+
+/* Whether order is checked; `cl_order_ends` ends that, as what would be found without memory is wrong. */
+extern atomic_bool cl_order_on;
 
 /* The driver call that work came from, and who made it. */
 typedef struct Site Site;

@@ -12,16 +12,13 @@
 #include "devices.h"
 #include "pools.h"
 
-typedef struct Reservation Reservation;
-struct Reservation {
-  uintptr_t start;
+typedef struct {
+  AddressNode node;
   size_t size;
-  Reservation *next;
-};
+} Reservation;
 
 /* Under the lock of the physical memory, like all here. */
-static Reservation *reservations;
-static Mapping *mappings; /* by address */
+static AddressTree reservations, mappings;
 
 static bool contains(uintptr_t start, size_t size, uintptr_t address, size_t bytes) {
   return address >= start && bytes <= size && address - start <= size - bytes;
@@ -37,57 +34,55 @@ static CUresult address_reserve(EventLine *line, CUdeviceptr *out, size_t size, 
   Reservation *fresh = calloc(1, sizeof *fresh);
   if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
   fresh->size = size;
-  fresh->start = cl_addresses_take(size, alignment > GRANULARITY ? alignment : GRANULARITY, (uintptr_t)hint);
-  if (!fresh->start) {
+  fresh->node.start = cl_addresses_take(size, alignment > GRANULARITY ? alignment : GRANULARITY, (uintptr_t)hint);
+  if (!fresh->node.start) {
     free(fresh);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   cl_physical_lock(0);
-  fresh->next = reservations;
-  reservations = fresh;
+  cl_tree_enter(&reservations, &fresh->node);
   cl_physical_unlock();
-  *out = fresh->start;
+  *out = fresh->node.start;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuMemAddressReserve,
          (CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
          address_reserve(line, out, size, alignment, hint, flags))
 
+/* What is mapped or reserved at an address, or the last one before it; NULL: nothing is. */
+static Mapping *mapping_at(uintptr_t address) { return (Mapping *)cl_tree_at(&mappings, address); }
+static Reservation *reservation_at(uintptr_t address) { return (Reservation *)cl_tree_at(&reservations, address); }
+
 static bool anything_mapped(uintptr_t start, size_t size) {
-  for (const Mapping *mapping = mappings; mapping; mapping = mapping->next)
-    if (mapping->start < start + size && start < mapping->start + mapping->size) return true;
-  return false;
+  const Mapping *last = mapping_at(start + size - 1);
+  return last && start < last->node.start + last->size;
 }
 
 static CUresult address_free(EventLine *line, CUdeviceptr start, size_t size) {
   cl_event_uint(line, "bytes", size);
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
   cl_physical_lock(0);
-  for (Reservation **at = &reservations; *at; at = &(*at)->next) {
-    Reservation *found = *at;
-    if (found->start != start || found->size != size || anything_mapped(found->start, size)) continue;
-    *at = found->next;
-    cl_addresses_give(found->start, size);
+  Reservation *found = reservation_at(start);
+  bool frees = found && found->node.start == start && found->size == size && !anything_mapped(start, size);
+  if (frees) {
+    cl_tree_leave(&reservations, &found->node);
+    cl_addresses_give(start, size);
     free(found);
-    result = CUDA_SUCCESS;
-    break;
   }
   cl_physical_unlock();
-  return result;
+  return frees ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuMemAddressFree, (CUdeviceptr start, size_t size), address_free(line, start, size))
 
 static const Reservation *reservation_of(uintptr_t address, size_t size) {
-  for (const Reservation *at = reservations; at; at = at->next)
-    if (contains(at->start, at->size, address, size)) return at;
-  return NULL;
+  const Reservation *found = reservation_at(address);
+  return found && contains(found->node.start, found->size, address, size) ? found : NULL;
 }
 
 bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
   cl_physical_lock(0);
   const Reservation *found = reservation_of((uintptr_t)address, 1);
   if (found) {
-    *start = found->start;
+    *start = found->node.start;
     *size = found->size;
   }
   cl_physical_unlock();
@@ -101,14 +96,15 @@ static void show(Mapping *mapping) {
   static const int protections[] = {[CU_MEM_ACCESS_FLAGS_PROT_READ] = PROT_READ,
                                     [CU_MEM_ACCESS_FLAGS_PROT_READWRITE] = PROT_READ | PROT_WRITE};
   if (!mapping->shown && mapping->host_access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return;
-  if (!mapping->shown) mapping->shown = cl_physical_map(mapping->physical, mapping->start, mapping->size);
-  if (mapping->shown) mprotect((void *)mapping->start, mapping->size, protections[mapping->host_access]);
+  if (!mapping->shown) mapping->shown = cl_physical_map(mapping->physical, mapping->node.start, mapping->size);
+  if (mapping->shown) mprotect((void *)mapping->node.start, mapping->size, protections[mapping->host_access]);
 }
 
 static void hide(const Mapping *mapping) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  if (!mapping->shown || mmap((void *)mapping->start, mapping->size, PROT_NONE, flags, -1, 0) != MAP_FAILED) return;
-  mprotect((void *)mapping->start, mapping->size, PROT_NONE); /* what is left there is out of reach at least */
+  if (!mapping->shown || mmap((void *)mapping->node.start, mapping->size, PROT_NONE, flags, -1, 0) != MAP_FAILED)
+    return;
+  mprotect((void *)mapping->node.start, mapping->size, PROT_NONE); /* what is left there is out of reach at least */
 }
 
 static CUresult map(uintptr_t start, size_t size, Physical *physical) {
@@ -125,7 +121,7 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
       .owner = physical,
       .exported = physical->exported,
   };
-  *fresh = (Mapping){.start = start, .size = size, .physical = physical};
+  *fresh = (Mapping){.node.start = start, .size = size, .physical = physical};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (cl_physical_map(physical, cl_bytes_of(start), size)) {
     result = cl_block_enter(&block);
@@ -136,10 +132,7 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
     return result;
   }
   cl_physical_hold(physical);
-  Mapping **at = &mappings;
-  while (*at && (*at)->start < start) at = &(*at)->next;
-  fresh->next = *at;
-  *at = fresh;
+  cl_tree_enter(&mappings, &fresh->node);
   return CUDA_SUCCESS;
 }
 
@@ -160,24 +153,26 @@ static CUresult mem_map(EventLine *line, CUdeviceptr start, size_t size, size_t 
 EXPORTED(cuMemMap, (CUdeviceptr start, size_t size, size_t offset, uint64_t handle, unsigned long long flags),
          mem_map(line, start, size, offset, handle, flags))
 
+static Mapping *behind(const Mapping *mapping) { return (Mapping *)mapping->node.behind; }
+
 /* The first of the mappings that cover exactly a range; NULL if none do. */
-static Mapping **covering(uintptr_t start, size_t size) {
-  Mapping **at = &mappings, **first;
-  while (*at && (*at)->start < start) at = &(*at)->next;
-  first = at;
+static Mapping *covering(uintptr_t start, size_t size) {
+  Mapping *first = (Mapping *)cl_tree_from(&mappings, start);
   size_t covered = 0;
-  for (; *at && covered < size && (*at)->start == start + covered; at = &(*at)->next) covered += (*at)->size;
+  for (const Mapping *at = first; at && covered < size && at->node.start == start + covered; at = behind(at))
+    covered += at->size;
   return size && covered == size ? first : NULL;
 }
 
-static void unmap(Mapping **first, size_t size) {
+static void unmap(Mapping *first, size_t size) {
   while (size) {
     Block taken;
-    Mapping *mapping = *first;
-    *first = mapping->next;
+    Mapping *mapping = first;
+    first = behind(mapping);
+    cl_tree_leave(&mappings, &mapping->node);
     size -= mapping->size;
-    if (cl_block_take(mapping->start, FROM_MAPPING, &taken)) cl_block_free(&taken);
-    cl_addresses_empty(mapping->start, mapping->size);
+    if (cl_block_take(mapping->node.start, FROM_MAPPING, &taken)) cl_block_free(&taken);
+    cl_addresses_empty(mapping->node.start, mapping->size);
     hide(mapping);
     cl_physical_drop(mapping->physical);
     free(mapping);
@@ -188,7 +183,7 @@ static CUresult mem_unmap(EventLine *line, CUdeviceptr start, size_t size) {
   cl_event_uint(line, "bytes", size);
   cl_physical_lock(0);
   bool reserved = size && reservation_of((uintptr_t)start, size);
-  Mapping **first = reserved ? covering((uintptr_t)start, size) : NULL;
+  Mapping *first = reserved ? covering((uintptr_t)start, size) : NULL;
   bool part = reserved && !first && anything_mapped((uintptr_t)start, size);
   if (first) unmap(first, size);
   cl_physical_unlock();
@@ -196,29 +191,30 @@ static CUresult mem_unmap(EventLine *line, CUdeviceptr start, size_t size) {
 }
 EXPORTED(cuMemUnmap, (CUdeviceptr start, size_t size), mem_unmap(line, start, size))
 
+static const Mapping *mapping_of(uintptr_t address) {
+  const Mapping *found = mapping_at(address);
+  return found && contains(found->node.start, found->size, address, 1) ? found : NULL;
+}
+
 static CUresult retain_handle(uint64_t *handle, void *address) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   cl_physical_lock(0);
-  for (Mapping *at = mappings; at; at = at->next)
-    if (contains(at->start, at->size, (uintptr_t)address, 1)) {
-      result = cl_physical_retain(at->physical) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-      if (!result) *handle = (uintptr_t)at->physical;
-    }
+  const Mapping *found = mapping_of((uintptr_t)address);
+  if (found) result = cl_physical_retain(found->physical) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (!result) *handle = (uintptr_t)found->physical;
   cl_physical_unlock();
   return result;
 }
 EXPORTED(cuMemRetainAllocationHandle, (uint64_t *handle, void *address), retain_handle(handle, address))
 
 bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *properties) {
-  bool found = false;
   cl_physical_lock(0);
-  for (Mapping *at = mappings; at && !found; at = at->next)
-    if (contains(at->start, at->size, (uintptr_t)address, 1)) {
-      *mapping = *at;
-      *properties = at->physical->properties;
-      found = true;
-    }
+  const Mapping *found = mapping_of((uintptr_t)address);
+  if (found) {
+    *mapping = *found;
+    *properties = found->physical->properties;
+  }
   cl_physical_unlock();
   return found;
 }
@@ -263,17 +259,18 @@ static void apply_access(Mapping *mapping) {
   for (int device = 0; device < DEVICES_MAX; device++)
     if (mapping->access[device] != CU_MEM_ACCESS_FLAGS_PROT_NONE) barred &= ~((uint64_t)1 << device);
   show(mapping);
-  HOLD_BLOCK(block, mapping->start);
+  HOLD_BLOCK(block, mapping->node.start);
   if (block) block->barred = barred;
 }
 
 static CUresult set_access(CUdeviceptr start, size_t size, const AccessDescription *list, size_t count) {
   if (!list || !count) return CUDA_ERROR_INVALID_VALUE;
   cl_physical_lock(0);
-  Mapping **first = covering((uintptr_t)start, size);
+  Mapping *first = covering((uintptr_t)start, size);
   CUresult result = first ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  for (size_t at = 0; at < count && !result; at++) result = check_access((*first)->physical, &list[at]);
-  for (Mapping *mapping = result ? NULL : *first; mapping && mapping->start < start + size; mapping = mapping->next) {
+  for (size_t at = 0; at < count && !result; at++) result = check_access(first->physical, &list[at]);
+  for (Mapping *mapping = result ? NULL : first; mapping && mapping->node.start < start + size;
+       mapping = behind(mapping)) {
     for (size_t at = 0; at < count; at++)
       if (list[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE) mapping->access[list[at].location.id] = list[at].flags;
       else mapping->host_access = list[at].flags;

@@ -7,17 +7,16 @@
 #include "config.h"
 #include "memory.h"
 #include "physical_memory.h"
+#include "address_tree.h"
 
 /* A part of a reserved range with what is mapped there. */
-typedef struct Mapping Mapping;
-struct Mapping {
-  uintptr_t start;
+typedef struct {
+  AddressNode node;
   size_t size;
   Physical *physical;
   int access[DEVICES_MAX], host_access;
   bool shown; /* to the host, at the address itself */
-  Mapping *next;
-};
+} Mapping;
 
 /* The reserved range that holds an address; false if there is none. */
 bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size);
