@@ -1,0 +1,110 @@
+"""Compare the recorded answers with the emulated driver's: ``python -m campaigns.conformance.edges.compare [NAME...]``.
+
+It prints each question whose answers differ, ``NAME CASE/QUESTION: RECORDED | OURS``, and how many lines are equal.
+`differences.txt` lists those that are known. Where the recorded driver died, an error of ours is as good an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from pytest_cudalink import emulator, toolchains
+from pytest_cudalink.base import compiler
+
+HERE = Path(__file__).parent
+#: The source of each program, by its name.
+PROGRAMS = {path.stem: path for path in sorted(HERE.glob("*.c"))}
+#: Driver, CUDA version and device of `recorded`, where each program has a file with what it printed.
+RELEASE, VERSION, DEVICE = "580.159.04", "13.0", "h200"
+
+
+def build(name: str, folder: Path) -> Path:
+    """A program that was compiled against the cuda.h of `VERSION`."""
+    quiet = ("-O0", "-Wno-deprecated-declarations", "-Wno-format-zero-length")
+    flags = (*quiet, "-pthread", f"-L{emulator.library_folder()}", "-l:libcuda.so.1")
+    source = compiler.Executable(name, (PROGRAMS[name],), (toolchains.add(VERSION).include,), flags)
+    return compiler.build(source, folder)
+
+
+def run(program: Path, environment: dict[str, str]) -> str:
+    """What a program printed."""
+    environment = {**environment, "CUDA_CACHE_DISABLE": "1"}
+    silent = subprocess.DEVNULL
+    # several cases may hang, each for a minute
+    done = subprocess.run(
+        [program],
+        env=environment,
+        cwd=program.parent,
+        stdout=subprocess.PIPE,
+        stderr=silent,
+        timeout=300,
+        check=True,
+    )
+    return done.stdout.decode(errors="replace")
+
+
+def ours(name: str) -> dict[str, str]:
+    """What the emulated driver answers to the questions of a program."""
+    planned = emulator.emulation_for(VERSION, release=RELEASE, device=DEVICE)
+    with tempfile.TemporaryDirectory() as folder:
+        return answers(run(build(name, Path(folder)), {**os.environ, **planned.environment()}))
+
+
+def answers(text: str) -> dict[str, str]:
+    """Answers by their questions; one that is asked again has a number."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        question, _, answer = line.partition(": ")
+        number = 1
+        while (key := question if number == 1 else f"{question} ({number})") in found:
+            number += 1
+        found[key] = answer
+    return found
+
+
+def recorded(name: str) -> dict[str, str]:
+    """What the recorded driver answered to the questions of a program."""
+    return answers((HERE / "recorded" / f"{name}.txt").read_text(encoding="utf-8"))
+
+
+def same(theirs: str, found: str) -> bool:
+    """Whether an answer is the recorded one; where a driver died, any error is."""
+    code = found.partition(" ")[0]
+    return theirs == found or (theirs.startswith("dies of ") and code not in ("0", "nothing", "dies", "hangs"))
+
+
+def differences(name: str, theirs: dict[str, str], found: dict[str, str]) -> list[str]:
+    """A line for each question whose answers are not the same."""
+    asked = {**theirs, **found}
+    pairs = {question: (theirs.get(question, "nothing"), found.get(question, "nothing")) for question in asked}
+    return [f"{name} {question}: {a} | {b}" for question, (a, b) in pairs.items() if not same(a, b)]
+
+
+def known() -> dict[str, list[str]]:
+    """The lines of `differences.txt` by their programs; comments give the reasons of the lines below them."""
+    found: dict[str, list[str]] = {}
+    for line in (HERE / "differences.txt").read_text(encoding="utf-8").splitlines():
+        if line and line[0] != "#":
+            found.setdefault(line.partition(" ")[0], []).append(line)
+    return found
+
+
+def main() -> int:
+    """Print the differences and the share of equal lines; the exit code is 0 if all are equal."""
+    lines, different = 0, 0
+    for name in sys.argv[1:] or PROGRAMS:
+        theirs, found = recorded(name), ours(name)
+        unlike = differences(name, theirs, found)
+        lines += len({**theirs, **found})
+        different += len(unlike)
+        print(*unlike, sep="\n", end="\n" if unlike else "")
+    print(f"{lines - different} of {lines} lines are equal, {100 * (lines - different) / max(lines, 1):.2f} %")
+    return bool(different)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

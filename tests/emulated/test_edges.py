@@ -1,0 +1,35 @@
+"""The recorded answers to the questions of `campaigns/conformance/edges`, against those of the emulated driver."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from campaigns.conformance.edges import compare
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler"),
+]
+
+
+@pytest.mark.parametrize("name", compare.PROGRAMS)
+def test_each_answer_is_the_recorded_one(name: str) -> None:
+    """What differs is listed, and what is listed differs."""
+    found = compare.differences(name, compare.recorded(name), compare.ours(name))
+    assert sorted(found) == sorted(compare.known().get(name, []))
+
+
+def test_list_of_differences() -> None:
+    """Each listed line is of a program."""
+    assert compare.known().keys() <= compare.PROGRAMS.keys()
+
+
+def test_a_death_is_met_by_an_error() -> None:
+    """Where the recorded driver died, an emulated one that says nothing is a difference."""
+    assert compare.same("dies of SIGSEGV", "1 0")
+    assert not any(
+        compare.same("dies of SIGSEGV", answer) for answer in ("0", "nothing", "hangs", "dies of SIGSEGV (2)")
+    )
+    assert not compare.same("400", "1")
