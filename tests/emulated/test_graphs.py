@@ -236,5 +236,19 @@ ok(cuda.cuGraphDestroy(graph))
 assert not gone
 ok(cuda.cuGraphExecDestroy(executable))
 assert gone == [5] and cuda.cuUserObjectRetain(thing, 1) == 1
+first, second = created(), created()
+for number, holder in ((6, first), (7, second), (8, second)):
+    filled(holder) if number < 8 else None
+    ok(cuda.cuUserObjectCreate(byref(thing), c_void_p(number), destructor, 1, 1))
+    ok(cuda.cuGraphRetainUserObject(holder, thing, 1, 1))
+executable = instantiated(first)
+ok(cuda.cuGraphExecUpdate_v2(executable, second, create_string_buffer(24)))
+ok(cuda.cuGraphDestroy(first))
+assert gone == [5, 6]
+ok(cuda.cuGraphReleaseUserObject(second, thing, 1))
+ok(cuda.cuGraphDestroy(second))
+assert gone == [5, 6]
+ok(cuda.cuGraphExecDestroy(executable))
+assert sorted(gone) == [5, 6, 7, 8]
 """
     )

@@ -144,7 +144,7 @@ static bool cannot_be_child(const NodeParameters *parameters) {
 }
 
 static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
-  Graph *graph = cl_graph(adding->graph);
+  Graph *graph = cl_graph_to_grow(adding->graph);
   if (cannot_be_child(parameters)) return CUDA_ERROR_NOT_SUPPORTED;
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   Dependencies on = {0};

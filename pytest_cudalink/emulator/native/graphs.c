@@ -9,7 +9,28 @@
 
 static uint64_t last_graph, last_node;
 
-Graph *cl_graph(const void *handle) { return cl_handle_is(handle, HANDLE_GRAPH) ? (Graph *)(uintptr_t)handle : NULL; }
+/* Moves nodes to the places of those that were removed. */
+static void close_holes(Graph *graph) {
+  size_t count = 0;
+  for (size_t at = 0; at < graph->count; at++) {
+    Node *node = graph->nodes[at];
+    if (!node) continue;
+    node->place = count;
+    graph->nodes[count++] = node;
+  }
+  graph->count = count;
+  graph->holes = 0;
+}
+
+Graph *cl_graph_to_grow(const void *handle) {
+  return cl_handle_is(handle, HANDLE_GRAPH) ? (Graph *)(uintptr_t)handle : NULL;
+}
+
+Graph *cl_graph(const void *handle) {
+  Graph *graph = cl_graph_to_grow(handle);
+  if (graph && graph->holes) close_holes(graph);
+  return graph;
+}
 
 Node *cl_node(const void *handle) { return cl_handle_is(handle, HANDLE_GRAPH_NODE) ? (Node *)(uintptr_t)handle : NULL; }
 
@@ -110,6 +131,7 @@ static void free_node(Node *node, Graph **doomed) {
 }
 
 Node *cl_node_add(Graph *graph, const NodeParameters *owned, const Dependencies *on) {
+  if (graph->count == graph->room && 2 * graph->holes > graph->count) close_holes(graph);
   bool fits = cl_grow(&graph->nodes, graph->count, &graph->room, sizeof(Node *));
   Node *node = fits ? cl_object_make(sizeof *node, graph->hidden ? NO_HANDLE : HANDLE_GRAPH_NODE, NULL, NULL) : NULL;
   if (!node) return NULL;
@@ -128,7 +150,8 @@ Node *cl_node_add(Graph *graph, const NodeParameters *owned, const Dependencies 
   Graph **inner;
   for (unsigned number = 0; (inner = inner_graph(node, number)); number++)
     if (*inner) (*inner)->owner = node;
-  return graph->nodes[graph->count++] = node;
+  node->place = graph->count++;
+  return graph->nodes[node->place] = node;
 }
 
 static void free_doomed(Graph *doomed) {
@@ -152,24 +175,13 @@ static void free_doomed(Graph *doomed) {
   }
 }
 
-/* Where a node stands in its graph; their numbers have the order of their making. */
-static size_t place_of(const Node *node) {
-  size_t low = 0, high = node->graph->count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (node->graph->nodes[middle]->id < node->id) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 void cl_node_remove(Node *node) {
   Graph *graph = node->graph, *doomed = NULL;
-  Node **place = graph->nodes + place_of(node);
   remove_edges(node);
   graph->nests -= owns_graphs(node);
-  graph->count--;
-  memmove(place, place + 1, (size_t)((char *)(graph->nodes + graph->count) - (char *)place));
+  graph->nodes[node->place] = NULL;
+  graph->holes++;
+  if (graph->owner || graph->capture) close_holes(graph); /* those are not looked at by their handles alone */
   for (Conditional *one = graph->conditionals; one; one = one->next)
     if (one->node == node) one->node = NULL;
   free_node(node, &doomed);
@@ -290,7 +302,7 @@ Graph *cl_graph_behind(const Graph *root, Graph *graph) {
     unsigned number = 0;
     while (*inner_graph(owner, number) != graph) number++;
     Graph **next = inner_graph(owner, number + 1);
-    inner = next ? *next : first_inner(owner->graph, place_of(owner) + 1);
+    inner = next ? *next : first_inner(owner->graph, owner->place + 1);
     graph = owner->graph;
   }
   return inner;

@@ -48,6 +48,7 @@ struct Node {
   NodeParameters parameters; /* arrays behind pointers are the node's own */
   Graph *graph;
   uint64_t id, origin; /* origin: number of the node that it was cloned from */
+  size_t place;        /* in its graph */
   unsigned local;
   bool disabled;
 
@@ -73,6 +74,7 @@ struct Graph {
   uint64_t id, origin; /* origin: number of the graph that it was cloned from */
   Node **nodes;        /* in the order of their making */
   size_t count, room;
+  size_t holes; /* NULL among the nodes, until the handle is looked up: nodes that were removed */
   size_t nests; /* nodes that own graphs */
   Edges edges;
   unsigned last_local;
@@ -90,6 +92,8 @@ struct Graph {
 };
 
 Graph *cl_graph(const void *handle);
+/* The same for a graph of which no node is looked at: it may have holes. */
+Graph *cl_graph_to_grow(const void *handle);
 Node *cl_node(const void *handle);
 Graph *cl_graph_make(bool hidden);
 /* Frees a graph with its nodes, its handle and theirs, and the graphs within it; but those that a capture works in

@@ -256,10 +256,11 @@ bool cl_user_objects_share(UserReference **to, const UserReference *from) {
 }
 
 void cl_user_objects_drop(UserReference **list) {
-  while (*list) {
-    UserObject *object = (*list)->object;
-    object->graphs -= (*list)->count;
-    free_reference(*list);
+  for (UserReference *one = *list, *next; one; one = next) {
+    UserObject *object = one->object;
+    next = one->behind[USERS_OF_GRAPH];
+    object->graphs -= one->count;
+    free_reference(one);
     destroy_unused(object);
   }
 }
