@@ -43,6 +43,9 @@ MAPPINGS = 30_000  # Linux lets a process have 65,530 (vm.max_map_count)
 GROWTH_LIMIT = 4.0  # how much more one of many takes than one of few: logarithms, and misses of the caches
 HOST_CALLS = 2_000
 HOST_CALL_LIMIT = 30.0  # microseconds, there and back
+CLOSED_GATES = 0, 4_000  # streams that wait for a value while host functions are called
+GATES_RATIO, GATES_LIMIT = 5.0, 100.0  # of the times there and back; the larger one in microseconds
+IDLE_SECONDS, IDLE_LIMIT = 2.0, 0.02  # seconds of the processor for each second in which the gates stay closed
 
 
 #: The answers of calls, which are made one by one.
@@ -126,16 +129,27 @@ def graphs() -> None:
 
 
 def host_calls() -> None:
-    """Print the seconds of each host function that does nothing, from its submission to the end of the stream."""
+    """Print the seconds of each host function that does nothing, from its submission to the end of the stream.
+
+    So many other streams as an argument says wait for values meanwhile. Then print what a second costs in which nothing
+    happens, in seconds of the processor.
+    """
     driver = ctypes.CDLL("libcuda.so.1")
     _, stream, _ = _in_context(driver)
+    words, waiting = c_uint64(), c_void_p()
+    assert not driver.cuMemHostAlloc(byref(words), c_size_t(4 * max(CLOSED_GATES)), 0)
+    for at in range(int(sys.argv[2])):
+        assert not driver.cuStreamCreate(byref(waiting), 1)
+        assert not driver.cuStreamWaitValue32_v2(waiting, c_uint64(words.value + 4 * at), 1, 0)
     nothing, took = ctypes.CDLL(None).free, []
     for _ in range(HOST_CALLS):
         start = time.perf_counter()
         driver.cuLaunchHostFunc(stream, nothing, None)
         driver.cuStreamSynchronize(stream)
         took.append(time.perf_counter() - start)
-    print(json.dumps(took))
+    used = time.process_time()
+    time.sleep(IDLE_SECONDS)
+    print(json.dumps([took, (time.process_time() - used) / IDLE_SECONDS]))
 
 
 def textures(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -267,12 +281,18 @@ def served(environment: dict[str, str]) -> Iterator[Callable[[], Callable[[], ob
 
 
 def report_host_calls(report: measure.Report, environment: dict[str, str]) -> None:
-    """Measure host functions in a process of their own."""
-    command = [sys.executable, __file__, "--host-calls"]
-    done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
-    what = "a host function, there and back"
-    summary = report.row("streams", what, json.loads(done.stdout))
-    report.limit(what, summary.median * 1e6, HOST_CALL_LIMIT, "us")
+    """Measure host functions without and with closed gates, in a process of their own each."""
+    summaries, idle = [], 0.0
+    for gates in CLOSED_GATES:
+        command = [sys.executable, __file__, "--host-calls", str(gates)]
+        done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+        took, idle = json.loads(done.stdout)
+        summaries.append(report.row("streams", f"a host function, there and back, at {gates:,} closed gates", took))
+    none, many = summaries
+    report.limit("a host function, there and back", none.median * 1e6, HOST_CALL_LIMIT, "us")
+    report.limit(f"the same at {max(CLOSED_GATES):,} closed gates", many.median * 1e6, GATES_LIMIT, "us")
+    report.limit("the ratio of both", many.median / none.median, GATES_RATIO)
+    report.limit(f"a second at {max(CLOSED_GATES):,} closed gates", idle, IDLE_LIMIT, "s of a processor")
 
 
 def report_growth(report: measure.Report, environment: dict[str, str]) -> None:

@@ -356,10 +356,18 @@ static bool covered(CUdeviceptr address, size_t size, bool any, CUdevice device)
   return ok;
 }
 
-bool cl_held_within(CUdeviceptr address, size_t size) {
+static CUdevice current_device(void) {
   CUresult state;
   const Context *context = cl_context(&state);
-  return covered(address, size, false, context ? context->device : NO_DEVICE);
+  return context ? context->device : NO_DEVICE;
+}
+
+bool cl_held_within(CUdeviceptr address, size_t size) { return covered(address, size, false, current_device()); }
+
+const Block *cl_held_block(CUdeviceptr address) {
+  bool inside;
+  size_t at = find((uintptr_t)address, &inside);
+  return inside && is_open(&memory.list[at], current_device()) ? &memory.list[at] : NULL;
 }
 
 bool cl_held_range_known(CUdeviceptr address, size_t size) { return covered(address, size, true, NO_DEVICE); }

@@ -127,3 +127,5 @@ void cl_memory_drop(void);
 bool cl_held_known(CUdeviceptr address);
 bool cl_held_within(CUdeviceptr address, size_t size);
 bool cl_held_range_known(CUdeviceptr address, size_t size);
+/* While it is held: the block that holds an address, if the current device may use it; NULL if not. */
+const Block *cl_held_block(CUdeviceptr address);

@@ -20,9 +20,12 @@ typedef struct {
 } List;
 
 /* All of it under the lock of the streams. */
-static List ready = {NULL, &ready.first}, calls = {NULL, &calls.first}, gates = {NULL, &gates.first};
+static List ready = {NULL, &ready.first}, calls = {NULL, &calls.first};
 static bool calling; /* a host function runs: they run one after the other, as on hardware */
 static unsigned engines, idle_engines;
+static bool polling;   /* an idle engine looks at the gates again and again, so that no other thread has to */
+static bool gave_up;   /* a work that may stand at a gate was cancelled */
+static uint64_t later; /* nanoseconds before which many gates are not looked at again */
 static bool ending;
 static pthread_cond_t changed, wanted; /* a work is done; the engine has something to do */
 
@@ -44,12 +47,11 @@ void cl_start_queues(void) {
 
 /* A forked child has no engine, and its driver is not initialized: nothing of the parent's work will be done there. */
 static void forget(void) {
-  ready.first = calls.first = gates.first = NULL;
+  ready.first = calls.first = NULL;
   ready.last = &ready.first;
   calls.last = &calls.first;
-  gates.last = &gates.first;
   engines = idle_engines = 0;
-  calling = is_engine = cl_in_host_function = false;
+  polling = calling = is_engine = cl_in_host_function = false;
   scheduler = NULL;
   cl_pending_forget();
   cl_start_queues();
@@ -80,11 +82,16 @@ void cl_finish_by(const WaitRow *row) {
   if (row->holds) cl_let_go(&holder);
 }
 
+void cl_cancel_works(const Context *context) {
+  for (Work *work = cl_pending; work; work = work->behind)
+    if (!context || work->context == context) work->cancelled = work->hurried = gave_up = true;
+  if (polling) pthread_cond_broadcast(&wanted);
+}
+
 /* Nothing of a dead context is done any more; what is behind it goes on. */
 void cl_end_works(const Context *context) {
   HOLD_STREAMS();
-  for (Work *work = cl_pending; work; work = work->behind)
-    if (work->context == context) work->cancelled = work->hurried = true;
+  cl_cancel_works(context);
 }
 
 /* -- lists -- */
@@ -144,12 +151,46 @@ static void done(Work *work, CUresult result) {
   for (size_t at = 0; at < work->dependent_count; at++)
     if (!--work->dependents[at]->unmet) become_ready(work->dependents[at]);
   cl_pending_end();
+  cl_wake_waiters(scheduler ? NULL : work); /* under a schedule, each goes on with what is due then */
   if (!work->holders) cl_work_drop(work);
   pthread_cond_broadcast(&changed);
 }
 
 /* Wakes the engine, or starts it; a second one where the first is in a host function and other work waits. */
 static void call_engine(void);
+
+enum { FIRST_LOOK = 20000, SLOWER_FROM = 1000000, LAST_LOOK = 10000000 }; /* nanoseconds between two looks at values */
+static long look = FIRST_LOOK;                                            /* until the engine's next one */
+
+/* The time until the next look at a value that stays away: twice the last one, then a part of all the time before. */
+static long next_look(long *nanoseconds) {
+  long now = *nanoseconds, next = now < SLOWER_FROM ? now * 2 : now + now / 64;
+  *nanoseconds = next < LAST_LOOK ? next : LAST_LOOK;
+  return now;
+}
+
+static uint64_t nanoseconds_now(void) {
+  struct timespec now = cl_streams_later(0);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* What is looked at for a work that waits for a value; of none, an open gate. */
+static Gate gate_of(Work *work) {
+  return work ? (Gate){work, work->parameters.operations.list[work->position]} : (Gate){.work = NULL};
+}
+
+static void forget_open_gates(void) {
+  size_t closed = 0;
+  for (size_t at = 0; at < cl_gates.count; at++)
+    if (cl_gates.list[at].work) cl_gates.list[closed++] = cl_gates.list[at];
+  cl_gates.count = closed;
+}
+
+static void close_gate(Work *work) {
+  cl_gates.list[cl_gates.count++] = gate_of(work);
+  look = FIRST_LOOK;
+  call_engine();
+}
 
 /* Why a work is not done any more: its context died, or an error stays, which is passed to callbacks. */
 static CUresult given_up(const Work *work) {
@@ -185,24 +226,31 @@ static void perform(Work *work) {
   cl_streams_lock();
   cl_working -= !host;
   if (host) calling = false;
-  if (result == CUDA_ERROR_NOT_READY) put(&gates, work);
+  if (result == CUDA_ERROR_NOT_READY) close_gate(work);
   else done(work, result);
 }
 
-/* Looks whether the values are there that works wait for. */
+enum { FEW_GATES = 64, SHARE = 100 };
+
+/* Looks whether the values are there that works wait for; at many gates no longer than a hundredth of the time, but
+   under a schedule, which is the same in each run. */
 static void look_at_gates(void) {
-  for (Work **at = &gates.first; *at;) {
-    Work *work = *at;
+  if (!cl_gates.count) return;
+  bool many = cl_gates.count > FEW_GATES && !scheduler, each = gave_up || cl_sticky_error();
+  uint64_t begin = many ? nanoseconds_now() : 0;
+  if (begin < later && many && !gave_up) return;
+  gave_up = false;
+  bool opened = false;
+  for (size_t at = 0; (at = each ? at : cl_skip_closed_gates(at)) < cl_gates.count; at++) {
+    Work *work = cl_gates.list[at].work;
     CUresult result = given_up(work);
     if (!result) result = cl_run_work(work);
-    if (result == CUDA_ERROR_NOT_READY) {
-      at = &work->next;
-      continue;
-    }
-    *at = work->next;
-    if (!*at) gates.last = at;
-    done(work, result);
+    opened = opened || result != CUDA_ERROR_NOT_READY;
+    cl_gates.list[at] = gate_of(result == CUDA_ERROR_NOT_READY ? work : NULL);
+    if (result != CUDA_ERROR_NOT_READY) done(work, result);
   }
+  if (opened) forget_open_gates();
+  if (many) later = begin + SHARE * (nanoseconds_now() - begin);
 }
 
 static void hand_over(Work *work);
@@ -223,19 +271,17 @@ void cl_progress(void) { progress(); }
 
 /* -- the engine -- */
 
-enum { FIRST_LOOK = 20000, LAST_LOOK = 1000000 }; /* nanoseconds between two looks at values */
-
-/* A time that doubles with every look at a value that stays away. */
-static long next_look(long *nanoseconds) {
-  long look = *nanoseconds;
-  *nanoseconds = look * 2 < LAST_LOOK ? look * 2 : LAST_LOOK;
-  return look;
-}
-
-/* Waits until the engine has something to do, or is to look at values again. */
-static void rest(long *nanoseconds) {
-  if (gates.first) cl_streams_wait_at_most(&wanted, next_look(nanoseconds));
-  else cl_streams_wait(&wanted);
+/* Waits until the engine has something to do, or is to look at values again, which one engine does. */
+static void rest(void) {
+  if (!cl_gates.count || polling) {
+    cl_streams_wait(&wanted);
+    return;
+  }
+  uint64_t now = nanoseconds_now(), until = now + (uint64_t)next_look(&look);
+  if (cl_gates.count > FEW_GATES && until < later) until = later;
+  polling = true;
+  cl_streams_wait_at_most(&wanted, (long)(until - now));
+  polling = false;
 }
 
 enum { IDLE_LOOK = 100000000, IDLE_LOOKS = 10 };
@@ -254,7 +300,6 @@ static void watch_idleness(unsigned *looks) {
 
 static void *run_engine(void *unused) {
   unsigned looks = 0;
-  long look = FIRST_LOOK;
   is_engine = true;
   HOLD_STREAMS();
   while (!ending) {
@@ -262,17 +307,15 @@ static void *run_engine(void *unused) {
     Work *call = calling ? NULL : take(&calls);
     if (call) {
       perform(call);
-      look = FIRST_LOOK;
       continue;
     }
     if (!scheduler && ready.first) continue;
     idle_engines++;
     cl_engine_rests(true);
     if (scheduler) watch_idleness(&looks);
-    else rest(&look);
+    else rest();
     cl_engine_rests(false);
     idle_engines--;
-    if (!gates.first) look = FIRST_LOOK;
   }
   engines--;
   pthread_cond_broadcast(&changed);
@@ -296,9 +339,10 @@ static bool start_engine(void) {
 }
 
 static void call_engine(void) {
-  if (!calls.first && !gates.first && !ready.first && (!scheduler || engines)) return;
+  bool gate = cl_gates.count && !polling;
+  if (!calls.first && !gate && !ready.first && (!scheduler || engines)) return;
   if (idle_engines) pthread_cond_signal(&wanted);
-  else if (!ending && (!engines || (engines == 1 && calling && (gates.first || ready.first)))) start_engine();
+  else if (!ending && (!engines || (engines == 1 && calling && (cl_gates.count || ready.first)))) start_engine();
 }
 
 /* At exit no work goes on. A host function that still runs is not waited for: it may wait for this thread. */
@@ -358,6 +402,7 @@ void cl_asked_for_stream(const Stream *stream) {
 void cl_schedule(const Scheduler *one) {
   const Scheduler *before = scheduler;
   scheduler = one;
+  cl_wake_waiters(NULL);                                                     /* who looks at gates changes */
   for (Work *work = cl_pending; work; work = work->behind) work->number = 0; /* another schedule does not know them */
   if (one && !before) cl_pending_keep(true);                                 /* nothing goes by the queues */
   while (one && ready.first) one->ready(take(&ready)); /* the engine does not look there any more */
@@ -394,8 +439,11 @@ CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *para
 
 /* -- waiting -- */
 
+/* Whether an engine looks at the gates, or will as soon as it rests. */
+static bool engine_looks(void) { return !scheduler && engines > calling; }
+
 void cl_wait_for(Work *work) {
-  long look = FIRST_LOOK;
+  long own_look = FIRST_LOOK;
   Waiter waiter = {.call = NULL};
   work->holders++;
   if (scheduler) cl_work_hurry(work);
@@ -405,8 +453,12 @@ void cl_wait_for(Work *work) {
     if (waiter.call && cl_is_given_up(&waiter)) break;
     if (scheduler && cl_hurry_all()) continue; /* a gate or a host function may wait for any of it */
     call_engine();
-    if (!waiter.call) cl_waiter_begin(&waiter, work);
-    cl_waiter_rest(&waiter, &changed, gates.first ? next_look(&look) : DEADLOCK_LOOK);
+    if (!waiter.call) {
+      cl_waiter_begin(&waiter, work);
+      look = FIRST_LOOK;
+      if (polling) pthread_cond_broadcast(&wanted);
+    }
+    cl_waiter_rest(&waiter, engine_looks() ? UNTIL_WOKEN : cl_gates.count ? next_look(&own_look) : DEADLOCK_LOOK);
     cl_look_for_deadlock();
   }
   if (waiter.call) cl_waiter_end(&waiter);

@@ -9,6 +9,9 @@
 void cl_start_queues(void);
 /* Does a work; CUDA_ERROR_NOT_READY: not yet, ask again. In works.c. */
 CUresult cl_run_work(Work *work);
+/* The first gate from one on that need not stay closed. Nothing is looked at but the values, as this is done again and
+   again. In stream_operations.c. */
+size_t cl_skip_closed_gates(size_t at);
 
 /* All of these under the lock of the streams. */
 

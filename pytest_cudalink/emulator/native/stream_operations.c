@@ -4,6 +4,7 @@
 #include "accesses.h"
 #include "capture.h"
 #include "contexts.h"
+#include "device_addresses.h"
 #include "memory.h"
 #include "queues.h"
 #include "streams.h"
@@ -76,6 +77,24 @@ CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned 
     if (cl_order_on) cl_touch_operation(one);
   }
   return CUDA_SUCCESS;
+}
+
+size_t cl_skip_closed_gates(size_t at) {
+  const Block *block = NULL;
+  cl_memory_hold();
+  for (; at < cl_gates.count; at++) {
+    const MemoryOperation *one = &cl_gates.list[at].operation;
+    bool wide = one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    if (!block || one->address - block->start >= block->size) block = cl_held_block(one->address);
+    if (!block) break;
+    const void *there = (const void *)cl_bytes_of(one->address);
+    if (wide ? holds(one->flags, __atomic_load_n((const uint64_t *)there, __ATOMIC_ACQUIRE), one->value, true)
+             : holds(one->flags, __atomic_load_n((const uint32_t *)there, __ATOMIC_ACQUIRE), (uint32_t)one->value,
+                     false))
+      break;
+  }
+  cl_memory_drop();
+  return at;
 }
 
 static CUresult do_at_once(const void *stream, unsigned count, const MemoryOperation *list, unsigned *done) {

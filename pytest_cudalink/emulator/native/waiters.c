@@ -20,8 +20,7 @@ atomic_int cl_guarded;
 
 /* All of it under the lock of the streams. */
 static Holder *holders;
-static pthread_cond_t released;
-static Waiter *waiters;
+static Waiter *waiters, *looker; /* that wakes to look for deadlocks */
 enum { ENGINES = 4 };
 static pid_t resting[ENGINES]; /* engines that have nothing to do */
 unsigned cl_working;
@@ -36,11 +35,10 @@ static pid_t this_thread(void) {
 
 void cl_waiters_start(void) {
   for (; holders; holders = holders->next) atomic_fetch_sub(&cl_guarded, 1);
-  waiters = NULL;
+  waiters = looker = NULL;
   for (unsigned at = 0; at < ENGINES; at++) resting[at] = 0;
   cl_working = 0;
   naming = false;
-  cl_condition_make(&released);
 }
 
 void cl_hold(Holder *holder, unsigned locks, const Context *context) {
@@ -55,7 +53,8 @@ void cl_let_go(Holder *holder) {
   if (!*at) return; /* forgotten in a forked child */
   *at = holder->next;
   atomic_fetch_sub(&cl_guarded, 1);
-  pthread_cond_broadcast(&released);
+  for (Waiter *waiter = waiters; waiter; waiter = waiter->next)
+    if (waiter->locks) pthread_cond_signal(&waiter->woken);
 }
 
 /* Who holds up a call of a thread. */
@@ -77,7 +76,7 @@ void cl_wait_for_locks(Sym symbol) {
     waiter.locks = locks;
     waiter.context = context;
     while (find_holder(locks, context, waiter.thread)) {
-      cl_waiter_rest(&waiter, &released, DEADLOCK_LOOK);
+      cl_waiter_rest(&waiter, UNTIL_WOKEN);
       cl_look_for_deadlock();
     }
     cl_waiter_end(&waiter);
@@ -95,14 +94,28 @@ void cl_waiter_begin(Waiter *waiter, Work *work) {
       .holds_python = cl_holds_python(),
       .given_up = given_up,
   };
+  cl_condition_make(&waiter->woken);
   waiters = waiter;
+  if (!looker) looker = waiter;
   steps++;
+}
+
+static void have_look(Waiter *waiter) {
+  looker = waiter;
+  if (waiter) pthread_cond_signal(&waiter->woken);
+}
+
+void cl_wake_waiters(const Work *work) {
+  for (Waiter *waiter = work && !work->holders ? NULL : waiters; waiter; waiter = waiter->next)
+    if (!work || waiter->work == work) pthread_cond_signal(&waiter->woken);
 }
 
 void cl_waiter_end(Waiter *waiter) {
   Waiter **at = &waiters;
   while (*at && *at != waiter) at = &(*at)->next;
   if (*at) *at = waiter->next;
+  if (looker == waiter) have_look(waiters);
+  pthread_cond_destroy(&waiter->woken);
   steps++;
 }
 
@@ -130,15 +143,16 @@ static bool may_be_cancelled(const Waiter *waiter, int type) {
          (context && (context->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
-void cl_waiter_rest(Waiter *waiter, pthread_cond_t *condition, long nanoseconds) {
+void cl_waiter_rest(Waiter *waiter, long nanoseconds) {
   int type, state;
   /* here, not in a frame that cancellation leaves behind, which ASan would go on to guard */
-  struct timespec until = cl_streams_later(nanoseconds);
+  struct timespec until =
+      cl_streams_later(waiter == looker && nanoseconds > DEADLOCK_LOOK ? DEADLOCK_LOOK : nanoseconds);
   pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
   bool open = may_be_cancelled(waiter, type);
   pthread_cleanup_push(abandon, waiter);
   if (open) pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
-  cl_streams_wait_until(condition, &until);
+  cl_streams_wait_until(&waiter->woken, &until);
   if (open) pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
   pthread_cleanup_pop(0);
   pthread_setcanceltype(type, &type);
@@ -310,6 +324,9 @@ static bool name(const char *instead) {
   uint64_t at = ++number;
   bool asks = !instead && !waits_here(getpid());
   naming = true;
+  /* another one looks meanwhile: this one may come to wait for Python's lock */
+  if (waiters != looker) have_look(waiters);
+  else if (waiters && waiters->next) have_look(waiters->next);
   cl_streams_unlock(CUDA_SUCCESS);
   if (asks && cl_python_catches_interrupts()) {
     cl_streams_lock();
@@ -338,7 +355,8 @@ static bool name(const char *instead) {
 static void give_up(void) {
   given_up++;
   naming = false;
-  for (Work *work = cl_pending; work; work = work->behind) work->cancelled = work->hurried = true;
+  cl_cancel_works(NULL);
+  cl_wake_waiters(NULL);
 }
 
 static double now(void) {

@@ -32,8 +32,9 @@ struct Waiter {
   Work *work; /* of which it is a holder */
   unsigned locks;
   const Context *context;
-  bool holds_python; /* Python's lock, so that no other thread can run Python */
-  unsigned given_up; /* how often waiting was given up before */
+  pthread_cond_t woken; /* its work is done, a lock was let go of, or all was given up */
+  bool holds_python;    /* Python's lock, so that no other thread can run Python */
+  unsigned given_up;    /* how often waiting was given up before */
 };
 
 /* All of these under the lock of the streams. */
@@ -42,17 +43,20 @@ struct Waiter {
 extern unsigned cl_working;
 void cl_waiter_begin(Waiter *waiter, Work *work);
 void cl_waiter_end(Waiter *waiter);
-/* Waits for a condition, without the lock meanwhile. A thread that is cancelled here, as on an H200, waits and holds
- * nothing any more. */
-void cl_waiter_rest(Waiter *waiter, pthread_cond_t *condition, long nanoseconds);
+/* Waits until it is woken, or for so long, without the lock meanwhile. A thread that is cancelled here, as on an H200,
+ * waits and holds nothing any more. */
+void cl_waiter_rest(Waiter *waiter, long nanoseconds);
+/* Wakes the threads that wait for a work; NULL: all. */
+void cl_wake_waiters(const Work *work);
 /* Whether this waiting was given up. */
 bool cl_is_given_up(const Waiter *waiter);
 /* Something went on. */
 void cl_went_on(void);
-/* Called by each thread that waits, again and again: looks whether no thread can go on. Then it is noted, without the
-   lock, and all unfinished work and all waiting are given up. */
+/* Called by threads that wait, again and again, one of which wakes for it: looks whether no thread can go on. Then it
+   is noted, without the lock, and all unfinished work and all waiting are given up. */
 void cl_look_for_deadlock(void);
-enum { DEADLOCK_LOOK = 100000000 }; /* nanoseconds between two looks */
+enum { DEADLOCK_LOOK = 100000000 };                 /* nanoseconds between two looks */
+static const long UNTIL_WOKEN = 3600L * 1000000000; /* an hour, in nanoseconds */
 /* The driver's own thread has nothing to do, or something. */
 void cl_engine_rests(bool rests);
 void cl_hold(Holder *holder, unsigned locks, const Context *context);

@@ -8,11 +8,14 @@
 #include "happens_before.h"
 
 Work *cl_pending, *cl_newest;
+struct Gates cl_gates;
 static atomic_size_t pending_count;
 
 bool cl_any_pending(void) { return atomic_load_explicit(&pending_count, memory_order_acquire); }
 
 const NodeParameters cl_no_work = {.type = NODE_EMPTY};
+
+static bool may_be_gate(const Work *work) { return work->parameters.type == NODE_MEMORY_OPERATIONS; }
 
 Work *cl_work_make(const NodeParameters *parameters, Context *context) {
   Work *work = calloc(1, sizeof *work);
@@ -20,12 +23,17 @@ Work *cl_work_make(const NodeParameters *parameters, Context *context) {
   work->parameters = *parameters;
   work->context = context;
   work->unmet = 1;
-  if (cl_parameters_own(&work->parameters)) return work;
+  bool room = !may_be_gate(work) || cl_grow(&cl_gates.list, cl_gates.works, &cl_gates.room, sizeof *cl_gates.list);
+  if (room && cl_parameters_own(&work->parameters)) {
+    cl_gates.works += may_be_gate(work);
+    return work;
+  }
   free(work);
   return NULL;
 }
 
 void cl_work_drop(Work *work) {
+  cl_gates.works -= may_be_gate(work);
   cl_parameters_free(&work->parameters);
   cl_watch_end(work->watch);
   cl_order_drop(work->op);
@@ -127,6 +135,7 @@ void cl_pending_keep(bool kept) {
 
 void cl_pending_forget(void) {
   cl_pending = cl_newest = NULL;
+  cl_gates.count = 0;
   atomic_store(&pending_count, 0);
 }
 

@@ -36,7 +36,7 @@ struct Work {
   Work **dependents;
   size_t dependent_count, dependent_room;
   Work *before, *behind; /* in the list of all that is not done */
-  Work *next;            /* in the list that is ready, or waits for a value */
+  Work *next;            /* in the list that is ready */
   /* under a schedule */
   uint32_t number; /* 0: none, it is done as soon as it can be */
   uint64_t due;    /* the call after which it is done */
@@ -78,6 +78,16 @@ void cl_event_follow(Event *event, Work *work);
    of the streams that synchronize with it. */
 typedef bool WorkVisit(Work *new, Work *earlier);
 bool cl_visit_earlier(const Stream *stream, bool alone, WorkVisit *visit, Work *new);
+/* A work that waits for a value, with a copy of the operation, so that a look at many gates reads little memory. */
+typedef struct {
+  Work *work; /* NULL: it is open */
+  MemoryOperation operation;
+} Gate;
+/* Those that are closed, in the order in which works came to them; there is room for one of each work. */
+extern struct Gates {
+  Gate *list;
+  size_t count, room, works;
+} cl_gates;
 /* The works that are not done, in the order of their submission. */
 extern Work *cl_pending, *cl_newest;
 void cl_pending_add(Work *work);
@@ -87,6 +97,8 @@ void cl_pending_end(void);
 /* Has `cl_any_pending` be true, whatever is pending, until it is called with false. */
 void cl_pending_keep(bool kept);
 void cl_pending_forget(void);
+/* Has nothing of a context be done any more (NULL: of all); what is behind it goes on. In queues.c. */
+void cl_cancel_works(const Context *context);
 /* Has a work be due under a schedule, and all that it waits for. */
 void cl_work_hurry(Work *last);
 /* Has all that is pending be due; whether there was anything that was not. */
