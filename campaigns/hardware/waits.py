@@ -89,8 +89,10 @@ class Machine:
     def __init__(self) -> None:
         self.cuda = ctypes.CDLL("libcuda.so.1")
         libc = ctypes.CDLL(None)
-        #: A host function that does nothing and needs no Python.
+        #: Host functions that need no Python: one that does nothing, and one that waits for a semaphore.
         self.nothing = ctypes.cast(libc.abs, ctypes.c_void_p).value
+        self.sem_wait = ctypes.cast(libc.sem_wait, ctypes.c_void_p).value
+        self._libc, self._semaphores = libc, list[Any]()
         self.must("cuInit", 0)
         self.context = self.made("cuDevicePrimaryCtxRetain", 0)
         self.other_context = self.made("cuCtxCreate_v2", 0, 0)
@@ -112,8 +114,10 @@ class Machine:
         self.function = self.made("cuModuleGetFunction", self.module, b"empty")
         self.do("cuLaunchKernel", self.function, 1, 1, 1, 1, 1, 1, 0, 0, None, None)
         self.pool = self.made("cuDeviceGetDefaultMemPool", 0)
+        self.scratch = ctypes.create_string_buffer(64)
         self.arrays = [self.array(), self.array()]
         self.graph = self.captured(kernel=False)
+        self.graph_behind = self.executable()
         self.must("cuCtxSynchronize")
         #: By question and stream: how long the call may take before it counts as waiting.
         self.limits: dict[tuple[str, str], float] = {}
@@ -227,6 +231,68 @@ class Machine:
         """An executable graph of one node."""
         return self.made("cuGraphInstantiateWithFlags", self.captured(kernel=kernel) if kernel else self.graph, 0)
 
+    def graph_with(self, kind: str) -> int:
+        """A graph of one node of a kind."""
+        graph, node = self.made("cuGraphCreate", 0), OUT()
+        if kind == "empty":
+            self.must("cuGraphAddEmptyNode", node, graph, None, 0)
+        elif kind == "host":
+            self.must("cuGraphAddHostNode", node, graph, None, 0, numbers(self.nothing or 0, 0))
+        elif kind == "event":
+            self.must("cuGraphAddEventRecordNode", node, graph, None, 0, self.made("cuEventCreate", 0))
+        elif kind == "child":
+            self.must("cuGraphAddChildGraphNode", node, graph, None, 0, self.graph)
+        elif kind == "allocation":
+            wanted = (ctypes.c_uint32 * 64)(1, 0, 1, 0)  # CUDA_MEM_ALLOC_NODE_PARAMS: its pool's properties first
+            ctypes.c_uint64.from_address(ctypes.addressof(wanted) + 104).value = SMALL
+            self.must("cuGraphAddMemAllocNode", node, graph, None, 0, wanted)
+        return graph
+
+    def synchronous(self) -> int:
+        """Device memory whose operations are synchronous: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS."""
+        there = self.device()
+        self.must("cuPointerSetAttribute", numbers(1), 6, there)
+        return there
+
+    def described(self) -> int:
+        """A description of all multiprocessors, for a green context."""
+        resource, description = ctypes.create_string_buffer(256), ctypes.c_uint64()
+        self.must("cuDeviceGetDevResource", 0, resource, 1)
+        self.must("cuDevResourceGenerateDesc", ctypes.byref(description), resource, 1)
+        return description.value
+
+    def green(self) -> int:
+        """A green context."""
+        return self.made("cuGreenCtxCreate", self.described(), 0, 1)
+
+    def surface_array(self) -> int:
+        """An array that surfaces read and write."""
+        return self.made("cuArray3DCreate_v2", numbers(64, 64, 0, 1 | 1 << 32, 2))
+
+    def mapped_handle(self) -> int:
+        """Physical memory that is mapped."""
+        handle, there = self.physical(), self.reserved()
+        self.must("cuMemMap", there, 1 << 21, 0, handle, 0)
+        return handle
+
+    def done_event(self) -> int:
+        """An event that was recorded, in a stream that is finished."""
+        event, stream = self.made("cuEventCreate", 0), self.made("cuStreamCreate", 1)
+        self.must("cuEventRecord", event, stream)
+        self.must("cuStreamSynchronize", stream)
+        return event
+
+    def exported_pool(self) -> int:
+        """A pool whose memory other processes may have."""
+        return self.made("cuMemPoolCreate", (ctypes.c_uint32 * 32)(1, 1, 1, 0))
+
+    def pool_with_memory(self) -> int:
+        """A pool with memory that is in use."""
+        pool, stream = self.new_pool(), self.made("cuStreamCreate", 1)
+        self.made("cuMemAllocFromPoolAsync", SMALL, pool, stream)
+        self.must("cuStreamSynchronize", stream)
+        return pool
+
     def physical(self) -> int:
         """Physical memory of the device, not mapped."""
         return self.made("cuMemCreate", 1 << 21, self.properties(), 0)
@@ -273,10 +339,19 @@ class Machine:
         self._closed.add(word)
         self.must("cuStreamWaitValue32_v2", stream, word, 1, 0)
 
+    def wait_in_host_function(self, stream: int) -> None:
+        """Close a gate in a stream that is a host function which does not return."""
+        semaphore = ctypes.create_string_buffer(32)
+        self._libc.sem_init(semaphore, 0, 0)
+        self._semaphores.append(semaphore)
+        self.must("cuLaunchHostFunc", stream, self.sem_wait, ctypes.addressof(semaphore))
+
     def open(self) -> None:
         """Open all gates."""
         for word in list(self._closed):
             ctypes.c_uint32.from_address(word).value = 1
+        for semaphore in list(self._semaphores):
+            self._libc.sem_post(semaphore)
 
     def synchronize(self) -> list[int]:
         """Wait for all contexts; return what is not 0."""
@@ -286,6 +361,7 @@ class Machine:
             if context:
                 codes += [self.do("cuCtxSetCurrent", context), self.do("cuCtxSynchronize")]
         self._closed.clear()
+        self._semaphores.clear()
         return [code for code in codes if code]
 
 
@@ -336,11 +412,23 @@ class Row:
         self.behind("cuEventRecord", event, self.stream)
         return event
 
+    def event_with(self, flags: int) -> int:
+        """An event with flags that is recorded in the stream, behind the gate."""
+        event = self.put_away("cuEventDestroy_v2", self.machine.made("cuEventCreate", flags))
+        self.behind("cuEventRecord", event, self.stream)
+        return event
+
     def launched(self, *, kernel: bool = False) -> int:
         """An executable graph that is launched in the stream, behind the gate."""
         graph = self.machine.executable(kernel=kernel)
         self.behind("cuGraphLaunch", graph, self.stream)
         return graph
+
+    def second_launch(self) -> int:
+        """A stream in which a graph is launched that is launched behind the gate of the row's stream."""
+        second = self.fresh("non-blocking")
+        self.behind("cuGraphLaunch", self.launched(), second)
+        return second
 
     def pooled(self) -> int:
         """Memory of a pool, allocated and there."""
@@ -355,6 +443,12 @@ class Row:
         self.machine.must("cuCtxSynchronize")
         self.behind("cuMemFreeAsync", there, self.stream)
         return made
+
+    def begun_apart(self) -> int:
+        """A stream of its own in which the call begins a capture, which ends before anything else does."""
+        apart = self.fresh("non-blocking")
+        self._first.append(("cuStreamEndCapture", apart, OUT()))
+        return apart
 
     def begun(self) -> int:
         """A stream of its own in which a capture has begun."""
@@ -375,22 +469,42 @@ class Row:
         """Close the gate, and queue what stands behind it."""
         machine = self.machine
         machine.watch.arm(1)
-        if place == "same":
-            machine.wait(self.stream)
-        elif place in STREAMS:
-            machine.wait(self.fresh(place))
-        elif place == "per-thread of another thread":
-            machine.helper.submit(machine.wait, 2).result()
-        elif place != "none":
-            other = machine.other_context if place == "another context" else machine.other_device
+        where, *words = place.split(", ")
+        if where == "same":
+            self._gate(self.stream, words)
+        elif where in STREAMS:
+            self._gate(self.fresh(where), words)
+        elif where == "per-thread of another thread":
+            machine.helper.submit(self._gate, 2, words).result()
+        elif where != "none":
+            other = machine.other_context if where == "another context" else machine.other_device
             machine.must("cuCtxPushCurrent_v2", other)
-            machine.wait(self.fresh("blocking"))
+            self._gate(self.fresh("blocking"), words)
             machine.must("cuCtxPopCurrent_v2", OUT())
         for name, *arguments in self._behind:
             if name == "gate":
                 machine.wait(*arguments)
             else:
                 machine.must(name, *arguments)
+
+    def _gate(self, stream: int, words: list[str]) -> None:
+        """Close a gate in a stream, by what the words of its place say, and queue what they name behind it."""
+        machine = self.machine
+        if "host function" in words:
+            machine.wait_in_host_function(stream)
+        else:
+            machine.wait(stream)
+        to, source = machine.memory["device"][0], machine.memory["pinned"][1]
+        if "copy behind" in words:
+            machine.must("cuMemcpyHtoDAsync_v2", to, source, SMALL, stream)
+        if "filling behind" in words:
+            machine.must("cuMemsetD8Async", to, 1, 64, stream)
+        if "kernel behind" in words:
+            machine.do("cuLaunchKernel", machine.function, *ONE_THREAD, stream, None, None)
+        if "graph behind" in words:
+            machine.must("cuGraphLaunch", machine.graph_behind, stream)
+        if "host function behind" in words:
+            machine.must("cuLaunchHostFunc", stream, machine.nothing, None)
 
     def end(self) -> list[int]:
         """Open the gates, wait for everything, and put away what the row has made; return what is not 0."""
@@ -463,7 +577,7 @@ def copy(name: str, to: str, source: str, size: int) -> Question:
 LOCATION = 1  # CUmemLocation as it goes in a register: a device, the first
 ONE_THREAD = (1, 1, 1, 1, 1, 1, 0)
 #: How arguments name the stream of their row.
-_IN_STREAM = re.compile(r"\br\.(stream|event|pooled|launched|capturing|freed_pool)\b")
+_IN_STREAM = re.compile(r"\br\.(stream|event|event_with|pooled|launched|second_launch|capturing|freed_pool)\b")
 
 
 def expanded(name: str, text: str) -> Iterator[tuple[str, str]]:
@@ -492,6 +606,8 @@ def read_questions() -> dict[str, list[Question]]:
 GROUPS = read_questions()
 #: The question that closes a gate of its own.
 OWN_GATE = "cuCtxDestroy_v2 gate in it"
+#: What questions are called in which another context is current than that of the gate, or none.
+CURRENT = ("from another", "from none")
 #: Calls that may wait: the question, the stream that it is asked with, and the gate's place.
 WAITING = (
     ("cuCtxSynchronize", "non-blocking", "non-blocking"),
@@ -555,7 +671,7 @@ FIRST = (
     "contexts made", "held own gate", "modules", "libraries",
     "copies in streams", *(f"held {part}" for part in range(6)), "limits", "copies",
 )  # fmt: skip
-#: What the name of a file of rows follows, as a task.
+#: What a part of a file of rows follows as a task: "items PART PARTS FILE".
 ITEMS = "items "
 TASKS = (*FIRST, *(group for group in GROUPS if group not in FIRST))
 
@@ -579,7 +695,8 @@ def alone(question: Question) -> Iterator[Item]:
 def items(task: str) -> Iterator[Item]:
     """The rows of a task, which may be a file of rows."""
     if task.startswith(ITEMS):
-        yield from map(tuple, json.loads(Path(task.removeprefix(ITEMS)).read_text(encoding="utf-8")))
+        part, parts, file = task.removeprefix(ITEMS).split(" ", 2)
+        yield from map(tuple, json.loads(Path(file).read_text(encoding="utf-8"))[int(part) :: int(parts)])
     elif task in GROUPS:
         for question in GROUPS[task]:
             yield from alone(question)
@@ -601,7 +718,11 @@ def pose(machine: Machine, question: Question, stream: str, place: str) -> dict[
     row = Row(machine, stream or "blocking")
     call = question.bound(machine, row)
     row.close(place)
+    if question.given in CURRENT:
+        machine.must("cuCtxSetCurrent", machine.other_context if question.given == "from another" else 0)
     found = timed(machine, call, machine.limits.get((question.name, stream), LIMIT))
+    if question.given in CURRENT:
+        machine.must("cuCtxSetCurrent", machine.context)
     found["after"] = row.end()
     return found
 
@@ -624,26 +745,36 @@ def timed_open(machine: Machine, call: Callable[[], int], seconds: float = LIMIT
     return {"answer": "waits" if waits else "returns", "code": code, "ms": round(took * 1000, 2)}
 
 
-def held(machine: Machine, waiting: Question, stream: str, place: str, other: Question) -> dict[str, Any]:
-    """Ask a call of this thread while one of another thread waits."""
-    first, second = Row(machine, stream), Row(machine, "non-blocking")
+def held(
+    machine: Machine, waiting: Question, stream: str, place: str, other: Question, second_stream: str = "non-blocking"
+) -> dict[str, Any]:
+    """Ask a call of this thread, in a stream of a kind or in another context, while one of another thread waits."""
+    elsewhere = second_stream == "another context"
+    first = Row(machine, stream)
     call = waiting.bound(machine, first)
     context = ctypes.c_uint64()
     machine.must("cuCtxGetCurrent", ctypes.byref(context))
-    if context.value != machine.context:  # the one that the waiting call destroys
+    made_context = context.value != machine.context  # the one that the waiting call destroys
+    if made_context:
         first.close(place)
         machine.must("cuCtxSetCurrent", machine.context)
-        asked = other.bound(machine, second)
-    else:
-        asked = other.bound(machine, second)
+    if elsewhere:
+        machine.must("cuCtxSetCurrent", machine.other_context)
+    second = Row(machine, "non-blocking" if elsewhere else second_stream)
+    asked = other.bound(machine, second)
+    if elsewhere:
+        machine.must("cuCtxSetCurrent", machine.context)
+    if not made_context:
         first.close(place)
     second.close("none")
+    if elsewhere:
+        machine.must("cuCtxSetCurrent", machine.other_context)
     made = machine.helper.submit(call)
-    time.sleep(BEGINS)
+    time.sleep(max(BEGINS, (machine.limits.get((waiting.name, stream), 0) - LIMIT)))
     if made.done():
         found: dict[str, Any] = {"answer": "nobody waits", "code": None, "waiting": made.result()}
     else:
-        found = timed(machine, asked, machine.limits.get((other.name, "non-blocking"), LIMIT))
+        found = timed(machine, asked, machine.limits.get((other.name, second_stream), LIMIT))
         found["answer"] = {"waits": "held", "returns": "free"}.get(found["answer"], found["answer"])
         found["waiting"] = made.result()
     found["after"] = first.end() + second.end()
@@ -697,9 +828,9 @@ def answer(machine: Machine, item: Item) -> dict[str, Any]:
             return pose(machine, QUESTIONS[words[0]], words[1], words[2])
         if kind == "held":
             warm(machine, QUESTIONS[words[0]], words[1])
-            warm(machine, QUESTIONS[words[3]], "non-blocking")
+            warm(machine, QUESTIONS[words[3]], words[4] if words[4:] and words[4] in STREAMS else "non-blocking")
             print(flush=True)
-            return held(machine, QUESTIONS[words[0]], words[1], words[2], QUESTIONS[words[3]])
+            return held(machine, QUESTIONS[words[0]], words[1], words[2], QUESTIONS[words[3]], *words[4:])
         if kind == "limit":
             warm(machine, copy(words[0], words[1], words[2], MOST), words[3])
             return limit(machine, *words)
@@ -735,7 +866,7 @@ def facts() -> None:
 #: The words of the rows of each kind, but its first.
 NAMES = {
     "one": ("name", "stream", "place"),
-    "held": ("waiting", "stream", "place", "name"),
+    "held": ("waiting", "stream", "place", "name", "second"),
     "limit": ("name", "to", "source", "stream", "place"),
     "depth": ("name",),
 }
@@ -744,7 +875,7 @@ NAMES = {
 def item_of(kind: str, row: dict[str, Any]) -> Item:
     """The words of a row of a recording, by which it is asked again."""
     name = f"{row['call']} {row['given']}".strip() if "call" in row else row["name"]
-    return kind, *(name if word == "name" else row[word] for word in NAMES[kind])
+    return kind, *(name if word == "name" else row[word] for word in NAMES[kind] if word in row or word == "name")
 
 
 class Recorder:
@@ -835,7 +966,7 @@ class Recorder:
                 words[-1] == "none" and words[0] != OWN_GATE and any(each[0] == "waits" for each in every)
             )
             counts["in vain"] += any(each[1] is None for each in every)
-            row: dict[str, Any] = dict(zip(NAMES[kind], words, strict=True))
+            row: dict[str, Any] = dict(zip(NAMES[kind], words, strict=False))
             if kind in ("one", "held"):
                 question = QUESTIONS[row.pop("name")]
                 row = {"call": question.call, "given": question.given, **row}
@@ -867,12 +998,16 @@ def main(arguments: list[str]) -> None:
     began = time.monotonic()
     told = subprocess.run([sys.executable, __file__, "--facts"], capture_output=True, text=True, check=True)
     recorder = Recorder(chosen.file, chosen.seconds)
+    parts = (
+        [f"{ITEMS}{part} {chosen.jobs} {chosen.items.resolve()}" for part in range(chosen.jobs)] if chosen.items else []
+    )
+    tasks = parts or chosen.task or TASKS
     with ThreadPoolExecutor(chosen.jobs) as pool:
         for done in [
             pool.submit(recorder.run, task, loading)
             for _ in range(chosen.times)
             for loading in ([chosen.loading] if chosen.loading else LOADING)
-            for task in ([f"{ITEMS}{chosen.items.resolve()}"] if chosen.items else chosen.task or TASKS)
+            for task in tasks
         ]:
             done.result()
     recorder.write({**json.loads(told.stdout), "limit": LIMIT, "seconds": round(time.monotonic() - began, 1)})
