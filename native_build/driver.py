@@ -26,8 +26,8 @@ GENERATED = _EMULATOR / "generated"
 #: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
-    ("config", "profiles", "visible", "own_symbols", "events", "notes", "handles", "address_tree"),
-    ("caller", "symbols", "stacks", "violations"),
+    ("config", "profiles", "visible", "own_symbols", "events", "notes", "address_tree"),
+    ("caller", "stacks", "violations", "handles", "symbols"),
     ("sticky", "faults", "sweep", "waits", "calls", "order_findings"),
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats"),
@@ -242,6 +242,7 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
     refused = _read("synchronization.toml")["host-functions"]["refused"]
     locks: dict[str, list[str]] = _read("waits.toml")["locks"]
     traits: dict[str, list[str]] = _read("functions.toml")["traits"]
+    dead: dict[str, list[str]] = _read("functions.toml")["dead-handles"]
     rows_of: dict[str, list[dict[str, Any]]] = {}
     firsts: dict[str, int] = {}
     for at, (symbol, row) in enumerate(_waiting_calls(), 1):
@@ -250,12 +251,14 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
     for symbol in symbols:
         at_entry = any("given" not in row for row in rows_of.get(symbol, ())) * (1 + ("Synchronize" in symbol))
         held = sum(1 << at for at, calls in enumerate(locks.values()) if symbol in calls)
-        facts = {
+        facts: dict[str, Any] = {
             "since": since.get(symbol, 0),
             "waits": firsts.get(symbol, 0),
             "at_entry": int(at_entry),
             "held_up": held,
         }
+        kinds = [kind for kind, names in dead.items() if any(fnmatchcase(symbol, one) for one in names)]
+        facts["dies_of"] = " | ".join(f"1u << {kind.upper()}" for kind in kinds)
         own = [trait for trait, names in traits.items() if any(fnmatchcase(symbol, one) for one in names)]
         facts |= dict.fromkeys([*["refuses_host_calls"] * (symbol in refused), *own], 1)
         values = "".join(f", .{name} = {value}" for name, value in facts.items() if value)

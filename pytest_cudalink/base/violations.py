@@ -14,8 +14,8 @@ class Violation(NamedTuple):
     # and for a CUuserObject
     handle: int
     # name of the rule: for lifetimes the option of cuLinkCreate whose memory must live, such as
-    # "CU_JIT_ERROR_LOG_BUFFER", "optionValues" for the array itself, "CUlinkState" for a state that was used after
-    # cuLinkDestroy, or "CUuserObject" for references that were released too often; for nvJitLink a key of
+    # "CU_JIT_ERROR_LOG_BUFFER", "optionValues" for the array itself, or the type of a handle that was used after it was
+    # destroyed, or whose references were released too often, such as "CUlinkState"; for nvJitLink a key of
     # `pytest_cudalink.loader.jitlink.jitlink_contract.RULES`
     rule: str
     what: str  # how the rule was broken

@@ -151,6 +151,21 @@ _RULE_OF_MEMORY = (
 )
 
 
+def _rule_of(kind: str, rule: str, what: str) -> tuple[str, str, str]:
+    """Return what a rule of lifetimes has in `_RULES`; a handle that died has a rule for all kinds but link states."""
+    if kind == "link state" or not what.startswith("used after "):
+        return _RULES.get(rule, _RULE_OF_MEMORY)
+    fix = f"Make no call with a {rule} after {what.removeprefix('used after ')}."
+    if rule == "CUdeviceptr":
+        advice = "Memory may be freed once, and not be used from then on (CUDA Driver API, cuMemFreeAsync)."
+        return "freed", advice, fix
+    advice = (
+        f"No call may be given a {rule} that was destroyed: the driver follows it, and what is in that memory by then "
+        "decides what happens (driver 580.159.04 on an H200 ends the process)."
+    )
+    return "destroyed", advice, fix
+
+
 def _tells(filename: str) -> bool:
     """Whether a frame of this file helps to find the code that caused a violation."""
     return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
@@ -277,8 +292,8 @@ def violation_of(
     if text("object") == "wait":
         return _wait_violation(note, python_stack)
     kind, number, rule, what = text("object"), int(note.get("number", 0)), text("option"), text("what")
-    verb, advice, fix = _RULES.get(rule, _RULE_OF_MEMORY)
-    made = list(map(str, note.get("made", ())))
+    verb, advice, fix = _rule_of(kind, rule, what)
+    made = [line for line in map(str, note.get("made", ())) if "+0x" in line or _tells(line.rpartition(":")[0])]
     # native frames stay as they are in every list; lines of Python are shown outermost first
     creator = creator or (made[::-1] if made and "+0x" not in made[0] else made)
     return _violation(

@@ -120,15 +120,15 @@ assert cuda.cuGraphReleaseUserObject(graph, one, 4) == 0 and destroyed == [7]
 ((what, call, said),), _ = noticed()
 assert (what, call) == ("released too often", "cuGraphReleaseUserObject")
 assert said == "expected at most 3 references of the graph, found 4"
-for call, arguments, what in (
-    ("cuUserObjectRelease", (one, 1), "released too often"),
-    ("cuUserObjectRetain", (one, 1), "used after its last reference"),
-    ("cuGraphRetainUserObject", (graph, one, 1, 0), "used after its last reference"),
-    ("cuGraphReleaseUserObject", (graph, one, 1), "released too often"),
+for call, arguments in (
+    ("cuUserObjectRelease", (one, 1)),
+    ("cuUserObjectRetain", (one, 1)),
+    ("cuGraphRetainUserObject", (graph, one, 1, 0)),
+    ("cuGraphReleaseUserObject", (graph, one, 1)),
 ):
     assert getattr(cuda, call)(*arguments) == 1
-    said = "expected an object that is alive, found the handle of a destroyed one"
-    assert noticed()[0] == [(what, call, said)]
+    said = "expected a user object that is alive, found the handle of a destroyed one"
+    assert noticed()[0] == [("used after cuGraphReleaseUserObject", call, said)]
 two = make(3)
 assert cuda.cuGraphRetainUserObject(graph, two, 1, 0) == 0 and cuda.cuUserObjectRelease(two, 3) == 0
 assert cuda.cuGraphReleaseUserObject(graph, two, 1) == 0 and destroyed == [7, 7]
@@ -147,6 +147,72 @@ assert cuda.cuUserObjectRelease(three, 1) == 0 and noticed() == ([], []) and des
         + "one = make()\nassert (cuda.cuUserObjectRelease(one, 2), cuda.cuUserObjectRelease(one, 1)) == (0, 1)\n"
         "assert noticed() == ([], []) and destroyed == [7]",
         lifetime="off",
+    )
+
+
+DEAD_HANDLES = """
+def noticed():
+    found = [(one.rule, one.what, one.call, one.history[0], one.history[-1].rpartition(" in ")[2])
+             for one in control.violations]
+    control.consume(control.violations)
+    return found
+
+def end(one):
+    ok(cuda.cuStreamDestroy_v2(one))
+"""
+
+
+def test_a_stream_that_was_destroyed(check) -> None:
+    """A call that is given it is named, with who destroyed it, until the address is that of another stream."""
+    program = (
+        START
+        + DEAD_HANDLES
+        + """
+first = stream()
+end(first)
+assert (cuda.cuStreamSynchronize(first), cuda.cuStreamSynchronize(c_void_p(0x1230))) == (400, 400)
+ended = "stream 1 was destroyed by cuStreamDestroy_v2, called from:", "end"
+found = noticed()
+assert found == ([("CUstream", "used after cuStreamDestroy_v2", "cuStreamSynchronize", *ended)] if checked else [])
+assert cuda.cuMemFreeAsync(c_uint64(get(cuda.cuMemAllocAsync, c_uint64, c_size_t(64), None)), first) == 400
+assert [one[2] for one in noticed()] == ["cuMemFreeAsync"] * checked
+ended = [stream() for _ in range(40)]
+for one in ended:
+    end(one)
+again = [stream() for _ in range(40)]
+assert {one.value for one in again} & {one.value for one in ended}
+for one in again:
+    ok(cuda.cuStreamSynchronize(one))
+assert noticed() == []
+"""
+    )
+    check("checked = True\n" + program)
+    check("checked = False\n" + program, lifetime="off")
+
+
+def test_memory_of_a_pool_that_is_freed_twice(check) -> None:
+    """While the first free waits for its stream, the second is refused on whatever way, and both calls are named."""
+    check(
+        START
+        + DEAD_HANDLES
+        + """
+gate, first, other = pinned(), stream(1), stream(1)
+memory = c_uint64(get(cuda.cuMemAllocAsync, c_uint64, c_size_t(64), first))
+ok(cuda.cuStreamWaitValue32_v2(first, c_uint64(gate), 1, 0))
+def free():
+    ok(cuda.cuMemFreeAsync(memory, first))
+free()
+assert (cuda.cuMemFreeAsync(memory, first), cuda.cuMemFreeAsync(memory, other), cuda.cuMemFree_v2(memory)) == (1, 1, 1)
+place = "memory of a pool 2 was freed by cuMemFreeAsync, called from:", "free"
+calls = ("cuMemFreeAsync", "cuMemFreeAsync", "cuMemFree_v2")
+assert noticed() == [("CUdeviceptr", "used after cuMemFreeAsync", call, *place) for call in calls]
+later = c_uint64(get(cuda.cuMemAllocAsync, c_uint64, c_size_t(64), other))
+assert later.value != memory.value
+c_uint32.from_address(gate).value = 1
+ok(cuda.cuStreamSynchronize(first))
+ok(cuda.cuMemFreeAsync(later, other))
+assert noticed() == []
+"""
     )
 
 

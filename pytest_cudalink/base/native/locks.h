@@ -12,7 +12,7 @@
      each worker of pool
      pool
      happens_before
-     events faults no_wait notes order_findings sweep
+     events faults no_wait notes stacks sweep
  */
 #pragma once
 

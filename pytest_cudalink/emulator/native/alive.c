@@ -11,26 +11,23 @@
 #include "module_image.h"
 
 /* Nodes go with their graph, and conditional handles too: to count them says nothing more. */
-static const struct {
-  HandleKind kind;
-  const char *name;
-} handles[] = {
-    {HANDLE_STREAM, "stream"},
-    {HANDLE_EVENT, "event"},
-    {HANDLE_POOL, "memory pool"},
-    {HANDLE_PHYSICAL_MEMORY, "physical memory"},
-    {HANDLE_EXTERNAL_MEMORY, "external memory"},
-    {HANDLE_EXTERNAL_SEMAPHORE, "external semaphore"},
-    {HANDLE_ARRAY, "array"},
-    {HANDLE_MIPMAP, "mipmapped array"},
-    {HANDLE_TEXTURE, "texture object"},
-    {HANDLE_SURFACE, "surface object"},
-    {HANDLE_TEXTURE_REFERENCE, "texture reference"},
-    {HANDLE_GRAPH, "graph"},
-    {HANDLE_GRAPH_EXEC, "executable graph"},
-    {HANDLE_USER_OBJECT, "user object"},
-    {HANDLE_GREEN_CONTEXT, "green context"},
-    {HANDLE_NOTIFICATION, "callback"},
+static const HandleKind handles[] = {
+    HANDLE_STREAM,
+    HANDLE_EVENT,
+    HANDLE_POOL,
+    HANDLE_PHYSICAL_MEMORY,
+    HANDLE_EXTERNAL_MEMORY,
+    HANDLE_EXTERNAL_SEMAPHORE,
+    HANDLE_ARRAY,
+    HANDLE_MIPMAP,
+    HANDLE_TEXTURE,
+    HANDLE_SURFACE,
+    HANDLE_TEXTURE_REFERENCE,
+    HANDLE_GRAPH,
+    HANDLE_GRAPH_EXEC,
+    HANDLE_USER_OBJECT,
+    HANDLE_GREEN_CONTEXT,
+    HANDLE_NOTIFICATION,
 };
 
 /* Variables of modules go with their module. */
@@ -71,7 +68,7 @@ EXPORT size_t cudalinkAlive(char *out, size_t size) {
   Text text = {out, size, 0};
   if (size) *out = 0;
   for (size_t at = 0; at < sizeof handles / sizeof *handles; at++)
-    add(&text, handles[at].name, cl_handles_alive(handles[at].kind), 0);
+    add(&text, cl_kinds[handles[at]].name, cl_handles_alive(handles[at]), 0);
   for (size_t at = 0; at < sizeof origins / sizeof *origins; at++) {
     size_t bytes, count = cl_blocks_alive(origins[at].origin, &bytes);
     add(&text, origins[at].name, count, bytes);

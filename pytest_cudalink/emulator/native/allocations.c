@@ -77,12 +77,21 @@ EXPORTED_WHEN(is_managed_request(size, flags), cuMemAllocManaged, (CUdeviceptr *
 
 /* Frees what cuMemAlloc and its like gave, or a pool; it needs no context, but none that is dead (measured:
    programs/core). */
+static bool is_freed(Block *block) {
+  if (block->freed) cl_note_dead_use(MEMORY_OF_POOL, block->id, block->end);
+  return block->freed;
+}
+
 static CUresult free_memory(CUdeviceptr address) {
   Block taken;
   CUresult answer;
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!address) return CUDA_SUCCESS;
   if (cl_graph_memory_released(address, &answer)) return answer;
+  Block *block = cl_block_lock(address);
+  bool freed = block && block->start == address && is_freed(block);
+  cl_block_unlock();
+  if (freed) return CUDA_ERROR_INVALID_VALUE; /* cuMemFree of a driver dies of it (measured: deaths) */
   if (cl_pool_free(address)) return CUDA_SUCCESS;
   if (!cl_block_take(address, FROM_ALLOCATION | FROM_EXTERNAL, &taken)) return CUDA_ERROR_INVALID_VALUE;
   cl_block_free(&taken);
@@ -101,8 +110,11 @@ static CUresult free_later(const void *handle, CUdeviceptr address) {
   if (result) return result;
   Block *block = cl_block_lock(address);
   bool of_pool = block && block->start == address && block->origin & (FROM_POOL | FROM_POOL_OF_OTHER);
-  bool freed = of_pool && block->freed;
-  if (of_pool) block->freed = true;
+  bool freed = of_pool && is_freed(block);
+  if (of_pool && !freed) {
+    block->freed = true;
+    block->end = cl_site_keep(cl_site());
+  }
   cl_block_unlock();
   if (freed) return CUDA_ERROR_INVALID_VALUE;
   if (!of_pool) return CUDA_ERROR_NOT_READY;

@@ -14,7 +14,9 @@
 #include "config.h"
 #include "events.h"
 #include "faults.h"
+#include "handles.h"
 #include "notes.h"
+#include "stacks.h"
 #include "sticky.h"
 #include "sweep.h"
 #include "visible.h"
@@ -156,6 +158,7 @@ bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   cl_event_begin(&call->line);
   CallWatch *watch = cl_call_watch;
   if (watch) watch(symbol, true);
+  if (cl_symbols[symbol].destroys && cl_config()->lifetime && !cl_site()) cl_site_note(cl_symbols[symbol].name);
   CUresult refused = refusal(&call->line, symbol, needs_init, lost);
   if (refused >= 0) call->result = cl_leave(call, refused);
   return refused < 0;
@@ -211,6 +214,8 @@ CUresult cl_leave(Call *call, CUresult result) {
     cl_swept_failed();
   CallWatch *watch = cl_call_watch;
   if (watch) watch(call->symbol, false);
+  if (watch || cl_symbols[call->symbol].destroys) cl_site_forget();
+  cl_check_dead_use(cl_symbols[call->symbol].name, cl_symbols[call->symbol].dies_of);
   if (call->cancelable == PTHREAD_CANCEL_ENABLE) cl_cancelable = false;
   pthread_setcancelstate(call->cancelable, &call->cancelable);
   errno = call->error;

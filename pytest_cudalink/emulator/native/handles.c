@@ -1,21 +1,70 @@
-/* Objects, and their handles that are alive: a hash table with open addresses. */
+/* Objects, and their handles: a hash table with open addresses. */
 #include "handles.h"
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "config.h"
 #include "locks.h"
+#include "stacks.h"
+#include "violations.h"
+
+const struct KindName cl_kinds[] = {
+    [HANDLE_STREAM] = {"stream", "CUstream"},
+    [HANDLE_EVENT] = {"event", "CUevent"},
+    [HANDLE_POOL] = {"memory pool", "CUmemoryPool"},
+    [HANDLE_PHYSICAL_MEMORY] = {"physical memory", "CUmemGenericAllocationHandle"},
+    [HANDLE_EXTERNAL_MEMORY] = {"external memory", "CUexternalMemory"},
+    [HANDLE_EXTERNAL_SEMAPHORE] = {"external semaphore", "CUexternalSemaphore"},
+    [HANDLE_ARRAY] = {"array", "CUarray"},
+    [HANDLE_MIPMAP] = {"mipmapped array", "CUmipmappedArray"},
+    [HANDLE_TEXTURE] = {"texture object", "CUtexObject"},
+    [HANDLE_SURFACE] = {"surface object", "CUsurfObject"},
+    [HANDLE_TEXTURE_REFERENCE] = {"texture reference", "CUtexref"},
+    [HANDLE_GRAPH] = {"graph", "CUgraph"},
+    [HANDLE_GRAPH_NODE] = {"graph node", "CUgraphNode"},
+    [HANDLE_GRAPH_EXEC] = {"executable graph", "CUgraphExec"},
+    [HANDLE_CONDITIONAL] = {"conditional handle", "CUgraphConditionalHandle"},
+    [HANDLE_USER_OBJECT] = {"user object", "CUuserObject"},
+    [HANDLE_GREEN_CONTEXT] = {"green context", "CUgreenCtx"},
+    [HANDLE_MODULE] = {"module", "CUmodule"},
+    [HANDLE_LIBRARY] = {"library", "CUlibrary"},
+    [HANDLE_RESOURCE_DESCRIPTION] = {"resource description", "CUdevResourceDesc"},
+    [MEMORY_OF_POOL] = {"memory of a pool", "CUdeviceptr"},
+    [HANDLE_NOTIFICATION] = {"callback", "CUasyncCallbackHandle"},
+};
+
+enum { REMEMBERED = 1024 };
+
+typedef struct {
+  HandleKind kind; /* NO_HANDLE: there is none */
+  uint64_t number;
+  Site *end; /* the call that ended it; NULL: it is not known */
+} DeadHandle;
+
+typedef struct {
+  const void *handle; /* NULL: there is nothing in it */
+  DeadHandle died;
+} Grave;
 
 typedef struct {
   const void *handle; /* NULL: free */
-  HandleKind kind;
+  HandleKind kind;    /* NO_HANDLE: it is dead */
+  Grave *grave;       /* of a dead one */
 } Entry;
 
 static struct {
   Entry *entries;
   size_t count, room; /* room is a power of two, and at least twice as large as count */
+  uint64_t numbers[HANDLE_KINDS];
+  Grave graves[REMEMBERED];
+  size_t buried; /* how many ever */
 } table;
+
+/* The first dead handle that this thread's call asked for as one of its kind. */
+static _Thread_local DeadHandle used;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -45,24 +94,61 @@ static bool grow(void) {
   return true;
 }
 
-static bool add(const void *handle, HandleKind kind) {
+static void empty(Grave *grave) {
+  cl_site_drop(grave->died.end);
+  *grave = (Grave){0};
+}
+
+/* Returns the number among those of the kind; 0 if memory is out. */
+static uint64_t add(const void *handle, HandleKind kind) {
   HOLD(lock);
   bool fits = 2 * (table.count + 1) <= table.room || grow();
-  if (fits) {
-    Entry *entry = &table.entries[place(handle)];
-    if (!entry->handle) table.count++;
-    *entry = (Entry){handle, kind};
-  }
-  return fits;
+  if (!fits) return 0;
+  Entry *entry = &table.entries[place(handle)];
+  if (!entry->handle) table.count++;
+  if (entry->grave) empty(entry->grave);
+  *entry = (Entry){.handle = handle, .kind = kind};
+  return ++table.numbers[kind];
+}
+
+void cl_note_dead_use(HandleKind kind, uint64_t number, Site *end) {
+  if (!used.kind) used = (DeadHandle){kind, number, cl_site_keep(end)};
 }
 
 bool cl_handle_is(const void *handle, HandleKind kind) {
   HOLD(lock);
-  return handle && table.room && table.entries[place(handle)].handle && table.entries[place(handle)].kind == kind;
+  const Entry *entry = handle && table.room ? &table.entries[place(handle)] : NULL;
+  if (!entry || !entry->handle) return false;
+  if (entry->grave && entry->grave->died.kind == kind)
+    cl_note_dead_use(kind, entry->grave->died.number, entry->grave->died.end);
+  return entry->kind == kind;
+}
+
+void cl_check_dead_use(const char *call, unsigned kinds) {
+  if (!used.kind) return;
+  DeadHandle use = used;
+  used = (DeadHandle){0};
+  const struct KindName *kind = &cl_kinds[use.kind];
+  char what[64], expected[64];
+  snprintf(what, sizeof what, "used after %s", use.end ? use.end->call : "its end");
+  snprintf(expected, sizeof expected, "a %s that is alive", kind->name);
+  if (cl_config()->lifetime && kinds >> use.kind & 1)
+    cl_note_violation_of(&(Violation){
+        .kind = kind->name,
+        .number = use.number,
+        .rule = kind->type,
+        .what = what,
+        .call = call,
+        .expected = expected,
+        .found = "the handle of a destroyed one",
+        .maker = use.end ? use.end->call : NULL,
+        .made = use.end ? &use.end->stack : NULL,
+    });
+  cl_site_drop(use.end);
+  cl_report_violations();
 }
 
 static void take_out(const void *handle) {
-  HOLD(lock);
   /* what was entered behind it moves up, so that no search ends too early */
   for (size_t at = place(handle), next = at;;) {
     table.entries[at].handle = NULL;
@@ -76,6 +162,22 @@ static void take_out(const void *handle) {
   table.count--;
 }
 
+/* Takes the handle of an object out of the table, or leaves it there as a dead one. */
+static void bury(const Object *object) {
+  HOLD(lock);
+  if (!cl_config()->lifetime) {
+    take_out(object);
+    return;
+  }
+  Grave *grave = &table.graves[table.buried++ % REMEMBERED];
+  if (grave->handle) take_out(grave->handle);
+  empty(grave);
+  *grave = (Grave){object, {object->kind, object->number, cl_site_keep(cl_site())}};
+  Entry *entry = &table.entries[place(object)];
+  entry->kind = NO_HANDLE;
+  entry->grave = grave;
+}
+
 size_t cl_handles_alive(HandleKind kind) {
   size_t count = 0;
   HOLD(lock);
@@ -86,8 +188,9 @@ size_t cl_handles_alive(HandleKind kind) {
 /* -- objects -- */
 
 bool cl_object_enter(Object *object, HandleKind kind, Context *context, Objects *list) {
-  if (kind != NO_HANDLE && !add(object, kind)) return false;
-  *object = (Object){.kind = kind, .context = context, .list = list};
+  uint64_t number = kind == NO_HANDLE ? 0 : add(object, kind);
+  if (kind != NO_HANDLE && !number) return false;
+  *object = (Object){.kind = kind, .number = number, .context = context, .list = list};
   if (!list) return true;
   object->behind = list->first;
   if (list->first) list->first->before = object;
@@ -103,7 +206,7 @@ void *cl_object_make(size_t size, HandleKind kind, Context *context, Objects *li
 }
 
 void cl_object_unname(Object *object) {
-  if (object->kind != NO_HANDLE) take_out(object);
+  if (object->kind != NO_HANDLE) bury(object);
   object->kind = NO_HANDLE;
 }
 

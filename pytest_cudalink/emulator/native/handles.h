@@ -1,10 +1,14 @@
 /* What every object begins with, how it is entered and how it ends. The handles that are alive are in a table, each
-   with what it is: a stale or foreign one is recognized by it, and never followed. */
+   with what it is: a stale or foreign one is recognized by it, and never followed. While lifetimes are checked, the
+   table also has the latest that died, each until malloc gives its address to another object. */
 #pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "stacks.h"
 
 typedef struct Context Context;
 
@@ -32,7 +36,14 @@ typedef enum {
   HANDLE_LIBRARY_MODULE,
   HANDLE_RESOURCE_DESCRIPTION,
   HANDLE_NOTIFICATION,
+  MEMORY_OF_POOL, /* no handle: an address, of which memory.c knows what it is */
+  HANDLE_KINDS
 } HandleKind;
+
+/* The kinds as messages name them, and their types in cuda.h. */
+extern const struct KindName {
+  const char *name, *type;
+} cl_kinds[HANDLE_KINDS];
 
 typedef struct Object Object;
 
@@ -47,6 +58,7 @@ typedef struct {
 /* What an object begins with. */
 struct Object {
   HandleKind kind;  /* NO_HANDLE: its address is not a handle, or not any more */
+  uint64_t number;  /* among those of its kind, from 1 on */
   Context *context; /* that it is of; NULL: of none, or of whichever is current */
   Objects *list;    /* NULL: it is on none */
   Object *before, *behind;
@@ -69,5 +81,10 @@ size_t cl_objects_end(const Objects *list, const Context *context);
 /* Whether a handle is alive and of this kind. The answer holds while the lock of its owner is held: each file adds,
    asks and removes its own kinds under its own lock, so that an object cannot go while another thread uses it. */
 bool cl_handle_is(const void *handle, HandleKind kind);
+/* Notes that this thread's call was given a handle that had died, of which a table apart from this one knows. */
+void cl_note_dead_use(HandleKind kind, uint64_t number, Site *end);
+/* Reports, as a function leaves, that it was given a handle that had died, if it is of a kind, one bit each, of which a
+   driver dies there. Never under a lock. */
+void cl_check_dead_use(const char *call, unsigned kinds);
 /* How many of a kind are alive. */
 size_t cl_handles_alive(HandleKind kind);

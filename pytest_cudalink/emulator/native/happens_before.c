@@ -55,7 +55,7 @@ static Op *make(void) {
     return NULL;
   }
   op->holders = 1;
-  op->site = cl_site_keep();
+  op->site = cl_site_keep(cl_site());
   return op;
 }
 

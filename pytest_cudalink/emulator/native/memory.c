@@ -227,6 +227,7 @@ static void free_memory(const Block *block) {
 }
 
 void cl_block_free(const Block *block) {
+  cl_site_drop(block->end);
   free_memory(block);
   if (block->counted) cl_memory_give(block->device, block->size);
 }

@@ -56,6 +56,7 @@ typedef struct {
   size_t pages_size;   /* 0: nothing */
   Slab *slab;          /* that it is cut from; of memory that was taken out: what goes with it */
   bool freed;          /* by cuMemFreeAsync; its stream has not come to that yet */
+  Site *end;           /* the call that freed it so; NULL: it is not known */
   bool counted;        /* as memory of its device */
   uint64_t barred;     /* devices that have no access to it, one bit each */
   bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */

@@ -2,68 +2,15 @@
  * orders. */
 #include "order_findings.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "calls.h"
-#include "locks.h"
-#include "stacks.h"
 #include "violations.h"
 
 atomic_bool cl_order_on;
-
-struct Site {
-  unsigned holders;
-  const char *call;
-  Stack stack;
-  uint64_t hash;
-  Site *next;
-};
-
-enum { BUCKETS = 4096 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the sites, behind all other locks */
-static Site *sites[BUCKETS];                             /* one for all calls from a place */
-static _Thread_local Site *current;
-
-OPEN_IN_CHILDREN(lock);
-
-Site *cl_site_keep(void) {
-  HOLD(lock);
-  if (current) current->holders++;
-  return current;
-}
-
-void cl_site_drop(Site *site) {
-  HOLD(lock);
-  if (!site || --site->holders) return;
-  Site **at = &sites[site->hash % BUCKETS];
-  while (*at != site) at = &(*at)->next;
-  *at = site->next;
-  cl_free_stack(&site->stack);
-  free(site);
-}
-
-/* Makes the site of a call, or takes the one that there is. */
-static Site *find_site(const char *call) {
-  Stack stack;
-  cl_note_stack(&stack); /* never under a lock */
-  const uint64_t hash = cl_hash_stack(cl_hash(0, call, strlen(call)), &stack);
-  HOLD(lock);
-  Site *site = sites[hash % BUCKETS];
-  while (site && site->hash != hash) site = site->next;
-  if (site) site->holders++;
-  Site *fresh = site ? NULL : malloc(sizeof *fresh);
-  if (!fresh) {
-    cl_free_stack(&stack);
-    return site;
-  }
-  *fresh = (Site){.holders = 1, .call = call, .stack = stack, .hash = hash, .next = sites[hash % BUCKETS]};
-  return sites[hash % BUCKETS] = fresh;
-}
 
 /* Whether a function submits work, or touches memory. */
 static bool has_site(const char *name) {
@@ -74,14 +21,8 @@ static bool has_site(const char *name) {
 }
 
 void cl_watch_site(Sym symbol, bool entered) {
-  cl_site_drop(current);
-  current = NULL;
-  if (!entered) {
-    cl_report_violations();
-    return;
-  }
-  if (!has_site(cl_symbols[symbol].name)) return;
-  current = find_site(cl_symbols[symbol].name);
+  if (!entered) cl_report_violations();
+  else if (has_site(cl_symbols[symbol].name)) cl_site_note(cl_symbols[symbol].name);
 }
 
 /* -- pairs -- */
@@ -156,17 +97,18 @@ void cl_order_finding(const Finding *pair) {
 
 static void note_limit(const char *what, const char *expected, const char *found, const char *fix) {
   static const Stack none;
-  const Stack *here = current ? &current->stack : &none;
+  const Site *site = cl_site();
+  const Stack *here = site ? &site->stack : &none;
   cl_note_violation_of(&(Violation){
       .kind = "order",
       .number = ++number,
       .rule = "order of accesses",
       .what = what,
-      .call = call_of(current),
+      .call = call_of(site),
       .expected = expected,
       .found = found,
       .fix = fix,
-      .maker = call_of(current),
+      .maker = call_of(site),
       .made = here,
       .noticed = here,
   });

@@ -6,19 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stacks.h"
 #include "symbols.h"
 
 /* Whether order is checked; `cl_order_ends` ends that, as what would be found without memory is wrong. */
 extern atomic_bool cl_order_on;
 
-/* The driver call that work came from, and who made it. */
-typedef struct Site Site;
-
 /* A function is entered, and its call site noted; or it is left, and its violations reported. */
 void cl_watch_site(Sym symbol, bool entered);
-/* The site of this thread's call, which is kept until it is dropped; NULL if none was noted. */
-Site *cl_site_keep(void);
-void cl_site_drop(Site *site);
 
 typedef struct {
   int kinds[2]; /* AccessKind, of the earlier one and of the later one */

@@ -320,6 +320,7 @@ bool cl_pool_free(CUdeviceptr address) {
   bool found = cl_block_take(address, FROM_POOL | FROM_POOL_OF_OTHER, &taken);
   if (found && taken.origin == FROM_POOL) {
     take_back(taken.owner, taken.start);
+    cl_site_drop(taken.end);
     free(taken.advice);
   } else if (found) {
     Pool *pool = taken.owner;

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 
 #include "abi.h"
 #include "grow.h"
+#include "locks.h"
 
 /* The functions of Python's C API that are needed here: the driver is not linked with Python, so Python hands them
    over. Calling a function written in Python would be shorter, but an interrupt could arrive in it and be lost. */
@@ -41,7 +43,15 @@ static _Atomic(const Python *) python;
 /* Sets the table of Python's functions, which must stay where it is; NULL: no lines of Python are noted from now on. */
 EXPORT void cudalinkSetPython(const Python *functions) { atomic_store(&python, functions); }
 
-enum { PYTHON_LINES = 64, LINE_ROOM = 512, PATH_ROOM = 377, FRAME_ROOM = 160, OWN_LINES = 3, ESCAPE_ROOM = 16 };
+enum {
+  PYTHON_LINES = 64,
+  LINE_ROOM = 512,
+  PATH_ROOM = 377,
+  FRAME_ROOM = 160,
+  OWN_LINES = 3,
+  SITE_LINES = 16,
+  ESCAPE_ROOM = 16
+};
 
 /* Where the end of a text begins that has room, between two characters: the end of a path says most. */
 static const char *end_of(const char *text, size_t length, size_t room) {
@@ -68,7 +78,7 @@ static int describe_line(const Python *api, void *frame, char *line) {
 }
 
 /* Only in a thread that Python knows: another one would wait for a lock that its own waiter may hold. */
-static char *python_lines(void) {
+static char *python_lines(int most) {
   const Python *api = atomic_load(&python);
   if (!api || !api->thread_state()) return NULL;
   int held = api->ensure();
@@ -78,7 +88,7 @@ static char *python_lines(void) {
   size_t length = 0, room = 0;
   void *frame = api->frame();
   if (frame) api->keep(frame);
-  for (int count = 0; frame && count < PYTHON_LINES; count++) {
+  for (int count = 0; frame && count < most; count++) {
     if (!cl_grow(&lines, length + LINE_ROOM, &room, 1)) break;
     length += (size_t)describe_line(api, frame, lines + length);
     void *outer = api->back(frame);
@@ -116,7 +126,7 @@ bool cl_python_catches_interrupts(void) {
 
 void cl_note_stack(Stack *stack) {
   stack->depth = backtrace(stack->frames, STACK_FRAMES);
-  stack->python = python_lines();
+  stack->python = python_lines(PYTHON_LINES);
 }
 
 void cl_free_stack(Stack *stack) {
@@ -134,6 +144,64 @@ uint64_t cl_hash_stack(uint64_t hash, const Stack *stack) {
   if (stack->python) return cl_hash(hash, stack->python, strlen(stack->python));
   return cl_hash(hash, stack->frames, (size_t)stack->depth * sizeof *stack->frames);
 }
+
+/* -- sites -- */
+
+enum { BUCKETS = 4096 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the sites, behind all other locks */
+static Site *sites[BUCKETS];                             /* one for all calls from a place */
+static _Thread_local Site *current;
+
+OPEN_IN_CHILDREN(lock);
+
+Site *cl_site_keep(Site *site) {
+  HOLD(lock);
+  if (site) site->holders++;
+  return site;
+}
+
+Site *cl_site(void) { return current; }
+
+void cl_site_drop(Site *site) {
+  HOLD(lock);
+  if (!site || --site->holders) return;
+  Site **at = &sites[site->hash % BUCKETS];
+  while (*at != site) at = &(*at)->next;
+  *at = site->next;
+  cl_free_stack(&site->stack);
+  free(site);
+}
+
+/* Makes the site of a call, or takes the one that there is. */
+static Site *find_site(const char *call) {
+  Stack stack = {.python = python_lines(SITE_LINES)};                     /* never under a lock */
+  if (!stack.python) stack.depth = backtrace(stack.frames, STACK_FRAMES); /* no event shows both */
+  const uint64_t hash = cl_hash_stack(cl_hash(0, call, strlen(call)), &stack);
+  HOLD(lock);
+  Site *site = sites[hash % BUCKETS];
+  while (site && site->hash != hash) site = site->next;
+  if (site) site->holders++;
+  Site *fresh = site ? NULL : malloc(sizeof *fresh);
+  if (!fresh) {
+    cl_free_stack(&stack);
+    return site;
+  }
+  *fresh = (Site){.holders = 1, .call = call, .stack = stack, .hash = hash, .next = sites[hash % BUCKETS]};
+  return sites[hash % BUCKETS] = fresh;
+}
+
+void cl_site_note(const char *call) {
+  cl_site_forget();
+  current = find_site(call);
+}
+
+void cl_site_forget(void) {
+  if (current) cl_site_drop(current);
+  current = NULL;
+}
+
+/* -- writing -- */
 
 static int describe_frame(void *frame, char *text, size_t size) {
   Dl_info where;

@@ -23,6 +23,25 @@ bool cl_holds_python(void);
 /* Whether Python's handler of SIGINT is not the one that raises KeyboardInterrupt. Never under a lock, either. */
 bool cl_python_catches_interrupts(void);
 void cl_free_stack(Stack *stack);
+
+/* A driver call and the place that makes it; several objects may keep one. */
+typedef struct Site Site;
+struct Site {
+  unsigned holders;
+  const char *call;
+  Stack stack;
+  uint64_t hash;
+  Site *next;
+};
+
+/* Notes the site of this thread's call, until it is forgotten as the call ends. Never under a lock. */
+void cl_site_note(const char *call);
+void cl_site_forget(void);
+/* The site of this thread's call; NULL if none was noted. */
+Site *cl_site(void);
+/* Keeps a site, if there is one, until it is dropped. */
+Site *cl_site_keep(Site *site);
+void cl_site_drop(Site *site);
 /* Adds bytes to a hash, which begins with 0. */
 uint64_t cl_hash(uint64_t hash, const void *bytes, size_t count);
 /* Adds a place in the program to a hash: its lines of Python, or the native frames if there are none. */

@@ -1,6 +1,8 @@
 /* The names of the driver's functions, and since when there are such. */
 #include "symbols.h"
 
+#include "handles.h"
+
 #include <string.h>
 
 #define SYMBOL_TABLE

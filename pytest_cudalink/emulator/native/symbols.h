@@ -16,8 +16,9 @@ typedef struct {
   unsigned char at_entry;  /* whatever its arguments are */
   unsigned char held_up;   /* by the locks of data/emulator/waits.toml, one bit each */
   bool refuses_host_calls; /* whatever its arguments are */
+  unsigned dies_of;        /* dead handles of these kinds, one bit each */
   /* the traits of functions.toml, which says what each means */
-  bool quiet, uses_link_state, unsafe_in_capture, legacy_work, on_host, makes_context, not_swept;
+  bool destroys, quiet, uses_link_state, unsafe_in_capture, legacy_work, on_host, makes_context, not_swept;
 } Symbol;
 
 extern const Symbol cl_symbols[SYMBOL_COUNT];

@@ -25,24 +25,10 @@ struct UserObject {
   Deferred destroy;
   void (*destructor)(void *);
   void *data;
-  uint64_t id;
   uint64_t callers, graphs; /* references of either */
   UserReference *references;
   Giver giver;
 };
-
-static uint64_t last_object;
-
-/* The latest objects that were destroyed: what uses one of them is a fault of the caller's, until malloc gives the
-   address to another object. */
-enum { REMEMBERED = 64 };
-
-static struct {
-  const void *handle;
-  uint64_t id;
-  Giver giver;
-} graves[REMEMBERED];
-static unsigned buried; /* how many ever */
 
 /* -- violations -- */
 
@@ -65,7 +51,7 @@ static void notice(uint64_t object, const Giver *giver, const char *what) {
 static uint64_t check_taken(const UserObject *object, uint64_t count, uint64_t had, const char *owner, bool moved) {
   if (count <= had) return count;
   if (!cl_config()->lifetime) return had;
-  notice(object->id, &object->giver, moved ? "moved too often" : "released too often");
+  notice(object->head.number, &object->giver, moved ? "moved too often" : "released too often");
   snprintf(noticed.expected, sizeof noticed.expected, "at most %llu reference%s of the %s", (unsigned long long)had,
            had == 1 ? "" : "s", owner);
   snprintf(noticed.found, sizeof noticed.found, "%llu", (unsigned long long)count);
@@ -92,38 +78,20 @@ CUresult cl_user_objects_report(const char *call, CUresult result) {
   return result;
 }
 
-/* An object that is alive; NULL for another handle, which is noticed if it is that of a destroyed one. */
-static UserObject *known(void *handle, bool releases) {
-  if (cl_handle_is(handle, HANDLE_USER_OBJECT)) return handle;
-  for (unsigned at = 0; handle && cl_config()->lifetime && at < REMEMBERED; at++)
-    if (graves[at].handle == handle) {
-      notice(graves[at].id, &graves[at].giver, releases ? "released too often" : "used after its last reference");
-      snprintf(noticed.expected, sizeof noticed.expected, "an object that is alive");
-      snprintf(noticed.found, sizeof noticed.found, "the handle of a destroyed one");
-    }
-  return NULL;
-}
+static UserObject *known(void *handle) { return cl_handle_is(handle, HANDLE_USER_OBJECT) ? handle : NULL; }
 
 /* -- the caller's references -- */
 
 static void destroy(void *data) {
   UserObject *object = data;
   object->destructor(object->data);
+  cl_free_stack(&object->giver.stack);
   cl_object_end(&object->head);
-}
-
-static void bury(UserObject *object) {
-  unsigned at = buried++ % REMEMBERED;
-  cl_free_stack(&graves[at].giver.stack);
-  graves[at].handle = object;
-  graves[at].id = object->id;
-  graves[at].giver = object->giver;
 }
 
 static void destroy_unused(UserObject *object) {
   if (object->callers || object->graphs) return;
   cl_object_unname(&object->head);
-  bury(object);
   object->destroy = (Deferred){.function = destroy, .data = object};
   cl_defer(&object->destroy);
 }
@@ -138,11 +106,8 @@ static Giver note_giver(const char *name) {
 static CUresult enter(void **out, void *data, void (*destructor)(void *), unsigned references, Giver *giver) {
   UserObject *object = cl_object_make(sizeof *object, HANDLE_USER_OBJECT, NULL, NULL);
   if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
-  for (unsigned at = 0; at < REMEMBERED; at++)
-    if (graves[at].handle == object) graves[at].handle = NULL;
   object->destructor = destructor;
   object->data = data;
-  object->id = ++last_object;
   object->callers = references;
   object->giver = *giver;
   giver->stack.python = NULL;
@@ -162,7 +127,7 @@ EXPORTED_ANY_TIME(cuUserObjectCreate,
                   create(out, data, destructor, references, flags))
 
 static CUresult add(void *handle, unsigned count, Giver *giver) {
-  UserObject *object = known(handle, false);
+  UserObject *object = known(handle);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
   object->callers += count;
   Giver before = object->giver;
@@ -180,7 +145,7 @@ static CUresult retain(void *handle, unsigned count) {
 EXPORTED_ANY_TIME(cuUserObjectRetain, (void *object, unsigned count), retain(object, count))
 
 static CUresult give_back(void *handle, unsigned count) {
-  UserObject *object = known(handle, true);
+  UserObject *object = known(handle);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
   object->callers -= check_taken(object, count, object->callers, "caller", false);
   destroy_unused(object);
@@ -225,7 +190,7 @@ static void free_reference(UserReference *reference) {
 }
 
 CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count, bool move) {
-  UserObject *object = known(handle, false);
+  UserObject *object = known(handle);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
   UserReference *reference = held(list, object);
   if (!reference) reference = enter_reference(list, object);
@@ -237,7 +202,7 @@ CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count,
 }
 
 CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned count) {
-  UserObject *object = known(handle, true);
+  UserObject *object = known(handle);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
   UserReference *reference = held(list, object);
   uint64_t taken = check_taken(object, count, reference ? reference->count : 0, "graph", false);
