@@ -1,4 +1,4 @@
-/* The table of memory: sorted by address, with what each device has left. */
+/* The table of memory: by address, with what each device has left. */
 #define _GNU_SOURCE
 #include "memory.h"
 
@@ -7,19 +7,23 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "address_tree.h"
 #include "config.h"
 #include "device_addresses.h"
 #include "device_memory.h"
 #include "devices.h"
-#include "grow.h"
 #include "locks.h"
 #include "shared_memory.h"
 
 enum { ALIGNMENT = 512, LARGE = 64 * 1024, SLAB = 2 << 20 };
 
+typedef struct {
+  AddressNode node;
+  Block block;
+} Entry;
+
 static struct {
-  Block *list;
-  size_t count, room;
+  AddressTree blocks;
   Slab *slabs; /* that several blocks may share */
   uint64_t last_id;
   size_t orphans, orphans_size; /* blocks that died with their context, because they were not freed */
@@ -29,28 +33,25 @@ static pthread_rwlock_t lock = SHARED_LOCK; /* of the table: a thread that copie
 
 OPEN_SHARED_IN_CHILDREN(lock);
 
-/* Index of the block that holds an address, or of the first one behind it. */
-static size_t find(uintptr_t address, bool *inside) {
-  size_t low = 0, high = memory.count;
-  while (low < high) {
-    size_t middle = (low + high) / 2;
-    if (memory.list[middle].start <= address) low = middle + 1;
-    else high = middle;
-  }
-  *inside = low && address - memory.list[low - 1].start < memory.list[low - 1].size;
-  return *inside ? low - 1 : low;
+static Entry *first(void) { return (Entry *)memory.blocks.first; }
+static Entry *behind(const Entry *entry) { return (Entry *)entry->node.behind; }
+
+/* The block that holds an address, or the first one behind it; NULL: there is none. */
+static Entry *find(uintptr_t address, bool *inside) {
+  Entry *last = (Entry *)cl_tree_at(&memory.blocks, address);
+  *inside = last && address - last->node.start < last->block.size;
+  return *inside || !last ? last ? last : first() : behind(last);
 }
 
 static CUresult enter(Block *block) {
   bool inside;
-  size_t at = find(block->start, &inside);
-  if (inside || (at < memory.count && memory.list[at].start - block->start < block->size))
-    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  if (!cl_grow(&memory.list, memory.count, &memory.room, sizeof *memory.list)) return CUDA_ERROR_OUT_OF_MEMORY;
-  memmove(memory.list + at + 1, memory.list + at, (memory.count - at) * sizeof *memory.list);
+  const Entry *at = find(block->start, &inside);
+  if (inside || (at && at->node.start - block->start < block->size)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  Entry *entry = malloc(sizeof *entry);
+  if (!entry) return CUDA_ERROR_OUT_OF_MEMORY;
   block->id = ++memory.last_id;
-  memory.list[at] = *block;
-  memory.count++;
+  *entry = (Entry){.node = {.start = block->start, .number = block->id}, .block = *block};
+  cl_tree_enter(&memory.blocks, &entry->node);
   return CUDA_SUCCESS;
 }
 
@@ -62,8 +63,8 @@ CUresult cl_block_enter(Block *block) {
 Block *cl_block_lock(CUdeviceptr address) {
   bool inside;
   pthread_rwlock_wrlock(&lock);
-  size_t at = find((uintptr_t)address, &inside);
-  return inside ? &memory.list[at] : NULL;
+  Entry *at = find((uintptr_t)address, &inside);
+  return inside ? &at->block : NULL;
 }
 
 Memory cl_memory_at(CUdeviceptr address) {
@@ -78,21 +79,21 @@ Memory cl_memory_at(CUdeviceptr address) {
 
 Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted) {
   pthread_rwlock_wrlock(&lock);
-  for (size_t at = 0; at < memory.count; at++)
-    if (matches(&memory.list[at], wanted)) return &memory.list[at];
+  for (Entry *at = first(); at; at = behind(at))
+    if (matches(&at->block, wanted)) return &at->block;
   return NULL;
 }
 
 void cl_block_bar(const void *owner, uint64_t barred) {
   HOLD_TO_WRITE(lock);
-  for (size_t at = 0; at < memory.count; at++)
-    if (memory.list[at].owner == owner) memory.list[at].barred = barred;
+  for (Entry *at = first(); at; at = behind(at))
+    if (at->block.owner == owner) at->block.barred = barred;
 }
 
 void cl_block_export(const void *owner) {
   HOLD_TO_WRITE(lock);
-  for (size_t at = 0; at < memory.count; at++)
-    if (memory.list[at].owner == owner) memory.list[at].exported = true;
+  for (Entry *at = first(); at; at = behind(at))
+    if (at->block.owner == owner) at->block.exported = true;
 }
 
 void cl_block_unlock(void) { pthread_rwlock_unlock(&lock); }
@@ -108,11 +109,11 @@ static bool is_cut(const Block *block) {
 static uintptr_t gap(const Slab *slab, size_t offset, size_t size) {
   bool inside;
   uintptr_t start = slab->start + offset, end = slab->start + slab->size;
-  for (size_t at = find(start, &inside);; at++) {
-    uintptr_t stop = at < memory.count && memory.list[at].start < end ? memory.list[at].start : end;
+  for (const Entry *at = find(start, &inside);; at = behind(at)) {
+    uintptr_t stop = at && at->node.start < end ? at->node.start : end;
     if (start < stop && stop - start >= size) return start;
     if (stop == end) return 0;
-    start = cl_rounded(memory.list[at].start + memory.list[at].size, ALIGNMENT);
+    start = cl_rounded(at->node.start + at->block.size, ALIGNMENT);
   }
 }
 
@@ -183,10 +184,10 @@ static void free_slab(Slab *slab) {
   free(slab);
 }
 
-static Block take_out(size_t at) {
-  Block taken = memory.list[at];
-  memory.count--;
-  memmove(memory.list + at, memory.list + at + 1, (memory.count - at) * sizeof *memory.list);
+static Block take_out(Entry *entry) {
+  Block taken = entry->block;
+  cl_tree_leave(&memory.blocks, &entry->node);
+  free(entry);
   if (taken.slab) uncut(&taken);
   return taken;
 }
@@ -194,8 +195,8 @@ static Block take_out(size_t at) {
 bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken) {
   bool inside;
   HOLD_TO_WRITE(lock);
-  size_t at = find((uintptr_t)start, &inside);
-  bool found = inside && memory.list[at].start == start && (memory.list[at].origin & origins);
+  Entry *at = find((uintptr_t)start, &inside);
+  bool found = inside && at->node.start == start && (at->block.origin & origins);
   if (found) *taken = take_out(at);
   return found;
 }
@@ -204,8 +205,8 @@ size_t cl_blocks_alive(Origin origin, size_t *bytes) {
   size_t count = 0;
   *bytes = 0;
   HOLD_TO_READ(lock);
-  for (size_t at = 0; at < memory.count; at++) {
-    const Block *block = &memory.list[at];
+  for (const Entry *at = first(); at; at = behind(at)) {
+    const Block *block = &at->block;
     if (block->origin != origin || block->freed) continue;
     count++;
     *bytes += block->size;
@@ -235,16 +236,17 @@ void cl_block_free(const Block *block) {
 /* Frees what a context owns, when it dies. */
 void cl_end_memory(const Context *context) {
   HOLD_TO_WRITE(lock);
-  for (size_t at = memory.count; at-- > 0;)
-    if (memory.list[at].context == context) {
-      Block taken = take_out(at);
-      free_memory(&taken);
-      if (taken.origin != FROM_MODULE) {
-        memory.orphans++;
-        memory.orphans_size += taken.size;
-      }
-      if (taken.counted) cl_memory_give(taken.device, taken.size);
+  for (Entry *at = first(), *next; at; at = next) {
+    next = behind(at);
+    if (at->block.context != context) continue;
+    Block taken = take_out(at);
+    free_memory(&taken);
+    if (taken.origin != FROM_MODULE) {
+      memory.orphans++;
+      memory.orphans_size += taken.size;
     }
+    if (taken.counted) cl_memory_give(taken.device, taken.size);
+  }
 }
 
 uintptr_t cl_pages(size_t size) {
@@ -344,15 +346,14 @@ static bool covered(CUdeviceptr address, size_t size, bool any, CUdevice device)
   bool inside;
   if (!size) return true;
   if (size > UINTPTR_MAX - (uintptr_t)address) return false;
-  size_t at = find((uintptr_t)address, &inside);
+  const Entry *at = find((uintptr_t)address, &inside);
   uintptr_t end = (uintptr_t)address + size;
-  bool ok = inside && (any || is_open(&memory.list[at], device));
-  while (ok && end - memory.list[at].start > memory.list[at].size) {
-    uintptr_t behind = memory.list[at].start + memory.list[at].size;
-    ok = memory.list[at].origin == FROM_MAPPING;
-    at++;
-    ok = ok && at < memory.count && memory.list[at].start == behind && memory.list[at].origin == FROM_MAPPING &&
-         (any || is_open(&memory.list[at], device));
+  bool ok = inside && (any || is_open(&at->block, device));
+  while (ok && end - at->node.start > at->block.size) {
+    const Entry *next = behind(at);
+    ok = at->block.origin == FROM_MAPPING && next && next->node.start == at->node.start + at->block.size &&
+         next->block.origin == FROM_MAPPING && (any || is_open(&next->block, device));
+    at = next;
   }
   return ok;
 }
