@@ -368,8 +368,8 @@ bool cl_held_within(CUdeviceptr address, size_t size) { return covered(address, 
 
 const Block *cl_held_block(CUdeviceptr address) {
   bool inside;
-  size_t at = find((uintptr_t)address, &inside);
-  return inside && is_open(&memory.list[at], current_device()) ? &memory.list[at] : NULL;
+  const Entry *at = find((uintptr_t)address, &inside);
+  return inside && is_open(&at->block, current_device()) ? &at->block : NULL;
 }
 
 bool cl_held_range_known(CUdeviceptr address, size_t size) { return covered(address, size, true, NO_DEVICE); }
