@@ -8,13 +8,15 @@ from typing import Any, Final, Literal, get_args
 
 from .install_command import NO_COMMAND, Command
 
-__all__ = ["SEVERITIES", "VERDICTS", "Finding", "Severity", "exit_code_of", "plain"]
+__all__ = ["NO_DRIVER", "SEVERITIES", "VERDICTS", "Finding", "Severity", "exit_code_of", "plain"]
 
 Severity = Literal["error", "unknown", "warning", "note"]
 #: The worst first.
 SEVERITIES: Final = get_args(Severity)
 #: The word for an environment, by exit code.
 VERDICTS: Final = ("coherent", "incoherent", "not enough known")
+#: `Finding.why` of all that cannot be compared with a driver, because this machine has none.
+NO_DRIVER: Final = "no driver here: the toolkit was not compared with one"
 
 
 @dataclass(frozen=True)

@@ -248,11 +248,11 @@ def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
     """Yield one row for each rule that holds, and for each different failure; --json has every verdict."""
     groups: dict[tuple[str, str], list[str]] = {}
     for verdict in report.rules:
-        if verdict.rule == "driver" and not report.driver.get("version"):
+        if verdict.kind == "driver" and not report.driver.get("version"):
             continue  # a finding says so once
-        several = verdict.rule == "driver" or verdict.status == "compatible"
-        key = "" if several else verdict.message
-        groups.setdefault((verdict.rule, _MARKS[verdict.status] + key), []).append(verdict.message)
+        several = verdict.kind == "driver" or verdict.severity == "note"
+        key = "" if several else verdict.what
+        groups.setdefault((verdict.kind, _MARKS[verdict.status] + key), []).append(verdict.what)
     for (rule, marked), messages in groups.items():
         mark = next(mark for mark in ("ok", "NO", "?") if marked.startswith(mark))
         more = and_more(len(messages) - 1)

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from ..audit.environment import EnvironmentAudit
-from ..base.finding import SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
+from ..base.finding import NO_DRIVER, SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
 from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat import atlas, known_bad
@@ -375,7 +375,7 @@ def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: boo
             continue
         runtime = Item("static-libs", "cudart", name, "site-packages", "ctk", release, f"the version of {name}")
         verdict = check_driver(runtime, facts, assume_forward=assume_forward, hint=driver_hint())
-        if verdict.status == "incompatible":
+        if verdict.severity == "error":
             yield Finding(
                 "error",
                 f"{name} {versions[name]} contains the CUDA runtime {release}, whose calls the driver of CUDA {driver} "
@@ -447,13 +447,9 @@ def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: 
             "unknown", "no part of a CUDA toolkit was found", Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
         )
     for verdict in report.rules:
-        if verdict.rule != "driver" and verdict.status != "compatible":
-            wrong: Severity = "warning" if verdict.works else "error"
-            severity: Severity = wrong if verdict.status == "incompatible" else "unknown"
-            cause = _CAUSES.get(verdict.rule, "")
-            if verdict.rule in _MIXED:
-                cause = _mixed(report)
-            yield Finding(severity, verdict.message, verdict.fix, verdict.otherwise, cause)
+        if verdict.kind != "driver" and verdict.severity != "note":
+            cause = _mixed(report) if verdict.kind in _MIXED else _CAUSES.get(verdict.kind, "")
+            yield Finding(verdict.severity, verdict.what, verdict.fix, verdict.otherwise, cause)
     yield from _driver_findings(report, facts, assume_forward=assume_forward)
 
 
@@ -467,7 +463,7 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
     driver: CudaVersion | None = facts.cuda().value
     if driver is None:
         text = f"the driver rule was not checked: {facts.cuda().witness}"
-        yield Finding("note", text, why="no driver here: the toolkit was not compared with one")
+        yield Finding("note", text, why=NO_DRIVER)
         return
     groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
     for item in report.items:
@@ -478,10 +474,9 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
         verdict = check_driver(
             items[0], facts, assume_forward=assume_forward, hint=driver_hint(), others=len(items) - 1
         )
-        if verdict.status != "compatible":
-            severity: Severity = "error" if verdict.status == "incompatible" else "unknown"
-            fix = repair(items, driver, at_most=True)
-            yield Finding(severity, verdict.message, fix, verdict.otherwise, _driver_cause(driver, severity))
+        if verdict.severity != "note":
+            fix, cause = repair(items, driver, at_most=True), _driver_cause(driver, verdict.severity)
+            yield Finding(verdict.severity, verdict.what, fix, verdict.otherwise, cause)
 
 
 def _driver_cause(driver: CudaVersion, severity: Severity) -> str:

@@ -129,7 +129,7 @@ def _nvjitlink() -> EnvironmentFact:
         guard_rails = sys.modules.get("pytest_cudalink.guardrails")
         if guard_rails is None or not isinstance(error, guard_rails.CompatibilityCheckError):
             raise
-        return EnvironmentFact(None, "absent", f"refused by the guard rails: {error.verdict.message}")
+        return EnvironmentFact(None, "absent", f"refused by the guard rails: {error.verdict.what}")
     value = None if version is None else str(version)
     if probes.fakes().fakes_nvjitlink:
         return EnvironmentFact(value, "faked", "fake_versions")

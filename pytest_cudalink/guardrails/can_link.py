@@ -56,7 +56,7 @@ def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVers
     if step in ("load", "real-load"):
         item = _item("nvrtc", producer)
         verdict = check_driver(item, KnownDriver(consumer, DRIVER_RELEASES.get(consumer)))
-        yield Prediction("driver rule", verdict.status == "compatible", verdict.message)
+        yield Prediction("driver rule", verdict.severity == "note", verdict.what)
     lto = contents_of(kind) == "ltoir"
     for name in policies():
         decision = _decision(name, producer, consumer, lto=lto)
@@ -92,7 +92,7 @@ def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> Ite
     pipeline = Pipeline("nvrtc", "nvJitLink", kind)
     if pipeline.relation != "any":  # else the header decides, as the linker's check has it
         verdict = check_pipeline(pipeline, _item("nvrtc", producer), _item("nvJitLink", consumer))
-        yield Prediction("guard rails", verdict.status == "compatible", pipeline.because)
+        yield Prediction("guard rails", verdict.severity == "note", pipeline.because)
 
 
 def _decision(policy: str, producer: CudaVersion, consumer: CudaVersion, *, lto: bool) -> Decision:

@@ -81,7 +81,7 @@ def _ask_cuda() -> Fact:
         version = CudaVersion.from_driver(number.value)
     # no driver, an error code, a library that cannot be opened, or one without the function
     except (RuntimeError, OSError, ValueError, AttributeError) as error:
-        return Fact(None, str(error))
+        return Fact(None, str(error), absent=isinstance(error, libcuda.DriverNotFoundError))
     return Fact(version, f"cuDriverGetVersion answers {number.value}")
 
 
@@ -91,7 +91,8 @@ def _ask_elsewhere() -> Fact:
     version = driver_version()
     if version is None:
         problem = elsewhere.driver().problem
-        return Fact(None, f"no CUDA driver: {problem}" if problem else "cuDriverGetVersion failed")
+        witness = f"no CUDA driver: {problem}" if problem else "cuDriverGetVersion failed"
+        return Fact(None, witness, absent=bool(problem))
     return Fact(version, f"cuDriverGetVersion answers {version.major * 1000 + version.minor * 10}")
 
 

@@ -331,7 +331,7 @@ class CompatibilityGuardRails:
 
         `items`: what was compared; if wheels are among them, conda cannot repair it, as they precede its libraries.
         """
-        if verdict.status == "insufficient_metadata" and mode == "strict":
+        if verdict.severity == "unknown" and mode == "strict":
             instead = "use the mode best_effort, which lets pass what is not known"
             verdict = replace(verdict, otherwise="; or ".join(filter(None, (verdict.otherwise, instead))))
         if verdict.fix:
@@ -340,13 +340,13 @@ class CompatibilityGuardRails:
             verdict = replace(verdict, fix=verdict.fix.by(installer_here(by_conda=not any(one.wheel for one in items))))
         if self.on_verdict is not None:
             self.on_verdict(verdict)
-        if verdict.status == "compatible":
+        if verdict.severity == "note":
             return True
-        if verdict.status == "insufficient_metadata" and mode != "strict":
+        if verdict.severity == "unknown" and mode != "strict":
             # an unknown driver is not a fault of the item
-            if mode == "warning_only" and verdict.rule != "driver":
+            if mode == "warning_only" and verdict.kind != "driver":
                 _warn(verdict)
-            return verdict.rule == "driver"
+            return verdict.kind == "driver"
         if mode == "warning_only":
             _warn(verdict)
             return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
 
-from ..base.install_command import NO_COMMAND, Command
+from ..base.finding import Finding
 from ..base.tables import read_matrix
 from ..versions import CudaVersion
 
@@ -15,6 +15,8 @@ __all__ = ["ALREADY_LOADED", "Fact", "Item", "ItemKind", "PackagedWith", "Status
 
 Status = Literal["compatible", "incompatible", "insufficient_metadata"]
 ItemKind = Literal["dynamic-libs", "headers", "static-libs", "bitcode-libs", "binaries", "artifacts"]
+#: What the severities of verdicts are called; the others are "incompatible".
+_STATUS: Final[dict[str, Status]] = {"note": "compatible", "unknown": "insufficient_metadata"}
 PackagedWith = Literal["ctk", "driver", "other"]
 
 #: `Item.found_via` of a library that other code loaded, in cuda.pathfinder's words.
@@ -42,6 +44,7 @@ class Fact:
     value: Any  # None when unknown
     witness: str  # such as "CUDA_VERSION 13000 in /usr/local/cuda/include/cuda.h"; for an unknown value, the reason
     given: bool = field(default=False, compare=False)  # whether a caller or a fake says so, and no file of this machine
+    absent: bool = field(default=False, compare=False)  # whether that of which it is a fact does not exist here
 
 
 @dataclass(frozen=True)
@@ -73,33 +76,46 @@ class Item:
         return f"{self.label} at {self.path} (found via {self.found_via}); {release}: {self.witness}"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The answer of a rule."""
+class Verdict(Finding):
+    """The answer of a rule: a finding, also where the rule holds.
 
-    status: Status  # "compatible", "incompatible" or "insufficient_metadata"
-    # name of the rule: "packaging", "ctk-version-known", "ctk-constraint", "same-ctk", "linked", "driver" or "pipeline"
-    rule: str
-    message: str  # one sentence
-    fix: Command = NO_COMMAND  # repairs it; false if there is nothing to repair, or no command repairs it
-    items: tuple[str, ...] = ()  # the items that it is about, each with path, how it was found, version and witness
-    otherwise: str = ""  # another remedy, or the only one where no command helps
-    works: bool = False  # whether the atlas has measured that it works, although nothing promises it
+    `severity`: "note" if the rule holds, "unknown" if too little is known, "warning" if it does not hold, and the atlas
+    has measured that it works although nothing promises it; else "error".
+    `kind`: the rule: "packaging", "ctk-version-known", "ctk-constraint", "same-ctk", "linked", "driver" or "pipeline".
+    `evidence`: the items that it is about, and what is known of the driver.
+    """
+
+    @property
+    def status(self) -> Status:
+        """``"compatible"``, ``"incompatible"`` or ``"insufficient_metadata"``."""
+        return _STATUS.get(self.severity, "incompatible")
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule, `kind`."""
+        return self.kind
+
+    @property
+    def message(self) -> str:
+        """The sentence, `what`."""
+        return self.what
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """`evidence` as text: each item with path, how it was found, version and witness."""
+        return tuple(map(str, self.evidence))
 
     @property
     def text(self) -> str:
         """The whole verdict, as errors and warnings show it."""
-        lines = [self.message, *(f"  found: {item}" for item in self.items), f"  rule:  {self.rule}"]
-        if self.fix:
-            lines.append(f"  fix:   {self.fix}")
-        if self.otherwise:
-            lines.append(f"  {'or:   ' if self.fix else 'fix:  '} {self.otherwise}")
+        lines = [self.what, *(f"  found: {item}" for item in self.evidence), f"  rule:  {self.kind}"]
+        lines += [f"  {'or:   ' if number else 'fix:  '} {remedy}" for number, remedy in enumerate(self.remedies)]
         return "\n".join(lines)
 
 
 def compatible(rule: str, message: str, *items: Item) -> Verdict:
     """The verdict of a rule that holds."""
-    return Verdict("compatible", rule, message, items=tuple(map(str, items)))
+    return Verdict("note", message, evidence=items, kind=rule)
 
 
 class CompatibilityCheckError(RuntimeError):
@@ -130,9 +146,9 @@ class CompatibilityWarning(UserWarning):
 
 def error_of(verdict: Verdict) -> CompatibilityCheckError:
     """The error for a verdict that is not "compatible"."""
-    if verdict.status == "insufficient_metadata":
+    if verdict.severity == "unknown":
         return CompatibilityInsufficientMetadataError(verdict)
-    if verdict.rule == "driver":
+    if verdict.kind == "driver":
         return DriverCtkCompatibilityError(verdict)
     return CompatibilityCheckError(verdict)
 

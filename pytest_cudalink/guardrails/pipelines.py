@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..base.finding import Severity
 from ..compat.link_rules import ARCH, RELATIONS, evidence
 from ..versions import Needs, skew_remedy
 from .items import ALREADY_LOADED, Item, Verdict, compatible, component_table
@@ -73,13 +74,13 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         words = skew_remedy(Needs(made), read)
     else:
         words = f"linker is of CUDA {read}; {pipeline.because}"
-    works = False
+    severity: Severity = "error"
     if (pipeline.producer, pipeline.consumer) == _MEASURED:
         from ..compat.atlas import load  # a pipeline that holds reads none
 
         words += f" ({evidence('nvjitlink', pipeline.artifact_kind, made, read)})"
         answer = load().ask(made, read, pipeline.artifact_kind, "nvjitlink", ARCH)
-        works = answer is not None and answer.works
+        severity = "warning" if answer is not None and answer.works else severity
     ends: tuple[Item, ...] = (producer, consumer)
     release = max(made, read)
     loaded = [end.version for end in ends if end.found_via == ALREADY_LOADED and end.version]
@@ -89,11 +90,10 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         release = loaded[0]
     fix = repair(ends, release)
     return Verdict(
-        "incompatible",
-        "pipeline",
+        severity,
         f"{pipeline}: made by CUDA {made}, {words}",
         fix,
-        (str(producer), str(consumer)),
         otherwise="" if fix else by_hand(ends, release),
-        works=works,
+        evidence=(producer, consumer),
+        kind="pipeline",
     )

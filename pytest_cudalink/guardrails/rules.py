@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from ..base.finding import NO_DRIVER
 from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
@@ -129,20 +130,20 @@ def check_item(item: Item) -> Verdict:
         return compatible("packaging", f"{item.label}: comes with the driver", item)
     if item.packaged_with == "other":
         return Verdict(
-            "insufficient_metadata",
-            "packaging",
+            "unknown",
             f"{item.label}: comes with neither the CUDA toolkit nor the driver, so its CUDA release is not known",
-            items=(str(item),),
             otherwise="look it up with cuda.pathfinder itself",
+            evidence=(item,),
+            kind="packaging",
         )
     if item.version is None:
         return Verdict(
-            "insufficient_metadata",
-            "ctk-version-known",
+            "unknown",
             f"the CUDA release of the {item.label} is not known: {item.witness}",
             Command((f"cuda-toolkit[{extra_of(item, LATEST_KNOWN)}]",)),
-            (str(item),),
             otherwise="give a release: cuda-toolkit[...]==13.0.*",
+            evidence=(item,),
+            kind="ctk-version-known",
         )
     return compatible("ctk-version-known", item.is_of, item)
 
@@ -158,12 +159,12 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
     fix = repair((item,), max(wanted)) if wanted else NO_COMMAND
     instead = by_hand((item,), max(wanted)) if wanted else f"no known release of CUDA is among '{constraint}'"
     return Verdict(
-        "incompatible",
-        "ctk-constraint",
+        "error",
         f"{item.is_of}, but ctk_version asks for '{constraint}'",
         fix,
-        (str(item),),
         otherwise="" if fix else instead,
+        evidence=(item,),
+        kind="ctk-constraint",
     )
 
 
@@ -185,12 +186,12 @@ def check_pair(a: Item, b: Item, headers_there: Collection[Item] = ()) -> Verdic
         return compatible("same-ctk", f"the {a.label} and the {b.label} are both of CUDA {a.version} ({name})", a, b)
     fix = repair((a, b), b.version)
     return Verdict(
-        "incompatible",
-        "same-ctk",
+        "error",
         f"{a.is_of}, the {b.label} of CUDA {b.version}, but both must be of one CUDA release ({name}: {because})",
         fix,
-        (str(a), str(b)),
         otherwise="" if fix else by_hand((a, b), b.version),
+        evidence=(a, b),
+        kind="same-ctk",
     )
 
 
@@ -211,12 +212,12 @@ def check_linked(a: Item, b: Item) -> Verdict:
     moved, release = (archive, read) if replaced else (linker, made)
     fix = repair((moved,), release)
     return Verdict(
-        "incompatible",
-        "linked",
+        "error",
         f"{archive.is_of}, the {linker.label} of CUDA {read}, which takes it and must not be older: {because}",
         fix,
-        (str(archive), str(linker)),
         otherwise="" if fix else by_hand((moved,), release),
+        evidence=(archive, linker),
+        kind="linked",
     )
 
 
@@ -239,12 +240,14 @@ def check_driver(
     cuda = driver.cuda()
     version: CudaVersion | None = cuda.value
     if version is None:
+        unknown = f"driver: unknown: {cuda.witness}"
         return Verdict(
-            "insufficient_metadata",
-            "driver",
+            "unknown",
             f"whether the driver runs CUDA {ctk} ({label}) is not known: {cuda.witness}",
-            items=(str(item), f"driver: unknown: {cuda.witness}"),
             otherwise="install the NVIDIA driver; or give its version, driver_cuda_version=13000",
+            why=NO_DRIVER if cuda.absent else unknown,
+            evidence=(item, unknown),
+            kind="driver",
         )
     words = f"driver: CUDA {version}: {cuda.witness}"
     if version >= ctk:
@@ -258,14 +261,16 @@ def check_driver(
         floor = DRIVER_BRANCH_FLOOR[ctk.major]
         release = driver.release()
         if release.value is None:
+            unknown = f"{words}; release unknown: {release.witness}"
             return Verdict(
-                "insufficient_metadata",
-                "driver",
+                "unknown",
                 f"a driver of CUDA {version} runs CUDA {ctk} ({label}) from branch {floor} on, and the driver's "
                 f"release is not known: {release.witness}",
                 repair((item,), version, at_most=True),
-                (str(item), f"{words}; release unknown: {release.witness}"),
                 otherwise="give the release, driver_release_version='580.65.06'",
+                why=unknown,
+                evidence=(item, unknown),
+                kind="driver",
             )
         words = f"{words}; release {release.value}: {release.witness}"
         if branch_of(release.value) >= floor:
@@ -277,12 +282,12 @@ def check_driver(
     if assume_forward:
         return compatible("driver", f"forward compatibility is assumed: {fault}", item)
     return Verdict(
-        "incompatible",
-        "driver",
+        "error",
         f"the driver does not run CUDA {ctk} ({label}): {fault}",
         fix,
-        (str(item), words),
         otherwise=f"{instead}install a driver for CUDA {ctk}{hint}",
+        evidence=(item, words),
+        kind="driver",
     )
 
 
@@ -337,7 +342,7 @@ def judge(
     hint: str = "",
     unknown_driver_passes: bool = False,
 ) -> Verdict:
-    """Judge one item together with the accepted ones: the first verdict that is not "compatible", or the last verdict.
+    """Judge one item together with the accepted ones: the first verdict that does not hold, or the last verdict.
 
     The order is: packaging, known release, constraint, every remembered item (same release, linked), driver, pipelines.
 
@@ -347,19 +352,19 @@ def judge(
     verdict is returned.
     """
     *_, verdict = _until_fault(_alone(item, remembered, constraint, driver, assume_forward=assume_forward, hint=hint))
-    passes = unknown_driver_passes and verdict.rule == "driver" and verdict.status == "insufficient_metadata"
-    if verdict.status == "compatible" or passes:
+    passes = unknown_driver_passes and verdict.kind == "driver" and verdict.severity == "unknown"
+    if verdict.severity == "note" or passes:
         for piped in _piped(item, remembered, pipelines):
-            if piped.status != "compatible":
+            if piped.severity != "note":
                 return piped
     return verdict
 
 
 def _until_fault(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """Verdicts up to and including the first that is not "compatible"."""
+    """Verdicts up to and including the first that does not hold."""
     for verdict in verdicts:
         yield verdict
-        if verdict.status != "compatible":
+        if verdict.severity != "note":
             return
 
 

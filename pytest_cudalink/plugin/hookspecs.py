@@ -107,7 +107,7 @@ def pytest_cudalink_verdict(config: pytest.Config, verdict: Verdict, nodeid: str
 
     Verdicts from before the session begin with the session.
 
-    `verdict`: status, rule, items, message and fix.
+    `verdict`: a finding, whose kind is the rule; severity "note" if the rule holds.
     `nodeid`: the test; None outside tests.
     """
 

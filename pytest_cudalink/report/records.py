@@ -384,12 +384,15 @@ class VerdictRecord(_Event, kw_only=True, frozen=True):
     """A verdict of the guard rails."""
 
     nodeid: _NodeidOrNone = None
-    status: Annotated[str, _usually("compatible", "incompatible", "insufficient_metadata")] = "insufficient_metadata"
-    rule: Annotated[str, Meta(description="the rule that decided")] = ""
-    message: str = ""
+    severity: Annotated[
+        str, _usually("error", "unknown", "warning", "note", description="'note' if the rule holds")
+    ] = "unknown"
+    kind: Annotated[str, Meta(description="the rule that decided")] = ""
+    what: str = ""
+    why: Annotated[str, Meta(description="what several verdicts have in common, such as that there is no driver")] = ""
     fix: Annotated[str, Meta(description="what to do")] = ""
     otherwise: Annotated[str, Meta(description="what else would help")] = ""
-    items: Annotated[list[str], Meta(description="the items that were compared")] = []
+    evidence: Annotated[list[str], Meta(description="the items that were compared")] = []
 
 
 class TestRecord(_Event, kw_only=True, frozen=True):

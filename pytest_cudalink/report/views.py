@@ -597,13 +597,13 @@ def _verdicts(report: MatrixReport) -> Section:
     rows = []
     every = ({**asdict(verdict), "cell": cell.name} for cell in report.cells for verdict in cell.verdicts)
     for verdicts in by_cause(every):
-        first, messages = verdicts[0], {verdict.get("message") for verdict in verdicts}
+        first, messages = verdicts[0], {verdict["what"] for verdict in verdicts}
         more = f" (and {counted(len(messages) - 1, 'other')} for the same cause)" if len(messages) > 1 else ""
         names = list(dict.fromkeys(verdict["cell"] for verdict in verdicts))
         if without_driver(first):
             rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", listed(names)))
             continue
-        rows.append((status(first), str(first.get("rule")), f"{first.get('message')}{more}", listed(names)))
+        rows.append((status(first), first["kind"], f"{first['what']}{more}", listed(names)))
     return section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..base import safe_text
+from ..base.finding import NO_DRIVER
 from ..base.words import counted
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ EVENTS_UNWRITTEN: Final = "the events of the emulated driver cannot be written"
 
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"
-#: Words of `probes.libcuda.DriverNotFoundError`, which a verdict has as its last item.
-_NO_DRIVER: Final = "no CUDA driver"
+#: The words for a verdict of the guard rails, by severity.
+_STATUS: Final = {"note": "compatible", "unknown": "insufficient metadata"}
 
 
 def ended_by(crash: CrashRecord) -> str:
@@ -118,29 +119,22 @@ def share(ran: int, tests: int, need: int) -> list[str]:
 
 
 def status(verdict: Mapping[str, Any]) -> str:
-    """Return the status of a verdict of the guard rails in words: ``"insufficient metadata"``."""
-    return str(verdict.get("status", "")).replace("_", " ")
+    """Return the severity of a verdict of the guard rails in their words: ``"insufficient metadata"``."""
+    return _STATUS.get(verdict["severity"], "incompatible")
 
 
 def without_driver(verdict: Mapping[str, Any]) -> bool:
     """Return whether a verdict says only that there is no driver to compare an item with."""
-    items = verdict.get("items")
-    unknown = verdict.get("rule") == "driver" and verdict.get("status") == "insufficient_metadata"
-    return bool(unknown and items and _NO_DRIVER in str(items[-1]))
+    return bool(verdict["why"] == NO_DRIVER)
 
 
 def by_cause(verdicts: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Return the verdicts that are not "compatible", grouped by cause, in the order of the first of each.
+    """Return the verdicts of rules that do not hold, grouped by cause, in the order of the first of each.
 
-    An unknown driver is one cause, whatever it was compared with. Otherwise each message is a cause.
+    An unknown driver is one cause, whatever it was compared with. Otherwise each sentence is a cause.
     """
     causes: dict[str, list[Mapping[str, Any]]] = {}
     for verdict in verdicts:
-        kind = verdict.get("status")
-        if kind != "compatible":
-            unknown_driver = (
-                verdict.get("rule") == "driver" and kind == "insufficient_metadata" and verdict.get("items")
-            )
-            cause = verdict["items"][-1] if unknown_driver else verdict.get("message", "")
-            causes.setdefault(str(cause), []).append(verdict)
+        if verdict["severity"] != "note":
+            causes.setdefault(verdict["why"] or verdict["what"], []).append(verdict)
     return list(causes.values())

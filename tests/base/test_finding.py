@@ -15,8 +15,8 @@ PARSERS = {
     *("endswith", "find", "findall", "finditer", "fullmatch", "index", "match", "partition", "removeprefix"),
     *("removesuffix", "replace", "rpartition", "rsplit", "search", "split", "startswith", "sub"),
 }
-#: These ask a table for its own words, and the summary for the release in the text of a record.
-EXCUSED = {("linker/dispatch.py", "message"), ("plugin/session/summary.py", "message")}
+#: Asks a table for its own words.
+EXCUSED = {("linker/dispatch.py", "message")}
 
 
 def field_of(node: ast.expr) -> object:

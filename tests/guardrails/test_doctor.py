@@ -710,7 +710,7 @@ def test_page_and_json(capsys, monkeypatch) -> None:
     content = json.loads(capsys.readouterr().out)
     assert (content["verdict"], content["exit_code"]) == ("incoherent", 1)
     assert [one["version"] for one in content["items"]] == ["13.0"] * 3
-    assert {one["rule"] for one in content["rules"]} >= {"driver", "pipeline"}
+    assert {one["kind"] for one in content["rules"]} >= {"driver", "pipeline"}
     assert content["driver"]["kind"] == "given"
 
 

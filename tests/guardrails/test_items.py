@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
-from pytest_cudalink.base.install_command import NO_COMMAND, Command
+from pytest_cudalink.base.install_command import Command
 from pytest_cudalink.guardrails.items import (
     CompatibilityCheckError,
     CompatibilityInsufficientMetadataError,
@@ -54,9 +55,9 @@ def test_an_item_says_where_its_release_was_read() -> None:
 
 def test_a_verdict_names_its_items_rule_and_repair() -> None:
     """One line each; what else would help is the repair where no command is."""
-    alone = Verdict("incompatible", "driver", "it does not run")
+    alone = Verdict("error", "it does not run", kind="driver")
     assert alone.text == "it does not run\n  rule:  driver"
-    both = Verdict("incompatible", "driver", "it does not run", Command(("x",)), ("a", "b"), "buy a driver")
+    both = replace(alone, fix=Command(("x",)), otherwise="buy a driver", evidence=("a", "b"))
     assert both.text.splitlines() == [
         "it does not run",
         "  found: a",
@@ -65,7 +66,7 @@ def test_a_verdict_names_its_items_rule_and_repair() -> None:
         "  fix:   pip install x",
         "  or:    buy a driver",
     ]
-    advice = Verdict("incompatible", "driver", "it does not run", otherwise="buy a driver")
+    advice = replace(alone, otherwise="buy a driver")
     assert advice.text.splitlines()[1:] == ["  rule:  driver", "  fix:   buy a driver"]
 
 
@@ -73,22 +74,21 @@ def test_a_rule_that_holds_has_nothing_to_repair() -> None:
     """Its verdict shows the items that it is about."""
     nvrtc, cudart = item("dynamic-libs", "nvrtc"), item("headers", "cudart")
     verdict = compatible("same-ctk", "both are of CUDA 13.0", nvrtc, cudart)
-    assert verdict == Verdict(
-        "compatible", "same-ctk", "both are of CUDA 13.0", NO_COMMAND, (str(nvrtc), str(cudart)), ""
-    )
+    assert verdict == Verdict("note", "both are of CUDA 13.0", evidence=(nvrtc, cudart), kind="same-ctk")
+    assert (verdict.status, verdict.rule, verdict.items) == ("compatible", "same-ctk", (str(nvrtc), str(cudart)))
 
 
 @pytest.mark.parametrize(
-    ("status", "rule", "kind"),
+    ("severity", "rule", "kind"),
     [
-        ("insufficient_metadata", "driver", CompatibilityInsufficientMetadataError),
-        ("incompatible", "driver", DriverCtkCompatibilityError),
-        ("incompatible", "same-ctk", CompatibilityCheckError),
+        ("unknown", "driver", CompatibilityInsufficientMetadataError),
+        ("error", "driver", DriverCtkCompatibilityError),
+        ("error", "same-ctk", CompatibilityCheckError),
     ],
 )
-def test_error_of_a_verdict(status, rule, kind) -> None:
+def test_error_of_a_verdict(severity, rule, kind) -> None:
     """Its class says whose fault it is, its text is the verdict's, and another process gets all of it."""
-    verdict = Verdict(status, rule, "why", Command(("x",)), ("a", "b"), "wait")
+    verdict = Verdict(severity, "why", Command(("x",)), "wait", evidence=("a", "b"), kind=rule)
     error = pickle.loads(pickle.dumps(error_of(verdict)))
     text = f"why\n  found: a\n  found: b\n  rule:  {rule}\n  fix:   pip install x\n  or:    wait"
     assert (type(error), error.verdict, str(error)) == (kind, verdict, text)

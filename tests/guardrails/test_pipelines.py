@@ -222,7 +222,7 @@ def test_inputs_that_are_not_checked(monkeypatch) -> None:
     for kind, made in (("ptx", None), ("fatbin", MADE)):
         assert check_input(guard, "a", SimpleNamespace(kind=kind, producer=made), MADE) is None
     assert guard.asked == []
-    error = CompatibilityCheckError(Verdict("incompatible", "pipeline", "no"))
+    error = CompatibilityCheckError(Verdict("error", "no", kind="pipeline"))
 
     def refuse(*_: object) -> None:
         raise error

@@ -15,6 +15,7 @@ from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.base.violations import Violation
 from pytest_cudalink.emulator import notes
 from pytest_cudalink.environment import facts as environment_facts
+from pytest_cudalink.guardrails import items
 from pytest_cudalink.loader.jitlink import jitlink_contract as jitlink_native
 from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.conditions import unsteered
@@ -42,6 +43,7 @@ from pytest_cudalink.plugin.watch.native_links import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck, last_look
 from pytest_cudalink.report.asked_for import AskedFor
 from pytest_cudalink.report.wording import EVENTS_UNWRITTEN, UNWRITTEN
+from pytest_cudalink.versions import CudaVersion
 from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
 
 # -- facts
@@ -703,7 +705,8 @@ def test_what_a_ledger_counts() -> None:
     """Each thing once, for the test that runs or outside of tests; a violation for its own."""
     run = begun()
     book, hook, config = run.part(LEDGER), run.config.hook, run.config
-    verdict = SimpleNamespace(status="s", rule="r", message="m", fix="f", otherwise="o", items=("i",))
+    made = items.Item("dynamic-libs", "nvrtc", "/x", "site-packages", "ctk", CudaVersion(13, 0), "cuda.h")
+    verdict = items.Verdict("note", "m", otherwise="o", why="w", evidence=("i", made), kind="r")
     for nodeid in (None, "A"):
         if nodeid:
             hook.pytest_runtest_logstart(nodeid=nodeid, location=("f.py", 0, "A"))
@@ -720,8 +723,9 @@ def test_what_a_ledger_counts() -> None:
             {"t": "why"},
         )
         assert here.violations == {"lifetimes": 1}
-        counted = {"status": "s", "rule": "r", "message": "m", "fix": "f", "otherwise": "o", "items": ["i"]}
-        assert here.verdicts == [{"nodeid": nodeid, **counted}]
+        counted = {"severity": "note", "kind": "r", "what": "m", "why": "w", "fix": "", "otherwise": "o"}
+        evidence = {"evidence": ["i", str(made)], "releases": [[13, 0]]}
+        assert here.verdicts == [{"nodeid": nodeid, **counted, **evidence}]
     hook.pytest_cudalink_violation(config=config, violation=violation(1), nodeid=None, maker=None)
     assert book.outside.violations == {"lifetimes": 2}
     before = book.test

@@ -191,10 +191,10 @@ def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     verdicts = records.read(pytester.path / "r.jsonl").verdicts
     (verdict,) = [verdict for verdict in verdicts if verdict.nodeid]
     assert verdict.nodeid == "test_verdicts_are_recorded.py::test_headers"
-    assert (verdict.status, verdict.rule) == ("compatible", "driver")
-    assert "backward compatibility" in verdict.message
-    assert verdict.items[0].startswith("cudart headers at ")
-    assert any(one.nodeid is None and one.items[0].startswith("cudadevrt static") for one in verdicts)
+    assert (verdict.severity, verdict.kind) == ("note", "driver")
+    assert "backward compatibility" in verdict.what
+    assert verdict.evidence[0].startswith("cudart headers at ")
+    assert any(one.nodeid is None and one.evidence[0].startswith("cudadevrt static") for one in verdicts)
     result.stdout.fnmatch_lines([f"mode strict (from option): {len(verdicts)} compatible"])
 
 
@@ -212,4 +212,4 @@ def test_required(): pass
     result.assert_outcomes(passed=2, failed=1)
     found = records.read(pytester.path / "r.jsonl")
     assert (found.run.versions["nvjitlink"]["found"] or "").startswith("1")
-    assert [verdict.status for verdict in found.verdicts] == ["insufficient_metadata"]
+    assert [verdict.severity for verdict in found.verdicts] == ["unknown"]

@@ -85,7 +85,7 @@ EVENTS = (
         for_whom="opened at a.py:12",
     ),
     ViolationRecord(nodeid=_TEST, text="freed too early", check="lifetimes", number=1, what="array", history=["made"]),
-    VerdictRecord(status="incompatible", rule="same-major", message="no", fix="install", items=["nvrtc", "no driver"]),
+    VerdictRecord(severity="error", kind="same-major", what="no", fix="install", evidence=["nvrtc", "no driver"]),
     TestRecord(
         nodeid=_TEST,
         worker="gw0",

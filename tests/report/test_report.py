@@ -402,7 +402,7 @@ def test_rows_of_tables() -> None:
     def tables(*cells: CellRun, comparison: Comparison | None = None) -> dict[str, Section]:
         return {one.id: one for one in views.sections(MatrixReport([*cells]), comparison)}
 
-    unknown = [records.VerdictRecord(rule="driver", message=text, items=[text, "error 999"]) for text in "ab"]
+    unknown = [records.VerdictRecord(kind="driver", what=text, why="error 999", evidence=[text]) for text in "ab"]
     loaded = [records.LibraryRecord(name="libb", path=text, for_whom=text) for text in "xyz"]
     loaded.append(records.LibraryRecord(name="liba"))
     cell = CellRun("a", finished=True, verdicts=unknown, libraries=loaded, durations={"t": 0.12345}, unlinked_modules=1)

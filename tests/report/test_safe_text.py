@@ -113,7 +113,7 @@ def hostile_report(nasty: str) -> MatrixReport:
                     operations=[operation(number, nasty) for number in range(3)],
                 )
             ],
-            verdicts=[VerdictRecord(nodeid=nasty, status=nasty, rule=nasty, message=nasty, fix=nasty, items=[nasty])],
+            verdicts=[VerdictRecord(nodeid=nasty, kind=nasty, what=nasty, fix=nasty, evidence=[nasty])],
             crashes=[CrashRecord(nodeid=nasty, worker=nasty, signal=nasty, exitcode=1, last_events=[nasty])],
             damage=[f"{nasty}!"],
             differing={nasty: [["P", nasty], ["F", nasty]]},

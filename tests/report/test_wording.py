@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_cudalink.base.finding import NO_DRIVER
 from pytest_cudalink.report import wording
 from pytest_cudalink.report.records import CrashRecord
 
@@ -85,20 +86,15 @@ def test_explanation_has_a_line_for_each_fix() -> None:
 
 def test_verdicts() -> None:
     """An unknown driver is one cause, whatever it was compared with; one that is not there is told from others."""
-    unknown = {"status": "insufficient_metadata", "rule": "driver"}
-    absent, silent, empty = (
-        {**unknown, "message": "nvrtc?", "items": ["nvrtc", "driver: unknown: no CUDA driver: x"]},
-        {**unknown, "message": "nvrtc?", "items": ["no CUDA driver", "error 999"]},
-        {**unknown, "message": "nvrtc?", "items": []},
-    )
-    headers = {**silent, "message": "headers?", "items": ["headers", "error 999"]}
-    other = {**absent, "rule": "linked"}
-    older = {**absent, "status": "incompatible"}
-    bare = {"status": "incompatible"}
-    fine = {"status": "compatible", "rule": "driver"}
-    assert [wording.without_driver(one) for one in (absent, silent, empty, other, older)] == [True, *[False] * 4]
-    causes = wording.by_cause([fine, other, absent, silent, empty, older, headers, bare, bare])
-    assert causes == [[other, empty, older], [absent], [silent, headers], [bare, bare]]
-    others = [{**bare, "message": text} for text in ("XX", "None")]
-    assert wording.by_cause([bare, *others]) == [[bare], *([one] for one in others)]
-    assert [wording.status(one) for one in (absent, fine, {})] == ["insufficient metadata", "compatible", ""]
+    absent = {"severity": "unknown", "kind": "driver", "what": "nvrtc?", "why": NO_DRIVER}
+    silent = {**absent, "why": "error 999"}
+    headers = {**silent, "what": "headers?"}
+    linked = {"severity": "error", "kind": "linked", "what": "nvrtc?", "why": ""}
+    measured = {**linked, "severity": "warning"}
+    other = {**linked, "what": "XX"}
+    fine = {**linked, "severity": "note"}
+    assert [wording.without_driver(one) for one in (absent, silent, linked)] == [True, False, False]
+    causes = wording.by_cause([fine, linked, absent, silent, headers, measured, other])
+    assert causes == [[linked, measured], [absent], [silent, headers], [other]]
+    words = ["insufficient metadata", "incompatible", "incompatible", "compatible"]
+    assert [wording.status(one) for one in (absent, linked, measured, fine)] == words

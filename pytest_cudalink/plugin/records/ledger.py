@@ -158,9 +158,12 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
-        names = ("status", "rule", "message", "fix", "otherwise")
-        content = {**{name: str(getattr(verdict, name)) for name in names}, "items": list(verdict.items)}
-        self.here.verdicts.append({"nodeid": nodeid, **content})
+        names = ("severity", "kind", "what", "why", "fix", "otherwise")
+        content = {name: str(getattr(verdict, name)) for name in names}
+        releases = [one.version for one in verdict.evidence if getattr(one, "version", None)]
+        self.here.verdicts.append(
+            {"nodeid": nodeid, **content, "evidence": list(verdict.items), "releases": list(map(list, releases))}
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:

@@ -194,7 +194,7 @@ class RecordFile:
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         if not self._run.is_repeated:
-            self._write(VerdictRecord, verdict, nodeid=nodeid, fix=str(verdict.fix), items=list(verdict.items))
+            self._write(VerdictRecord, verdict, nodeid=nodeid, fix=str(verdict.fix), evidence=list(verdict.items))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ _SHOWN = 20
 _FEW = 3
 #: pytest's categories of results that are of a whole test.
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
-_RELEASE = re.compile(r"\bCUDA (\d+)\.(\d+)")
 
 
 def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str]) -> None:
@@ -155,7 +153,7 @@ def _violations(totals: Totals) -> list[str]:
 def _guard_rails(
     reporter: pytest.TerminalReporter, settings: Settings, totals: Totals, not_routed: Sequence[str]
 ) -> None:
-    """Show the number of verdicts by status, and each different one that is not "compatible"."""
+    """Show the number of verdicts by status, and each different rule that does not hold."""
     if reporter.verbosity < 0 or (settings.guard_rails.value == "off" and not totals.verdicts):
         return
     reporter.section("cudalink guard rails")
@@ -178,12 +176,12 @@ def _guard_rails(
         first = verdicts[0]
         tests = sorted({f"in {verdict['nodeid']}" if verdict["nodeid"] else "outside of tests" for verdict in verdicts})
         more = f" and {counted(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
-        show(f"{status(first)} ({first['rule']}): {first['message']}")
-        for item in first["items"]:
+        show(f"{status(first)} ({first['kind']}): {first['what']}")
+        for item in first["evidence"]:
             show(f"    {item}")
         if first["fix"]:
             show(f"    fix: {first['fix']}")
-        if first.get("otherwise"):
+        if first["otherwise"]:
             show(f"    {'or' if first['fix'] else 'fix'}: {first['otherwise']}")
         show(f"    {tests[0]}{more}")
     if more := and_more(len(causes) - _SHOWN):
@@ -193,6 +191,6 @@ def _guard_rails(
 
 
 def _newest(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the newest CUDA release that verdicts name."""
-    found = [release for verdict in verdicts for release in _RELEASE.findall(verdict["message"])]
-    return ".".join(max(found, key=lambda one: tuple(map(int, one)), default=("VERSION",)))
+    """Return the newest CUDA release of the items that verdicts are about."""
+    releases = [release for verdict in verdicts for release in verdict["releases"]]
+    return ".".join(map(str, max(releases, default=["VERSION"])))

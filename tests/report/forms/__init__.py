@@ -14,6 +14,7 @@ from unittest import mock
 
 from rich.table import Table
 
+from pytest_cudalink.base.finding import NO_DRIVER
 from pytest_cudalink.report import html, text
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import Comparison, OutcomeChange, Step
@@ -83,10 +84,10 @@ def report() -> MatrixReport:
         violations=[ViolationRecord(nodeid=f"{TEST}s1", text="array freed"), ViolationRecord(text="log freed")],
         sticky=[StickyRecord(nodeid=f"{TEST}s2", code=700, error="CUDA_ERROR_ILLEGAL_ADDRESS (700)", after=4)],
         verdicts=[
-            VerdictRecord(status="violated", rule="newest", message="driver 12.9 is too old", fix="install 13.0"),
-            VerdictRecord(status="violated", rule="newest", message="driver 12.8 is too old", fix="install 13.0"),
-            VerdictRecord(status="ok", rule="pair", message="fits"),
-            VerdictRecord(rule="driver", message="not known", items=["nvrtc", "driver: no CUDA driver: x"]),
+            VerdictRecord(severity="error", kind="newest", what="driver 12.9 is too old", fix="install 13.0"),
+            VerdictRecord(severity="error", kind="newest", what="driver 12.8 is too old", fix="install 13.0"),
+            VerdictRecord(severity="warning", kind="pair", what="fits badly"),
+            VerdictRecord(kind="driver", what="not known", why=NO_DRIVER, evidence=["nvrtc", "driver: unknown: x"]),
         ],
         versions={
             "nvjitlink": {"requested": "13.1", "found": "13.0", "kind": "faked", "source": "env"},
@@ -146,7 +147,7 @@ def report() -> MatrixReport:
         versions={"cuda-core": {"found": "1.0.0"}, "cuda-bindings": {"found": "13.0.3"}},
         duration=0.0,
         findings=[fault, FindingRecord(category="later kind", kind="odd", text="of a later version")],
-        verdicts=[VerdictRecord(status="violated", rule="newest", message="driver 12.9 is too old")],
+        verdicts=[VerdictRecord(severity="error", kind="newest", what="driver 12.9 is too old")],
     )
     died = _cell(
         *("died", "12.9", "13.0"),
