@@ -509,7 +509,7 @@ def test_violations_after_the_last_report(driver: Mock, below: Mock) -> None:
 def test_who_takes_the_violations(driver: Mock, monkeypatch, mode: str, elsewhere: bool, ends: str) -> None:
     """The plugin, from before a check is there until the run ends or its results are handed over; then the driver."""
     own = Mock(above="above" if elsewhere else "", path="own", at_exit=[])
-    monkeypatch.setattr(notes, "own", lambda _: own)
+    monkeypatch.setattr(notes, "own", lambda _, apart: own)
     monkeypatch.setattr(os, "environ", {})
     run = on_driver(driver, lifetime=mode)
     run.task = object() if elsewhere else None
@@ -528,7 +528,7 @@ def test_who_takes_the_violations(driver: Mock, monkeypatch, mode: str, elsewher
 def test_a_copy_begins_without_notes(driver: Mock, monkeypatch) -> None:
     """What the process that was forked has noted, that process shows."""
     own = Mock(above="", path="own", at_exit=[], **{"take_counted.return_value": [{"violation": 1}, {"call": "cuA"}]})
-    monkeypatch.setattr(notes, "own", lambda _: own)
+    monkeypatch.setattr(notes, "own", lambda _, apart: own)
     monkeypatch.setattr(os, "environ", {})
     driver.violations = (violation(1),)
     below = on_driver(driver, lifetime="fail").part(DESCENDANTS)
