@@ -134,7 +134,7 @@ ok(cuda.cuIpcGetMemHandle(byref(same), other))
 assert bytes(same) != bytes(handle)
 """,
     "a_process_that_is_gone": """
-# A handle of a process that ended, or was killed, is 1.
+# A handle of a process that ended, or was killed, is 400, as an H200 says.
 program = '''
 handle = Handle()
 ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
@@ -146,7 +146,7 @@ killed = subprocess.run([sys.executable, "-c", whole], capture_output=True, text
 assert killed.returncode == -signal.SIGKILL
 for text in (child(program), killed.stdout):
     handle = Handle.from_buffer_copy(bytes.fromhex(text))
-    assert cuda.cuIpcOpenMemHandle_v2(byref(c_uint64()), handle, 1) == 1
+    assert cuda.cuIpcOpenMemHandle_v2(byref(c_uint64()), handle, 1) == 400
 """,
     "pools": """
 # A pool goes to another process as a file, and its allocations as data; an imported pool gives nothing new.
@@ -197,7 +197,7 @@ ok(cuda.cuEventCreate(byref(plain), 2))
 assert cuda.cuIpcGetEventHandle(None, event) == 1
 assert cuda.cuIpcGetEventHandle(byref(handle), plain) == cuda.cuIpcGetEventHandle(byref(handle), c_void_p(5)) == 400
 ok(cuda.cuIpcGetEventHandle(byref(handle), event))
-assert cuda.cuIpcOpenEventHandle(byref(plain), handle) == 205
+assert cuda.cuIpcOpenEventHandle(byref(plain), handle) == 201
 memory = Handle()
 ok(cuda.cuIpcGetMemHandle(byref(memory), allocate(64)))
 child('''
@@ -210,7 +210,7 @@ ok(cuda.cuStreamWaitEvent(None, opened, 0))
 ok(cuda.cuEventSynchronize(opened))
 ok(cuda.cuEventQuery(opened))
 again = Handle()
-ok(cuda.cuIpcGetEventHandle(byref(again), opened))
+assert cuda.cuIpcGetEventHandle(byref(again), opened) == 400
 ok(cuda.cuEventDestroy_v2(opened))
 ''', text_of(handle), text_of(memory))
 """,

@@ -206,7 +206,9 @@ for address in (pooled, device, ctypes.addressof(nothing), 0):
     numbers = [at for at in range(1, 22) if at != TOKENS]
     ok(cuda.cuPointerGetAttributes(20, (c_int * 20)(*numbers), places, address))
     assert ctypes.c_int.from_buffer(values, 8 * numbers.index(ORDINAL)).value == -2
-    assert all(not values[at] & 0xffffffff for at in range(20) if numbers[at] not in (ORDINAL, START, SIZE))
+    others = [at for at in range(20) if numbers[at] not in (ORDINAL, START, SIZE, HOST_POINTER)]
+    assert all(not values[at] & 0xffffffff for at in others)
+    assert values[HOST_POINTER - 1] in (0, address)
 assert cuda.cuPointerGetAttributes(0, (c_int * 1)(2), places, host) == 1
 assert cuda.cuPointerGetAttributes(1, (c_int * 1)(99), places, host) == 1
 assert cuda.cuPointerGetAttributes(1, None, places, host) == cuda.cuPointerGetAttribute(None, TYPE, host) == 1

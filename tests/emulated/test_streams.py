@@ -64,7 +64,7 @@ for one in (first, second, untimed):
 for call in (cuda.cuEventElapsedTime, cuda.cuEventElapsedTime_v2):
     assert 0 <= get(call, c_float, first, second) < 1000
 assert cuda.cuEventElapsedTime(byref(took), first, untimed) == 400
-assert cuda.cuEventElapsedTime(None, first, second) == 1
+assert cuda.cuEventElapsedTime(None, first, second) == 400
 assert (cuda.cuEventRecordWithFlags(first, None, 1), cuda.cuEventRecordWithFlags(first, None, 2)) == (401, 1)
 context = new(cuda.cuCtxCreate_v2, 0, 0)
 stream = new(cuda.cuStreamCreate, 0)

@@ -156,7 +156,7 @@ CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
     return CUDA_ERROR_INVALID_VALUE;
   if (format->block && array->flags & CUDA_ARRAY3D_SURFACE_LDST) return CUDA_ERROR_INVALID_VALUE;
   if (format->planes && (mipmapped || array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & CUDA_ARRAY3D_SPARSE && array->flags & CUDA_ARRAY3D_DEFERRED_MAPPING)
+  if (array->flags & CUDA_ARRAY3D_SPARSE && (array->flags & CUDA_ARRAY3D_DEFERRED_MAPPING || !array->height))
     return CUDA_ERROR_INVALID_VALUE;
   if (!valid_extents(array, mipmapped)) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) {

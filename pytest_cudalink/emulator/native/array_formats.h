@@ -15,7 +15,7 @@ typedef struct {
 
 _Static_assert(sizeof(ArrayDescriptor) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
 
-enum { ARRAY_FLAGS = 0x1ff }; /* all of CUDA_ARRAY3D_* */
+enum { ARRAY_FLAGS = 0x1df }; /* all of CUDA_ARRAY3D_* but COLOR_ATTACHMENT, which graphics libraries alone use */
 
 /* Bytes of one element, or of a block of 4 x 4 elements; 0 if a format has no such number of channels. */
 size_t cl_element_size(int number, unsigned channels);

@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "contexts.h"
 #include "copy_calls.h"
+#include "devices.h"
 #include "memory.h"
 
 static const size_t NO_COPY = SIZE_MAX; /* no single copy is at fault */
@@ -18,8 +19,15 @@ typedef struct {
 } Attributes;
 _Static_assert(sizeof(Attributes) == 24, "CUmemcpyAttributes");
 
+/* Whether a place is one that a hint may name (measured: edges/copies). */
+static bool is_hint(const Location *hint) {
+  return hint->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT &&
+         (hint->type != CU_MEM_LOCATION_TYPE_DEVICE || cl_is_device(hint->id));
+}
+
 static bool are_attributes(const Attributes *attributes) {
-  return attributes->order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+  return is_hint(&attributes->source_hint) && is_hint(&attributes->destination_hint) &&
+         attributes->order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
          attributes->order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY &&
          attributes->flags <= CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
 }

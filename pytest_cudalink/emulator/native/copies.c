@@ -79,8 +79,11 @@ typedef struct {
   Extent from, to;
 } Places;
 
+/* Levels are those of mipmapped arrays, and mean nothing elsewhere (measured: edges/copies). */
+static bool is_level(const Side *side) { return side->type != CU_MEMORYTYPE_ARRAY || !side->level; }
+
 static CUresult find_places(const Box *box, Places *places) {
-  if (box->from.level || box->to.level) return CUDA_ERROR_INVALID_VALUE; /* levels are those of mipmapped arrays */
+  if (!is_level(&box->from) || !is_level(&box->to)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = find_place(&box->from, box, &places->from);
   return result ? result : find_place(&box->to, box, &places->to);
 }
@@ -248,7 +251,8 @@ CUresult cl_run_box_from(const Box *box, const char *source) {
 static CUresult size_of_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows, size_t *size) {
   *size = 0;
   if (!count || !rows) return CUDA_SUCCESS;
-  if (to % width || (rows > 1 && pitch < count * width) || count > SIZE_MAX / width) return CUDA_ERROR_INVALID_VALUE;
+  if (to % width || (rows > 1 && (pitch % width || pitch < count * width)) || count > SIZE_MAX / width)
+    return CUDA_ERROR_INVALID_VALUE;
   if (rows > 1 && (rows - 1) > (SIZE_MAX - count * width) / pitch) return CUDA_ERROR_INVALID_VALUE;
   *size = (rows - 1) * pitch + count * width;
   return CUDA_SUCCESS;

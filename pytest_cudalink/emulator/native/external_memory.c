@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "../../base/native/own_file.h"
@@ -13,10 +14,6 @@
 #include "memory.h"
 #include "shared_memory.h"
 #include "streams.h"
-
-/* CUexternalMemoryHandleType, CUexternalSemaphoreHandleType: those that exist on Linux */
-enum { LAST_MEMORY_TYPE = 9 };
-enum { LAST_SEMAPHORE_TYPE = 10 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of memory and semaphores */
 
@@ -32,10 +29,22 @@ static CUresult unlocked(CUresult result) {
 
 enum { DEDICATED = 1 }; /* CUDA_EXTERNAL_MEMORY_DEDICATED */
 
-/* The answer to a number that is no open file: an opaque one is looked at last, in the kernel. */
-static CUresult no_file(int type) {
-  return type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_VALUE;
+/* The types that Linux has: files, those of Windows, and those of NvSci (measured: edges/external). */
+typedef enum { NO_TYPE, OF_FILES, OF_WINDOWS, OF_NEITHER } TypeKind;
+static const unsigned char memory_types[] = {NO_TYPE, OF_FILES, OF_WINDOWS, OF_WINDOWS, OF_WINDOWS,
+                                             NO_TYPE, NO_TYPE,  NO_TYPE,    NO_TYPE,    OF_NEITHER};
+static const unsigned char semaphore_types[] = {NO_TYPE,    OF_FILES,   OF_WINDOWS, OF_WINDOWS, OF_WINDOWS, OF_WINDOWS,
+                                                OF_WINDOWS, OF_WINDOWS, OF_WINDOWS, OF_FILES,   OF_WINDOWS};
+
+/* What a type with a handle is refused with; a file must be one that can be mapped. */
+static CUresult check_type(EventLine *line, TypeKind kind, int file, const void *handle) {
+  struct stat known;
+  if (kind == NO_TYPE || (kind == OF_WINDOWS && !handle)) return CUDA_ERROR_INVALID_VALUE;
+  if (kind != OF_FILES) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no type of Linux, or of this device");
+  return fstat(file, &known) || !S_ISREG(known.st_mode) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
+
+static const unsigned zeros[16];
 
 /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
 typedef struct {
@@ -90,17 +99,15 @@ typedef struct {
 } ExternalMemory;
 
 static CUresult import_memory(EventLine *line, ExternalMemory **out, const MemoryDescription *description) {
-  struct stat known;
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
-  int type = description->type;
-  if (type < CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || type > LAST_MEMORY_TYPE || !description->size ||
-      description->flags > DEDICATED)
+  unsigned type = (unsigned)description->type;
+  if (type >= sizeof memory_types || !description->size || description->flags > DEDICATED ||
+      memcmp(description->reserved, zeros, sizeof zeros))
     return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD && type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD)
-    return cl_unsupported(line, "external memory is emulated for files only");
-  if (fstat(description->handle.file, &known)) return no_file(type);
+  state = check_type(line, memory_types[type], description->handle.file, description->handle.win32[0]);
+  if (state) return state;
   ExternalMemory *memory = make(sizeof *memory, HANDLE_EXTERNAL_MEMORY, description->handle.file);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
   memory->size = description->size;
@@ -111,13 +118,13 @@ EXPORTED(cuImportExternalMemory, (ExternalMemory * *out, const MemoryDescription
          LOCKED_HERE(import_memory(line, out, description)))
 
 static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const BufferDescription *description) {
-  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !description || !memory) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_is(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
   unsigned long long end;
-  if (description->flags || !description->size ||
+  if (description->flags || !description->size || memcmp(description->reserved, zeros, sizeof zeros) ||
       __builtin_add_overflow(description->offset, description->size, &end) || end > memory->size)
     return CUDA_ERROR_INVALID_VALUE;
   size_t before = description->offset & (cl_page_size() - 1), size = description->size + before;
@@ -142,7 +149,7 @@ EXPORTED(cuExternalMemoryGetMappedBuffer,
          LOCKED_HERE(map_buffer(out, memory, description)))
 
 static CUresult map_array(EventLine *line, const void *out, const void *memory, const void *description) {
-  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !description || !memory) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_is(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
   return cl_unsupported(line, "arrays of external memory are not emulated");
 }
@@ -182,17 +189,14 @@ typedef struct {
 } Semaphore;
 
 static CUresult import_semaphore(EventLine *line, Semaphore **out, const SemaphoreDescription *description) {
-  struct stat known;
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
-  int type = description->type;
-  if (type < CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || type > LAST_SEMAPHORE_TYPE || description->flags)
+  unsigned type = (unsigned)description->type;
+  if (type >= sizeof semaphore_types || description->flags || memcmp(description->reserved, zeros, sizeof zeros))
     return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD &&
-      type != CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD)
-    return cl_unsupported(line, "external semaphores are emulated for files only");
-  if (fstat(description->handle.file, &known)) return no_file(type);
+  state = check_type(line, semaphore_types[type], description->handle.file, description->handle.win32[0]);
+  if (state) return state;
   Semaphore *semaphore = make(sizeof *semaphore, HANDLE_EXTERNAL_SEMAPHORE, description->handle.file);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
   semaphore->timeline = type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
@@ -204,12 +208,13 @@ EXPORTED(cuImportExternalSemaphore, (Semaphore * *out, const SemaphoreDescriptio
 
 static CUresult check_semaphores(Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count,
                                  const void *stream) {
-  if (!list || !parameters) return CUDA_ERROR_INVALID_VALUE;
+  if (!list || !parameters || !count) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
   if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   for (unsigned at = 0; at < count; at++)
-    if (!cl_handle_is(list[at], HANDLE_EXTERNAL_SEMAPHORE)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!cl_handle_is(list[at], HANDLE_EXTERNAL_SEMAPHORE))
+      return list[at] ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -250,3 +255,8 @@ EXPORTED(cuGraphicsMapResources, (unsigned count, void **list, void *stream), us
 EXPORTED(cuGraphicsUnmapResources, (unsigned count, void **list, void *stream), use_resources(count, list))
 EXPORTED(cuGraphicsUnregisterResource, (void *resource), CUDA_ERROR_INVALID_HANDLE)
 EXPORTED(cuGraphicsResourceSetMapFlags_v2, (void *resource, unsigned flags), CUDA_ERROR_INVALID_HANDLE)
+EXPORTED(cuGraphicsResourceGetMappedPointer_v2, (CUdeviceptr *out, size_t *size, void *resource),
+         CUDA_ERROR_INVALID_HANDLE)
+EXPORTED(cuGraphicsResourceGetMappedMipmappedArray, (void **out, void *resource), CUDA_ERROR_INVALID_HANDLE)
+EXPORTED(cuGraphicsSubResourceGetMappedArray, (void **out, void *resource, unsigned index, unsigned level),
+         CUDA_ERROR_INVALID_HANDLE)

@@ -145,8 +145,8 @@ static bool expand(const Graph *graph, Context *context, Work *start, Work *end)
     whole = expand_node(graph->nodes[at], context, &starts[at], &ends[at]) && cl_work_after(starts[at], start) &&
             cl_work_after(end, ends[at]);
   }
-  for (const Edge *edge = graph->edges.first; edge && whole; edge = edge->behind[EDGES_OF_GRAPH])
-    whole = cl_work_after(starts[edge->to->mark], ends[edge->from->mark]);
+  EACH_EDGE(edge, graph)
+  whole = whole && cl_work_after(starts[edge->to->mark], ends[edge->from->mark]);
   for (size_t at = 0; at < graph->count && whole; at++) {
     starts[at]->stream = ends[at]->stream = start->stream;
     cl_work_start(starts[at]);

@@ -40,15 +40,6 @@ typedef struct {
   size_t count;
 } Adding;
 
-static bool valid_edge(const Node *from, int to, EdgeData data) {
-  static const uint8_t zeros[sizeof data.reserved];
-  if (data.to_port || memcmp(data.reserved, zeros, sizeof zeros)) return false;
-  if (!data.from_port && !data.type) return true;
-  bool kernels = from->parameters.type == NODE_KERNEL && to == NODE_KERNEL;
-  return data.from_port <= 2 && data.type <= 1 &&
-         (data.type ? kernels && data.from_port : from->parameters.type == NODE_KERNEL);
-}
-
 static CUresult gather(const Adding *adding, const Graph *graph, int type, Dependencies *on) {
   static const EdgeData plain;
   if (adding->count && !adding->on) return CUDA_ERROR_INVALID_VALUE;
@@ -56,7 +47,7 @@ static CUresult gather(const Adding *adding, const Graph *graph, int type, Depen
     Node *node = cl_node(adding->on[at]);
     if (!node || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
     EdgeData data = adding->data ? adding->data[at] : plain;
-    if (!valid_edge(node, type, data)) return CUDA_ERROR_INVALID_VALUE;
+    if (!cl_edge_may_be(node, type, data)) return CUDA_ERROR_INVALID_VALUE;
     if (!cl_dependencies_add(on, node, data)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (on->count != at + 1) return CUDA_ERROR_INVALID_VALUE; /* it was there already */
   }

@@ -4,6 +4,7 @@
 
 #include "calls.h"
 #include "contexts.h"
+#include "graph_rules.h"
 #include "graphs.h"
 #include "handles.h"
 
@@ -93,20 +94,20 @@ EXPORTED(cuGraphGetNodes, (Graph * graph, Node **nodes, size_t *count), LOCKED(g
 EXPORTED(cuGraphGetRootNodes, (Graph * graph, Node **nodes, size_t *count),
          LOCKED(get_nodes(graph, nodes, count, true)))
 
-/* Lists edges: those of a graph, or of one node of it. */
-static CUresult get_edges(const Edge *first, EdgeList of, List *list, size_t *count, bool lossy) {
-  for (const Edge *edge = first; edge; edge = edge->behind[of]) {
-    if (lossy && list->nodes && !is_plain(edge->data)) return CUDA_ERROR_LOSSY_QUERY;
-    put(list, of == EDGES_OUT_OF ? edge->to : edge->from, edge->to, edge->data);
-  }
-  return finish(list, count);
+/* Lists an edge; false if its data would be lost. */
+static bool put_edge(List *list, const Edge *edge, EdgeList of, bool lossy) {
+  if (lossy && list->nodes && !is_plain(edge->data)) return false;
+  put(list, of == EDGES_OUT_OF && !list->others ? edge->to : edge->from, edge->to, edge->data);
+  return true;
 }
 
 static CUresult graph_edges(void *handle, Node **from, Node **to, EdgeData *data, size_t *count) {
   const Graph *graph = cl_graph(handle);
   if (!graph || !count || !from != !to || (data && !from) || (from && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = from, .others = to, .data = data, .room = from ? *count : 0};
-  return get_edges(graph->edges.first, EDGES_OF_GRAPH, &list, count, !data);
+  EACH_EDGE(edge, graph)
+  if (!put_edge(&list, edge, EDGES_OUT_OF, !data)) return CUDA_ERROR_LOSSY_QUERY;
+  return finish(&list, count);
 }
 EXPORTED(cuGraphGetEdges, (Graph * graph, Node **from, Node **to, size_t *count),
          LOCKED(graph_edges(graph, from, to, NULL, count)))
@@ -117,8 +118,9 @@ static CUresult node_edges(void *handle, EdgeList which, Node **nodes, EdgeData 
   const Node *node = cl_node(handle);
   if (!node || !count || (data && !nodes) || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = nodes, .data = data, .room = nodes ? *count : 0};
-  const Edges *edges = which == EDGES_INTO ? &node->into : &node->out_of;
-  return get_edges(edges->first, which, &list, count, !data);
+  for (const Edge *edge = (which == EDGES_INTO ? &node->into : &node->out_of)->first; edge; edge = edge->behind[which])
+    if (!put_edge(&list, edge, which, !data)) return CUDA_ERROR_LOSSY_QUERY;
+  return finish(&list, count);
 }
 EXPORTED(cuGraphNodeGetDependencies, (Node * node, Node **nodes, size_t *count),
          LOCKED(node_edges(node, EDGES_INTO, nodes, NULL, count)))
@@ -147,18 +149,18 @@ static bool known_pairs(const Graph *graph, const Pairs *pairs) {
   return true;
 }
 
+/* Edges are added and removed one after the other: those before one that is refused stay so (measured:
+   edges/graph_edges). */
 static CUresult add_edges(void *handle, Pairs pairs) {
   Graph *graph = cl_graph(handle);
   if (!graph || !known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_SUCCESS;
-  size_t added = 0;
-  for (; added < pairs.count && !result; added += !result) {
-    if (cl_edge(pairs.from[added], pairs.to[added])) result = CUDA_ERROR_INVALID_VALUE;
-    else if (!cl_edge_add(pairs.from[added], pairs.to[added], pairs.data ? pairs.data[added] : no_data))
-      result = CUDA_ERROR_OUT_OF_MEMORY;
+  for (size_t at = 0; at < pairs.count; at++) {
+    EdgeData data = pairs.data ? pairs.data[at] : no_data;
+    if (!cl_edge_may_be(pairs.from[at], pairs.to[at]->parameters.type, data) || cl_edge(pairs.from[at], pairs.to[at]))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (!cl_edge_add(pairs.from[at], pairs.to[at], data)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  while (result && added--) cl_edge_remove(graph->edges.last);
-  return result;
+  return CUDA_SUCCESS;
 }
 EXPORTED_WHEN(graph != NULL, cuGraphAddDependencies, (Graph * graph, Node *const *from, Node *const *to, size_t count),
               LOCKED(add_edges(graph, (Pairs){from, to, NULL, count})))
@@ -172,13 +174,9 @@ static CUresult remove_edges(void *handle, Pairs pairs) {
   if (graph->sole) return CUDA_ERROR_NOT_SUPPORTED;
   if (!known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < pairs.count; at++) {
-    const Edge *edge = cl_edge(pairs.from[at], pairs.to[at]);
-    if (!edge || (pairs.data && memcmp(&edge->data, pairs.data + at, sizeof(EdgeData))))
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (size_t at = 0; at < pairs.count; at++) {
-    Edge *edge = cl_edge(pairs.from[at], pairs.to[at]);
-    if (edge) cl_edge_remove(edge); /* a pair may be named twice */
+    Edge *edge = cl_edge(pairs.from[at], pairs.to[at]); /* whatever its data are */
+    if (!edge) return CUDA_ERROR_INVALID_VALUE;
+    cl_edge_remove(edge);
   }
   return CUDA_SUCCESS;
 }
@@ -348,8 +346,8 @@ static void print_graph(FILE *file, const Graph *graph, unsigned flags) {
   unsigned id = (unsigned)graph->id;
   fprintf(file, "subgraph cluster_%u {\nlabel=\"graph_%u\" graph[style=\"dashed\"];\n", id, id);
   for (size_t at = 0; at < graph->count; at++) print_node(file, graph->nodes[at], flags);
-  for (const Edge *edge = graph->edges.first; edge; edge = edge->behind[EDGES_OF_GRAPH])
-    fprintf(file, "\"graph_%u_node_%u\" -> \"graph_%u_node_%u\";\n", id, edge->from->local, id, edge->to->local);
+  EACH_EDGE(edge, graph)
+  fprintf(file, "\"graph_%u_node_%u\" -> \"graph_%u_node_%u\";\n", id, edge->from->local, id, edge->to->local);
   for (size_t at = 0; at < graph->count; at++) {
     const NodeParameters *parameters = &graph->nodes[at]->parameters;
     if (parameters->type == NODE_CHILD) print_graph(file, parameters->child.graph, flags);

@@ -130,10 +130,22 @@ CUresult cl_parameters_prepare(NodeParameters *parameters) {
 CUresult cl_parameters_check_handles(const NodeParameters *parameters) {
   bool semaphores = parameters->type == NODE_SIGNAL_SEMAPHORES || parameters->type == NODE_WAIT_SEMAPHORES;
   for (unsigned at = 0; semaphores && at < parameters->semaphores.count; at++)
-    if (!cl_handle_is(parameters->semaphores.semaphores[at], HANDLE_EXTERNAL_SEMAPHORE))
+    if (parameters->semaphores.semaphores[at] && /* NULL is found out later (measured: edges/external) */
+        !cl_handle_is(parameters->semaphores.semaphores[at], HANDLE_EXTERNAL_SEMAPHORE))
       return CUDA_ERROR_INVALID_HANDLE;
   bool event = parameters->type == NODE_WAIT || parameters->type == NODE_RECORD;
   return event && !cl_event(parameters->event) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+/* -- edges -- */
+
+bool cl_edge_may_be(const Node *from, int to, EdgeData data) {
+  static const uint8_t zeros[sizeof data.reserved];
+  if (data.to_port || memcmp(data.reserved, zeros, sizeof zeros)) return false;
+  if (!data.from_port && !data.type) return true;
+  bool kernels = from->parameters.type == NODE_KERNEL && to == NODE_KERNEL;
+  return data.from_port <= 2 && data.type <= 1 &&
+         (data.type ? kernels && data.from_port : from->parameters.type == NODE_KERNEL);
 }
 
 /* -- changes -- */

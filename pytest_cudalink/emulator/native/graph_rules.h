@@ -16,5 +16,7 @@ CUresult cl_allocation_possible(const AllocateNode *allocate);
 CUresult cl_parameters_check_handles(const NodeParameters *parameters);
 /* Whether an executable graph takes new parameters for a node; `alone`: for this node only. */
 bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *fresh, bool alone);
+/* Whether an edge from a node to one of a type may have such data. */
+bool cl_edge_may_be(const Node *from, int to, EdgeData data);
 /* Whether a node of a type may stand in a graph. */
 CUresult cl_graph_takes(const Graph *graph, int type);

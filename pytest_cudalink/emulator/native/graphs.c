@@ -45,7 +45,7 @@ Graph *cl_graph_make(bool hidden) {
 /* -- edges -- */
 
 static Edges *list_of(const Edge *edge, EdgeList list) {
-  return list == EDGES_INTO ? &edge->to->into : list == EDGES_OUT_OF ? &edge->from->out_of : &edge->to->graph->edges;
+  return list == EDGES_INTO ? &edge->to->into : &edge->from->out_of;
 }
 
 Edge *cl_edge(const Node *from, const Node *to) {
@@ -58,41 +58,46 @@ Edge *cl_edge(const Node *from, const Node *to) {
   return in->from == from ? in : out;
 }
 
-bool cl_edge_add(Node *from, Node *to, EdgeData data) {
+static Edge *make_edge(Node *from, Node *to, EdgeData data) {
   Edge *edge = calloc(1, sizeof *edge);
-  if (!edge) return false;
-  *edge = (Edge){.from = from, .to = to, .data = data};
-  for (EdgeList list = 0; list < EDGE_LISTS; list++) {
-    Edges *edges = list_of(edge, list);
-    edge->before[list] = edges->last;
-    if (edges->last) edges->last->behind[list] = edge;
-    else edges->first = edge;
-    edges->last = edge;
-  }
-  return true;
+  if (edge) *edge = (Edge){.from = from, .to = to, .data = data};
+  return edge;
+}
+
+static void enter(Edge *edge, EdgeList list) {
+  Edges *edges = list_of(edge, list);
+  edge->before[list] = edges->last;
+  if (edges->last) edges->last->behind[list] = edge;
+  else edges->first = edge;
+  edges->last = edge;
+}
+
+bool cl_edge_add(Node *from, Node *to, EdgeData data) {
+  Edge *edge = make_edge(from, to, data);
+  for (EdgeList list = 0; edge && list < EDGE_LISTS; list++) enter(edge, list);
+  return edge;
+}
+
+/* Takes an edge out of a list; the last one gets its place (measured: edges/graph_edges). */
+static void take_out(Edge *edge, EdgeList list) {
+  Edges *edges = list_of(edge, list);
+  Edge *last = edges->last;
+  edges->last = last->before[list];
+  *(edges->last ? &edges->last->behind[list] : &edges->first) = NULL;
+  if (last == edge) return;
+  Edge *before = last->before[list] = edge->before[list], *behind = last->behind[list] = edge->behind[list];
+  *(before ? &before->behind[list] : &edges->first) = last;
+  *(behind ? &behind->before[list] : &edges->last) = last;
 }
 
 void cl_edge_remove(Edge *edge) {
-  for (EdgeList list = 0; list < EDGE_LISTS; list++) {
-    Edges *edges = list_of(edge, list);
-    Edge *before = edge->before[list], *behind = edge->behind[list];
-    if (before) before->behind[list] = behind;
-    else edges->first = behind;
-    if (behind) behind->before[list] = before;
-    else edges->last = before;
-  }
+  for (EdgeList list = 0; list < EDGE_LISTS; list++) take_out(edge, list);
   free(edge);
 }
 
 static void remove_edges(const Node *node) {
-  for (Edge *edge = node->into.first, *next; edge; edge = next) {
-    next = edge->behind[EDGES_INTO];
-    cl_edge_remove(edge);
-  }
-  for (Edge *edge = node->out_of.first, *next; edge; edge = next) {
-    next = edge->behind[EDGES_OUT_OF];
-    cl_edge_remove(edge);
-  }
+  while (node->into.last) cl_edge_remove(node->into.last);
+  while (node->out_of.last) cl_edge_remove(node->out_of.last);
 }
 
 /* -- nodes -- */
@@ -158,12 +163,13 @@ static void free_doomed(Graph *doomed) {
   while (doomed) {
     Graph *graph = doomed;
     doomed = graph->later;
-    while (graph->edges.first) {
-      Edge *edge = graph->edges.first;
-      graph->edges.first = edge->behind[EDGES_OF_GRAPH];
-      free(edge);
+    for (size_t at = 0; at < graph->count; at++) {
+      for (Edge *edge = graph->nodes[at]->out_of.first, *next; edge; edge = next) {
+        next = edge->behind[EDGES_OUT_OF];
+        free(edge);
+      }
+      free_node(graph->nodes[at], &doomed);
     }
-    for (size_t at = 0; at < graph->count; at++) free_node(graph->nodes[at], &doomed);
     while (graph->conditionals) {
       Conditional *one = graph->conditionals;
       graph->conditionals = one->next;
@@ -245,6 +251,19 @@ static Node *copy_node(Graph *graph, const Node *from) {
   return node;
 }
 
+/* Copies edges, each list in its order. */
+static bool copy_edges(const Graph *graph, const Graph *copy) {
+  EACH_EDGE(edge, graph) {
+    edge->twin = make_edge(copy->nodes[edge->from->mark], copy->nodes[edge->to->mark], edge->data);
+    if (!edge->twin) return false;
+    enter(edge->twin, EDGES_OUT_OF);
+  }
+  for (size_t at = 0; at < graph->count; at++)
+    for (Edge *edge = graph->nodes[at]->into.first; edge; edge = edge->behind[EDGES_INTO])
+      enter(edge->twin, EDGES_INTO);
+  return true;
+}
+
 /* Copies a graph, but for those within it. */
 static Graph *copy_outer(const Graph *graph, bool hidden) {
   Graph *copy = cl_graph_make(hidden);
@@ -253,10 +272,7 @@ static Graph *copy_outer(const Graph *graph, bool hidden) {
     graph->nodes[at]->mark = at;
     whole = copy_node(copy, graph->nodes[at]);
   }
-  /* without nodes there are no edges */
-  for (const Edge *edge = graph->edges.first; whole && copy->nodes && edge; edge = edge->behind[EDGES_OF_GRAPH])
-    whole = cl_edge_add(copy->nodes[edge->from->mark], copy->nodes[edge->to->mark], edge->data);
-  if (whole) whole = cl_user_objects_share(&copy->users, graph->users);
+  whole = whole && copy_edges(graph, copy) && cl_user_objects_share(&copy->users, graph->users);
   if (!whole) {
     cl_graph_free(copy);
     return NULL;
@@ -342,7 +358,7 @@ Graph *cl_graph_root(Graph *graph) {
 Node *cl_graph_sort(const Graph *graph, Node **order) {
   size_t placed = 0;
   for (size_t at = 0; at < graph->count; at++) graph->nodes[at]->mark = 0; /* how many it waits for */
-  for (const Edge *edge = graph->edges.first; edge; edge = edge->behind[EDGES_OF_GRAPH]) edge->to->mark++;
+  EACH_EDGE(edge, graph) edge->to->mark++;
   for (size_t at = 0; at < graph->count; at++)
     if (!graph->nodes[at]->mark) order[placed++] = graph->nodes[at];
   for (size_t done = 0; done < placed; done++)

@@ -29,14 +29,15 @@ struct GraphMemory {
   GraphMemory *next;
 };
 
-/* The lists that an edge is in, each in the order of making. */
-typedef enum { EDGES_OF_GRAPH, EDGES_INTO, EDGES_OUT_OF, EDGE_LISTS } EdgeList;
+/* The lists that an edge is in, each in the order of making; the edges of a graph are those out of its nodes. */
+typedef enum { EDGES_INTO, EDGES_OUT_OF, EDGE_LISTS } EdgeList;
 
 typedef struct Edge Edge;
 struct Edge {
   Node *from, *to;
   EdgeData data;
   Edge *before[EDGE_LISTS], *behind[EDGE_LISTS];
+  Edge *twin; /* in the copy of its graph that is being made */
 };
 
 typedef struct {
@@ -76,7 +77,6 @@ struct Graph {
   size_t count, room;
   size_t holes; /* NULL among the nodes, until the handle is looked up: nodes that were removed */
   size_t nests; /* nodes that own graphs */
-  Edges edges;
   unsigned last_local;
   Node *owner; /* that it is the child or a body of */
   bool hidden; /* of an executable graph: no handle */
@@ -111,6 +111,11 @@ Node *cl_node_like(Graph *graph, uint64_t origin, bool deep);
 bool cl_edge_add(Node *from, Node *to, EdgeData data);
 Edge *cl_edge(const Node *from, const Node *to);
 void cl_edge_remove(Edge *edge);
+/* Goes through the edges of a graph. */
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a variable
+#define EACH_EDGE(edge, graph)                   \
+  for (size_t at = 0; at < (graph)->count; at++) \
+    for (Edge *edge = (graph)->nodes[at]->out_of.first; edge; edge = edge->behind[EDGES_OUT_OF])
 /* The place of an attribute of a node, to be written to; NULL if memory is out. */
 AttributeValue *cl_node_attribute(Node *node, unsigned attribute);
 /* Puts nodes in an order in which each stands behind those that it depends on; a node of a circle, or NULL. */

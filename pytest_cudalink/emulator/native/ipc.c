@@ -39,7 +39,7 @@ static CUresult open_origin(const IpcHandle *handle, int kind, int *file) {
   if (memcmp(handle->magic, magic, sizeof magic) || handle->kind != kind) return CUDA_ERROR_INVALID_VALUE;
   if (cl_process_file(&key) >= 0 && key == handle->key) return CUDA_ERROR_INVALID_CONTEXT; /* our own */
   *file = cl_process_open(handle->process, handle->file, handle->key);
-  return *file < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return *file < 0 ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS; /* its process is gone */
 }
 
 /* -- memory -- */
@@ -108,7 +108,7 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
   CUresult result;
   Context *context = cl_context(&result);
   if (result) return result;
-  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (!(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) return CUDA_ERROR_INVALID_VALUE;
   result = open_origin(handle, OF_MEMORY, &file);
   if (result) return result;
   CUdevice device = cl_device_at_place(handle->place);
@@ -209,8 +209,9 @@ static CUresult open_event_handle(void **out, const IpcHandle *handle) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
   if (result) return result;
-  if (open_origin(handle, OF_EVENT, &file)) return CUDA_ERROR_MAP_FAILED;
+  result = open_origin(handle, OF_EVENT, &file);
+  if (result) return result == CUDA_ERROR_INVALID_CONTEXT ? result : CUDA_ERROR_MAP_FAILED;
   close(file);
-  return cl_make_event(out, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+  return cl_make_event(out, CU_EVENT_DISABLE_TIMING); /* only its maker shares it further */
 }
 EXPORTED(cuIpcOpenEventHandle, (void **out, IpcHandle handle), open_event_handle(out, &handle))

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "calls.h"
 #include "device_memory.h"
@@ -13,7 +14,7 @@
 #include "pools.h"
 #include "shared_memory.h"
 
-enum { USAGES = 2, COMPRESSIONS = 1 }; /* CU_MEM_CREATE_USAGE_HW_DECOMPRESS, CUmemAllocationCompType */
+enum { COMPRESSIONS = 1 }; /* CUmemAllocationCompType */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the physical memory, and of what is mapped */
 
@@ -83,8 +84,9 @@ static CUresult check_location(const PhysicalProperties *properties) {
 static CUresult check_properties(const PhysicalProperties *properties) {
   if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !cl_is_device(properties->location.id))
     return CUDA_ERROR_INVALID_DEVICE;
-  if (properties->type != PINNED_TYPE || properties->handle_types & FOREIGN_HANDLE_TYPES ||
-      properties->flags.compression > COMPRESSIONS || properties->flags.usage & ~USAGES)
+  static const unsigned char zeros[3];
+  if (properties->type != PINNED_TYPE || properties->handle_types & FOREIGN_HANDLE_TYPES || properties->security ||
+      properties->flags.compression > COMPRESSIONS || memcmp(properties->flags.reserved, zeros, sizeof zeros))
     return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_location(properties);
   if (result) return result;
@@ -200,7 +202,7 @@ EXPORTED(cuMemExportToShareableHandle, (int *out, uint64_t handle, int type, uns
 
 static CUresult import_memory(uint64_t *handle, void *shared, int type) {
   FileHead head;
-  if (!handle || !shared || type == CU_MEM_HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle || !shared || !cl_is_handle_type(type)) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   int given = (int)(intptr_t)shared;
@@ -208,6 +210,7 @@ static CUresult import_memory(uint64_t *handle, void *shared, int type) {
   Physical *physical = calloc(1, sizeof *physical);
   if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(&physical->properties, head.properties, sizeof physical->properties);
+  if (head.process != (int)getpid()) physical->properties.handle_types = 0; /* only its maker shares it further */
   physical->size = head.size;
   physical->exported = true;
   physical->offset = cl_file_begin();

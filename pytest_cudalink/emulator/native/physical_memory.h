@@ -18,7 +18,7 @@ typedef struct {
   struct {
     unsigned char compression, rdma;
     unsigned short usage;
-    unsigned char reserved[4];
+    unsigned char reserved[4]; /* three of them must be 0 (measured: edges/vmm_create) */
   } flags;
 } PhysicalProperties;
 _Static_assert(sizeof(PhysicalProperties) == 32, "CUmemAllocationProp");

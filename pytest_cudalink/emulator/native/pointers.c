@@ -3,6 +3,7 @@
 
 #include "calls.h"
 #include "contexts.h"
+#include "device_addresses.h"
 #include "graph_memory.h"
 #include "memory.h"
 #include "pools.h"
@@ -100,7 +101,7 @@ static bool read_number(const Known *known, int attribute, CUdeviceptr address, 
       break;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *value = address; break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER: *value = address; return block->place != ON_DEVICE;
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: *value = block->id; return block->place != ON_HOST;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return block->place != ON_HOST;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *value = block->sync_memops; break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: *value = block->id; break;
@@ -125,9 +126,11 @@ static bool read_number(const Known *known, int attribute, CUdeviceptr address, 
 }
 
 static bool read_attribute(const Known *known, int attribute, CUdeviceptr address, void *out) {
-  uint64_t value[2] = {0, 1};
+  uint64_t value[2] = {0};
   bool has = known->allocated && read_number(known, attribute, address, value);
-  if (has) memcpy(out, value, width(attribute)); /* the byte order of every host of CUDA is little-endian */
+  if (!has) value[0] = 0;
+  if (known->allocated)
+    memcpy(out, value, width(attribute)); /* the byte order of every host of CUDA is little-endian */
   return has;
 }
 
@@ -135,7 +138,13 @@ static CUresult pointer_get_attribute(EventLine *line, void *out, int attribute,
   cl_event_int(line, "attribute", attribute);
   if (!out || !width(attribute)) return CUDA_ERROR_INVALID_VALUE;
   Known known = look_up(address);
-  return read_attribute(&known, attribute, address, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!read_attribute(&known, attribute, address, out)) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
+    /* other devices' accesses would not be in order else (measured: edges/pointers) */
+    HOLD_BLOCK(block, address);
+    if (block) block->sync_memops = true;
+  }
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address),
          pointer_get_attribute(line, out, attribute, address))
@@ -143,15 +152,18 @@ EXPORTED(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address),
 static CUresult pointer_get_attributes(unsigned count, const int *attributes, void **out, CUdeviceptr address) {
   if (!attributes || !out || !count) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
-    if (!width(attributes[at])) return CUDA_ERROR_INVALID_VALUE;
+    if (!out[at] || !width(attributes[at])) return CUDA_ERROR_INVALID_VALUE;
   Known known = look_up(address);
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++) {
-    if (!out[at] || read_attribute(&known, attributes[at], address, out[at])) continue;
+    if (read_attribute(&known, attributes[at], address, out[at])) continue;
+    if (!known.allocated && attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return CUDA_ERROR_INVALID_VALUE;
     if (attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
       continue; /* measured */
     memset(out[at], 0, width(attributes[at]));
     if (attributes[at] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *(int *)out[at] = CU_DEVICE_INVALID;
+    if (!known.allocated && attributes[at] == CU_POINTER_ATTRIBUTE_HOST_POINTER && !cl_is_device_address(address))
+      memcpy(out[at], &address, sizeof address);
   }
   return CUDA_SUCCESS;
 }
@@ -162,6 +174,7 @@ static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, in
   cl_event_int(line, "attribute", attribute);
   if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
   HOLD_BLOCK(block, address);
+  if (block && block->origin == FROM_MAPPING) return CUDA_ERROR_NOT_SUPPORTED;
   if (block) block->sync_memops = *value != 0;
   return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -179,6 +192,8 @@ static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdevice
   CUresult state;
   const Context *context = cl_context(&state);
   if (state) return state;
+  if (start) *start = 0;
+  if (size) *size = 0;
   if (cl_graph_memory_waits(address)) return CUDA_ERROR_NOT_FOUND;
   if (!cl_within(address, 1))
     return CUDA_ERROR_NOT_FOUND; /* nor without access of the current device (measured: test_what_may_be_a_pool) */

@@ -99,9 +99,9 @@ static CUresult pool_attribute(EventLine *line, void *handle, int attribute, voi
   cl_event_int(line, "attribute", attribute);
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   HOLD_POOL(pool, handle);
-  CUresult result = !pool ? NO_POOL
-                    : set ? set_attribute(pool, attribute, value)
-                          : get_attribute(pool, attribute, value);
+  CUresult result = !cl_is_own(pool) ? NO_POOL
+                    : set            ? set_attribute(pool, attribute, value)
+                                     : get_attribute(pool, attribute, value);
   return result;
 }
 EXPORTED(cuMemPoolGetAttribute, (void *pool, int attribute, void *value),
@@ -172,14 +172,14 @@ EXPORTED(cuMemPoolGetAccess, (int *flags, void *pool, const Location *location),
 /* -- sharing with other processes -- */
 
 static CUresult check_sharing(int type, unsigned long long flags) {
-  if (flags || type == CU_MEM_HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (flags || !cl_is_handle_type(type)) return CUDA_ERROR_INVALID_VALUE;
   return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult export_pool(int *out, void *handle, int type, unsigned long long flags) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   const Pool *pool = cl_pool_lock(handle);
-  CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
+  CUresult result = cl_is_own(pool) ? CUDA_SUCCESS : NO_POOL;
   if (!result && (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags || pool->file.number < 0))
     result = CUDA_ERROR_INVALID_VALUE;
   int file = result ? -1 : cl_file_duplicate(own_descriptor(&pool->file));
@@ -226,7 +226,7 @@ static CUresult export_pointer(ExportedPointer *out, CUdeviceptr address) {
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   cl_pool_lock(NULL);
   Block *block = cl_block_lock(address);
-  if (block && block->origin == FROM_POOL && block->shared) {
+  if (block && block->start == address && block->origin == FROM_POOL && block->shared) {
     const Pool *pool = block->owner;
     block->exported = true;
     *out = (ExportedPointer){.key = pool->file_head.key, .offset = block->offset, .size = block->size};

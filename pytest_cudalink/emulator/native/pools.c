@@ -253,10 +253,11 @@ EXPORTED(cuMemPoolDestroy, (void *pool), pool_destroy(pool))
 
 static CUresult pool_trim_to(EventLine *line, void *handle, size_t keep) {
   Pool *pool = cl_pool_lock(handle);
-  if (pool) trim(pool, keep);
+  bool own = cl_is_own(pool);
+  if (own) trim(pool, keep);
   cl_pool_unlock();
   cl_event_uint(line, "bytes", keep);
-  return pool ? CUDA_SUCCESS : NO_POOL;
+  return own ? CUDA_SUCCESS : NO_POOL;
 }
 EXPORTED(cuMemPoolTrimTo, (void *pool, size_t keep), pool_trim_to(line, pool, keep))
 
@@ -308,7 +309,7 @@ CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdevicept
   if (!handle) {
     result = default_pool(&(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, &pool);
     if (!result && pool->current) pool = pool->current;
-  } else if (!pool || pool->imported) result = NO_POOL;
+  } else if (!cl_is_own(pool)) result = NO_POOL;
   if (!result && !size) *out = 0; /* measured */
   else if (!result) result = allocate(pool, size, out);
   return result;

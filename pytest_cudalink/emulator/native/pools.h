@@ -14,6 +14,8 @@
 
 /* CUmemAllocationHandleType, CUmemAccess_flags */
 enum { HANDLE_TYPES = 15 };
+/* Whether a number is one handle type, and not several. */
+static inline bool cl_is_handle_type(int type) { return type && !(type & ~HANDLE_TYPES) && !(type & (type - 1)); }
 
 /* Bytes of a segment that are given out. */
 typedef struct Chunk Chunk;
@@ -59,6 +61,8 @@ void cl_pool_unlock(void);
 // NOLINTNEXTLINE(bugprone-macro-parentheses): it defines a variable
 #define HOLD_POOL(name, handle) __attribute__((cleanup(cl_pool_drop))) Pool *name = cl_pool_lock(handle)
 static inline void cl_pool_drop(void *unused) { cl_pool_unlock(); }
+/* Whether it is a pool of this process: of one of another process only the pointers can be imported. */
+static inline bool cl_is_own(const Pool *pool) { return pool && !pool->imported; }
 /* Makes a pool under the lock, and enters its handle. It owns the file from then on. */
 CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out);
 /* Allocates from a pool; from the current one of a device, if it is NULL. */

@@ -308,11 +308,12 @@ static CUresult elapsed(float *milliseconds, void *from, void *to) {
   if (result) return result;
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
+  if (start->head.context != end->head.context) return CUDA_ERROR_INVALID_HANDLE; /* (measured: edges/events) */
   result = refuse_captured(start);
   if (!result) result = refuse_captured(end);
   if (result) return result;
   if (start->record || end->record) return CUDA_ERROR_NOT_READY;
-  if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
+  if (!milliseconds) return CUDA_ERROR_INVALID_HANDLE; /* (measured: edges/events) */
   *milliseconds =
       (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f + (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;
   return CUDA_SUCCESS;

@@ -11,7 +11,7 @@
 #include "devices.h"
 
 enum { MOST_DIMENSIONS = 5, ENCODED = 0x6c646e6b };
-enum { FIRST_ARCH_WITH_PACKED_TYPES = 100 }; /* and with im2col of wide rows */
+enum { FIRST_ARCH_WITH_PACKED_TYPES = 100 }; /* and with im2col of wide rows, and swizzling by other atoms */
 enum { DATA_TYPES = CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B + 1 };
 static const unsigned char bytes_of_type[DATA_TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
 
@@ -53,7 +53,8 @@ static bool valid_address(uint64_t address, int type, int interleave) {
 
 static bool valid_modes(const Map *map) {
   if (map->type < 0 || map->type >= DATA_TYPES) return false;
-  if (map->type >= CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B && cl_config()->arch < FIRST_ARCH_WITH_PACKED_TYPES)
+  if ((map->type >= CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B || map->swizzle > CU_TENSOR_MAP_SWIZZLE_128B) &&
+      cl_config()->arch < FIRST_ARCH_WITH_PACKED_TYPES)
     return false;
   if (map->interleave < CU_TENSOR_MAP_INTERLEAVE_NONE || map->interleave > CU_TENSOR_MAP_INTERLEAVE_32B) return false;
   if (map->swizzle < CU_TENSOR_MAP_SWIZZLE_NONE || map->swizzle > CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B) return false;
@@ -100,7 +101,7 @@ static CUresult check(EventLine *line, const void *out, const Map *map) {
     return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no such tensor maps");
   unsigned least = map->kind != TILED || map->interleave ? 3 : 1;
   if (map->rank < least || map->rank > MOST_DIMENSIONS || !valid_modes(map)) return CUDA_ERROR_INVALID_VALUE;
-  if (!map->extents || (map->rank > 1 && !map->strides) || !map->steps) return CUDA_ERROR_INVALID_VALUE;
+  if (!map->extents || !map->strides || !map->steps) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_address(map->address, map->type, map->interleave) || !valid_extents(map)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }

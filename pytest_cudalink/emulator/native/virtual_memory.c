@@ -283,17 +283,17 @@ EXPORTED(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescriptio
          set_access(start, size, list, count))
 
 static CUresult get_access(unsigned long long *flags, const Location *location, CUdeviceptr address) {
-  Mapping mapping;
+  Mapping mapping = {0}; /* what is not mapped is an error, and without access (measured: programs/vmm) */
   PhysicalProperties properties;
   CUdeviceptr start;
   size_t size;
   if (!flags || !location || !cl_reservation_of(address, &start, &size)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_location(location);
   if (result) return result;
-  if (!cl_mapping_of(address, &mapping, &properties)) return CUDA_ERROR_INVALID_VALUE;
+  bool mapped = cl_mapping_of(address, &mapping, &properties);
   *flags = (unsigned long long)(location->type == CU_MEM_LOCATION_TYPE_DEVICE ? mapping.access[location->id]
                                                                               : mapping.host_access);
-  return CUDA_SUCCESS;
+  return mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdeviceptr address),
          get_access(flags, location, address))
