@@ -28,7 +28,7 @@ GENERATED = _EMULATOR / "generated"
 FLOORS = (
     ("config", "profiles", "visible", "own_symbols", "events", "notes", "address_tree"),
     ("caller", "stacks", "violations", "handles", "symbols"),
-    ("sticky", "faults", "sweep", "waits", "calls", "order_findings"),
+    ("sticky", "faults", "sweep", "waits", "calls", "processes", "order_findings"),
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats"),
     ("contexts", "context_settings"),
@@ -55,7 +55,6 @@ FLOORS = (
     (
         "shared_memory",
         "device_addresses",
-        "device_memory",
         "memory",
         "accesses",
         "graph_memory",

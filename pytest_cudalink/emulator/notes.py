@@ -2,8 +2,8 @@
 
 `emulator/native/notes.c` writes them. That process makes a file, whose path its children inherit in an environment
 variable. The first page of the file counts the lines that follow, so that asking for new ones costs no call of the
-system. The file of the outermost process also has what each process of the run takes of the devices' memory, which
-`emulator/native/device_memory.c` keeps.
+system. The file of the outermost process also has what the processes of the run share, which
+`emulator/native/processes.c` keeps.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ..base import scratch
 
 VARIABLE: Final = "CUDALINK_EMULATOR_NOTES"
 _HEADER_SIZE: Final = 4096
-#: Where the lines begin, behind what is taken of the devices.
-_LINES: Final = 16 << 10
+#: Where the lines begin, behind what the processes of a run share.
+_LINES: Final = 64 << 10
 #: Bytes 16 to 31, by which the driver knows such a file; the path of the outermost one follows.
 _KIND: Final = b"cudalink notes".ljust(16, b"\0")
 _OUTERMOST: Final = slice(32, _HEADER_SIZE)

@@ -264,8 +264,9 @@ def test_late_in_an_isolated_test(suite, late_plugins, late, tests) -> None:
 
 BAD = "import state; state.State()"
 REFUSING = """
-import ctypes, os, sys
-sys.exit(ctypes.CDLL("libcuda.so.1").cuCheckpointProcessLock(os.getpid(), None) == 801)
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+sys.exit((cuda.cuInit(0), cuda.cuGLInit()) == (0, 801))
 """
 REFUSED = """
 import subprocess, sys
@@ -319,9 +320,7 @@ def test_refused_calls(suite, pytester, workers) -> None:
     pytester.makepyfile(program=REFUSING)
     result = suite("--cudalink-unsupported=skip", *workers, test_refused=REFUSED)
     result.assert_outcomes(skipped=1, failed=1, passed=1)
-    result.stdout.fnmatch_lines(
-        ["1 test was skipped because the emulated driver refused a call:", "  cuCheckpointProcessLock *: 1"]
-    )
+    result.stdout.fnmatch_lines(["1 test was skipped because the emulated driver refused a call:", "  cuGLInit *: 1"])
     if not workers:
         result = suite(test_refused=REFUSED)
         result.assert_outcomes(failed=2, passed=1)
@@ -420,12 +419,12 @@ assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"k") == 0
 assert cuda.cuDeviceGetLuid(room, room, 0) == 801  # as a real driver
 for _ in range(2):
     assert cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 801
-    assert cuda.cuCheckpointProcessLock(1, None) == 801
+    assert cuda.cuGLInit() == 801
 """
 REFUSED_WITH = "was refused with CUDA_ERROR_NOT_SUPPORTED (801)"
 SAID = [
     f"cuLaunchKernel {REFUSED_WITH}: the emulated driver does not execute kernels. Run this program on a real driver.",
-    f"cuCheckpointProcessLock {REFUSED_WITH}: checkpoints are not emulated. Run this program on a real driver.",
+    f"cuGLInit {REFUSED_WITH}: not implemented by the emulated driver. Run this program on a real driver.",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_cudalink.emulator import notes
 from tests.emulated.conftest import programs
 
 PROGRAMS = {
@@ -49,21 +50,90 @@ assert kept(5, of="") == b"other\\0" and kept(5) == b"dumps\\0"
 assert put(6, b"pipe\\0", of="") == kept(6, of="") == kept(4, of="") == 1
 """,
     "checkpoints": """
-# Every process runs, as none is ever locked; what does not exist is 304.
-state = c_int(9)
-for process in (os.getpid(), os.getppid()):
-    assert get(cuda.cuCheckpointProcessGetState, process, c_int) == 0
-assert get(cuda.cuCheckpointProcessGetRestoreThreadId, os.getpid(), c_int) > 0
-assert "checkpoints" in refused("cuCheckpointProcessLock", os.getpid(), None)
-for name in ("Checkpoint", "Restore", "Unlock"):
-    assert getattr(cuda, "cuCheckpointProcess" + name)(os.getpid(), None) == 401
-    assert getattr(cuda, "cuCheckpointProcess" + name)(1 << 30, None) == 304
-for process in (1 << 30, -1):
-    assert cuda.cuCheckpointProcessGetState(process, byref(state)) == 304
-assert cuda.cuCheckpointProcessGetState(os.getpid(), None) == 1
+# A process can lock itself; what has not initialized the driver is 3, and what does not exist 304.
+process, calls = os.getpid(), ("Unlock", "Restore", "Checkpoint", "Lock")
+def codes(process, arguments=None):
+    return [getattr(cuda, "cuCheckpointProcess" + name)(process, arguments) for name in calls]
+def state(process):
+    return get(cuda.cuCheckpointProcessGetState, process, c_int)
+assert cuda.cuCheckpointProcessGetState(process, byref(c_int())) == 3
+start()
+assert state(process) == 0 and codes(process) == [401, 401, 401, 0] and state(process) == 1
+assert codes(process) == [0, 401, 401, 0]
+for name, after in (("Checkpoint", 2), ("Checkpoint", 2), ("Lock", 2), ("Unlock", 2), ("Restore", 1), ("Restore", 1)):
+    code, before = 401 if state(process) == after else 0, state(process)
+    assert getattr(cuda, "cuCheckpointProcess" + name)(process, None) == code and state(process) == after
+assert codes(process)[0] == 0
+assert get(cuda.cuCheckpointProcessGetRestoreThreadId, process, c_int) > 0
+assert codes(os.getppid()) == [3] * 4 and codes(1 << 30) == codes(-1) == codes(0) == [304] * 4
+for at in (4, 16, 60):
+    assert codes(process, char_buffer(bytes(at) + b"x" + bytes(63 - at), 64)) == [1] * 4
+assert "devices" in refused("cuCheckpointProcessRestore", process, (c_uint * 16)(0, 0, 1))
+assert cuda.cuCheckpointProcessGetState(process, None) == 1
 """,
 }
 test_programs = programs(PROGRAMS)
+
+
+def test_checkpoints(check) -> None:
+    """Calls of a locked process wait, a checkpoint gives up its memory, and the lock waits for unfinished work."""
+    of_run = notes.Notes("")
+    check(
+        """
+import select
+from tests.emulated.memory_calls import MIB, left
+start()
+LOCK, CHECKPOINT, RESTORE, UNLOCK = (
+    getattr(cuda, "cuCheckpointProcess" + name) for name in ("Lock", "Checkpoint", "Restore", "Unlock"))
+program = '''
+from tests.emulated.cu import *
+from ctypes import *
+import sys
+start()
+memory, stream, word = allocate(40 << 20), new(cuda.cuStreamCreate, 1), c_uint()
+ok(cuda.cuMemcpyHtoD_v2(memory, addressof(c_uint(7)), 4))
+for line in sys.stdin:
+    print(eval(line), flush=True)
+'''
+other = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def send(text):
+    print(text, file=other.stdin, flush=True)
+def answer():
+    return other.stdout.readline().strip()
+def ask(text):
+    send(text)
+    return answer()
+def state():
+    return get(cuda.cuCheckpointProcessGetState, other.pid, c_int)
+read = "(cuda.cuMemcpyDtoH_v2(addressof(word), memory, 4), word.value)"
+assert ask(read) == "(0, 7)" and left() == 24 * MIB
+ok(LOCK(other.pid, None))
+assert state() == 1 and ask("cuda.cuStreamQuery(stream)") == "0" and left() == 24 * MIB
+send(read)
+ok(CHECKPOINT(other.pid, None))
+assert state() == 2 and left() == 64 * MIB
+taken = allocate(30 * MIB)
+assert RESTORE(other.pid, None) == 2 and state() == 2
+ok(cuda.cuMemFree_v2(taken))
+ok(RESTORE(other.pid, None))
+assert state() == 1 and left() == 24 * MIB and not select.select([other.stdout], [], [], 0.05)[0]
+ok(UNLOCK(other.pid, None))
+assert answer() == "(0, 7)"
+# work that waits
+assert ask("cuda.cuStreamWaitValue32_v2(stream, c_uint64(memory), 9, 0)") == "0"
+limit = (c_uint * 16)(50)
+assert LOCK(other.pid, limit) == 600 and state() == 0
+assert ask("cuda.cuStreamQuery(stream)") == "600"
+assert ask("cuda.cuMemcpyHtoD_v2(memory, addressof(c_uint(9)), 4)") == "0"
+ok(LOCK(other.pid, None))
+assert ask("cuda.cuStreamQuery(stream)") == "0"
+other.kill()
+os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+assert UNLOCK(other.pid, None) == 304 and left() == 64 * MIB
+""",
+        device="memory=64MiB",
+        env={notes.VARIABLE: of_run.path},
+    )
 
 
 def test_logs_and_notifications(check, tmp_path) -> None:

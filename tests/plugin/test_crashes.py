@@ -275,16 +275,17 @@ def test_an_abort_after_a_refused_call(run) -> None:
     module = """
 import ctypes, os
 def test_dies():
-    assert ctypes.CDLL("libcuda.so.1").cuCheckpointProcessLock(1, None) == 801
+    cuda = ctypes.CDLL("libcuda.so.1")
+    assert (cuda.cuInit(0), cuda.cuGLInit()) == (0, 801)
     os.abort()
 """
     ended = run(module, "--cudalink-driver=13.0")
-    assert [crash.nodeid for crash in ended.cell.crashes if '"cuCheckpointProcessLock"' in crash.last_events[-1]]
-    refused = "refused the last call before this crash, cuCheckpointProcessLock, which a real driver performs\n"
+    assert [crash.nodeid for crash in ended.cell.crashes if '"cuGLInit"' in crash.last_events[-1]]
+    refused = "refused the last call before this crash, cuGLInit, which a real driver performs\n"
     assert f"cudalink: the emulated driver {refused}\ncudalink: the tests after" in ended.result.stderr.str()
     assert ended.cell.details["test_it.py::test_dies"].reason == (
-        "the process ended while this test ran, by SIGABRT, after the emulated driver refused cuCheckpointProcessLock: "
-        "checkpoints are not emulated"
+        "the process ended while this test ran, by SIGABRT, after the emulated driver refused cuGLInit: "
+        "not implemented by the emulated driver"
     )
 
 

@@ -81,7 +81,7 @@ import subprocess, sys
 NASTY = "\x1b[31m\x9b2J\r\n::error::owned\u202e"
 
 def test_refused():
-    code = "import ctypes; d = ctypes.CDLL('libcuda.so.1'); d.cuInit(0); d.cuCheckpointProcessLock(1, None)"
+    code = "import ctypes; d = ctypes.CDLL('libcuda.so.1'); d.cuInit(0); d.cuGLInit()"
     subprocess.run([sys.executable, "-c", code, NASTY])
     raise RuntimeError("libcuda.so")
 

@@ -7,7 +7,7 @@
      contexts external_memory green_contexts physical_memory pools texture_references tools
      arrays context_settings link_state module_image streams textures
      memory
-     device_addresses device_memory
+     device_addresses processes
      handles shared_memory
      each worker of pool
      pool

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "calls.h"
+#include "processes.h"
 #include "queues.h"
 #include "sticky.h"
 #include "waiters.h"
@@ -65,6 +66,7 @@ static CUresult refuse(Sym symbol, const Context *context) {
 
 /* A call without a current context fails for that first. */
 CUresult cl_guard_call(Sym symbol) {
+  if (cl_symbols[symbol].held_up) cl_wait_while_locked();
   if (!atomic_load(&cl_guarded)) return CUDA_SUCCESS;
   cl_wait_for_locks(symbol);
   const Symbol *call = &cl_symbols[symbol];

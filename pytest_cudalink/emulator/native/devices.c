@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "config.h"
+#include "processes.h"
 #include "profiles.h"
 #include "visible.h"
 
@@ -20,6 +21,7 @@ static CUresult init(EventLine *line, unsigned flags) {
   static atomic_bool said;
   cl_event_uint(line, "flags", flags);
   CUresult result = cl_initialize(flags);
+  if (!result) cl_join_run();
   bool twice = result == CUDA_ERROR_INVALID_DEVICE;
   if (!twice && (result != CUDA_ERROR_NO_DEVICE || !cl_config()->devices)) return result;
   const char *text = getenv("CUDA_VISIBLE_DEVICES");

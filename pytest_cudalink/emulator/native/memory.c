@@ -10,9 +10,9 @@
 #include "address_tree.h"
 #include "config.h"
 #include "device_addresses.h"
-#include "device_memory.h"
 #include "devices.h"
 #include "locks.h"
+#include "processes.h"
 #include "shared_memory.h"
 
 enum { ALIGNMENT = 512, LARGE = 64 * 1024, SLAB = 2 << 20 };

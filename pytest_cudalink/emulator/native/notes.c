@@ -18,9 +18,9 @@
 #include "config.h"
 #include "locks.h"
 
-enum { PAGE = 4096, HEAD = 16 << 10 };
+enum { PAGE = 4096, HEAD = PAGE + SHARED_BY_RUN };
 
-/* The first page of the file; what the processes of a run take of the devices and lines follow it. Its reader asks
+/* The first page of the file; what the processes of a run share and lines follow it. Its reader asks
    `written` after each test, which costs it no call. */
 typedef struct {
   atomic_uint_least64_t written; /* lines */
@@ -42,7 +42,7 @@ typedef struct {
 
 static struct {
   pthread_mutex_t lock;
-  void *parts;           /* NULL: not looked for, or not found */
+  void *shared;          /* NULL: not looked for, or not found */
   Notes above, below;    /* the file of the process above this one; that of the processes below it */
   bool read_environment; /* for `above` */
   pid_t owner;           /* the process that reads `below`; 0: none */
@@ -105,11 +105,10 @@ static bool append(Notes *file, const char *line, size_t length) {
   return whole;
 }
 
-void *cl_parts(size_t *size) {
+void *cl_shared_by_run(void) {
   char path[sizeof(Header) - offsetof(Header, outermost)];
   HOLD(notes.lock);
-  *size = HEAD - PAGE;
-  if (notes.parts) return notes.parts;
+  if (notes.shared) return notes.shared;
   destination();
   int file = open(notes.owner ? notes.below.path : notes.above.path, O_RDONLY | O_CLOEXEC);
   bool named = file >= 0 && pread(file, path, sizeof path, offsetof(Header, outermost)) == sizeof path;
@@ -117,9 +116,9 @@ void *cl_parts(size_t *size) {
   path[sizeof path - 1] = 0;
   file = named ? open(path, O_RDWR | O_CLOEXEC) : -1;
   if (file < 0) return NULL;
-  notes.parts = map(file, PAGE, *size);
+  notes.shared = map(file, PAGE, SHARED_BY_RUN);
   close(file);
-  return notes.parts;
+  return notes.shared;
 }
 
 /* The command line of this process, cut to what helps to find it. */
@@ -234,7 +233,7 @@ EXPORT void cudalinkOwnNotes(const char *below, const char *above) {
   HOLD(notes.lock);
   if (strcmp(notes.below.path, below)) remember(&notes.below, below);
   if (strcmp(notes.above.path, above)) remember(&notes.above, above);
-  notes.owner = getpid(), notes.ended = false, notes.parts = NULL;
+  notes.owner = getpid(), notes.ended = false, notes.shared = NULL;
 }
 
 /* The plugin has looked for the last time: violations go to the process above, if this one leaves its results to that;

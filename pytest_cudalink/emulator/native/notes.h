@@ -11,6 +11,7 @@ void cl_note_violation(const EventLine *event, const char *sentence, const char 
 /* Notes a refused call of a function, once between two looks of the process that reads the notes. Without such a
    process a call that is not emulated is said on stderr, once for each function. */
 void cl_note_refusal(const char *function, const EventLine *event);
-/* What the processes of a run share about their devices: zeros at first, mapped for as long as this process lives, but
-   another place once the plugin has a file of its own. NULL: this process is of no run. */
-void *cl_parts(size_t *size);
+enum { SHARED_BY_RUN = 60 << 10 };
+/* What the processes of a run share: zeros at first, mapped for as long as this process lives, but another place once
+   the plugin has a file of its own. NULL: this process is of no run. */
+void *cl_shared_by_run(void);

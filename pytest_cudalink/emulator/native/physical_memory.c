@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "calls.h"
-#include "device_memory.h"
 #include "devices.h"
 #include "handles.h"
 #include "locks.h"
 #include "pools.h"
+#include "processes.h"
 #include "shared_memory.h"
 
 enum { COMPRESSIONS = 1 }; /* CUmemAllocationCompType */

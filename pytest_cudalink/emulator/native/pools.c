@@ -7,10 +7,10 @@
 
 #include "calls.h"
 #include "device_addresses.h"
-#include "device_memory.h"
 #include "devices.h"
 #include "handles.h"
 #include "locks.h"
+#include "processes.h"
 #include "streams.h"
 
 enum { CHUNK = 512, SEGMENT = 32 << 20 };

@@ -91,44 +91,6 @@ static CUresult logs_to_memory(char *buffer, size_t *size) {
 EXPORTED_ANY_TIME(cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size, unsigned flags),
                   logs_to_memory(buffer, size))
 
-/* -- checkpoints: no process is ever locked, whichever it is; asked by a tool that need not initialize -- */
-
-enum { RUNNING = 0 };
-
-/* Whether a process exists; it may belong to another user. */
-static bool exists(int process) { return process > 0 && (!kill(process, 0) || errno == EPERM); }
-
-static CUresult process_state(int process, int *state) {
-  if (!state) return CUDA_ERROR_INVALID_VALUE;
-  if (!exists(process)) return CUDA_ERROR_OPERATING_SYSTEM;
-  *state = RUNNING;
-  return CUDA_SUCCESS;
-}
-EXPORTED_ANY_TIME(cuCheckpointProcessGetState, (int process, int *state), process_state(process, state))
-
-/* The main thread of a process has the process's number. */
-static CUresult restore_thread(int process, int *thread) {
-  if (!thread) return CUDA_ERROR_INVALID_VALUE;
-  if (!exists(process)) return CUDA_ERROR_OPERATING_SYSTEM;
-  *thread = process;
-  return CUDA_SUCCESS;
-}
-EXPORTED_ANY_TIME(cuCheckpointProcessGetRestoreThreadId, (int process, int *thread), restore_thread(process, thread))
-
-static CUresult checkpoint(EventLine *line, int process) {
-  if (!exists(process)) return CUDA_ERROR_OPERATING_SYSTEM;
-  return cl_unsupported(line, "checkpoints are not emulated");
-}
-EXPORTED_ANY_TIME(cuCheckpointProcessLock, (int process, void *arguments), checkpoint(line, process))
-
-/* What is not locked cannot be checkpointed, and what is not checkpointed cannot be restored. */
-static CUresult out_of_order(int process) {
-  return exists(process) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM;
-}
-EXPORTED_ANY_TIME(cuCheckpointProcessCheckpoint, (int process, void *arguments), out_of_order(process))
-EXPORTED_ANY_TIME(cuCheckpointProcessRestore, (int process, void *arguments), out_of_order(process))
-EXPORTED_ANY_TIME(cuCheckpointProcessUnlock, (int process, void *arguments), out_of_order(process))
-
 /* -- other devices' writes -- */
 
 enum { CURRENT_CONTEXT = 0, TO_OWNER = 100, TO_ALL_DEVICES = 200 };

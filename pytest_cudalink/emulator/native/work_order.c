@@ -6,6 +6,7 @@
 
 #include "grow.h"
 #include "happens_before.h"
+#include "processes.h"
 
 Work *cl_pending, *cl_newest;
 struct Gates cl_gates;
@@ -117,6 +118,7 @@ void cl_pending_add(Work *work) {
   else cl_pending = work;
   cl_newest = work;
   atomic_fetch_add_explicit(&pending_count, 1, memory_order_release);
+  atomic_fetch_add(&cl_own_process->pending, 1);
 }
 
 void cl_pending_remove(Work *work) {
@@ -126,11 +128,14 @@ void cl_pending_remove(Work *work) {
   else cl_newest = work->before;
 }
 
-void cl_pending_end(void) { atomic_fetch_sub_explicit(&pending_count, 1, memory_order_release); }
+void cl_pending_end(void) {
+  atomic_fetch_sub_explicit(&pending_count, 1, memory_order_release);
+  atomic_fetch_sub(&cl_own_process->pending, 1);
+}
 
 void cl_pending_keep(bool kept) {
   if (kept) atomic_fetch_add_explicit(&pending_count, 1, memory_order_release);
-  else cl_pending_end();
+  else atomic_fetch_sub_explicit(&pending_count, 1, memory_order_release);
 }
 
 void cl_pending_forget(void) {
