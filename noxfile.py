@@ -213,9 +213,11 @@ def downstream(session: nox.Session) -> None:
 def suites(session: nox.Session) -> None:
     """Published suites, file by file, on emulated drivers with their own toolkit: -- CHECKOUT, such as of cuda-python.
 
-    Options go to `python -m campaigns.suites`; --help lists them. Fails if fewer tests pass than expected.toml says.
+    Options go to `python -m campaigns.suites`; --help lists them. Fails if fewer tests pass than expected.toml says, or
+    if a verdict is not that of the GPU where the suite ran with `--driver real`.
     """
     from campaigns.suites.definitions import suites as definitions
+    from campaigns.suites.hardware import EMULATED, REAL
 
     found = definitions()
     checkouts = [one for one in session.posargs if Path(one).is_dir()]
@@ -224,7 +226,7 @@ def suites(session: nox.Session) -> None:
     drivers = [one for before, one in given if before == "--driver"]
     if not checkouts:
         session.error("no checkout is named; run `nox -s suites -- /path/to/cuda-python` or `-- /path/to/numba-cuda`")
-    if unknown := [driver for driver in drivers if f"ctk-{driver}" not in CELLS]:
+    if unknown := [driver for driver in drivers if driver != REAL and f"ctk-{driver}" not in CELLS]:
         cells = ", ".join(name for name, cell in CELLS.items() if name == f"ctk-{cell.ctk}")
         session.error(f"no toolkit is known for --driver {', '.join(unknown)}; matrices/cells.toml has {cells}")
     taken = {*checkouts, "--suite", *wanted, "--driver", *drivers}
@@ -233,12 +235,14 @@ def suites(session: nox.Session) -> None:
 
     def run(row: str) -> None:
         name, _, driver = row.rpartition(" on ")
-        packages = found[name].packages_on(driver)
+        release = EMULATED if driver == REAL else driver
+        packages = found[name].packages_on(release)
         toolkit = without_bindings(
-            CELLS[f"ctk-{driver}"].packages, packages
+            CELLS[f"ctk-{release}"].packages, packages
         )  # a driver's own: skew is another session's
         python = environment(session, row, "-e", str(ROOT), *toolkit, *packages)
-        session.run(python, "-m", "pytest_cudalink.cli", "toolchain", "add", driver, external=True)
+        if driver != REAL:
+            session.run(python, "-m", "pytest_cudalink.cli", "toolchain", "add", driver, external=True)
         session.run(
             python, "-m", "campaigns.suites", at[name], "--suite", name, "--driver", driver, *options, external=True
         )

@@ -118,8 +118,8 @@ JOBS = {
     "label gpu": {"gpu": "cells"},
     "label gpu of a fork": {"gpu": ""},
     "label docs": {"gpu": ""},
-    "every week": {"matrix": "report slow plugins field campaigns atlas links"},
-    "by hand": {"gpu": "cells", "matrix": "report slow plugins field campaigns atlas links"},
+    "every week": {"matrix": "report slow plugins field campaigns suites atlas links"},
+    "by hand": {"gpu": "cells", "matrix": "report slow plugins field campaigns suites atlas links"},
     "tag v0.1.0rc1": {"release": "build gate try"},
     "tag v0.1.0": {"release": "build gate publish announce"},
 }

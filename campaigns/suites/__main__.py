@@ -19,6 +19,8 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from platformdirs import user_cache_path
+
 from pytest_cudalink.report import records
 from pytest_cudalink.report.origin import commit_and_branch
 
@@ -28,8 +30,8 @@ from .hardware import REAL, wrong
 from .results import FileResult, grouped, results_of, table
 
 _END_OF_OUTPUT = 2_000
-#: Where the files of checkouts at the commits of their suites are.
-COPIES = Path(".cudalink", "suites").absolute()
+#: Where the files of checkouts at the commits of their suites are: in no folder that has a configuration of pytest.
+COPIES = user_cache_path("pytest-cudalink") / "suites"
 #: Bytes that the process of a file may have: half of the machine.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 

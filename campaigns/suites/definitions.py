@@ -36,7 +36,8 @@ class Suite:
     skip: Mapping[str, str]
     modules: str = ""  # the package whose modules the files are; empty where pytest is given the files
     sources: str = ""  # folder of the files, if that is another one
-    # packages that also find modules below the suite's folder: the tests need some that no wheel has
+    # packages that also find modules in a folder of the checkout, as "package=folder": the tests need some that no
+    # wheel has
     extends: tuple[str, ...] = ()
     # names that a released module lacks, and the module that has them: "package.module.NAME=package.other"
     names: tuple[str, ...] = ()
@@ -89,7 +90,7 @@ class Suite:
         """Return the environment variables of a run."""
         if not (self.extends or self.names):
             return {}
-        folders = (f"{package}={checkout / self.folder / package.replace('.', '/')}" for package in self.extends)
+        folders = (f"{package}={checkout / path}" for package, path in (one.split("=") for one in self.extends))
         return {
             "CUDALINK_SUITE_SOURCES": os.pathsep.join(folders),
             "CUDALINK_SUITE_NAMES": os.pathsep.join(self.names),

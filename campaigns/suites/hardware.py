@@ -23,8 +23,8 @@ from .definitions import Suite, suites
 from .results import LAUNCHES, FileResult, TestResult, results_of
 
 RECORDED: Final = Path(__file__).parent / "recorded" / "580.159.04-h200.json.xz"
-#: The name that the runner has for the driver of the machine.
-REAL: Final = "real"
+#: The name that the runner has for the driver of the machine, and the emulated driver of the GPU's release.
+REAL, EMULATED = "real", "13.0"
 #: The letter of each outcome.
 LETTERS: Final = {"passed": "P", "xpassed": "P", "failed": "F", "error": "F", "crashed": "F", "unsupported": "U"}
 SKIPPED: Final = "S"
@@ -63,13 +63,13 @@ def is_wrong(there: str, here: str) -> bool:
 def wrong(results: Iterable[FileResult]) -> list[str]:
     """Return a line for each test of a run on an emulated driver that has the wrong verdict, by the kept ones.
 
-    A suite is compared on the driver and backend of its definition only.
+    Runs on drivers of other releases, and of a backend that was not run on the GPU, are not compared.
     """
     lines = []
     for one in results:
         there = kept()["suites"].get(one.suite, {}).get("tests", {})
         suite = suites().get(one.suite)
-        if not there or not suite or (one.driver, one.backend) != (suite.drivers[0], suite.backends[0]):
+        if not suite or (one.driver, one.backend) != (EMULATED, "auto"):
             continue
         for test in one.tests:
             name = test_name(suite.record_name(one.file), test)
@@ -85,12 +85,12 @@ _WORDS: Final = {"P": "passed", "F": "failed", SKIPPED: "skipped", "U": "refused
 def merged(folder: Path) -> dict[str, Verdicts]:
     """Return the verdicts of the records of both sides: by suite, those of the tests that both ran.
 
-    `folder`: with a folder `real`, and one named as the emulated driver.
+    `folder`: with the folders `real` and `13.0`.
     """
     found: dict[str, Verdicts] = {}
     for suite in suites().values():
         there = dict(results_in(folder / REAL, suite))
-        here = dict(results_in(folder / suite.drivers[0], suite))
+        here = dict(results_in(folder / EMULATED, suite))
         verdicts = {
             name: " ".join((letter(there[name]) + letter(here[name]), *here[name].refused))
             for name in sorted(there)
