@@ -14,11 +14,6 @@ from ..base.words import counted
 if TYPE_CHECKING:
     from .records import CrashRecord
 
-#: How the problem of a record file that cannot be written begins; the processes of a run have it in common.
-UNWRITTEN: Final = "the record cannot be written"
-#: The same for the events of an emulated driver.
-EVENTS_UNWRITTEN: Final = "the events of the emulated driver cannot be written"
-
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"
 #: The words for a verdict of the guard rails, by severity.

@@ -42,7 +42,6 @@ from pytest_cudalink.plugin.watch.check import Check
 from pytest_cudalink.plugin.watch.native_links import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck, last_look
 from pytest_cudalink.report.asked_for import AskedFor
-from pytest_cudalink.report.wording import EVENTS_UNWRITTEN, UNWRITTEN
 from pytest_cudalink.versions import CudaVersion
 from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
 
@@ -651,6 +650,7 @@ def test_the_sums_of_a_run() -> None:
     assert outside.unlinked_modules == 0
     outside.violations["order"] = outside.missing["a GPU"] = outside.unlinked_modules = 2
     outside.problems, outside.notes, outside.of_processes = ["p"], ["n"], ["two majors"]
+    outside.unwritten = ["u"]
     outside.links["a/driver"] = outside.unsteered["x"] = 1
     outside.verdicts, outside.unsupported = [{"status": "compatible"}], {"t": "why"}
     totals.add_outside(outside.as_json())
@@ -665,6 +665,7 @@ def test_the_sums_of_a_run() -> None:
         "violations": {"order": 4},
         "missing": {"a GPU": 5},
         "problems": ["p", "[A] p"],
+        "unwritten": ["u", "u"],
         "notes": ["n", "[A] n"],
         "unlinked_modules": 4,
         "of_processes": ["two majors"] * 2,
@@ -694,11 +695,11 @@ def test_tests_after_an_error_that_stays() -> None:
 
 def test_a_lost_record_is_one_problem() -> None:
     """However many processes say it, and whatever they put before it."""
-    said, events = f"{UNWRITTEN}: why", f"{EVENTS_UNWRITTEN}: full"
-    given = ["other", said, f"[test_a.py::t] {said}", said, events, f"gw0: {events}", "other", "xother", "[gw0] third"]
     totals = Totals()
-    totals.problems = given
-    assert totals.failing == ["other", said, events, "xother", "[gw0] third"]
+    totals.problems = ["other", "[gw0] third"]
+    for prefix in ("", "gw0: "):
+        totals.add_outside({**Outside().as_json(), "problems": ["other"], "unwritten": ["the record: full"]}, prefix)
+    assert totals.failing == ["other", "[gw0] third", "gw0: other", "the record: full"]
 
 
 def test_what_a_ledger_counts() -> None:

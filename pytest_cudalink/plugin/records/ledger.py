@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ...report.wording import EVENTS_UNWRITTEN, UNWRITTEN, link_key
+from ...report.wording import link_key
 from .. import pytest_private
 from .facts import Counts, Facts
 
@@ -26,6 +26,7 @@ class Outside(Counts):
         super().__init__()
         self.missing: Counter[str] = Counter()  # number of modules that were skipped, by what they need
         self.problems: list[str] = []  # why the run fails although no test shows it
+        self.unwritten: list[str] = []  # the same for files that the processes of the run have in common
         self.notes: list[str] = []  # what was seen outside of tests and fails nothing
         # number of modules that an emulated driver loaded and that no seen link can have made
         self.unlinked_modules = 0
@@ -42,6 +43,7 @@ class Outside(Counts):
         self.violations.update(given["violations"])
         self.missing.update(given["missing"])
         self.problems += [f"{prefix}{text}" for text in given["problems"]]
+        self.unwritten += given["unwritten"]
         self.notes += [f"{prefix}{text}" for text in given["notes"]]
         self.unlinked_modules += given["unlinked_modules"]
         self.of_processes += given["of_processes"]
@@ -102,10 +104,7 @@ class Totals(Outside):
     @property
     def failing(self) -> list[str]:
         """Why the run fails although no test shows it."""
-        problems: dict[str, str] = {}
-        for text in self.problems:
-            problems.setdefault(text[max(0, text.find(UNWRITTEN), text.find(EVENTS_UNWRITTEN)) :], text)
-        return [*problems.values()]
+        return [*dict.fromkeys((*self.problems, *self.unwritten))]
 
 
 class Ledger:

@@ -26,7 +26,6 @@ from ...report.records import (
     ViolationRecord,
     tests_to_keep,
 )
-from ...report.wording import UNWRITTEN
 from .. import pytest_private
 from ..parts import LEDGER
 
@@ -143,10 +142,11 @@ class RecordFile:
         """Note that the rest of this process is not recorded; the run goes on, and fails for it at its end."""
         if not self._lost:
             self._lost = (
-                f"{UNWRITTEN}: --cudalink-report is {self._run.settings.report}: {error.strerror or error}; what "
-                "followed is not recorded, so that a report counts this run as incomplete"
+                f"the record cannot be written: --cudalink-report is {self._run.settings.report}: "
+                f"{error.strerror or error}; what followed is not recorded, so that a report counts this run "
+                "as incomplete"
             )
-            self._run.part(LEDGER).outside.problems.append(self._lost)
+            self._run.part(LEDGER).outside.unwritten.append(self._lost)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -154,9 +154,7 @@ class RecordFile:
         result = yield
         if self._lost and not self._run.reports_elsewhere:
             self._is_said = True
-            problems = self._run.part(LEDGER).totals.problems
-            if self._lost not in problems:
-                problems.append(self._lost)
+            self._run.part(LEDGER).totals.unwritten.append(self._lost)
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result

@@ -6,7 +6,6 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...report.wording import EVENTS_UNWRITTEN
 from ..conditions import run_driver
 from ..parts import LEDGER
 from .check import Check
@@ -48,7 +47,9 @@ def lose_events(run: Run, why: str) -> None:
     file = f"cudalink_events is {run.settings.events}"
     if run_driver.inherited(run.config):
         file = f"CUDALINK_EMULATOR_EVENTS is {os.environ.get('CUDALINK_EMULATOR_EVENTS')}"
-    run.part(LEDGER).outside.problems.append(f"{EVENTS_UNWRITTEN}: {file}: {why}; calls are missing in that file")
+    run.part(LEDGER).outside.unwritten.append(
+        f"the events of the emulated driver cannot be written: {file}: {why}; calls are missing in that file"
+    )
 
 
 class EventFile(Check):
