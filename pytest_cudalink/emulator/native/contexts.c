@@ -156,16 +156,21 @@ bool cl_valid_context_flags(unsigned flags) {
 
 static bool is_active(const Context *own) { return own->references > 0 && !own->dead; }
 
-static CUresult primary_retain(EventLine *line, Context **context, CUdevice device) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
-  if (!context) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&lock);
+/* Adds a reference, under the lock. */
+static Context *keep_primary(CUdevice device) {
   Context *own = &primary[device];
   if (own->references++ == 0 || own->dead) {
     own->primary = true;
     start_context(own, device, primary_flags[device]);
   }
-  *context = own;
+  return own;
+}
+
+static CUresult primary_retain(EventLine *line, Context **context, CUdevice device) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  Context *own = *context = keep_primary(device);
   uint64_t id = own->id;
   unsigned references = own->references;
   pthread_mutex_unlock(&lock);
@@ -200,12 +205,7 @@ static CUresult primary_release(EventLine *line, CUdevice device) {
 }
 EXPORTED(cuDevicePrimaryCtxRelease_v2, (CUdevice device), primary_release(line, device))
 
-static CUresult primary_release_quietly(EventLine *line, CUdevice device) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
-  unsigned left;
-  return release_primary(device, &left);
-}
-EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release_quietly(line, device))
+EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release(line, device))
 
 static CUresult primary_reset(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
@@ -219,17 +219,13 @@ static CUresult primary_reset(EventLine *line, CUdevice device) {
 EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
 
 /* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: test_flags). */
-static CUresult set_primary_flags(CUdevice device, unsigned flags) {
+static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  cl_event_uint(line, "flags", flags);
   if (!cl_valid_context_flags(flags) || flags & CU_CTX_MAP_HOST) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
   primary[device].flags = primary_flags[device] = flags;
   return CUDA_SUCCESS;
-}
-
-static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
-  cl_event_uint(line, "flags", flags);
-  return set_primary_flags(device, flags);
 }
 EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags))
 
@@ -345,10 +341,7 @@ Context *cl_make_green_context(CUdevice device, void *green) {
   if (!context) return NULL;
   context->green = green;
   HOLD(lock);
-  if (primary[device].references++ == 0 || primary[device].dead) {
-    primary[device].primary = true;
-    start_context(&primary[device], device, primary_flags[device]);
-  }
+  keep_primary(device);
   return context;
 }
 

@@ -110,7 +110,8 @@ void *cl_shared_by_run(void) {
   HOLD(notes.lock);
   if (notes.shared) return notes.shared;
   destination();
-  int file = open(notes.owner ? notes.below.path : notes.above.path, O_RDONLY | O_CLOEXEC);
+  const char *own_path = notes.owner ? notes.below.path : notes.above.path;
+  int file = *own_path ? open(own_path, O_RDONLY | O_CLOEXEC) : -1;
   bool named = file >= 0 && pread(file, path, sizeof path, offsetof(Header, outermost)) == sizeof path;
   if (file >= 0) close(file);
   path[sizeof path - 1] = 0;
