@@ -133,8 +133,10 @@ static CUresult set_address(size_t *offset, Reference *reference, CUdeviceptr ad
   size_t element = cl_element_size(reference->format, (unsigned)reference->channels);
   if (element && bytes / element > cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
     return let_go(CUDA_ERROR_INVALID_VALUE);
-  if (offset) *offset = 0; /* every allocation is aligned enough */
-  return bind_memory(reference, address);
+  size_t beyond = address % cl_device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  if (offset) *offset = beyond;
+  else if (beyond) return let_go(CUDA_ERROR_INVALID_VALUE);
+  return bind_memory(reference, address - beyond);
 }
 EXPORTED(cuTexRefSetAddress_v2, (size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes),
          set_address(offset, reference, address, bytes))

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "abi.h"
 #include "arrays.h"
@@ -71,17 +72,22 @@ static size_t element_of_memory(const Resource *resource) {
   return format <= CU_AD_FORMAT_FLOAT ? cl_element_size(format, resource->of.memory.channels) : 0;
 }
 
+/* How many elements a line of memory may have; the attribute is that of the widest elements, of 16 bytes. */
+static size_t longest_line(size_t element) {
+  size_t times = 16 / element;
+  return cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) * (times > 4 ? 4 : times);
+}
+
+/* A texture of no elements is one, too (measured: edges/textures). */
 static CUresult check_memory(const Resource *resource) {
   size_t element = element_of_memory(resource), width = resource->of.memory.width;
   CUdeviceptr address = resource->of.memory.address;
-  if (!element || !address || address % cl_device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) || !width)
+  if (!element || !address || address % cl_device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT))
     return CUDA_ERROR_INVALID_VALUE;
   if (resource->type == CU_RESOURCE_TYPE_LINEAR)
-    return width / element > cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH)
-               ? CUDA_ERROR_INVALID_VALUE
-               : CUDA_SUCCESS;
+    return width / element > longest_line(element) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   size_t height = resource->of.memory.height, pitch = resource->of.memory.pitch; /* rows may overlap */
-  bool fits = height && width <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
+  bool fits = width <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
               height <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) &&
               pitch <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) &&
               pitch % cl_device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) == 0;
@@ -103,6 +109,8 @@ static int axes_of(const Resource *resource, const ArrayDescriptor *array) {
   return array->depth && !layered ? 3 : array->height ? 2 : 1;
 }
 
+static const int zeros[16]; /* what reserved fields must be */
+
 static bool is_filter(int mode) { return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR; }
 
 static CUresult check_sampling(const Sampling *sampling, const Resource *resource, const ArrayDescriptor *array) {
@@ -110,6 +118,7 @@ static CUresult check_sampling(const Sampling *sampling, const Resource *resourc
     if (sampling->address_modes[axis] < CU_TR_ADDRESS_MODE_WRAP ||
         sampling->address_modes[axis] > CU_TR_ADDRESS_MODE_BORDER)
       return CUDA_ERROR_INVALID_VALUE;
+  if (memcmp(sampling->reserved, zeros, sizeof sampling->reserved)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_filter(sampling->filter)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_filter(sampling->mipmap_filter)) return CUDA_ERROR_INVALID_VALUE;
   if (sampling->flags & ~(unsigned)TEXTURE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
@@ -117,8 +126,14 @@ static CUresult check_sampling(const Sampling *sampling, const Resource *resourc
   return sampling->flags & CU_TRSF_SEAMLESS_CUBEMAP && !cubemap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+/* The bytes of an element of each CUresourceViewFormat, which are those of the array's (measured: edges/textures). */
+static const unsigned char bytes_of_view[CU_RES_VIEW_FORMAT_UNSIGNED_BC7 + 1] = {
+    0, 1, 2, 4, 1, 2, 4, 2, 4, 8, 2, 4, 8, 4, 8, 16, 4, 8, 16, 2, 4, 8, 4, 8, 16, 8, 16, 16, 8, 8, 16, 16, 16, 16, 16};
+
 static CUresult check_view(const View *view, const ArrayDescriptor *array, unsigned levels) {
-  if (view->format < CU_RES_VIEW_FORMAT_NONE || view->format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7)
+  if (view->format < CU_RES_VIEW_FORMAT_NONE || view->format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7 ||
+      bytes_of_view[view->format] != cl_element_size(array->format, array->channels) ||
+      memcmp(view->reserved, zeros, sizeof zeros))
     return CUDA_ERROR_INVALID_VALUE;
   size_t scale = view->format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && !cl_is_block_format(array->format) ? 4 : 1;
   if (scale > 1 && array->format != CU_AD_FORMAT_UNSIGNED_INT32) return CUDA_ERROR_INVALID_VALUE;
@@ -188,9 +203,8 @@ static CUresult destroy(uint64_t handle, HandleKind kind) {
   if (result || !handle) return result;
   HOLD(lock);
   Object *texture = (Object *)(uintptr_t)handle;
-  bool alive = cl_handle_is(texture, kind);
-  if (alive) cl_object_end(texture);
-  return alive ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (cl_handle_is(texture, kind)) cl_object_end(texture);
+  return CUDA_SUCCESS; /* whatever the number is (measured: edges/textures) */
 }
 EXPORTED(cuTexObjectDestroy, (uint64_t texture), destroy(texture, HANDLE_TEXTURE))
 EXPORTED(cuSurfObjectDestroy, (uint64_t surface), destroy(surface, HANDLE_SURFACE))
@@ -239,9 +253,7 @@ EXPORTED(cuTexObjectGetResourceViewDesc, (View * out, uint64_t texture), get_vie
 static CUresult linear_max_width(EventLine *line, size_t *elements, int format, unsigned channels, CUdevice device) {
   if (!elements || format > CU_AD_FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  /* the attribute is that of the widest elements, of 16 bytes */
-  size_t times = 16 / cl_element_size(format, channels);
-  *elements = cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) * (times > 4 ? 4 : times);
+  *elements = longest_line(cl_element_size(format, channels));
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),
