@@ -2,6 +2,7 @@
 
     python -m campaigns.environments [--environments=1000] [--first=0] [--seed=1] [--seconds=N] [--processes=N]
         [--walk]
+    python -m campaigns.environments --wheels
 
 Exit code 1: an environment in which something fails and nothing is red, or one in which all works and something is red.
 """
@@ -24,6 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from campaigns.environments import wheels
 from campaigns.environments.generator import CACHE, PACKAGES, PARTS, Recipe, brings, make, recipe, used_files
 
 _OPERATIONS: Final = Path(__file__).with_name("operations.py")
@@ -289,7 +291,10 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="try only the first, and keep it")
     parser.add_argument("--only", type=lambda text: [*map(int, text.split(","))], help="these numbers")
     parser.add_argument("--save", type=Path, help="append each result to this file")
+    parser.add_argument("--wheels", action="store_true", help="instead, hold the audit of wheels against what happens")
     options = parser.parse_args()
+    if options.wheels:
+        return wheels.main([])
     if options.keep:
         print(try_one(recipe(options.seed, options.first), keep=True))
         return 0

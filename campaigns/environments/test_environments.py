@@ -11,6 +11,7 @@ import pytest
 
 from campaigns.environments import __main__ as campaign
 from campaigns.environments import generator
+from campaigns.environments import wheels as wheels_of_field
 from campaigns.environments.__main__ import Result, operations, table, try_one
 from campaigns.environments.generator import Recipe, recipe
 
@@ -126,3 +127,33 @@ def test_files_have_another_name_only(wheels) -> None:
     generator.make(Recipe(0, [CCCL]), prefix)
     (header,) = prefix.glob(f"lib/python*/site-packages/{HEADER}")
     assert header.samefile(wheels / "nvidia-cuda-cccl-13.0.85" / HEADER)
+
+
+@pytest.mark.parametrize(
+    ("errors", "notes", "text", "agrees"),
+    [
+        ((), (), "", True),
+        ((), (), "OSError: libnccl.so.2: cannot open shared object file: No such file or directory", False),
+        ((), ("x.so needs libnccl.so.2",), "OSError: libnccl.so.2: cannot open shared object file", True),
+        (("x.so needs libnccl.so.2",), (), "", False),
+        (("x.so wants cublasX",), (), "OSError: /x.so: undefined symbol: cublasGetEmulation", True),
+        ((), (), "OSError: libmpi.so.40: cannot open shared object file", True),
+        ((), (), "ImportError: /x.so: undefined symbol: PyThreadState_GetUnchecked", True),
+        ((), (), "OSError: libcuda.so.1: cannot open shared object file", True),
+        (("x.so has LTO-IR of CUDA 13.3, and",), (), "", True),
+    ],
+)
+def test_the_audit_of_a_wheel_agrees(errors, notes, text: str, agrees: bool) -> None:
+    """Errors mean that something of CUDA's is missing; without one, at most what a note names is."""
+    missing = tuple(wheels_of_field._lacks(text))
+    assert wheels_of_field.Verdict("x.whl", errors, notes, missing, 1, ("highest",)).agrees == agrees
+
+
+def test_verdicts_are_kept() -> None:
+    """Each has its wheel, its date and the environments in which it was loaded."""
+    kept = wheels_of_field.rows()
+    assert len(kept) >= 60
+    for name, row in kept.items():
+        assert row["wheel"].lower().startswith(name.replace("-", "_")), name
+        assert row["environments"], name
+        assert row["date"] >= "2026-11-29", name

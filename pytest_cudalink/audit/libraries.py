@@ -106,6 +106,17 @@ def majors_of(library: str) -> tuple[str, ...] | None:
     return next((tuple(majors) for known, majors in versions.items() if f"{version}.".startswith(f"{known}.")), ())
 
 
+def packages() -> dict[str, list[str]]:
+    """The packages on PyPI of libraries for which there is no table of functions, by the beginning of a stem."""
+    found: dict[str, list[str]] = read_table("cuda_libraries.toml")["packages"]
+    return found
+
+
+def packages_of(stem: str) -> tuple[str, ...]:
+    """Those of one library; empty where none is known."""
+    return next((tuple(packages()[one]) for one in sorted(packages(), reverse=True) if stem.startswith(one)), ())
+
+
 def is_system(library: str) -> bool:
     """Whether a library is one of the system, a compiler or Python, which have no CUDA functions."""
     match = _LIBRARY.fullmatch(library)

@@ -203,7 +203,7 @@ def test_severity() -> None:
     assert kinds([need()], dependent={"x.so"}) == [("undeclared", "note")]
     assert kinds([need()], "nvidia-nvjitlink-cu12", dependent={"x.so"}) == [("floor", "error")]
     assert kinds([need(), need(major=13, floor="13.0")]) == [("undeclared", "note")] * 2
-    assert kinds([need("libcuda", 13, "13.1"), need("libcudnn", 12, None, "linked")]) == []
+    assert kinds([need("libcuda", 13, "13.1"), need("libcudnn", 12, None, "linked")]) == [("undeclared", "error")]
     assert kinds([need("libcuda", 13, "13.1"), need()]) == [("undeclared", "error")]
     assert kinds([need(), need("libcudnn", 13, None, "opened")]) == [("undeclared", "error")]
     assert kinds([need()], name="nvidia-nvjitlink-cu12") == []
@@ -212,6 +212,29 @@ def test_severity() -> None:
     assert kinds([opened, replace(opened, demanded=True)]) == [("undeclared", "error")]
     assert kinds([need(how="opened")], "nvidia-nvjitlink-cu12==12.8.93") == [("pin", "note")]
     assert kinds([need(), need(major=13, floor=None, how="opened")]) == [("undeclared", "error")]
+
+
+@pytest.mark.parametrize(
+    ("stems", "requires", "extras", "found"),
+    [
+        ("libnccl", (), (), [("undeclared", "error")]),
+        ("libcudnn libcudnn_ops", ("numpy",), (), [("undeclared", "note")]),
+        ("libcudnn", ("nvidia-cudnn-cu12",), (), []),
+        ("libcutensorMg", ("cutensor-cu12; extra == 'tensor'",), ("tensor",), []),
+        ("libnvshmem_host libcudss", ("nvidia-nvshmem-cu13",), (), [("undeclared", "note")]),
+        ("libcudart libnccl", ("nvidia-cuda-runtime-cu12<13",), (), [("undeclared", "note")]),
+        ("libcuda libnccl", (), (), [("undeclared", "error")]),
+        ("libcustatevec", (), (), []),
+    ],
+)
+def test_libraries_without_a_table_of_functions(stems, requires, extras, found) -> None:
+    """NCCL, cuDNN and others have a package, too; one that some of the files do without may be an optional plugin."""
+    needs = [
+        replace(need(stem, major, None, "linked", library=f"{stem}.so.2"), path=f"{stem}.so")
+        for stem in stems.split()
+        for major in ((12,) if stem in ("libcudart", "libcuda") else (12, 13))
+    ]
+    assert kinds(needs, *requires, extras=extras) == found
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ majors, and where the file also needs a library of another wheel, such as libtor
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email import message_from_bytes
 from functools import cache
@@ -28,6 +28,7 @@ from ...base.tables import read_table
 from ...base.words import plural
 from ...compat import exports
 from ...versions import CudaVersion
+from ..libraries import packages, packages_of
 from ..needs import Need
 from ..targets import InstallTarget, common_version, parse_requirement, targets_of
 
@@ -100,7 +101,7 @@ def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> D
     }
     required = read_table("requires.toml")
     nvidia = (exports.distributions(stem).values() for stem in exports.libraries())
-    known = {name, _TOOLKIT, *required, *chain(*required.values()), *chain(*nvidia)}
+    known = {name, _TOOLKIT, *required, *chain(*required.values()), *chain(*nvidia), *chain(*packages().values())}
     followed = all(canonicalize_name(one.name) in known for one in requirements)
     return Declared(name, always, extras, tuple(invalid), followed)
 
@@ -279,7 +280,35 @@ def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collect
         if group.distribution != declared.name and not group.has_alternative(groups, declared):
             excused = several or all(need.path in dependent for need in group.needs)
             findings += group.findings(declared, excused=excused)
-    return findings
+    return [*findings, *_others(needs, declared, dependent)]
+
+
+def _others(needs: Iterable[Need], declared: Declared, dependent: Collection[str]) -> Iterator[Finding]:
+    """Findings about linked libraries for which there is no table of functions, such as NCCL: whether they are brought.
+
+    It is an error where no file of the wheel does without the library, as a file alone may be an optional plugin.
+    """
+    linked = [need for need in needs if need.how == "linked"]
+    required = (canonicalize_name(one.name) for one in chain(declared.always, *declared.extras.values()))
+    reached = {*_reached(required), declared.name}
+    for names in dict.fromkeys(packages_of(need.stem) for need in linked):
+        if not names or reached & {*names}:
+            continue
+        users = [need for need in linked if packages_of(need.stem) == names]
+        files = {need.path for need in users}
+        alone = {need.path for need in linked if need.stem != "libcuda"} - files
+        majors = {need.major for need in users}
+        fitting = [one for one in names if len(majors) > 1 or one.endswith("-cu12") == (12 in majors)]
+        is_error = not alone and declared.followed and not files & {*dependent}
+        write = f"write {' or '.join(map(repr, fitting or names))}"
+        directly = "" if declared.followed else " directly"
+        yield Finding(
+            "error" if is_error else "note",
+            f"{users[0].evidence}, and no requirement brings {(fitting or names)[0]}{directly}: {write}",
+            place=users[0].path,
+            kind="undeclared",
+            suggestion=tuple(fitting or names),
+        )
 
 
 @dataclass(frozen=True)
