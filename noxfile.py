@@ -255,7 +255,7 @@ def suites(session: nox.Session) -> None:
 #: The folders of tests/ that use a dependency; with pytest itself, the file of the plugin that meets its private parts.
 LOWEST = (
     *("artifacts", "audit", "cli", "environment", "guardrails", "linker", "matrix", "probes", "report"),
-    *("jitlink", "loader", "runtime", "toolchains", "plugin/test_marker.py"),
+    *("loader", "runtime", "toolchains", "plugin/test_marker.py"),
 )
 
 

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .path import CACHES, Failure, Home, Step, steps
+from .path import CACHES, Failure, HomeFolder, Step, steps
 
 ROOT = Path(__file__).parent.parent.parent
 #: Seconds for the whole path without caches, and for the part of it that no network decides.
@@ -46,7 +46,7 @@ def build(folder: Path) -> Path:
     return made
 
 
-def _walk(home: Home, path: Sequence[Step], what: str) -> list[float]:
+def _walk(home: HomeFolder, path: Sequence[Step], what: str) -> list[float]:
     """Walk the whole path; the seconds of each step."""
     took = []
     for step in path:
@@ -110,14 +110,14 @@ def main() -> None:
                 mine = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
                 caches = {name: os.environ.get(name) or str(mine / Path(place).name) for name, place in CACHES.items()}
             else:
-                cold = _walk(Home(work / "cold", wheel), path, "cold")
+                cold = _walk(HomeFolder(work / "cold", wheel), path, "cold")
                 caches = {name: str(work / "cold" / place) for name, place in CACHES.items()}
                 megabytes = {Path(place).name: _size(work / "cold" / place) // 10**6 for place in CACHES.values()}
                 print("in the caches:", ", ".join(f"{size} MB {name}" for name, size in megabytes.items()))
                 if not megabytes["pip"]:
                     print("pip has cached nothing, as some package indexes want it: its downloads count as ours")
             if not options.cold:
-                warm = _walk(Home(work / "warm", wheel, caches), path, "warm")
+                warm = _walk(HomeFolder(work / "warm", wheel, caches), path, "warm")
         except Failure as failure:
             sys.exit(str(failure))
     print(f"\n{machine}; {wheel.name}\n{table(path, cold, warm)}")

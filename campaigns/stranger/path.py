@@ -104,7 +104,7 @@ def steps() -> list[Step]:
     return [*install, *look, *red, Step(MATRIX.name, MATRIX.stem, more), *project, *_sessions(MATRIX)]
 
 
-class Home:
+class HomeFolder:
     """A home folder without caches and settings; its PATH has a Python and the system's programs.
 
     `folder`: an empty folder.

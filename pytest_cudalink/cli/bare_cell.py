@@ -26,9 +26,9 @@ def run(keys: RunKeys, environment: MutableMapping[str, str] = os.environ) -> in
     return bare.run(keys, environment, judge=judge)
 
 
-def judge(loads: bare.Loads) -> bare.Judgement:
+def judge(loads: bare.Loads) -> bare.LoadReport:
     """Return the CUDA libraries that a step has loaded, with what the plugin would say of them in a test."""
-    home = provenance.Home.of(loads.facts["sites"], loads.facts["prefixes"], loads.environment)
+    process = provenance.ProcessEnvironment.of(loads.facts["sites"], loads.facts["prefixes"], loads.environment)
     expected = loads.environment.get(_VARIABLE) or "any"
     asked = f"{expected} (from environment {_VARIABLE})"
     found: dict[provenance.Library, None] = {}
@@ -38,10 +38,12 @@ def judge(loads: bare.Loads) -> bare.Judgement:
     listing = loader_log.listing(loads.lists, loads.pid, loads.folder, preloaded)
     openings = _openings(loads.opened)
     for image in listing.images:
-        libraries = _libraries(image, openings, home)
+        libraries = _libraries(image, openings, process)
         found |= dict.fromkeys(libraries)
         problems += [
-            provenance.foreign(one, expected, asked, home) for one in libraries if not provenance.is_from(one, expected)
+            provenance.foreign(one, expected, asked, process)
+            for one in libraries
+            if not provenance.is_from(one, expected)
         ]
         for kind, text in _clashes(libraries, f"by {loads.nodeid}"):
             if expected != "any":
@@ -55,7 +57,7 @@ def judge(loads: bare.Loads) -> bare.Judgement:
         else:
             notes.append(text)
     # forked children have what their parents have
-    return bare.Judgement([_record(one) for one in found], list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
+    return bare.LoadReport([_record(one) for one in found], list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
 
 
 def _openings(file: Path) -> list[Opening]:
@@ -68,12 +70,12 @@ def _openings(file: Path) -> list[Opening]:
 
 
 def _libraries(
-    image: loader_log.LoadedImage, openings: Sequence[Opening], home: provenance.Home
+    image: loader_log.LoadedImage, openings: Sequence[Opening], process: provenance.ProcessEnvironment
 ) -> list[provenance.Library]:
     """Return the CUDA libraries of a program."""
     # what Python code opened comes first: the loader knows only that ctypes did
     every = [*openings, *(one._replace(through=provenance.shown(one.through)) for one in image.openings)]
-    described = (provenance.describe(one, image.objects, every, home) for one in image.objects)
+    described = (provenance.describe(one, image.objects, every, process) for one in image.objects)
     return [one for one in described if one is not None]
 
 

@@ -67,7 +67,7 @@ class Library:
         return f"{self.soname} {self.version or '(version not known)'} ({self.place}{owner}): {self.path}{file}"
 
 
-class Home(NamedTuple):
+class ProcessEnvironment(NamedTuple):
     """The environment of a process."""
 
     sites: frozenset[Path]  # the folders in which its distributions are installed
@@ -75,13 +75,13 @@ class Home(NamedTuple):
     variables: Mapping[str, str]  # its environment variables
 
     @classmethod
-    def here(cls) -> Home:
+    def here(cls) -> ProcessEnvironment:
         """Return the environment of this process."""
         folders = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
         return cls.of(folders, (sys.prefix, sys.base_prefix), os.environ)
 
     @classmethod
-    def of(cls, folders: Iterable[str], prefixes: Iterable[str], variables: Mapping[str, str]) -> Home:
+    def of(cls, folders: Iterable[str], prefixes: Iterable[str], variables: Mapping[str, str]) -> ProcessEnvironment:
         """Return an environment by the folders that its Python searches, of which some have distributions."""
         sites = frozenset(Path(folder).resolve() for folder in folders if folder.endswith("-packages"))
         return cls(sites, tuple(Path(prefix).resolve() for prefix in dict.fromkeys(prefixes)), variables)
@@ -91,13 +91,16 @@ class Home(NamedTuple):
 
 
 def describe(
-    found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening], home: Home | None = None
+    found: LoadedObject,
+    objects: Sequence[LoadedObject],
+    openings: Iterable[Opening],
+    process: ProcessEnvironment | None = None,
 ) -> Library | None:
     """Return the CUDA library that a loaded object is; None if it is not one.
 
     `objects`: what was loaded with it, in the order in which the loader did.
     `openings`: what Python code has opened meanwhile.
-    `home`: the environment of the process; default that of this one.
+    `process`: the environment of the process; default that of this one.
     """
     path = os.path.abspath(found.path)  # noqa: PTH100 (a Path would follow no `..`)
     names = (Path(path).name, found.soname)
@@ -106,7 +109,7 @@ def describe(
         return None
     real = os.path.realpath(path)
     name = libraries.stem_of(known)
-    place, owner = _place(path, real, home or Home.here())
+    place, owner = _place(path, real, process or ProcessEnvironment.here())
     version, witness = _version(name, path, real, place)
     for_whom, opening = _for_whom(found, objects, openings)
     is_probed = opening is not None and not used_by(found, objects, openings)
@@ -119,7 +122,7 @@ def used_by(found: LoadedObject, objects: Sequence[LoadedObject], openings: Iter
     return _for_whom(found, objects, (one for one in openings if (one.through, one.where) != ours))[0]
 
 
-def _place(path: str, real: str, home: Home) -> tuple[Place, str]:
+def _place(path: str, real: str, process: ProcessEnvironment) -> tuple[Place, str]:
     """Return the place of a file and the distribution that owns it."""
     file = Path(real)
     if file.is_relative_to(_PACKAGE):
@@ -133,11 +136,11 @@ def _place(path: str, real: str, home: Home) -> tuple[Place, str]:
     for one in dict.fromkeys((path, real)):
         wheel = attribution.owner(one)
         if wheel is not None:
-            here = Path(wheel.site).resolve() in home.sites
+            here = Path(wheel.site).resolve() in process.sites
             return ("wheels" if here else "system"), f"{wheel.name} {wheel.version}"
-    if any(file.is_relative_to(folder) for folder in home.sites):
+    if any(file.is_relative_to(folder) for folder in process.sites):
         return "wheels", ""
-    if any((prefix / "conda-meta").is_dir() and file.is_relative_to(prefix) for prefix in home.prefixes):
+    if any((prefix / "conda-meta").is_dir() and file.is_relative_to(prefix) for prefix in process.prefixes):
         return "conda", ""
     return "system", ""
 
@@ -238,11 +241,11 @@ def is_from(library: Library, expected: str) -> bool:
     return any(Path(library.real_path).is_relative_to(folder) for folder in folders)
 
 
-def foreign(library: Library, expected: str, asked: str, home: Home | None = None) -> str:
+def foreign(library: Library, expected: str, asked: str, process: ProcessEnvironment | None = None) -> str:
     """Return what is wrong with a library that is not from where it is expected, and what to do, in lines.
 
     `asked`: the setting with its source, for the message.
-    `home`: the environment of the process; default that of this one.
+    `process`: the environment of the process; default that of this one.
     """
     where = _EXPECTED.get(expected) or f"a file below {expected.replace(os.pathsep, ' or ')}"
     lines = [
@@ -252,7 +255,7 @@ def foreign(library: Library, expected: str, asked: str, home: Home | None = Non
         f"  CUDA {library.version or 'release not known'}: {library.witness}",
         *([f"  it belongs to {library.owner}"] if library.owner else []),
         f"  loaded for: {library.for_whom or 'not known'}",
-        f"  {_advice(library, expected, os.environ if home is None else home.variables)}",
+        f"  {_advice(library, expected, os.environ if process is None else process.variables)}",
     ]
     return "\n".join(lines)
 

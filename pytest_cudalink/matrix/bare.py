@@ -93,7 +93,7 @@ class Loads(NamedTuple):
     environment: Mapping[str, str]  # the variables of the step
 
 
-class Judgement(NamedTuple):
+class LoadReport(NamedTuple):
     """The CUDA libraries of a step for its record, what fails the step, and what is only said."""
 
     libraries: Sequence[Mapping[str, Any]] = ()
@@ -105,7 +105,7 @@ def run(
     keys: RunKeys,
     environment: MutableMapping[str, str] = os.environ,
     *,
-    judge: Callable[[Loads], Judgement],
+    judge: Callable[[Loads], LoadReport],
 ) -> int:
     """Run the steps of a bare cell, and record them; return 0 if all pass, 1 if one fails, 2 if none can run.
 
@@ -224,7 +224,7 @@ def _run_step(
     step: _Step,
     environment: Mapping[str, str],
     facts: EnvironmentFacts,
-    judge: Callable[[Loads], Judgement],
+    judge: Callable[[Loads], LoadReport],
 ) -> str:
     """Run one step, record it, and return its outcome."""
     from ..base.safe_text import block
@@ -235,10 +235,10 @@ def _run_step(
     with tempfile.TemporaryDirectory(dir=scratch.root()) as place:
         code, output, loads = _run(step, environment, facts, Path(place))
         duration = time.monotonic() - began
-        judgement = Judgement() if loads is None else judge(loads)
-    for library in judgement.libraries:
+        report = LoadReport() if loads is None else judge(loads)
+    for library in report.libraries:
         writer.write(LibraryRecord(nodeid=step.nodeid, during="call", **library))
-    found = "".join(block(f"cudalink: {text}\n") for text in judgement.problems)
+    found = "".join(block(f"cudalink: {text}\n") for text in report.problems)
     outcome: Literal["passed", "failed", "crashed"] = "passed" if code == 0 and not found else "failed"
     if code < 0:
         outcome = "crashed"
@@ -252,21 +252,21 @@ def _run_step(
             nodeid=step.nodeid,
             outcome=outcome,
             duration=duration,
-            reason=_reason(code, output, judgement),
+            reason=_reason(code, output, report),
             longrepr="" if outcome == "passed" else shown,
         )
     )
     sys.stdout.write(block(f"{step.nodeid.replace('::', ' ', 1)}: {outcome}\n"))
-    sys.stdout.write("".join(block(f"cudalink: {text}\n") for text in judgement.notes))
+    sys.stdout.write("".join(block(f"cudalink: {text}\n") for text in report.notes))
     sys.stdout.write("" if outcome == "passed" else block(text, len(text)))
     sys.stdout.flush()
     return outcome
 
 
-def _reason(code: int, output: str, judgement: Judgement) -> str:
+def _reason(code: int, output: str, report: LoadReport) -> str:
     """Return why a step failed, in a line; of one that passed, what is said of its libraries."""
     if code == 0:
-        return next((text.splitlines()[0] for text in (*judgement.problems, *judgement.notes)), "")
+        return next((text.splitlines()[0] for text in (*report.problems, *report.notes)), "")
     lines = [line for line in output.splitlines() if line.strip()]
     return lines[-1].strip() if lines else ending(code)
 

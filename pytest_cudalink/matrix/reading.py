@@ -127,7 +127,7 @@ class _Exclude:
 
 
 @dataclass
-class _Given:
+class _TableValues:
     """The valid values of a table: by key, versions by package, and the lists of axes, first those of keys."""
 
     values: dict[str, Value] = field(default_factory=dict)
@@ -236,9 +236,9 @@ class _Reader:
             self.fault(place, f"{more.strip()} of its values are wrong")
         return not wrong
 
-    def values(self, place: lines.Path, table: dict[str, object], *, lists: bool = False) -> _Given:
+    def values(self, place: lines.Path, table: dict[str, object], *, lists: bool = False) -> _TableValues:
         """Return the valid values of a table of cell keys; with `lists`, an axis may have several."""
-        given = _Given()
+        given = _TableValues()
         versions: list[tuple[lines.Path, object]] = []
         for name, value in table.items():
             here, key = (*place, name), KEYS.get(name)
@@ -255,7 +255,7 @@ class _Reader:
             self.version(here, version, given, lists=lists)
         return given
 
-    def version(self, place: lines.Path, value: object, given: _Given, *, lists: bool) -> None:
+    def version(self, place: lines.Path, value: object, given: _TableValues, *, lists: bool) -> None:
         """Add the version of a package to what is given, by normalized name; with `lists`, also several versions."""
         name = str(place[-1])
         if needed := package_fault(name):
@@ -494,7 +494,7 @@ class _Reader:
                 self.fault(place, f"{other.name!r} is not the same as {cell.name!r}: {key} is {its!r}, not {mine!r}")
 
 
-def _over(base: CellValues, given: _Given) -> CellValues:
+def _over(base: CellValues, given: _TableValues) -> CellValues:
     """Return values of a table over those of a wider one; lists and tables that add up are joined."""
     values: dict[str, Value] = {}
     if base.kind != "bare" and given.values.get("kind") == "bare":

@@ -75,7 +75,7 @@ def test_what_is_at_a_bound_fits(monkeypatch) -> None:
         asked.open(1, budget.MOST_ENTRIES + 1)
 
 
-class Asked(list):
+class RecordingBudget(list):
     """What a budget is asked for."""
 
     def open(self, size: int, entries: int) -> None:
@@ -97,7 +97,7 @@ def contents(members: Members) -> dict[str, bytes]:
 
 
 def members(path: Path, **options: bool) -> dict[str, bytes]:
-    return contents(members_of(path, Asked(), **options))
+    return contents(members_of(path, RecordingBudget(), **options))
 
 
 def test_members_of_a_folder(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_members_of_a_folder(tmp_path: Path) -> None:
         (tmp_path / f"{name}.whl").touch()
     said = f"{tmp_path}: a folder with wheels, such as u.whl; expected one of files; give {tmp_path}/*.whl"
     with pytest.raises(AuditError, match=f"^{re.escape(said)}$"):
-        members_of(tmp_path, Asked())
+        members_of(tmp_path, RecordingBudget())
 
 
 CONTENTS = {
@@ -129,18 +129,18 @@ def test_members_of_a_wheel(name: str, tmp_path: Path, monkeypatch: pytest.Monke
             archive.writestr(inside, content)
     monkeypatch.setattr(wheel_members, "_IN_MEMORY", 6)
     monkeypatch.setattr(wheel_members, "_LOOKS", 4)
-    asked = Asked()
+    asked = RecordingBudget()
     assert contents(members_of(tmp_path / name, asked)) == {**CONTENTS, "data": b"1234"}
     size = (tmp_path / name).stat().st_size
     assert asked == [(size, 10), 5, 0, 5, 5, 5, 5, 0, 5, 5, 6, 7, 0]
     assert members(tmp_path / name, every=True) == CONTENTS
     kinds = []
-    for _, opened in members_of(tmp_path / name, Asked()):
+    for _, opened in members_of(tmp_path / name, RecordingBudget()):
         with opened() as stream:
             kinds.append(isinstance(stream, io.BytesIO))
     assert kinds == [True] * 8 + [False, True]
     with (tmp_path / name).open("rb") as file:
-        assert contents(members_of_archive("x", file, Asked())) == {**CONTENTS, "data": b"1234"}
+        assert contents(members_of_archive("x", file, RecordingBudget())) == {**CONTENTS, "data": b"1234"}
 
 
 def test_members_that_become_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cudalink.emulator import worker
 from tests.emulated.conftest import HEAD, programs
-from tests.worker import fakes
+from tests.emulated.worker import fakes
 
 START = """
 start()

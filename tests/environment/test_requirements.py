@@ -149,12 +149,12 @@ def test_requirements_that_are_made_by_hand() -> None:
 def test_only_what_is_required_is_asked() -> None:
     """Only facts that a requirement needs are read: opening the driver is not free."""
 
-    class Asked(dict):
+    class ReadFacts(dict):
         def __missing__(self, name):
             self[name] = EnvironmentFact("12.9")
             return self[name]
 
-    asked = Asked()
+    asked = ReadFacts()
     assert [str(item) for item in unmet(parse({"nvjitlink": ">=13", "ctk": ">=12"}), asked)] == ["nvjitlink >= 13"]
     assert set(asked) == {"ctk", "nvjitlink"}
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_cudalink import toolchains
 from pytest_cudalink.audit import libraries
 from pytest_cudalink.guardrails import attribution, provenance
-from pytest_cudalink.guardrails.provenance import Home, Library
+from pytest_cudalink.guardrails.provenance import Library, ProcessEnvironment
 from pytest_cudalink.loader.loads import LoadedObject, Opening
 from pytest_cudalink.plugin.watch.provenance import _CANDIDATE
 
@@ -119,8 +119,10 @@ def test_every_place(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package itself, toolchains, wheels, conda and the system: the first that fits; only wheels have an owner."""
     wheels, conda = tmp_path / "w" / "site-packages", tmp_path / "conda"
     (conda / "conda-meta").mkdir(parents=True)
-    home = Home.of([str(wheels), str(tmp_path / "dist-packages"), "", "/x"], [str(conda), "/opt", str(conda)], {})
-    assert home == Home(frozenset({wheels, tmp_path / "dist-packages"}), (conda, Path("/opt")), {})
+    environment = ProcessEnvironment.of(
+        [str(wheels), str(tmp_path / "dist-packages"), "", "/x"], [str(conda), "/opt", str(conda)], {}
+    )
+    assert environment == ProcessEnvironment(frozenset({wheels, tmp_path / "dist-packages"}), (conda, Path("/opt")), {})
     assert provenance._toolchains() == toolchains.cache_root().resolve()
     monkeypatch.setattr(provenance, "_toolchains", lambda: tmp_path / "toolchains")
     no_header, no_number = "no cuda.h above {}", "its file name has no version"
@@ -134,7 +136,7 @@ def test_every_place(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
         (Path("/opt/libnvrtc.so.13"), "system", "", no_header),
     ):
         one = LoadedObject(str(path), "", ())
-        found = provenance.describe(one, [one], (), home)
+        found = provenance.describe(one, [one], (), environment)
         assert found is not None, path
         assert (found.soname, found.place, found.owner) == (path.name, place, "")
         assert (found.version, found.witness) == (version, witness.format(path)), path
@@ -354,8 +356,8 @@ libcudart.so.13 is from the cache of toolchains: /toolchains/13.0/libcudart.so.1
 )  # fmt: skip
 def test_whole_messages(found: Library, expected: str, variables: dict[str, str], text: str) -> None:
     """Lines on what is not known are left out or say so; the variables of the process that was looked at count."""
-    home = Home(frozenset(), (), variables)
-    assert provenance.foreign(found, expected, "SETTING", home) == text
+    environment = ProcessEnvironment(frozenset(), (), variables)
+    assert provenance.foreign(found, expected, "SETTING", environment) == text
 
 
 def test_two_copies_in_words() -> None:

@@ -35,7 +35,7 @@ def item(name: str, version: str | None, kind: str = "dynamic-libs", *, of: str 
     return Item(kind, name, f"/{via}/{version}/{kind}/{name}", via, of, release, "as the test says")
 
 
-class Asked:
+class CountingDriver:
     """A driver that counts how often it is asked."""
 
     def __init__(self, cuda: str | None, release: str | None) -> None:
@@ -117,7 +117,7 @@ def test_driver_rule(one, known, asked, expected) -> None:
     """Backward compatibility, or minor-version compatibility from a branch on; the release is asked for last."""
     name, version, kind, of = (*one.split(), *("dynamic-libs", "ctk")[len(one.split()) - 2 :])
     found = item(name, None if version == "?" else version, kind, of=of)
-    driver = Asked(*(*known.split(), None, None)[:2])
+    driver = CountingDriver(*(*known.split(), None, None)[:2])
     verdict = check_driver(found, driver)
     assert all(part in line(verdict) for part in expected.split(" * ")), line(verdict)
     assert (verdict.rule, verdict.items[0]) == ("driver", str(found))
@@ -358,7 +358,7 @@ def test_packaging() -> None:
 )  # fmt: skip
 def test_item(one: Item, rule: str, expected: str) -> None:
     """What the driver brings has no release, what comes with neither is for pathfinder, an unknown one has a wheel."""
-    verdict, driver = check_item(one), Asked("13.0", None)
+    verdict, driver = check_item(one), CountingDriver("13.0", None)
     assert (verdict.rule, verdict.items, line(verdict)) == (rule, (str(one),), expected)
     if one.version is None:
         assert (judge(one, driver=driver), driver.asked) == (verdict, [])

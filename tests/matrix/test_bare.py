@@ -383,7 +383,7 @@ def test_steps_without_programs(steps, tmp_path, capsys) -> None:
     tool.touch(mode=0o755)
 
     def judge(*words) -> object:
-        return lambda loads: loaded.append(loads) or bare.Judgement(*words)
+        return lambda loads: loaded.append(loads) or bare.LoadReport(*words)
 
     keys = RunKeys(imports=["m.a", "m.b", "m.c", "m.d"], command="tool x::y '1 2'")
     judged = [
@@ -478,13 +478,13 @@ def test_a_program_that_does_not_start_without_programs(steps, capsys) -> None:
     assert (code, asked[0][0]) == (1, ["nothing", "--now"])
     reason = "nothing cannot be run: No such file"
     assert [(one["reason"], one["longrepr"]) for one in lines if one["event"] == "test"] == [(reason, f"{reason}\n")]
-    passed = [bare.Judgement, lambda _: bare.Judgement((), ("x" * 3989,))]
+    passed = [bare.LoadReport, lambda _: bare.LoadReport((), ("x" * 3989,))]
     code, _, _, lines = steps(
         RunKeys(command="a", imports=["m"]), [(0, ""), (0, "")], [lambda _: passed[0](), passed[1]]
     )
     found = [(one["reason"], one["longrepr"]) for one in lines if one["event"] == "test"]
     assert found == [("", ""), ("x" * 3989, f"cudalink: {'x' * 3989}\n")]
-    assert steps(RunKeys(imports=["m"]), [(0, "")], [lambda _: bare.Judgement()])[0] == 0
+    assert steps(RunKeys(imports=["m"]), [(0, "")], [lambda _: bare.LoadReport()])[0] == 0
     assert capsys.readouterr().err == ""
 
 

@@ -17,13 +17,13 @@ nox = pytest.importorskip("nox")
 from nox.command import CommandFailed  # noqa: E402
 
 from pytest_cudalink.matrix import nox as our_nox  # noqa: E402
-from tests.matrix.test_nox import Session as Asked  # noqa: E402
+from tests.matrix.test_nox import Session as RecordingSession  # noqa: E402
 from tests.matrix.test_nox import failure  # noqa: E402
 
 CELLS = '[cells.one]\nctk = "13.0"\ntests = ["test_it.py"]\n'
 
 
-class Session(Asked):
+class Session(RecordingSession):
     """A session of nox that runs pytest for real, and fails as nox does."""
 
     def __init__(self, run) -> None:

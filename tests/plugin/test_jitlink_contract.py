@@ -175,7 +175,7 @@ def test_shared_again(shared): nvjitlink.complete(shared)
 
 
 def test_sound_links(run) -> None:
-    """Sound ways to link break nothing, and nothing is said about them; tests/jitlink has others."""
+    """Sound ways to link break nothing, and nothing is said about them; tests/loader/jitlink has others."""
     result = run(SOUND)
 
     result.assert_outcomes(passed=6)

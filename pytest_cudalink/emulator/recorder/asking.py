@@ -27,7 +27,7 @@ _ATTRIBUTES: Final = 160
 _DEVICES: Final = 16
 
 
-class _Asked:
+class _Libraries:
     """The functions of both libraries, as one; what neither has is an AttributeError.
 
     A library is opened by its first use, in the fork that asks: threads that it starts would not be there after a fork.
@@ -65,7 +65,7 @@ class _Asked:
             return list(answers)
 
 
-def _described(asked: _Asked) -> dict[str, Any]:
+def _described(asked: _Libraries) -> dict[str, Any]:
     """Return versions and devices, without what is the machine's alone."""
     found: dict[str, Any] = {"driver": "", "cuda": "", "init": 0, "devices": []}
     text, number = ctypes.create_string_buffer(96), ctypes.c_int()
@@ -82,7 +82,7 @@ def _described(asked: _Asked) -> dict[str, Any]:
     return found
 
 
-def _device(asked: _Asked, device: int) -> dict[str, Any]:
+def _device(asked: _Libraries, device: int) -> dict[str, Any]:
     text, memory, value = ctypes.create_string_buffer(96), ctypes.c_size_t(), ctypes.c_int()
     asked.cuDeviceGetName(text, 96, device)
     asked.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
@@ -109,7 +109,7 @@ def main() -> int:
             file.write(json.dumps(parts, separators=(",", ":")) + "\n")
             file.flush()
 
-        asked: Any = _Asked(given["cuda"], given["nvml"])
+        asked: Any = _Libraries(given["cuda"], given["nvml"])
         if not given["questions"]:
             try:
                 write("described", _described(asked))

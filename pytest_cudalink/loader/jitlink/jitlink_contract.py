@@ -106,7 +106,7 @@ class JitLinkContract:
     def __init__(self, library: Any) -> None:
         import ctypes
 
-        class Found(ctypes.Structure):  # ContractViolation in native/jitlink_contract.h
+        class ContractViolation(ctypes.Structure):  # ContractViolation in native/jitlink_contract.h
             _fields_ = (
                 *((name, ctypes.c_uint64) for name in ("number", "handle_number", "handle", "created_by")),
                 *((name, ctypes.c_uint64) for name in ("destroyed_by", "called_by", "thread", "asked", "actual")),
@@ -114,7 +114,7 @@ class JitLinkContract:
                 ("name", ctypes.c_char * 64),
             )
 
-        self._library, self._found = library, Found()
+        self._library, self._found = library, ContractViolation()
         self._text = ctypes.create_string_buffer(_PLACE_SIZE)
         self._numbers = (ctypes.c_uint64 * 16)()
         self._modes = [0]  # of each run in this process that is not over

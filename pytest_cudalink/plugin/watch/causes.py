@@ -53,14 +53,14 @@ _RUNTIME: Final = "the CUDA runtime"
 _NO_TABLES: Final = "it asks the driver for undocumented tables, which an emulated one lacks"
 
 
-class _Found(NamedTuple):
+class _Refusals(NamedTuple):
     """What was refused in a phase, as far as it explains a failure: calls that are not emulated, or device code."""
 
     calls: tuple[tuple[str, str], ...] = ()
     cause: CauseRecord | None = None
 
 
-_NOTHING: Final = _Found()
+_NOTHING: Final = _Refusals()
 
 
 class Causes(Check):
@@ -86,7 +86,7 @@ class Causes(Check):
         self._test, self._captures, self._left_open = "", 0, ""
         #: The last errors that were raised after a refusal. pytest keeps the error of a fixture of a wider scope, and
         #: raises it again in every test that asks for the fixture.
-        self._known: list[tuple[BaseException, _Found]] = []
+        self._known: list[tuple[BaseException, _Refusals]] = []
 
     def watch(self) -> None:
         """Explain what the emulated driver of this process refuses, and those of processes below it."""
@@ -120,7 +120,7 @@ class Causes(Check):
         """Return the calls that were refused since the last phase in processes that a test has started."""
         return () if self._below is None else _as_called(self._below.refusals(nodeid))
 
-    def _of(self, error: BaseException | None, nodeid: str = "", report: pytest.TestReport | None = None) -> _Found:
+    def _of(self, error: BaseException | None, nodeid: str = "", report: pytest.TestReport | None = None) -> _Refusals:
         """Return what an error of a phase may come from; nothing without an error."""
         # what the test itself did comes last, and counts first
         events, refused = [*self._refused_below(nodeid), *self._since_last_phase(nodeid)], self._input
@@ -131,7 +131,7 @@ class Causes(Check):
         if events or refused:
             found = self._explained(events, refused)
         if cause := next(filter(None, map(_of_link_error, _chain(error))), None):
-            found = _Found(cause=cause)
+            found = _Refusals(cause=cause)
         if found != _NOTHING:
             self._known.append((error, found))
             self._remember(error, found)
@@ -142,37 +142,37 @@ class Causes(Check):
             self._remember(error, of_runtime)
             return of_runtime
         if self._driver is None:
-            return _Found(cause=_missing_driver(error, self._run.config))
+            return _Refusals(cause=_missing_driver(error, self._run.config))
         if self._left_open and (said := _telling(error, _OF_CAPTURE)):
             from ...linker import causes
 
-            return _Found(cause=causes.open_capture(said, self._left_open))
+            return _Refusals(cause=causes.open_capture(said, self._left_open))
         return _NOTHING
 
-    def _remember(self, error: BaseException, found: _Found) -> None:
+    def _remember(self, error: BaseException, found: _Refusals) -> None:
         """Recognize the error when the refused runtime of this process leads to it again."""
         if any(name == _RUNTIME for name, _ in found.calls) and (kind := _kind(error)):
             self._of_refused_runtime.add(kind)
 
-    def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Found:
+    def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Refusals:
         """Return the last refusal that explains a failure."""
         from ...linker import causes
 
         for event in reversed(events):
             if "linker failed" in event:
-                return _Found(cause=causes.linker_failed(_in_header(event), str(event["linker failed"])))
+                return _Refusals(cause=causes.linker_failed(_in_header(event), str(event["linker failed"])))
             if "image" not in event:
                 break
             if cause := causes.explain(_of_driver(event, self._driver)):
-                return _Found(cause=cause)
+                return _Refusals(cause=cause)
         if refused is not None and (cause := _of_nvjitlink(refused)):
-            return _Found(cause=cause)
+            return _Refusals(cause=cause)
         calls = dict.fromkeys((_name(one), _note(one)) for one in events if not _SHOWN_APART & one.keys())
-        return _Found(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
+        return _Refusals(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
 
     # -- the CUDA runtime, and a missing driver
 
-    def _of_runtime(self, error: BaseException, report: pytest.TestReport | None) -> _Found | None:
+    def _of_runtime(self, error: BaseException, report: pytest.TestReport | None) -> _Refusals | None:
         """Return what the words of the CUDA runtime say; None where they say nothing, or that there is no driver.
 
         Libraries such as Warp write them to stderr, and raise others.
@@ -188,10 +188,10 @@ class Causes(Check):
                 output = f"{report.capstdout}\n{report.capstderr}"
         told = _telling(error, words) or re.search(words, output) or _kind(error) in self._of_refused_runtime
         if self._driver is not None and told:
-            return _Found(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
+            return _Refusals(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
         if said and (version := driver_version()) is not None:
-            return _Found(cause=causes.insufficient_driver(said, version))
+            return _Refusals(cause=causes.insufficient_driver(said, version))
         return None
 
     # -- reports
@@ -268,7 +268,7 @@ def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> F
     from ...linker import causes
 
     event = dict(zip(("call", "note"), call, strict=True))
-    found = _Found(((_name(event), _note(event)),), causes.not_emulated(_name(event), _note(event)))
+    found = _Refusals(((_name(event), _note(event)),), causes.not_emulated(_name(event), _note(event)))
     run.part(LEDGER).test.refuse(found.calls, found.cause)
     run.part(LEDGER).put_on(last)
     return _section(found, skips=run.settings.unsupported.value == "skip")
@@ -279,7 +279,7 @@ def explain_unasked(
 ) -> None:
     """Explain a failure for want of a driver in a run for which nothing asks; of other failures it knows nothing."""
     if report.failed and (cause := _missing_driver(error, config)) is not None:
-        report.sections.append(_shown(_section(_Found(cause=cause))))
+        report.sections.append(_shown(_section(_Refusals(cause=cause))))
 
 
 def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord | None:
@@ -299,7 +299,7 @@ def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord 
     }
 
 
-def _section(found: _Found, *, skips: bool = False) -> Finding:
+def _section(found: _Refusals, *, skips: bool = False) -> Finding:
     from ...report.wording import explanation, not_emulated
 
     assert found.cause is not None

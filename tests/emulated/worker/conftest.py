@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker import fakes
+from tests.emulated.worker import fakes
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="session")

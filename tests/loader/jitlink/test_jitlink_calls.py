@@ -325,7 +325,7 @@ assert len(woken) == 1
     subprocess.run(
         [sys.executable, "-S", "-c", code, str(tmp_path)],
         check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         timeout=60,
     )
 

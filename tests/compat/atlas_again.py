@@ -1,4 +1,4 @@
-"""Answer one question of the atlas without its code: ``again.py JOB``, JSON in and out; see test_atlas_again.py.
+"""Answer one question of the atlas without its code: ``atlas_again.py JOB``, JSON in and out; see test_atlas_again.py.
 
 Standard library only (cuda-tile writes Tile IR), and other sources, options and order than ``tools/atlas_worker.py``
 has. Each call uses one library: a crash costs one answer.

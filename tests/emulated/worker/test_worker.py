@@ -17,7 +17,7 @@ import pytest
 
 from pytest_cudalink.emulator import worker
 from pytest_cudalink.emulator.worker import WorkerAnswer, WorkerError, WorkerLink
-from tests.worker.fakes import eventually
+from tests.emulated.worker.fakes import eventually
 
 
 def linked(library: str, *inputs: bytes) -> WorkerAnswer:
@@ -214,7 +214,7 @@ def test_a_worker_that_is_killed_between_links(fake, workers) -> None:
 NO_CHILD = """
 import os, signal, sys
 from pathlib import Path
-from tests.worker.test_worker import linked
+from tests.emulated.worker.test_worker import linked
 
 came = []
 signal.signal(signal.SIGCHLD, lambda *_: came.append(1))
@@ -232,7 +232,7 @@ except ChildProcessError:
 def test_it_is_no_child(fake) -> None:
     """wait() does not see the worker, SIGCHLD does not come, and it is in no process list of this one."""
     command = [sys.executable, "-c", NO_CHILD, fake]  # a process that has no other children
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
     assert done.stdout == "no child []\n"
 
 

@@ -1,4 +1,4 @@
-"""Fifty-two cells of the atlas, measured again by ``again.py``, which shares no code with what made the atlas."""
+"""Fifty-two cells of the atlas, measured again by ``atlas_again.py``, which shares no code with what made the atlas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 from pytest_cudalink import toolchains
 from pytest_cudalink.compat import atlas
 
-SCRIPT = Path(__file__).with_name("again.py")
+SCRIPT = Path(__file__).with_name("atlas_again.py")
 KINDS = ("nvvm-ltoir", "merged-cubin", "merged-lto-cubin", "merged-ltoir")
 ARCHS = ("sm_100f", "sm_103", "sm_110", "sm_121")
 #: What nvJitLink merges, and what it is asked for.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.fakes import eventually
+from tests.emulated.worker.fakes import eventually
 
 
 def finished(process: subprocess.Popen[str], code: int = 0) -> str:
