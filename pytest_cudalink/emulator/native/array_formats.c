@@ -152,8 +152,8 @@ CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
   if (!format || !cl_element_size(array->format, array->channels)) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & ~(unsigned)ARRAY_FLAGS) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & CUDA_ARRAY3D_TEXTURE_GATHER && (array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & CUDA_ARRAY3D_DEPTH_TEXTURE && (array->depth || array->channels != 1))
-    return CUDA_ERROR_INVALID_VALUE;
+  /* those are of other interfaces (measured: edges/arrays) */
+  if (array->flags & (CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_COLOR_ATTACHMENT)) return CUDA_ERROR_INVALID_VALUE;
   if (format->block && array->flags & CUDA_ARRAY3D_SURFACE_LDST) return CUDA_ERROR_INVALID_VALUE;
   if (format->planes && (mipmapped || array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & CUDA_ARRAY3D_SPARSE && (array->flags & CUDA_ARRAY3D_DEFERRED_MAPPING || !array->height))

@@ -283,6 +283,7 @@ EXPORTED_ANY_TIME(cuMipmappedArrayGetMemoryRequirements, (Requirements * out, vo
 static const unsigned char tiles_2d[5][2] = {{8, 8}, {8, 7}, {7, 7}, {7, 6}, {6, 6}}; /* powers of two */
 static const unsigned char tiles_3d[5][3] = {{6, 5, 5}, {5, 5, 5}, {5, 5, 4}, {5, 4, 4}, {4, 4, 4}};
 
+/* An array that is not mipmapped has no levels that share tiles (measured: edges/arrays). */
 static SparseProperties properties_of(const ArrayDescriptor *array, unsigned levels) {
   unsigned size = 0;
   for (size_t element = cl_element_size(array->format, array->channels); element > 1 && size < 4; element >>= 1) size++;
@@ -311,7 +312,7 @@ static CUresult sparse_properties(SparseProperties *out, const void *handle, Han
   const Array *array = out ? find(handle, kind) : NULL;
   if (!array) return CUDA_ERROR_INVALID_VALUE;
   bool sparse = array->descriptor.flags & CUDA_ARRAY3D_SPARSE;
-  if (sparse) *out = properties_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1);
+  if (sparse) *out = properties_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 0);
   pthread_mutex_unlock(&lock);
   return sparse ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
