@@ -267,8 +267,6 @@ static void joining(void) {
   CUgraphNode nodes[4];
   count = 4;
   ASK("its nodes", cuGraphGetNodes(g, nodes, &count), "%zu", count);
-  CUgraphNodeType type = 77;
-  if (count) ASK("type of the first", cuGraphNodeGetType(nodes[0], &type), "%d", type);
 }
 
 static void telling(void) {

@@ -330,10 +330,8 @@ static CUresult end(const void *handle, Graph **out) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (!result && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread()) {
-    capture->invalid = true;
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  }
+  if (!result && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread())
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* and it is over (measured: edges/capture) */
   if (!result && !all_joined(capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   bool wanted = !result && out;
   if (out && (wanted || !capture->owned)) *out = capture->graph; /* of an orphan the handle is dead from now on */

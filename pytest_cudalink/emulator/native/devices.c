@@ -1,6 +1,7 @@
 /* Initialization, versions, errors, and what a device is. */
 #include "devices.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -131,8 +132,8 @@ EXPORTED(cuDeviceGetCount, (int *count), device_get_count(line, count))
 static CUresult device_get_name(EventLine *line, char *name, int length, CUdevice device) {
   /* before the buffer is looked at (measured: test_checks_come_in_the_order_of_a_real_driver) */
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  if (!name || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-  snprintf(name, (size_t)length, "%s", cl_profile_name());
+  if (!name || !length) return CUDA_ERROR_INVALID_VALUE;
+  snprintf(name, length < 0 ? INT_MAX : (size_t)length, "%s", cl_profile_name());
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetName, (char *name, int length, CUdevice device), device_get_name(line, name, length, device))

@@ -187,6 +187,9 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   if (result) return result;
   if (flags == CU_EVENT_RECORD_EXTERNAL) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+    result = refuse_captured(event);
+    if (result) stream->capture->invalid = true; /* (measured: edges/capture) */
+    if (result) return result;
     NodeParameters parameters = {.type = NODE_WAIT, .event = event};
     return cl_capture_node(stream, &parameters, NULL, NULL);
   }
