@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 _MOST_RPATHS: Final = 3
 _MOST_NOTES: Final = 3
 
+#: The options of each mode besides --format. Those that are given must all be of one, and the first that has them runs.
+MODES: Final[dict[str, tuple[str, ...]]] = {
+    "libraries": ("paths", "symbols", "require"),
+    "device_code": ("paths", "device_code", "gpu", "driver", "require_archs", "assemble", "toolchain"),
+    "environment": ("environment", "gpu", "driver"),
+}
+
 DESCRIPTION: Final = (
     "Show which CUDA libraries a wheel needs and of which release at least, which file pulls each in, with which CUDA "
     "majors the wheel loads, whether its requirements install them, and where its device code runs. "
@@ -42,17 +49,43 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Audit each path; returns the worst exit code."""
-    from ..audit import AuditError, audit
-
-    wrong = misfit(options)
+    """Audit in the mode of the options; return the worst exit code."""
+    mode, wrong = mode_of(options)
     if wrong:
         complain(f"cudalink audit: {line(wrong)}")
         return 2
-    if options.environment is not None:
-        return _audit_environment(options)
-    if audit_device_code.asked(options):
-        return audit_device_code.run(options)
+    # a mode sees no option of another
+    return _RUN[mode](argparse.Namespace(**{name: getattr(options, name) for name in ("format", *MODES[mode])}))
+
+
+def mode_of(options: argparse.Namespace) -> tuple[str, str]:
+    """Return the first of `MODES` with all options that are given, and what is wrong with them; empty if nothing is."""
+    given = [name for name in dict.fromkeys(sum(MODES.values(), ())) if getattr(options, name) not in (None, False, [])]
+    mode = next((mode for mode, names in MODES.items() if {*given} <= {*names}), "")
+    if not mode:
+        mode = "environment" if "environment" in given else "device_code"
+        other = next(name for name in given if name not in MODES[mode])
+        if other == "paths":
+            return mode, f"--environment takes one environment; give {options.paths[0]} in another command"
+        of_mode = {
+            "environment": "--environment, which audits what is installed",
+            "device_code": "an option of device code; expected one of them",
+        }
+        return mode, f"--{other.replace('_', '-')} is given with {of_mode[mode]}; give it in another command"
+    if mode == "environment" and len(options.gpu) > 1:
+        several = ", ".join(options.gpu)
+        return mode, f"--gpu is {several}; expected one with --environment; give others in other commands"
+    if mode == "environment" and not options.environment:
+        return mode, "--environment is empty; expected a prefix; leave it out for this one"
+    if options.require is not None and not options.require.strip(", "):
+        return mode, f"--require is {options.require!r}; expected majors such as 12,13; leave it out to require none"
+    return mode, audit_device_code.invalid(options)
+
+
+def _audit_libraries(options: argparse.Namespace) -> int:
+    """Audit the libraries of each path; return the worst exit code."""
+    from ..audit import AuditError, audit
+
     if not options.paths:
         complain("cudalink audit: give a wheel, a folder or a library, or --environment")
         return 2
@@ -73,26 +106,6 @@ def run(options: argparse.Namespace) -> int:
             code = max(code, 1)
     output.end()
     return code
-
-
-def misfit(options: argparse.Namespace) -> str:
-    """The sentence about an option that nothing would be done with; empty if there is none."""
-    libraries = {"--symbols": options.symbols, "--require": options.require}
-    if options.environment is not None:
-        of_files = {"--device-code": options.device_code, "--require-archs": options.require_archs}
-        of_files |= libraries | {"--assemble": options.assemble}
-        given = next((name for name, value in of_files.items() if value), None)
-        if given:
-            return f"{given} is given with --environment, which audits what is installed; give it in another command"
-        if len(options.gpu) > 1:
-            return f"--gpu is {', '.join(options.gpu)}; expected one with --environment; give others in other commands"
-    elif audit_device_code.asked(options):
-        given = next((name for name, value in libraries.items() if value), None)
-        if given:
-            return f"{given} is given with an option of device code; expected one of them; give it in another command"
-    if options.require is not None and not options.require.strip(", "):
-        return f"--require is {options.require!r}; expected majors such as 12,13; leave it out to require none"
-    return audit_device_code.misfit(options)
 
 
 def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Answer:
@@ -222,14 +235,6 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
 
 def _audit_environment(options: argparse.Namespace) -> int:
     """Audit the environment of ``options.environment`` and report; returns the exit code."""
-    if options.paths:
-        complain(
-            f"cudalink audit: --environment takes one environment; give {line(options.paths[0])} in another command"
-        )
-        return 2
-    if not options.environment:
-        complain("cudalink audit: --environment is empty; expected a prefix; leave it out for this one")
-        return 2
     from ..audit.environment import audit_environment
 
     output = AuditOutput(options.format)
@@ -283,3 +288,10 @@ def _need(claim: Claim) -> str:
     what = f"{claim.name} {claim.versions}".rstrip()
     where = f" in {claim.file}" if claim.file else ""
     return line(f"{claim.by}: {what} ({claim.evidence}{where})")
+
+
+_RUN: Final = {
+    "libraries": _audit_libraries,
+    "device_code": audit_device_code.run,
+    "environment": _audit_environment,
+}

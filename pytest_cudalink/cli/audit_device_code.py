@@ -56,14 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def asked(options: argparse.Namespace) -> bool:
-    """Whether any option asks for device code."""
-    given = options.driver is not None or options.require_archs is not None
-    return bool(options.device_code or options.gpu or given or options.assemble)
-
-
-def misfit(options: argparse.Namespace) -> str:
-    """The sentence about an option that names nothing, or that nothing would be done with; empty if there is none."""
+def invalid(options: argparse.Namespace) -> str:
+    """Return what is wrong with an option that names nothing, or lacks another that it needs; else an empty text."""
     if options.gpu and not all(_split([name]) for name in options.gpu):
         return "--gpu is empty; expected a name such as L4; leave it out for a table of GPUs"
     if options.driver is not None and not options.driver.strip():

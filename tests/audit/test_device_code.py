@@ -42,7 +42,7 @@ from pytest_cudalink.audit.device_code import (
 from pytest_cudalink.audit.device_code.assemble import assemble
 from pytest_cudalink.audit.device_code.verdicts import grouped
 from pytest_cudalink.base import budget
-from pytest_cudalink.cli import audit_device_code, audit_output, main
+from pytest_cudalink.cli import audit, audit_device_code, main
 from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of, driver_named, drivers_in, gpus
 from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
@@ -79,12 +79,10 @@ def wheel(path: Path, **members: bytes) -> Path:
 def command(*arguments: object) -> tuple[int, str]:
     """Exit code and output of ``cudalink audit`` for device code."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("paths", nargs="+", type=Path)
-    audit_output.configure(parser)
-    audit_device_code.configure(parser)
+    audit.configure(parser)
     out = io.StringIO()
     options = parser.parse_args([str(one) for one in arguments])
-    assert audit_device_code.asked(options)
+    assert audit.mode_of(options) == ("device_code", "")
     with redirect_stdout(out):
         code = audit_device_code.run(options)
     return code, out.getvalue()
