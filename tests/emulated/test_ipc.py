@@ -261,3 +261,45 @@ assert (files(), in_files()) == (opened, held) and held < MIB, held
 """
     )
     assert names() <= before
+
+
+def test_memory_that_its_process_freed_first(check) -> None:
+    """Both processes are named where the other one uses or closes it; it cannot be opened any more."""
+    check(
+        HEAD
+        + """
+handle, address = Handle(), allocate(4096)
+ok(cuda.cuIpcGetMemHandle(byref(handle), address))
+pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+child = subprocess.Popen([sys.executable, "-c", '''
+import sys
+from ctypes import *
+from tests.emulated.cu import *
+from tests.emulated.memory_calls import *
+start()
+control = control.attach(cuda)
+control.start_watching()
+handle, address = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), c_uint64()
+ok(cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1))
+ok(cuda.cuMemsetD8_v2(address, 7, 64))
+assert control.violations == ()
+print(flush=True)
+input()
+ok(cuda.cuMemsetD8_v2(address, 7, 64))
+ok(cuda.cuIpcCloseMemHandle(address))
+for one, call in zip(control.violations, ("cuMemsetD8_v2", "cuIpcCloseMemHandle"), strict=True):
+    assert (one.rule, one.what, one.call) == ("CUdeviceptr", "used after cuMemFree_v2", call)
+    assert one.text.startswith("memory of another process 1: ")
+    assert one.history[0] == "memory of another process 1 was freed by cuMemFree_v2, called from:"
+    assert any(line.startswith(f"  process {sys.argv[2]}: ") and line.endswith("in give_up") for line in one.history)
+assert cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1) == 1
+''', text_of(handle), str(os.getpid())], text=True, **pipes)
+child.stdout.readline()
+def give_up():
+    ok(cuda.cuMemFree_v2(address))
+control.attach(cuda).start_watching()
+give_up()
+_, said = child.communicate("\\n")
+assert child.returncode == 0, said
+"""
+    )

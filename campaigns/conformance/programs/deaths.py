@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -382,37 +382,59 @@ def _work(several: list[Question], guard: str, file: Path, deadline: float, *, p
                 break
 
 
-def record(several: list[Question], processes: int, seconds: float) -> dict[str, Any]:
-    """The recording: of each question what it answered, and with an allocator that overwrites what is freed."""
-    os.environ["CUDA_CACHE_DISABLE"] = "1"
-    forks = multiprocessing.get_context("fork")
-    with forks.Pool(1) as pool:  # this process stays uninitialized
-        about = pool.apply(_about)
+def _work_apart(several: list[Question], guard: str, file: Path, deadline: float, *, perturb: bool) -> None:
+    """Answer questions, each in its own process."""
+    for at, one in enumerate(several):
+        _work([one], guard, file.with_suffix(f".{at}.jsonl"), deadline, perturb=perturb)
+
+
+def _answers(
+    work: Callable[..., None], several: Mapping[bool, list[Question]], processes: int, guard: str, seconds: float
+) -> Iterator[tuple[str, bool, list[Any]]]:
+    """The answers to some questions: the key of each, whether freed memory was overwritten, and what was answered."""
     deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder:
+        workers = []
+        for perturb, job in product(several, range(processes)):
+            given = (several[perturb][job::processes], guard, Path(folder, f"{job}-{perturb}.jsonl"), deadline)
+            workers.append(
+                multiprocessing.get_context("fork").Process(target=work, args=given, kwargs={"perturb": perturb})
+            )
+        for worker in workers:
+            worker.start()
+        for worker in workers:  # one that hangs in the driver must not take the recording with it
+            worker.join(max(0.0, deadline + 10 - time.monotonic()))
+            worker.kill()
+        for line in (line for path in Path(folder).glob("*.jsonl") for line in path.read_text("utf-8").splitlines()):
+            with suppress(ValueError):
+                key, perturb, found, _ = json.loads(line)
+                yield key, perturb, found
+
+
+def record(several: list[Question], processes: int, seconds: float, apart: int) -> dict[str, Any]:
+    """The recording: of each question what it answered, and with an allocator that overwrites what is freed.
+
+    `apart`: how many of those that ended in a signal are asked again, each in its own process.
+    """
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
+    with multiprocessing.get_context("fork").Pool(1) as pool:  # this process stays uninitialized
+        about = pool.apply(_about)
     rows: dict[str, list[Any]] = {one.key: [one.program, None, None] for one in several}
     with tempfile.TemporaryDirectory() as folder:
         source, guard = Path(folder, "guard.c"), str(Path(folder, "guard.so"))
         source.write_text(_GUARD, encoding="utf-8")
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-pthread", source, "-o", guard], check=True)
-        workers = []
-        for perturb in (False, True):
-            mine = [one for one in several if not perturb or one.wrong != "null"]
-            for job in range(processes):
-                file = Path(folder, f"{job}-{perturb}.jsonl")
-                given = (mine[job::processes], guard, file, deadline)
-                workers.append(forks.Process(target=_work, args=given, kwargs={"perturb": perturb}))
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(max(0.0, deadline + 10 - time.monotonic()))
-            worker.kill()
-        for line in (line for path in Path(folder).glob("*.jsonl") for line in path.read_text("utf-8").splitlines()):
-            with suppress(ValueError):
-                key, perturb, found, first = json.loads(line)
-                if key in rows:
-                    rows[key][1 + perturb] = [*found, *(["first"] if first else [])]
-                else:
-                    about.setdefault("errors", []).append(found)
+        both = {False: several, True: [one for one in several if one.wrong != "null"]}
+        for key, perturb, found in _answers(_work, both, processes, guard, seconds):
+            if key in rows:
+                rows[key][1 + perturb] = found
+            else:
+                about.setdefault("errors", []).append(found)
+        died = [one for one in several if str((rows[one.key][1] or [0])[0]).startswith("SIG")]
+        chosen = {False: died[:: max(1, len(died) // apart)][:apart] if apart else []}
+        about["apart"] = {
+            key: [rows[key][1], found] for key, _, found in _answers(_work_apart, chosen, processes, guard, 60)
+        }
     rows = {key: row for key, row in rows.items() if row[1] or row[2]}
     return {**about, "date": time.strftime("%Y-%m-%d", time.gmtime()), "rows": dict(sorted(rows.items()))}
 
@@ -425,6 +447,7 @@ def main() -> int:
     parser.add_argument("--questions", type=Path, help="what --choose wrote")
     parser.add_argument("--processes", type=int, default=2, help="twice as many run")
     parser.add_argument("--seconds", type=float, default=220, help="stop after this time with what is there")
+    parser.add_argument("--apart", type=int, default=40, help="how many deaths are repeated in their own process")
     parser.add_argument("--add-to", type=Path, help="a recording of this driver, whose answers are kept")
     options = parser.parse_args()
     started = time.monotonic()
@@ -435,7 +458,7 @@ def main() -> int:
         return 0
     earlier = load(options.add_to)["rows"] if options.add_to else {}
     several = [one for one in (Question(**one) for one in load(options.questions)) if one.key not in earlier]
-    found = record(several, options.processes, options.seconds)
+    found = record(several, options.processes, options.seconds, options.apart)
     print(f"{len(found['rows'])} of {len(several)} questions in {time.monotonic() - started:.0f} s")
     save(options.out, {**found, "rows": dict(sorted({**earlier, **found["rows"]}.items()))})
     return 0 if found["rows"] else 2

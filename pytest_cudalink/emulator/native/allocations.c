@@ -130,12 +130,19 @@ static void note_order_of_free(CUdeviceptr address) {
   cl_touch_freed(address, behind);
 }
 
+/* Whether another process may have memory by a handle for it. */
+static bool is_shared(CUdeviceptr address) {
+  HOLD_BLOCK(block, address);
+  return block && block->shared_end;
+}
+
 static CUresult mem_free(EventLine *line, CUdeviceptr address) {
   cl_event_uint(line, "address", address);
   CUresult waited = CUDA_SUCCESS;
   if (address && (cl_any_pending() || cl_order_on))
     waited = cl_wait_by_table(&(WaitFacts){.memory = cl_memory_at(address)});
   if (waited) return waited;
+  if (cl_config()->lifetime && is_shared(address)) cl_site_note("cuMemFree_v2");
   if (cl_order_on) note_order_of_free(address);
   return free_memory(address);
 }

@@ -214,7 +214,7 @@ CUresult cl_leave(Call *call, CUresult result) {
     cl_swept_failed();
   CallWatch *watch = cl_call_watch;
   if (watch) watch(call->symbol, false);
-  if (watch || cl_symbols[call->symbol].destroys) cl_site_forget();
+  cl_site_forget();
   cl_check_dead_use(cl_symbols[call->symbol].name, cl_symbols[call->symbol].dies_of);
   if (call->cancelable == PTHREAD_CANCEL_ENABLE) cl_cancelable = false;
   pthread_setcancelstate(call->cancelable, &call->cancelable);

@@ -32,6 +32,7 @@ const struct KindName cl_kinds[] = {
     [HANDLE_MODULE] = {"module", "CUmodule"},
     [HANDLE_LIBRARY] = {"library", "CUlibrary"},
     [HANDLE_RESOURCE_DESCRIPTION] = {"resource description", "CUdevResourceDesc"},
+    [MEMORY_OF_PROCESS] = {"memory of another process", "CUdeviceptr"},
     [MEMORY_OF_POOL] = {"memory of a pool", "CUdeviceptr"},
     [HANDLE_NOTIFICATION] = {"callback", "CUasyncCallbackHandle"},
 };

@@ -36,7 +36,8 @@ typedef enum {
   HANDLE_LIBRARY_MODULE,
   HANDLE_RESOURCE_DESCRIPTION,
   HANDLE_NOTIFICATION,
-  MEMORY_OF_POOL, /* no handle: an address, of which memory.c knows what it is */
+  MEMORY_OF_POOL, /* this and the next are no handles: addresses, of which memory.c knows what they are */
+  MEMORY_OF_PROCESS,
   HANDLE_KINDS
 } HandleKind;
 

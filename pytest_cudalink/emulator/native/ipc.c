@@ -16,8 +16,7 @@
 typedef struct {
   char magic[8];
   int kind, process, file, place;
-  uint64_t key, offset, size;
-  uint64_t unused[2];
+  uint64_t key, offset, size, end, end_number;
 } IpcHandle;
 _Static_assert(sizeof(IpcHandle) == 64, "CUipcMemHandle, CUipcEventHandle");
 
@@ -70,13 +69,23 @@ static size_t offset_of(const Slab *slab, CUdeviceptr address) {
   return slab->offset + ((uintptr_t)address - slab->start);
 }
 
+/* Where another process will read that a block of this one is freed; false if memory is out. */
+static bool mark(Block *block, IpcHandle *handle) {
+  if (block->key != handle->key) block->end_number = 0;
+  block->shared_end = cl_process_end(&block->end_number, &handle->end);
+  block->key = handle->key;
+  handle->end_number = block->end_number;
+  return block->shared_end;
+}
+
 static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
   if (result) return result;
   HOLD_BLOCK(block, address);
   if (!block || block->origin != FROM_ALLOCATION || block->place != ON_DEVICE) result = CUDA_ERROR_INVALID_VALUE;
-  else if (!share(block->slab) || !fill(out, OF_MEMORY, block->device)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  else if (!share(block->slab) || !fill(out, OF_MEMORY, block->device) || !mark(block, out))
+    result = CUDA_ERROR_OUT_OF_MEMORY;
   else {
     out->offset = offset_of(block->slab, block->start);
     out->size = block->size;
@@ -88,7 +97,7 @@ EXPORTED_WHEN(address != 0, cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr add
 /* What a context opened by the same handle before. */
 static bool is_opened(const Block *block, const Block *wanted) {
   return block->origin == FROM_IPC && block->references && block->key == wanted->key &&
-         block->offset == wanted->offset && block->size == wanted->size && block->context == wanted->context;
+         block->end_number == wanted->end_number && block->size == wanted->size && block->context == wanted->context;
 }
 
 static CUresult map_handle(int file, const IpcHandle *handle, Block *block) {
@@ -120,6 +129,7 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
       .references = 1,
       .key = handle->key,
       .offset = handle->offset,
+      .end_number = handle->end_number,
   };
   Block *opened = cl_block_find(is_opened, &block);
   if (opened) {
@@ -128,7 +138,12 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
   }
   cl_block_unlock();
   if (!opened) {
-    result = map_handle(file, handle, &block);
+    size_t into = handle->end % cl_page_size();
+    uintptr_t page = cl_file_map(file, handle->end - into, cl_page_size(), 0);
+    if (page) block.shared_end = (SharedEnd *)(page + into);
+    result = !page ? CUDA_ERROR_MAP_FAILED : cl_is_freed_elsewhere(&block) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (!result) result = map_handle(file, handle, &block);
+    else cl_block_free(&block);
     if (!result) *out = block.start;
   }
   close(file);
@@ -142,6 +157,7 @@ static CUresult close_mem_handle(CUdeviceptr address) {
   if (state) return state;
   Block *block = cl_block_lock(address);
   bool found = block && block->origin == FROM_IPC && block->start == address;
+  if (found) cl_note_freed_elsewhere(block);
   bool last = found && --block->references == 0;
   cl_block_unlock();
   Block taken;

@@ -3,9 +3,11 @@
 #include "memory.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "address_tree.h"
 #include "config.h"
@@ -220,7 +222,36 @@ size_t cl_blocks_orphaned(size_t *bytes) {
   return memory.orphans;
 }
 
+/* Tells the processes that have a block of this one that it is freed. */
+static void end_shared(const Block *block) {
+  SharedEnd *end = block->shared_end;
+  const Site *site = cl_site();
+  uint64_t key;
+  if (cl_process_file(&key) < 0 || key != block->key || atomic_load(&end->number) != block->end_number) return;
+  snprintf(end->call, sizeof end->call, "%s", cl_called());
+  snprintf(end->place, sizeof end->place, "process %d: %s", (int)getpid(),
+           site && site->stack.python ? site->stack.python : "");
+  atomic_store(&end->freed, true);
+}
+
+bool cl_is_freed_elsewhere(const Block *block) {
+  const SharedEnd *end = block->shared_end;
+  return end && block->origin == FROM_IPC && atomic_load(&end->number) == block->end_number && atomic_load(&end->freed);
+}
+
+void cl_note_freed_elsewhere(const Block *block) {
+  if (!cl_is_freed_elsewhere(block)) return;
+  int call = cl_symbol_named(block->shared_end->call);
+  Stack stack = {.python = strdup(block->shared_end->place)};
+  Site *site = call < 0 ? NULL : cl_site_find(cl_symbols[call].name, &stack);
+  cl_note_dead_use(MEMORY_OF_PROCESS, block->id, site);
+  cl_site_drop(site);
+}
+
 static void free_memory(const Block *block) {
+  if (block->shared_end && block->origin == FROM_IPC)
+    munmap((void *)((uintptr_t)block->shared_end & ~(cl_page_size() - 1)), cl_page_size());
+  else if (block->shared_end) end_shared(block);
   free(block->advice);
   if (block->on_heap) free((void *)block->start);
   else if (block->pages_size) cl_pages_give(block->pages, block->pages_size);
@@ -338,6 +369,7 @@ enum { NO_DEVICE = -1 };
 /* Whether a device may use a block; without a current one, if any device may. */
 static bool is_open(const Block *block, CUdevice device) {
   if (block->freed) return false;
+  cl_note_freed_elsewhere(block);
   return device == NO_DEVICE ? block->barred != UINT64_MAX : !(block->barred >> device & 1);
 }
 

@@ -7,6 +7,7 @@
 
 #include "abi.h"
 #include "contexts.h"
+#include "shared_memory.h"
 #include "waits.h"
 
 /* Where a block came from, and so what frees it. */
@@ -50,22 +51,24 @@ typedef struct {
   Place place;
   unsigned flags; /* that it was made with */
   CUdevice device;
-  Context *context;    /* that it dies with; NULL for what is of no context */
-  bool on_heap;        /* from malloc; else it is pages, if `pages_size` says so */
-  uintptr_t pages;     /* what is unmapped with it */
-  size_t pages_size;   /* 0: nothing */
-  Slab *slab;          /* that it is cut from; of memory that was taken out: what goes with it */
-  bool freed;          /* by cuMemFreeAsync; its stream has not come to that yet */
-  Site *end;           /* the call that freed it so; NULL: it is not known */
-  bool counted;        /* as memory of its device */
-  uint64_t barred;     /* devices that have no access to it, one bit each */
-  bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-  unsigned references; /* how often it was opened */
-  void *owner;         /* its pool, physical memory or external memory */
-  size_t offset;       /* in the owner's file */
-  bool shared;         /* in a file that another process may open */
-  bool exported;       /* another process may have it, by a handle for it or for its owner */
-  uint64_t key;        /* of the file that it was opened from */
+  Context *context;      /* that it dies with; NULL for what is of no context */
+  bool on_heap;          /* from malloc; else it is pages, if `pages_size` says so */
+  uintptr_t pages;       /* what is unmapped with it */
+  size_t pages_size;     /* 0: nothing */
+  Slab *slab;            /* that it is cut from; of memory that was taken out: what goes with it */
+  bool freed;            /* by cuMemFreeAsync; its stream has not come to that yet */
+  Site *end;             /* the call that freed it so; NULL: it is not known */
+  bool counted;          /* as memory of its device */
+  uint64_t barred;       /* devices that have no access to it, one bit each */
+  bool sync_memops;      /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+  unsigned references;   /* how often it was opened */
+  void *owner;           /* its pool, physical memory or external memory */
+  size_t offset;         /* in the owner's file */
+  bool shared;           /* in a file that another process may open */
+  bool exported;         /* another process may have it, by a handle for it or for its owner */
+  uint64_t key;          /* of the file that it was opened from, or that its `shared_end` is in */
+  uint64_t end_number;   /* in `shared_end` */
+  SharedEnd *shared_end; /* of memory that another process has, or that is of one; NULL: of other memory */
   uint64_t id;
   Advice *advice; /* freed with it, as one block of malloc */
 } Block;
@@ -89,6 +92,9 @@ void cl_block_bar(const void *owner, uint64_t barred);
 void cl_block_export(const void *owner);
 /* Removes the block that starts at an address and is of one of some origins; false if there is none. */
 bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken);
+/* Whether the process that memory is of has freed it; notes that this thread's call uses it nevertheless. */
+bool cl_is_freed_elsewhere(const Block *block);
+void cl_note_freed_elsewhere(const Block *block);
 /* Frees the memory of a block that was removed. */
 void cl_block_free(const Block *block);
 

@@ -41,6 +41,9 @@ static struct {
   OwnFile file;
   uint64_t key;
   size_t end;
+  SharedEnd *ends; /* NULL: nothing is shared yet */
+  size_t ends_offset;
+  uint64_t shared; /* how often */
 } own;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the file of this process */
@@ -110,17 +113,44 @@ static bool make_own(void) {
   own.file = file;
   own.key = head.key;
   own.end = cl_file_begin();
+  own.ends = NULL;
   return true;
 }
 
-size_t cl_process_part(size_t size) {
+static size_t take_part(size_t size) {
   size_t offset = 0;
-  HOLD(lock);
   if (make_own() && size <= SIZE_MAX / 4 && cl_file_reach(own.file.number, own.end + size)) {
     offset = own.end;
     own.end += size; /* no part is used twice: the file may be as large as it likes, what was given back is holes */
   }
   return offset;
+}
+
+size_t cl_process_part(size_t size) {
+  HOLD(lock);
+  return take_part(size);
+}
+
+enum { ENDS = 256 };
+
+SharedEnd *cl_process_end(uint64_t *number, size_t *offset) {
+  HOLD(lock);
+  if (!make_own()) return NULL;
+  size_t size = ENDS * sizeof *own.ends, part = own.ends ? 0 : take_part(size);
+  SharedEnd *ends = part ? (SharedEnd *)cl_file_map(own.file.number, part, size, 0) : own.ends;
+  if (!ends) return NULL;
+  if (part) {
+    memset(ends, 0, size); /* the file has the pages from now on */
+    own.ends_offset = part;
+  }
+  own.ends = ends;
+  bool known = *number && atomic_load(&ends[*number % ENDS].number) == *number;
+  if (!known) *number = ++own.shared;
+  SharedEnd *end = &ends[*number % ENDS];
+  *offset = own.ends_offset + *number % ENDS * sizeof *end;
+  if (!known) atomic_store(&end->freed, false);
+  atomic_store(&end->number, *number);
+  return end;
 }
 
 int cl_process_file(uint64_t *key) {

@@ -1,6 +1,7 @@
 /* Memory that other processes can map: files without names, which end with the last process that has them. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,15 @@ typedef struct {
   uint64_t size; /* of what follows the first page */
   unsigned char properties[64];
 } FileHead;
+
+/* What a process says to those that have memory of it: whether it freed that, and from where. A file has room for the
+   latest that were shared. */
+typedef struct {
+  atomic_uint_least64_t number; /* of the memory among those that the process shared; another one: it says nothing */
+  atomic_bool freed;
+  char call[40], place[456]; /* `place`: lines as Stack has them */
+} SharedEnd;
+_Static_assert(sizeof(SharedEnd) == 512, "none reaches over the end of a page");
 
 /* Makes a file; -1 if the machine gives none. */
 int cl_file_make(FileHead *head);
@@ -37,6 +47,9 @@ int cl_file_duplicate(int file);
 
 /* A part of the file of this process; its offset, or 0 if there is none to be had. */
 size_t cl_process_part(size_t size);
+/* Room in the file of this process for what happens to memory that it shares, with its offset and its number, which is
+   0 where the memory was not shared before; NULL if there is none to be had. */
+SharedEnd *cl_process_end(uint64_t *number, size_t *offset);
 /* The file of this process, and its key; -1 if there is none. */
 int cl_process_file(uint64_t *key);
 /* Opens the file of another process; -1 if that process or its file is gone. */

@@ -173,27 +173,26 @@ void cl_site_drop(Site *site) {
   free(site);
 }
 
-/* Makes the site of a call, or takes the one that there is. */
-static Site *find_site(const char *call) {
-  Stack stack = {.python = python_lines(SITE_LINES)};                     /* never under a lock */
-  if (!stack.python) stack.depth = backtrace(stack.frames, STACK_FRAMES); /* no event shows both */
-  const uint64_t hash = cl_hash_stack(cl_hash(0, call, strlen(call)), &stack);
+Site *cl_site_find(const char *call, Stack *stack) {
+  const uint64_t hash = cl_hash_stack(cl_hash(0, call, strlen(call)), stack);
   HOLD(lock);
   Site *site = sites[hash % BUCKETS];
   while (site && site->hash != hash) site = site->next;
   if (site) site->holders++;
   Site *fresh = site ? NULL : malloc(sizeof *fresh);
   if (!fresh) {
-    cl_free_stack(&stack);
+    cl_free_stack(stack);
     return site;
   }
-  *fresh = (Site){.holders = 1, .call = call, .stack = stack, .hash = hash, .next = sites[hash % BUCKETS]};
+  *fresh = (Site){.holders = 1, .call = call, .stack = *stack, .hash = hash, .next = sites[hash % BUCKETS]};
   return sites[hash % BUCKETS] = fresh;
 }
 
 void cl_site_note(const char *call) {
   cl_site_forget();
-  current = find_site(call);
+  Stack stack = {.python = python_lines(SITE_LINES)};
+  if (!stack.python) stack.depth = backtrace(stack.frames, STACK_FRAMES); /* no event shows both */
+  current = cl_site_find(call, &stack);
 }
 
 void cl_site_forget(void) {

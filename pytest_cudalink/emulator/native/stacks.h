@@ -34,6 +34,8 @@ struct Site {
   Site *next;
 };
 
+/* The site of a call from a place, kept; NULL if memory is out. It takes the stack over. */
+Site *cl_site_find(const char *call, Stack *stack);
 /* Notes the site of this thread's call, until it is forgotten as the call ends. Never under a lock. */
 void cl_site_note(const char *call);
 void cl_site_forget(void);
