@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pytest_cudalink.emulator import notes
 from tests.emulated.conftest import programs
 
@@ -85,6 +87,29 @@ assert left() == 64 * MIB
         env={notes.VARIABLE: of_run.path},
     )
     assert of_run.end() == []
+
+
+AT_ONCE = """
+import pathlib, time
+import pytest
+from tests.emulated.cu import byref, c_uint64, cuda, start
+
+@pytest.mark.parametrize("number", [0, 1])
+def test(number):
+    start()
+    pathlib.Path(f"code-{number}").write_text(str(cuda.cuMemAlloc_v2(byref(c_uint64()), 40 << 20)))
+    until = time.monotonic() + 20
+    while time.monotonic() < until and len(list(pathlib.Path().glob("code-*"))) < 2: time.sleep(0.01)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ways", "codes"), [((), "02"), (("--cudalink-processes=isolated",), "00")])
+def test_workers(pytester, run_pytest, ways, codes) -> None:
+    """Workers of pytest-xdist share a device as on hardware; an isolated test has it for itself."""
+    pytester.makepyfile(test_it=AT_ONCE)
+    run_pytest("--cudalink-driver=13.0", "--cudalink-device=memory=64MiB", "-n2", *ways).assert_outcomes(passed=2)
+    assert "".join(sorted(file.read_text() for file in pytester.path.glob("code-*"))) == codes
 
 
 PROGRAMS = {
