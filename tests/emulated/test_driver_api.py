@@ -579,7 +579,7 @@ for change in (dict(from_y=1), dict(to_x=1), dict(height=65), dict(width=65), di
 box = dict(from_pitch=16, from_rows=16, to_pitch=16, to_rows=16, width=16, height=16, depth=16)
 ok(cuda.cuMemcpy3D_v2(byref(sides(Copy3D(**box), DEVICE, DEVICE))))
 for change in (dict(depth=17), dict(from_z=1), dict(to_rows=15), dict(from_y=1),
-               dict(from_level=1), dict(depth=2**62), dict(from_z=2**60), dict(to_rows=2**61)):
+               dict(depth=2**62), dict(from_z=2**60), dict(to_rows=2**61)):
     assert cuda.cuMemcpy3D_v2(byref(sides(Copy3D(**{**box, **change}), DEVICE, DEVICE))) == 1, change
 # nothing to do, no pitch for one row, no height for one layer
 ok(cuda.cuMemcpy2D_v2(byref(sides(Copy2D(width=0, height=5), DEVICE, DEVICE))))
