@@ -66,7 +66,7 @@ def answers(row: Row) -> dict[str, Any]:
 
 def key(kind: str, row: Row) -> tuple[str, ...]:
     """What a row asks."""
-    names = ("call", "given", "name", "waiting", "stream", "place", "to", "source")
+    names = ("call", "given", "name", "waiting", "stream", "place", "to", "source", "second")
     return kind, *(str(row.get(name, "")) for name in names)
 
 
@@ -91,7 +91,8 @@ def facts(call: str, given: str) -> dict[str, Any]:
 
 
 def reaches(waits_for: str, stream: str, place: str) -> bool:
-    """Whether a gate is among what a call with a stream waits for."""
+    """Whether a gate is among what a call with a stream waits for, whatever the gate is and what stands behind it."""
+    place = place.partition(", ")[0]
     if waits_for == "device":
         return place != "none"
     if place == "none":
@@ -128,11 +129,15 @@ def said(kind: str, row: Row, loading: str) -> Any:
             return "nobody waits"
         if row["waiting"] == OWN_GATE:
             place = "another context"
-        elif place == "same":
+        elif place.partition(", ")[0] == "same":
             place = stream
         other = f"{row['call']} {row['given']}".strip()
-        alone = _waiting(other, "non-blocking", place, loading)
-        return "held" if alone or no_wait.table().holds_up(waiting, row["call"]) else "free"
+        second = row.get("second", "non-blocking")
+        elsewhere = second == "another context"
+        if elsewhere:
+            second, place = "non-blocking", "another context"
+        alone = _waiting(other, second, place, loading)
+        return "held" if alone or (not elsewhere and no_wait.table().holds_up(waiting, row["call"])) else "free"
     if kind == "limit":
         return _limit(row, loading)
     return None

@@ -696,7 +696,9 @@ def items(task: str) -> Iterator[Item]:
     """The rows of a task, which may be a file of rows."""
     if task.startswith(ITEMS):
         part, parts, file = task.removeprefix(ITEMS).split(" ", 2)
-        yield from map(tuple, json.loads(Path(file).read_text(encoding="utf-8"))[int(part) :: int(parts)])
+        rows = json.loads(Path(file).read_text(encoding="utf-8"))
+        begin, end = (len(rows) * at // int(parts) for at in (int(part), int(part) + 1))
+        yield from map(tuple, rows[begin:end])  # together, as rows with the same calls are often neighbours
     elif task in GROUPS:
         for question in GROUPS[task]:
             yield from alone(question)
