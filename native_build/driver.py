@@ -289,6 +289,7 @@ def _waits() -> str:
                 members.append(f".{name} = {' | '.join(f'1 << MEMORY_{one.upper()}' for one in given[name])}")
         members += [f".larger_than = {given['larger_than']}"] if "larger_than" in given else []
         members += [f".has_limit = true, .limit = {given['limit']}"] if "limit" in given else []
+        members += [".sync_memops = true"] if "sync_memops" in given else []
         members += [f".has_first = true, .first = {str(given['first']).lower()}"] if "first" in given else []
         lines.append(f"  {{SYM_{call}, {{{', '.join(members)}}}}},")
     rooms = [f"[ROOM_{name.upper()}] = {number}" for name, number in _read("waits.toml")["room"].items()]

@@ -26,6 +26,7 @@ _LIMITS: Final = {
     "stack": "CU_LIMIT_STACK_SIZE",
     "printf": "CU_LIMIT_PRINTF_FIFO_SIZE",
     "heap": "CU_LIMIT_MALLOC_HEAP_SIZE",
+    "L2 persisting": "CU_LIMIT_PERSISTING_L2_CACHE_SIZE",
 }
 #: What a question is asked with that nobody has used.
 _FIRST: Final = ("first", "not used", "kernel of a library, first")
@@ -72,8 +73,8 @@ def key(kind: str, row: Row) -> tuple[str, ...]:
 
 def facts(call: str, given: str) -> dict[str, Any]:
     """What a question says of the arguments of its call, in the words of the table."""
-    words = given.replace(",", "").split()
-    found: dict[str, Any] = {"first": given in _FIRST}
+    found: dict[str, Any] = {"first": given in _FIRST, "sync_memops": "sync memops" in given}
+    words = given.replace(",", "").replace("sync memops", "device").split()
     sizes = [int(word) for word in words if word.isdigit()]
     found |= {"size": sizes[0]} if sizes else {}
     if call.startswith("cuMemcpy"):
@@ -85,8 +86,8 @@ def facts(call: str, given: str) -> dict[str, Any]:
         found["memory"] = "pool"
     elif words and words[0] in _MEMORY:
         found["memory"] = words[0]
-    elif call == "cuCtxSetLimit" and words[1] == "larger":
-        found["limit"] = _LIMITS[words[0]]
+    elif call == "cuCtxSetLimit" and words[-1] != "same":
+        found["limit"] = _LIMITS.get(given.partition(",")[0])
     return found
 
 

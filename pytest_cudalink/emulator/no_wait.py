@@ -33,7 +33,7 @@ class Wait(NamedTuple):
 
         `call`: its symbol.
         `facts`: what is known of its arguments: ``memory``, ``to`` and ``source`` with one kind of memory each,
-        ``size`` in bytes, ``limit`` that it raises, ``first``.
+        ``size`` in bytes, ``limit`` that it changes, ``first``, ``sync_memops``.
         `loading`: ``"lazy"`` or ``"eager"``.
         """
         return (

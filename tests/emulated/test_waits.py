@@ -485,16 +485,30 @@ first.join()
 ok(codes[0])
 """,
     "what_the_table_adds_waits": """
-# Raising the size of stacks and the first use of a library wait; freeing memory of a pool does not.
+# Another size of stacks, the size of the persisting cache, the first use of a library, a synchronous copy or filling
+# of memory that synchronizes: all wait; freeing memory of a pool and the same size of stacks do not.
 library, kernel, out, pooled = c_void_p(), c_void_p(), c_void_p(), c_uint64()
 ok(cuda.cuLibraryLoadData(byref(library), small_ptx(), None, None, 0, None, None, 0))
 ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
 ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), other))
 ok(cuda.cuStreamSynchronize(other))
+there, synchronous = allocate(64), allocate(64)
+ok(cuda.cuPointerSetAttribute(byref(c_uint(1)), 6, c_uint64(synchronous)))
+ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
 gate = Gate(apart)
 ok(cuda.cuMemFree_v2(pooled.value))
 ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
+ok(cuda.cuMemcpyDtoD_v2(c_uint64(synchronous), c_uint64(there), c_size_t(64)))  # of the legacy stream
 assert waits(gate, lambda: cuda.cuCtxSetLimit(0, c_size_t(4096)))
+assert waits(Gate(apart), lambda: cuda.cuCtxSetLimit(0, c_size_t(1024)))
+assert waits(Gate(apart), lambda: cuda.cuCtxSetLimit(6, c_size_t(1 << 20)))
+assert waits(Gate(apart), lambda: cuda.cuCtxSetLimit(6, c_size_t(1 << 20)))
+blocking = stream(0)
+for call in (
+    lambda: cuda.cuMemcpyDtoD_v2(c_uint64(synchronous), c_uint64(there), c_size_t(64)),
+    lambda: cuda.cuMemsetD8_v2(c_uint64(synchronous), 1, c_size_t(64)),
+):
+    assert waits(Gate(blocking), call)
 assert waits(Gate(apart), lambda: cuda.cuKernelGetFunction(byref(out), kernel))
 gate = Gate(apart)
 ok(cuda.cuKernelGetFunction(byref(out), kernel))
@@ -590,6 +604,9 @@ ok(cuda.cuMemcpyDtoHAsync_v2(pageable, one, c_size_t(64), apart))
 ok(cuda.cuMemcpyDtoD_v2(memory, memory + 64, c_size_t(64)))
 ok(cuda.cuMemsetD8_v2(memory, 0, c_size_t(64)))
 ok(cuda.cuMemsetD8_v2(pinned, 0, c_size_t(64)))
+ok(cuda.cuPointerSetAttribute(byref(c_uint(1)), 6, c_uint64(other)))
+ok(cuda.cuMemcpyDtoD_v2(c_uint64(other), memory, c_size_t(64)))
+ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(other), one, c_size_t(64), apart))
 ok(cuda.cuStreamSynchronize(apart))
 ok(cuda.cuStreamQuery(apart))
 ok(cuda.cuEventSynchronize(event))
@@ -605,8 +622,9 @@ ok(cuda.cuCtxSynchronize())
 names = found()
 assert names == [
     ("cuMemcpyHtoD_v2", "legacy"), ("cuMemcpyHtoDAsync_v2", "stream"), ("cuMemcpyDtoHAsync_v2", "stream"),
-    ("cuMemsetD8_v2", "legacy"), ("cuStreamSynchronize", "own"), ("cuEventSynchronize", "event"),
-    ("cuMemFree_v2", "context"), ("cuCtxSetLimit", "context"), ("cuCtxSynchronize", "context"),
+    ("cuMemsetD8_v2", "legacy"), ("cuMemcpyDtoD_v2", "legacy"), ("cuStreamSynchronize", "own"),
+    ("cuEventSynchronize", "event"), ("cuMemFree_v2", "context"), ("cuCtxSetLimit", "context"),
+    ("cuCtxSetLimit", "context"), ("cuCtxSynchronize", "context"),
 ], names
 """,
     "a_call_that_would_wait_is_named_once_for_each_site": """

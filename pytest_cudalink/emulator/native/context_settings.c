@@ -71,7 +71,8 @@ static CUresult ctx_set_limit(int limit, size_t value) {
     size_t part = (size_t)cache / 16;
     value = (value + part - 1) / part * part;
   }
-  state = value > context->limits[limit] ? cl_wait_by_table(&(WaitFacts){.limit = limit}) : CUDA_SUCCESS;
+  bool changed = value != context->limits[limit] || limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE; /* always (measured) */
+  state = changed ? cl_wait_by_table(&(WaitFacts){.limit = limit}) : CUDA_SUCCESS;
   if (!state) context->limits[limit] = value;
   return state;
 }

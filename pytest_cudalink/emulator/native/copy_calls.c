@@ -217,25 +217,29 @@ static bool synchronizes(CUdeviceptr address) {
   return block && block->sync_memops;
 }
 
-static int waits_of(const Box *box, const WaitFacts *facts, int form) {
-  int waits = copy_waits[form][facts->source][facts->to];
-  if (form == FORM_ASYNCHRONOUS || waits == WAITS_CALLER) return waits;
-  return synchronizes(address_of(&box->from)) || synchronizes(address_of(&box->to)) ? WAITS_CALLER : waits;
+static int waits_of(const WaitFacts *facts, int form) {
+  return facts->sync_memops ? WAITS_CALLER : copy_waits[form][facts->source][facts->to];
 }
 
-static int fill_waits_of(const FillNode *fill, int form) {
-  return form == FORM_SYNCHRONOUS && synchronizes(fill->to) ? WAITS_CALLER : fill_waits[form][memory_at(fill->to)];
+static int fill_waits_of(const WaitFacts *facts, int form) {
+  return facts->sync_memops ? WAITS_CALLER : fill_waits[form][facts->memory];
 }
 
-static WaitFacts facts_of(const Box *box) {
+static WaitFacts facts_of(const Box *box, int form) {
   size_t size = box->width * box->height * box->depth;
-  return (WaitFacts){.to = memory_of(&box->to), .source = memory_of(&box->from), .size = size};
+  bool sync = form == FORM_SYNCHRONOUS && (synchronizes(address_of(&box->from)) || synchronizes(address_of(&box->to)));
+  return (WaitFacts){.to = memory_of(&box->to), .source = memory_of(&box->from), .size = size, .sync_memops = sync};
+}
+
+static WaitFacts facts_of_fill(const FillNode *fill, int form) {
+  bool sync = form == FORM_SYNCHRONOUS && synchronizes(fill->to);
+  return (WaitFacts){.memory = memory_at(fill->to), .sync_memops = sync};
 }
 
 /* Checks the order of a copy that was done at once. Pageable memory is read by the host. */
 static void note_order(const Box *box, const void *stream, int form) {
-  const WaitFacts facts = facts_of(box);
-  int waits = waits_of(box, &facts, form);
+  const WaitFacts facts = facts_of(box, form);
+  int waits = waits_of(&facts, form);
   if (waits == WAITS_DRAINED) (void)LOCKED(note_drained(stream));
   Op *op = cl_order_enter(stream);
   if (!op) return;
@@ -244,27 +248,16 @@ static void note_order(const Box *box, const void *stream, int form) {
   cl_order_drop(op);
 }
 
-/* Tells the watcher of waits that a copy will wait, or a filling. */
-static void tell_of_copy(const Box *box) {
-  if (!cl_wait_watch) return;
-  WaitFacts facts = facts_of(box);
-  cl_will_wait(&facts);
-}
-
-static void tell_of_filling(const FillNode *fill) {
-  if (cl_wait_watch) cl_will_wait(&(WaitFacts){.memory = memory_at(fill->to)});
-}
-
 /* Copies a box at once if nothing is before it in a stream, else in its queue; the caller waits where
    data/emulator/synchronization.toml says so. `form`: of the function, with or without a stream. */
 static CUresult do_in_order(const Box *box, const void *stream, int form, bool *queued) {
-  bool pending = cl_any_pending();
-  if (pending) tell_of_copy(box);
-  if (!pending || !cl_must_wait(stream)) return cl_copy_box(box);
+  if (!cl_any_pending()) return cl_copy_box(box);
+  WaitFacts facts = facts_of(box, form);
+  cl_will_wait(&facts);
+  if (!cl_must_wait(stream)) return cl_copy_box(box);
   CUresult result = cl_check_box(box);
   if (result) return result;
-  WaitFacts facts = facts_of(box);
-  int waits = waits_of(box, &facts, form);
+  int waits = waits_of(&facts, form);
   const WaitRow *row = cl_called_row(&facts);
   if ((row || waits == WAITS_STAGED) && !cl_waits_by(row)) waits = WAITS_STREAM;
   else if (row && waits == WAITS_STAGED) waits = WAITS_CALLER; /* it is too large */
@@ -356,21 +349,26 @@ static void note_fill(const FillNode *fill, const void *stream, int form) {
   Op *op = cl_order_enter(stream);
   if (!op) return;
   cl_touch_parameters(op, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
-  if (fill_waits_of(fill, form) == WAITS_CALLER) cl_order_learn(op);
+  WaitFacts facts = facts_of_fill(fill, form);
+  if (fill_waits_of(&facts, form) == WAITS_CALLER) cl_order_learn(op);
   cl_order_drop(op);
 }
 
 static CUresult fill_in_order(const FillNode *fill, const void *stream, int form) {
   CUresult result = CUDA_SUCCESS;
+  WaitFacts facts = {.size = 0};
   bool pending = cl_any_pending();
-  if (pending) tell_of_filling(fill);
+  if (pending) {
+    facts = facts_of_fill(fill, form);
+    cl_will_wait(&facts);
+  }
   if (pending && cl_must_wait(stream)) {
     result = cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
-    bool queued = fill_waits_of(fill, form) == WAITS_STREAM;
+    bool queued = fill_waits_of(&facts, form) == WAITS_STREAM;
     if (!result && queued) result = cl_make_room(stream, ROOM_WORK);
     if (result) return result;
     if (queued) return cl_submit(stream, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
-    result = LOCKED(drain(stream, cl_called_row(&(WaitFacts){.memory = memory_at(fill->to)})));
+    result = LOCKED(drain(stream, cl_called_row(&facts)));
   }
   if (!result) result = cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
   if (cl_order_on && !result) note_fill(fill, stream, form);

@@ -296,19 +296,24 @@ static CUresult set_on_device(const void *handle, CUdevice device, int setting, 
   return settings ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* The first setting of a kernel loads its library. */
+static CUresult set_of_kernel(const void *kernel, CUdevice device, int setting, int value) {
+  CUresult waited = cl_use_library(kernel);
+  return waited ? waited : set_on_device(kernel, device, setting, value);
+}
+
 static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, Function *kernel, CUdevice device) {
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
-  CUresult waited = cl_use_library(kernel);
-  return waited ? waited : set_on_device(kernel, device, attribute < CACHE_CONFIG ? attribute : SETTINGS, value);
+  return set_of_kernel(kernel, device, attribute < CACHE_CONFIG ? attribute : SETTINGS, value);
 }
 EXPORTED_CHECKED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
                  cl_refuse_null(kernel), kernel_set_attribute(line, attribute, value, kernel, device))
 
 EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set(function, CACHE_CONFIG, config))
 EXPORTED_CHECKED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device), cl_refuse_null(kernel),
-                 cl_is_device(device) ? set_on_device(kernel, device, CACHE_CONFIG, config) : CUDA_ERROR_INVALID_DEVICE)
+                 cl_is_device(device) ? set_of_kernel(kernel, device, CACHE_CONFIG, config) : CUDA_ERROR_INVALID_DEVICE)
 
 static CUresult set_shared_config(const void *handle, int config) {
   FIND(function, handle, false);

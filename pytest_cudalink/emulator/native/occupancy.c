@@ -45,6 +45,7 @@ static CUresult asked(bool valid, const void *handle, KernelNeeds *needs) {
   Function known;
   CUresult result = cl_check_context();
   if (!result && !valid) result = CUDA_ERROR_INVALID_VALUE;
+  if (!result) result = cl_use_library(handle);
   if (!result) result = read_function(handle, &known);
   if (!result) *needs = cl_needs(&known);
   return result;

@@ -22,7 +22,8 @@ static bool fits(const WaitRow *row, const WaitFacts *facts) {
   if (!facts) return true;
   return (!row->memory || row->memory & 1 << facts->memory) && (!row->to || row->to & 1 << facts->to) &&
          (!row->source || row->source & 1 << facts->source) && (!row->larger_than || facts->size > row->larger_than) &&
-         (!row->has_limit || row->limit == facts->limit) && (!row->has_first || row->first == facts->first);
+         (!row->has_limit || row->limit == facts->limit) && (!row->has_first || row->first == facts->first) &&
+         (!row->sync_memops || facts->sync_memops);
 }
 
 const WaitRow *cl_wait_row(Sym symbol, const WaitFacts *facts) {

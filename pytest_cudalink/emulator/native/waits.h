@@ -20,7 +20,7 @@ typedef struct {
   unsigned char holds;              /* locks, one bit each */
   unsigned char memory, to, source; /* one bit for each kind; 0: whatever it is */
   bool lazy, eager;                 /* only where kernels are loaded so */
-  bool has_limit, has_first, first;
+  bool has_limit, has_first, first, sync_memops;
   int limit;
   size_t larger_than;
 } WaitRow;
@@ -29,8 +29,9 @@ typedef struct {
 typedef struct {
   Memory memory, to, source;
   size_t size;
-  int limit;  /* the CUlimit that is raised */
-  bool first; /* the library has not been used in this context */
+  int limit;        /* the CUlimit that is changed */
+  bool first;       /* the library has not been used in this context */
+  bool sync_memops; /* of a synchronous form: operations on this memory, or in this context, synchronize */
 } WaitFacts;
 
 /* What takes room in a stream, each up to another depth of it. */
