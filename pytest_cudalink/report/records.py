@@ -356,7 +356,8 @@ class FindingRecord(_Event, kw_only=True, frozen=True):
     nodeid: _NodeidOrNone = None
     category: Annotated[str, _usually("fault", "schedule")] = ""
     kind: Annotated[str, Meta(description="such as 'leak' or 'crash'")] = ""
-    text: Annotated[str, Meta(description="the finding in lines, as pytest's summary has it")] = ""
+    what: Annotated[str, Meta(description="the finding, as pytest's summary has it")] = ""
+    evidence: Annotated[list[str], Meta(description="lines that show it, such as what was late")] = []
     repeat: Annotated[str, Meta(description="the command that finds it again")] = ""
     operations: Annotated[
         list[OperationRecord], Meta(description="what was queued around what a schedule displaced, in this order")

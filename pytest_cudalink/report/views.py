@@ -49,7 +49,7 @@ def found_again(report: MatrixReport) -> list[tuple[FindingRecord, list[str]]]:
     cells: dict[tuple[str | None, ...], tuple[FindingRecord, list[str]]] = {}
     for cell in report.cells:
         for one in cell.findings:
-            cells.setdefault((one.category, one.nodeid, one.text), (one, []))[1].append(cell.name)
+            cells.setdefault((one.category, one.nodeid, one.what, *one.evidence), (one, []))[1].append(cell.name)
     return list(cells.values())
 
 
@@ -63,7 +63,7 @@ def lines_of(finding: FindingRecord) -> tuple[str, ...]:
 
     All but the first begin with so many spaces that none can end a fence of Markdown.
     """
-    first, _, rest = block(finding.text).replace("\t", "    ").partition("\n")
+    first, _, rest = block("\n".join((finding.what, *finding.evidence))).replace("\t", "    ").partition("\n")
     repeat = [f"    repeat: {line(finding.repeat, _COMMAND)}"] if finding.repeat else []
     return f"what   {first}", *repeat, *(f"    {one}" for one in rest.splitlines())
 

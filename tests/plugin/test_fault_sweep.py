@@ -602,7 +602,7 @@ def test_xdist_and_record(sweep, pytester: pytest.Pytester) -> None:
     assert {one.category for one in recorded} == {"fault"}
     (found,) = (one for one in recorded if "every_error_is_one" in one.repeat)
     assert found.kind == "no-cause"
-    assert found.text.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_INVALID_CONTEXT")
+    assert found.what.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_INVALID_CONTEXT")
     assert " --cudalink-driver=13.0 --cudalink-fault-sweep=4:" in found.repeat
 
 

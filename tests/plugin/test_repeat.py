@@ -98,7 +98,7 @@ def check(one: FindingRecord, folder: Path) -> None:
     done = paste(one.repeat, folder)
 
     said = done.stdout + done.stderr
-    head = one.text.partition(", called at ")[0].partition(" under ")[0]
+    head = one.what.partition(", called at ")[0].partition(" under ")[0]
     assert (done.returncode, head in said) == (1, True), f"{one.repeat}\n{said}"
     assert not [*folder.parent.rglob("pwned")], one.repeat
 

@@ -104,7 +104,7 @@ EVENTS = (
         nodeid=_TEST,
         category="schedule",
         kind="failed",
-        text="failed: old",
+        what="failed: old",
         repeat="pytest tests/test_a.py::test",
         operations=[
             {

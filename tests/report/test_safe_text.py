@@ -108,7 +108,8 @@ def hostile_report(nasty: str) -> MatrixReport:
                     nodeid=nasty,
                     category=nasty,
                     kind=nasty,
-                    text=nasty,
+                    what=nasty,
+                    evidence=[nasty],
                     repeat=nasty,
                     operations=[operation(number, nasty) for number in range(3)],
                 )

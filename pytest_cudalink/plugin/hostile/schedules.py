@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import pytest
 
+from ...base.finding import Finding
 from ...base.words import counted
 from ...report.asked_for import AskedFor
 from ..isolation.copies import ProcessNotes, RunsAgain, show
-from ..parts import ASKED, COPIES
 from ..run import from_controller
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
@@ -60,25 +60,18 @@ class _TrialRequest(NamedTuple):
 
 
 class Schedules(RunsAgain):
-    """A plugin object that runs each test under schedules after it ran, and adds up the failures.
+    """A plugin object that runs each test under schedules after it ran, and adds up the failures."""
 
-    `run`: in a controller of xdist, one that only adds up.
-    `failing`: those that fail the run, each with the command that repeats it.
-    """
-
-    #: What `failing` has, one of it and several.
-    found: Final = ("failure under schedules", "failures under schedules")
+    category = "schedule"
+    found = ("failure under schedules", "failures under schedules")
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        super().__init__(run)
         self._option: ScheduleRequest = parse(run.settings.schedules.value)
-        self._copies = run.part(COPIES)
-        run.part(ASKED)
         #: The folder in which each worker of xdist notes what it has found, because it may crash.
         self.notes: str = from_controller(run.config).get("schedules") or self._copies.folder
         self._notes = ProcessNotes(Path(self.notes), ".schedules")
         self._failures: list[ScheduleFailure] = []
-        self.failing: list[str] = []
         self._tests = self._runs = 0
         self._known: set[int] = set()  # numbers of the operations of all tests
         self._left: Counter[str] = Counter()  # number of tests that did not run under schedules, by the reason
@@ -210,15 +203,8 @@ class Schedules(RunsAgain):
         for one in by_kind(self._failures):
             first, *lines = one.lines(root, self._option.number)
             repeat = command(self._run, f"--cudalink-schedules={one.asked}", one.place)
-            self.failing.append("\n".join([first, f"  repeat: {repeat}", *lines]))
-            self._copies.record(
-                nodeid=one.nodeid,
-                category="schedule",
-                kind=one.kind,
-                text="\n".join([first, *lines]),
-                repeat=repeat,
-                operations=one.operations(root),
-            )
+            finding = Finding("error", first, kind=one.kind, evidence=tuple(lines))
+            self.fail(finding, repeat, one.nodeid, one.operations(root))
 
     def asked(self) -> list[AskedFor]:
         """Return how many of the tests ran under schedules, and how many of the schedules."""

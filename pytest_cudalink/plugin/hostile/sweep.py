@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
+from ...base.finding import Finding
 from ...base.words import counted
 from ...emulator import faults
 from ...report.asked_for import AskedFor
 from ..isolation.copies import RunsAgain, show
-from ..parts import ASKED, COPIES
 from ..run import from_controller
 from ..settings import COMPILER, LINKER
 from . import sweep_rules as fault_sweep
@@ -36,19 +36,13 @@ _LINKER_ERROR: Final = (6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
 
 
 class FaultSweep(RunsAgain):
-    """A plugin object that sweeps each test after it ran, and adds up the findings.
+    """A plugin object that sweeps each test after it ran, and adds up the findings."""
 
-    `run`: in a controller of xdist, one that only adds up.
-    `failing`: the findings that fail the run, each with the command that repeats it.
-    """
-
-    #: What `failing` has, one of it and several.
-    found: Final = ("finding of the fault sweep", "findings of the fault sweep")
+    category = "fault"
+    found = ("finding of the fault sweep", "findings of the fault sweep")
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._copies = run.part(COPIES)
-        run.part(ASKED)
+        super().__init__(run)
         self._baseline = Baseline(run)
         folder = from_controller(run.config).get("fault_sweep") or ""
         self._notes = SweepNotes(run, folder=folder, scratch=self._copies.folder)
@@ -59,7 +53,6 @@ class FaultSweep(RunsAgain):
         self._taken: set[str] = set()
         self._interrupted = False
         self.totals = SweepTotals()
-        self.failing: list[str] = []
 
     @property
     def notes(self) -> str:
@@ -203,10 +196,7 @@ class FaultSweep(RunsAgain):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
             fault = "+".join([str(finding.fault), *self._others])  # their calls have numbers, too
             repeat = command(self._run, f"--cudalink-fault-sweep={fault}", finding.place)
-            self.failing.append(f"{finding}{more}\n  repeat: {repeat}")
-            self._copies.record(
-                nodeid=finding.nodeid, category="fault", kind=finding.kind, text=f"{finding}{more}", repeat=repeat
-            )
+            self.fail(Finding("error", f"{finding}{more}", kind=finding.kind), repeat, finding.nodeid)
 
     @property
     def _is_whole(self) -> bool:

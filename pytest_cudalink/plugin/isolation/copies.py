@@ -16,10 +16,11 @@ import pytest
 from ...base.regular_files import read_bounded
 from ...base.safe_text import line
 from .. import pytest_private
-from ..parts import RECORD_FILE
+from ..parts import ASKED, COPIES, RECORD_FILE
 from . import processes
 
 if TYPE_CHECKING:
+    from ...base.finding import Finding
     from ...base.process_end import ProcessEnd
     from ..run import Run
 
@@ -76,13 +77,6 @@ class Copies:
         """Why no process could run what it was asked for last."""
         return (self._server and self._server.refusal) or "the process that runs the tests again ended"
 
-    def record(self, **finding: Any) -> None:
-        """Write what was found to the record of the run, if it has one; parameters as of `FindingRecord`."""
-        if (file := self._run.get(RECORD_FILE)) is not None:
-            from ...report.records import FindingRecord
-
-            file.writer.write(FindingRecord(**finding))
-
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
         try:
@@ -94,10 +88,42 @@ class Copies:
 class RunsAgain(ABC):
     """A plugin object that runs each test again after the test's own run, whose reports are pytest's.
 
+    `run`: in a controller of xdist, one that only adds up.
     `passed`: whether the test has passed in its own run; one that has not need not pass in another.
+    `failing`: the findings that fail the run, each with the command that repeats it.
     """
 
+    #: How records call its findings, and the words for one of them and for several.
+    category = ""
+    found = ("", "")
     passed = False
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._copies = run, run.part(COPIES)
+        run.part(ASKED)
+        self.failing: list[str] = []
+
+    def fail(self, finding: Finding, repeat: str, nodeid: str, operations: Sequence[Any] = ()) -> None:
+        """Fail the run for a finding, and write it to the record of the run, if it has one.
+
+        `repeat`: the command that finds it again.
+        `operations`: as of `FindingRecord`.
+        """
+        self.failing.append("\n".join([finding.what, f"  repeat: {repeat}", *finding.evidence]))
+        if (file := self._run.get(RECORD_FILE)) is not None:
+            from ...report.records import FindingRecord
+
+            file.writer.write(
+                FindingRecord(
+                    nodeid=nodeid,
+                    category=self.category,
+                    kind=finding.kind,
+                    what=finding.what,
+                    evidence=list(finding.evidence),
+                    repeat=repeat,
+                    operations=list(operations),
+                )
+            )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if pytest_private.subtest_description(report) is None or report.failed:

@@ -102,13 +102,13 @@ def report() -> MatrixReport:
         ],
     )
     fault = FindingRecord(
-        category="fault", kind="leak", text="leak: cuMemAlloc\n\tat a.py:3", repeat="pytest --faults=2"
+        category="fault", kind="leak", what="leak: cuMemAlloc", evidence=["\tat a.py:3"], repeat="pytest --faults=2"
     )
     late = FindingRecord(
         category="schedule",
         kind="failed",
         nodeid=f"{TEST}ok",
-        text="failed: late",
+        what="failed: late",
         operations=[
             operation(1, 4, 5, 10, late=True),
             operation(2, 5, 5, 5),
@@ -146,7 +146,7 @@ def report() -> MatrixReport:
         details={"all": Detail("another", "E another"), "s2": Detail("driver >= 13")},
         versions={"cuda-core": {"found": "1.0.0"}, "cuda-bindings": {"found": "13.0.3"}},
         duration=0.0,
-        findings=[fault, FindingRecord(category="later kind", kind="odd", text="of a later version")],
+        findings=[fault, FindingRecord(category="later kind", kind="odd", what="of a later version")],
         verdicts=[VerdictRecord(severity="error", kind="newest", what="driver 12.9 is too old")],
     )
     died = _cell(
