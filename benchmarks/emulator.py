@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import mmap
 import os
 import struct
 import subprocess
@@ -207,6 +208,39 @@ def nodes(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     yield (driver.cuGraphDestroyNode(c_void_p(one)) for one in made)
 
 
+def allocations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that allocate memory of the device and free it, the first first."""
+    _in_context(driver)
+    size, made = c_size_t(1000), (c_uint64 * count)()
+    yield (driver.cuMemAlloc_v2(byref(made, 8 * at), size) for at in range(count))
+    yield (driver.cuMemFree_v2(c_uint64(one)) for one in made)
+
+
+def host_allocations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that allocate memory of the host and free it, the first first."""
+    _in_context(driver)
+    size, made = c_size_t(1000), (c_void_p * count)()
+    yield (driver.cuMemHostAlloc(byref(made, 8 * at), size, 0) for at in range(count))
+    yield (driver.cuMemFreeHost(c_void_p(one)) for one in made)
+
+
+def registrations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that register pages of the host and unregister them, the first first."""
+    _in_context(driver)
+    pages = mmap.mmap(-1, 4096 * count)
+    start, size = ctypes.addressof(ctypes.c_char.from_buffer(pages)), c_size_t(4096)
+    yield (driver.cuMemHostRegister_v2(c_void_p(start + 4096 * at), size, 0) for at in range(count))
+    yield (driver.cuMemHostUnregister(c_void_p(start + 4096 * at)) for at in range(count))
+
+
+def pool_allocations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
+    """Yield the calls that allocate memory of a pool and free it, the first first."""
+    _, stream, _ = _in_context(driver)
+    size, made = c_size_t(1000), (c_uint64 * count)()
+    yield (driver.cuMemAllocAsync(byref(made, 8 * at), size, stream) for at in range(count))
+    yield (driver.cuMemFreeAsync(c_uint64(one), stream) for one in made)
+
+
 def accesses(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     """Yield the calls that fill memory in pieces, which the check of order keeps, and one of another stream behind."""
     from pytest_cudalink.emulator import control
@@ -221,7 +255,21 @@ def accesses(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     yield (fill(c_uint64(start + 16 * at), 2, size, stream) for at in range(count))
 
 
-GROWING = {one.__name__: one for one in (textures, arrays, user_objects, mappings, nodes, accesses)}
+GROWING = {
+    one.__name__: one
+    for one in (
+        textures,
+        arrays,
+        user_objects,
+        mappings,
+        nodes,
+        accesses,
+        allocations,
+        host_allocations,
+        registrations,
+        pool_allocations,
+    )
+}
 
 
 def grow() -> None:

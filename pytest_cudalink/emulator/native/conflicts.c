@@ -1,5 +1,5 @@
-/* The accesses to memory that later ones are compared with: a treap in the order of their addresses, and a list for
-   each chain in the order of their works. */
+/* The accesses to memory that later ones are compared with: in a tree by address, and in a list for each chain in the
+   order of their works. */
 #include "conflicts.h"
 
 #include <stdlib.h>
