@@ -32,21 +32,83 @@ enum { ANY_TYPE = -1 };
 
 static bool on_device(const Pool *pool) { return pool->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE; }
 
+/* -- gaps -- */
+
+typedef struct {
+  AddressNode node;
+  size_t size, largest; /* of it, and of all that are below it in the tree */
+} Gap;
+
+static size_t largest(const AddressNode *node) { return node ? ((const Gap *)node)->largest : 0; }
+
+static void sum_up(AddressNode *node) {
+  Gap *gap = (Gap *)node;
+  gap->largest = gap->size;
+  if (gap->largest < largest(node->left)) gap->largest = largest(node->left);
+  if (gap->largest < largest(node->right)) gap->largest = largest(node->right);
+}
+
+/* Gives out the first gap that is large enough; 0: there is none. */
+static uintptr_t take(Segment *segment, size_t size) {
+  AddressNode *node = segment->gaps.root;
+  if (largest(node) < size) return 0;
+  while (largest(node->left) >= size || ((Gap *)node)->size < size)
+    node = largest(node->left) >= size ? node->left : node->right;
+  Gap *gap = (Gap *)node;
+  uintptr_t start = node->start;
+  cl_tree_leave(&segment->gaps, node);
+  node->start += size;
+  gap->size -= size;
+  if (gap->size) cl_tree_enter(&segment->gaps, node);
+  else free(gap);
+  segment->given++;
+  return start;
+}
+
+/* Enters a gap, which takes those beside it; false if memory is out. */
+static bool enter_gap(Segment *segment, uintptr_t start, size_t size) {
+  Gap *before = (Gap *)cl_tree_at(&segment->gaps, start), *behind = (Gap *)cl_tree_from(&segment->gaps, start + size);
+  Gap *gap = before && before->node.start + before->size == start ? before : malloc(sizeof *gap);
+  if (!gap) return false;
+  if (gap == before) {
+    cl_tree_leave(&segment->gaps, &gap->node);
+    start = gap->node.start;
+    size += gap->size;
+  }
+  if (behind && behind->node.start == start + size) {
+    cl_tree_leave(&segment->gaps, &behind->node);
+    size += behind->size;
+    free(behind);
+  }
+  *gap = (Gap){.node.start = start, .size = size};
+  cl_tree_enter(&segment->gaps, &gap->node);
+  return true;
+}
+
 /* -- segments -- */
+
+static void free_segment(Segment *segment) {
+  while (segment->gaps.first) {
+    Gap *gap = (Gap *)segment->gaps.first;
+    cl_tree_leave(&segment->gaps, &gap->node);
+    free(gap);
+  }
+  free(segment);
+}
 
 static void drop_segment(Pool *pool, Segment *segment) {
   cl_pages_give(segment->start, segment->size);
   if (pool->file.number >= 0) cl_file_forget(own_descriptor(&pool->file), segment->offset, segment->size);
   if (on_device(pool)) cl_memory_give(pool->properties.location.id, segment->size);
   pool->reserved -= segment->size;
-  free(segment);
+  free_segment(segment);
 }
 
 /* Gives back what is not in use, until no more than some bytes are reserved. */
 static void trim(Pool *pool, uint64_t keep) {
   for (Segment **at = &pool->segments; *at && pool->reserved > keep;) {
     Segment *segment = *at;
-    if (segment->chunks || pool->reserved - segment->size < keep) {
+    if (segment->given || pool->reserved - segment->size < keep) {
       at = &segment->next;
       continue;
     }
@@ -74,10 +136,12 @@ static Segment *add_segment(Pool *pool, size_t least) {
   Segment *segment = calloc(1, sizeof *segment);
   if (!segment) return NULL;
   bool taken = !on_device(pool) || cl_memory_take(pool->properties.location.id, size);
+  segment->gaps.sum_up = sum_up;
   segment->start = taken ? pages_of_segment(pool, size) : 0;
-  if (!segment->start) {
+  if (!segment->start || !enter_gap(segment, segment->start, size)) {
+    if (segment->start) cl_pages_give(segment->start, size);
     if (taken && on_device(pool)) cl_memory_give(pool->properties.location.id, size);
-    free(segment);
+    free_segment(segment);
     return NULL;
   }
   segment->size = size;
@@ -90,29 +154,14 @@ static Segment *add_segment(Pool *pool, size_t least) {
   return segment;
 }
 
-/* Enters a chunk in the first gap of a segment that is large enough; false if there is none. */
-static bool place(Segment *segment, Chunk *chunk) {
-  size_t at = 0;
-  Chunk **next = &segment->chunks;
-  for (; *next && (*next)->at - at < chunk->size; next = &(*next)->next) at = (*next)->at + (*next)->size;
-  if (segment->size - at < chunk->size) return false;
-  chunk->at = at;
-  chunk->next = *next;
-  *next = chunk;
-  return true;
-}
-
-/* Gives out some bytes; NULL if the pool or the machine has none. */
-static Chunk *give_out(Pool *pool, size_t size, Segment **from) {
-  Chunk *chunk = calloc(1, sizeof *chunk);
-  if (!chunk) return NULL;
-  chunk->size = size;
-  for (*from = pool->segments; *from; *from = (*from)->next)
-    if (place(*from, chunk)) return chunk;
+/* Gives out some bytes; 0 if the pool or the machine has none. */
+static uintptr_t give_out(Pool *pool, size_t size, Segment **from) {
+  for (*from = pool->segments; *from; *from = (*from)->next) {
+    uintptr_t start = take(*from, size);
+    if (start) return start;
+  }
   *from = add_segment(pool, size);
-  if (*from && place(*from, chunk)) return chunk;
-  free(chunk);
-  return NULL;
+  return *from ? take(*from, size) : 0;
 }
 
 static void free_pool(Object *object) {
@@ -126,19 +175,12 @@ static void free_pool(Object *object) {
   free(pool);
 }
 
-static void take_back(Pool *pool, uintptr_t start) {
-  for (Segment *segment = pool->segments; segment; segment = segment->next) {
-    if (start - segment->start >= segment->size) continue;
-    for (Chunk **at = &segment->chunks; *at; at = &(*at)->next) {
-      Chunk *chunk = *at;
-      if (segment->start + chunk->at != start) continue;
-      *at = chunk->next;
-      pool->used -= chunk->asked;
-      free(chunk);
-      break;
-    }
-    break;
-  }
+/* Takes back what a caller wanted; if memory is out, its segment keeps it. */
+static void take_back(Pool *pool, uintptr_t start, size_t size) {
+  Segment *segment = pool->segments;
+  while (segment && start - segment->start >= segment->size) segment = segment->next;
+  if (segment && enter_gap(segment, start, cl_rounded(size, CHUNK))) segment->given--;
+  pool->used -= size;
   if (--pool->live == 0 && pool->destroyed) cl_object_end(&pool->head);
 }
 
@@ -275,11 +317,10 @@ uint64_t cl_pool_barred(const Pool *pool) {
 static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
   size_t rounded = cl_rounded(size, CHUNK);
   Segment *segment = NULL;
-  Chunk *chunk = rounded ? give_out(pool, rounded, &segment) : NULL;
-  if (!chunk) return CUDA_ERROR_OUT_OF_MEMORY;
-  chunk->asked = size;
+  uintptr_t start = rounded ? give_out(pool, rounded, &segment) : 0;
+  if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
   bool managed = pool->properties.type == MANAGED_TYPE;
-  Block block = {.start = segment->start + chunk->at,
+  Block block = {.start = start,
                  .size = size,
                  .origin = FROM_POOL,
                  .place = managed           ? MANAGED
@@ -290,12 +331,12 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
                  .device = on_device(pool) ? pool->properties.location.id : 0,
                  .owner = pool,
                  .barred = cl_pool_barred(pool),
-                 .offset = segment->offset + chunk->at,
+                 .offset = segment->offset + (start - segment->start),
                  .shared = pool->file.number >= 0};
   pool->live++;
   pool->used += size;
   if (cl_block_enter(&block)) {
-    take_back(pool, block.start); /* the pool stays: it was not destroyed */
+    take_back(pool, start, size); /* the pool stays: it was not destroyed */
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (pool->used > pool->used_high) pool->used_high = pool->used;
@@ -320,7 +361,7 @@ bool cl_pool_free(CUdeviceptr address) {
   HOLD(lock);
   bool found = cl_block_take(address, FROM_POOL | FROM_POOL_OF_OTHER, &taken);
   if (found && taken.origin == FROM_POOL) {
-    take_back(taken.owner, taken.start);
+    take_back(taken.owner, taken.start, taken.size);
     cl_site_drop(taken.end);
     free(taken.advice);
   } else if (found) {

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "address_tree.h"
 #include "config.h"
 #include "handles.h"
 #include "memory.h"
@@ -17,19 +18,13 @@ enum { HANDLE_TYPES = 15 };
 /* Whether a number is one handle type, and not several. */
 static inline bool cl_is_handle_type(int type) { return type && !(type & ~HANDLE_TYPES) && !(type & (type - 1)); }
 
-/* Bytes of a segment that are given out. */
-typedef struct Chunk Chunk;
-struct Chunk {
-  size_t at, size, asked; /* what the caller wants of it counts as used */
-  Chunk *next;            /* the one behind it */
-};
-
 /* Memory that a pool holds: a multiple of 32 MiB. */
 typedef struct Segment Segment;
 struct Segment {
   uintptr_t start;
   size_t size, offset; /* the offset in the pool's file */
-  Chunk *chunks;
+  size_t given;        /* blocks */
+  AddressTree gaps;    /* what is not given out */
   Segment *next;
 };
 
@@ -41,7 +36,7 @@ struct Pool {
   PoolProperties properties;
   bool is_default, imported, destroyed;
   int reuse[REUSE_FLAGS];
-  uint64_t threshold, reserved, reserved_high, used, used_high;
+  uint64_t threshold, reserved, reserved_high, used, used_high; /* used: what callers wanted */
   int access[DEVICES_MAX];
   size_t live;  /* blocks */
   OwnFile file; /* that other processes may map, if there is one */
