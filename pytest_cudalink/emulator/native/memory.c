@@ -413,16 +413,6 @@ bool cl_within(CUdeviceptr address, size_t size) {
   return ok;
 }
 
-bool cl_word_read(CUdeviceptr from, uint64_t *word, bool wide) {
-  cl_memory_hold();
-  bool ok = cl_held_within(from, wide ? 8 : 4);
-  const void *there = (const void *)cl_bytes_of(from);
-  if (ok && wide) *word = __atomic_load_n((const uint64_t *)there, __ATOMIC_ACQUIRE);
-  else if (ok) *word = __atomic_load_n((const uint32_t *)there, __ATOMIC_ACQUIRE);
-  cl_memory_drop();
-  return ok;
-}
-
 bool cl_word_write(CUdeviceptr to, uint64_t word, bool wide) {
   cl_memory_hold();
   bool ok = cl_held_within(to, wide ? 8 : 4);

@@ -122,8 +122,7 @@ bool cl_is_known(CUdeviceptr address);
 bool cl_within(CUdeviceptr address, size_t size);
 /* Writes bytes within an allocation; false if they are not. */
 bool cl_memory_write(CUdeviceptr to, const void *from, size_t size);
-/* Reads or writes a word of 4 or 8 bytes, aligned to its size, which host threads may use at the same time. */
-bool cl_word_read(CUdeviceptr from, uint64_t *word, bool wide);
+/* Writes a word of 4 or 8 bytes, aligned to its size, which host threads may use at the same time. */
 bool cl_word_write(CUdeviceptr to, uint64_t word, bool wide);
 
 /* Holds the table as it is, so that what is checked stays while it is used; others may hold it too. No function above

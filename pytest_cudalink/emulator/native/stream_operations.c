@@ -50,8 +50,14 @@ CUresult cl_check_operations(unsigned count, const MemoryOperation *list, bool f
   return CUDA_SUCCESS;
 }
 
-static bool holds(unsigned condition, uint64_t there, uint64_t value, bool wide) {
-  switch (condition) {
+/* Whether a wait for a value is over, while the table of memory is held. */
+static bool is_over(const MemoryOperation *one) {
+  bool wide = one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  const void *bytes = (const void *)cl_bytes_of(one->address);
+  uint64_t value = wide ? one->value : (uint32_t)one->value;
+  uint64_t there = wide ? __atomic_load_n((const uint64_t *)bytes, __ATOMIC_ACQUIRE)
+                        : __atomic_load_n((const uint32_t *)bytes, __ATOMIC_ACQUIRE);
+  switch (one->flags) {
     case CU_STREAM_WAIT_VALUE_GEQ:
       return wide ? (int64_t)(there - value) >= 0 : (int32_t)(uint32_t)(there - value) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ: return there == value;
@@ -60,20 +66,25 @@ static bool holds(unsigned condition, uint64_t there, uint64_t value, bool wide)
   }
 }
 
+static CUresult wait_for_value(const MemoryOperation *one) {
+  cl_memory_hold();
+  bool there = cl_held_within(one->address, 1), over = there && is_over(one);
+  cl_memory_drop();
+  return over ? CUDA_SUCCESS : there ? CUDA_ERROR_NOT_READY : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned *position) {
   for (; *position < count; ++*position) {
     const MemoryOperation *one = list + *position;
-    bool wide = one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-    uint64_t there = 0, value = wide ? one->value : (uint32_t)one->value;
-    if (one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
+    bool wide = one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    CUresult result = CUDA_SUCCESS;
+    if (wide || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
       if (!is_there(one)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-      cl_word_write(one->address, value, wide);
-      if (cl_order_on) cl_touch_operation(one);
-    }
-    if (one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 && one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_64) continue;
-    if (!is_there(one)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    cl_word_read(one->address, &there, wide);
-    if (!holds(one->flags, there, value, wide)) return CUDA_ERROR_NOT_READY;
+      cl_word_write(one->address, wide ? one->value : (uint32_t)one->value, wide);
+    } else if (one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64) {
+      result = wait_for_value(one);
+    } else continue;
+    if (result) return result;
     if (cl_order_on) cl_touch_operation(one);
   }
   return CUDA_SUCCESS;
@@ -84,14 +95,8 @@ size_t cl_skip_closed_gates(size_t at) {
   cl_memory_hold();
   for (; at < cl_gates.count; at++) {
     const MemoryOperation *one = &cl_gates.list[at].operation;
-    bool wide = one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
     if (!block || one->address - block->start >= block->size) block = cl_held_block(one->address);
-    if (!block) break;
-    const void *there = (const void *)cl_bytes_of(one->address);
-    if (wide ? holds(one->flags, __atomic_load_n((const uint64_t *)there, __ATOMIC_ACQUIRE), one->value, true)
-             : holds(one->flags, __atomic_load_n((const uint32_t *)there, __ATOMIC_ACQUIRE), (uint32_t)one->value,
-                     false))
-      break;
+    if (!block || is_over(one)) break;
   }
   cl_memory_drop();
   return at;
