@@ -141,10 +141,10 @@ class Downloads:
         """Return whether a line is about a download and no other message; update `text` if it is."""
         if found := re.match(_PIP_BYTES, line):
             done, total = (int(found[one]) / _MIB for one in ("done", "total"))
-            self._describe_one(f", {done:.0f} of {total:.0f} MiB")
+            self._describe_download(f", {done:.0f} of {total:.0f} MiB")
         elif found := re.match(_PIP_BEGINS, line):
             self._begun, self._name = min(self._begun + 1, self._wheels), found["name"]
-            self._describe_one()
+            self._describe_download()
         elif found := re.match(_UV_BEGINS, line):
             self._open[found["name"]] = float(found["size"]) * _UNITS[found["unit"][0]]
             self._describe_open()
@@ -157,7 +157,7 @@ class Downloads:
             return re.match(_NEWS, line) is not None
         return True
 
-    def _describe_one(self, bytes_of_it: str = "") -> None:
+    def _describe_download(self, bytes_of_it: str = "") -> None:
         """Set `text` to the wheel that pip downloads, with its number among the wheels."""
         self.text = f"{self._name} ({self._begun} of {self._wheels}){bytes_of_it}"
 

@@ -167,7 +167,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     from ..matrix import runner
     from ..matrix.keys import KEYS
 
-    cell = _one(options, file)
+    cell = _chosen_cell(options, file)
     every = {key: cell.values.value(key) for key in KEYS if key != "packages"} | {"versions": dict(cell.versions)}
     values = {key: value for key, value in every.items() if value not in ("", (), {})}
     content = {
@@ -197,7 +197,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     return 0
 
 
-def _one(options: argparse.Namespace, file: Path) -> Cell:
+def _chosen_cell(options: argparse.Namespace, file: Path) -> Cell:
     """Return the cell that is named; raise an error with the nearest names if there is no such cell."""
     from ..matrix import load_cells
 

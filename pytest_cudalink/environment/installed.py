@@ -164,7 +164,7 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
             if name.startswith("~"):  # pip left it behind, and ignores it
                 continue
             try:
-                one = _read_one(site / name)
+                one = _read_distribution(site / name)
                 if one.name not in found:
                     found[one.name] = replace(one, files=_files_of(site, site / name, one)) if files else one
                 unreadable += _not_utf_8(site / name)
@@ -192,7 +192,7 @@ def _named_by_pth(pth: Path) -> Iterator[Path]:
             yield pth.parent / text
 
 
-def _read_one(folder: Path) -> Installed:
+def _read_distribution(folder: Path) -> Installed:
     """Read the metadata of one distribution.
 
     Raises OSError if the metadata cannot be read.

@@ -19,7 +19,7 @@ from .views import (
     Section,
     alike,
     block_of,
-    found_again,
+    findings_by_cells,
     lines_of,
     links_in_words,
     needing_gpu,
@@ -105,7 +105,7 @@ def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[d
         "some": [_failure(report, names, one) for one in some[:_SHOWN]],
         "everywhere": [_failure(report, names, one) for one in every[:_SHOWN]],
         "gpu": [_caused(report, names, one) for one in needing_gpu(report)[:_SHOWN]],
-        "findings": [_found(report, names, one, cells) for one, cells in found_again(report)[:_SHOWN]],
+        "findings": [_finding_card(report, names, one, cells) for one, cells in findings_by_cells(report)[:_SHOWN]],
     }
 
 
@@ -133,7 +133,7 @@ def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dic
     }
 
 
-def _found(
+def _finding_card(
     report: MatrixReport, names: Mapping[str, int], finding: FindingRecord, cells: Sequence[str]
 ) -> dict[str, Any]:
     """Return the card of what faults or schedules found; its test may have no result."""

@@ -44,7 +44,7 @@ _NAME: Final = 44
 _PLACE: Final = 42
 
 
-def found_again(report: MatrixReport) -> list[tuple[FindingRecord, list[str]]]:
+def findings_by_cells(report: MatrixReport) -> list[tuple[FindingRecord, list[str]]]:
     """Return what was found, each with the cells that found it."""
     cells: dict[tuple[str | None, ...], tuple[FindingRecord, list[str]]] = {}
     for cell in report.cells:
@@ -323,7 +323,7 @@ def _of_notes(report: MatrixReport) -> list[Section]:
             "violations",
         ),
         _findings(report),
-        _asked(report),
+        _asked_for(report),
         section(
             "sticky",
             "Left the contexts unusable",
@@ -436,7 +436,7 @@ def cause_lines(cause: CauseRecord, others: int = 0) -> tuple[str, ...]:
 
 
 def _findings(report: MatrixReport) -> Section:
-    found = found_again(report)
+    found = findings_by_cells(report)
     blocks = tuple(
         Block(title_of(one), lines_of(one), (line(one.nodeid or "outside tests"),), tuple(map(line, cells)))
         for one, cells in found[:_SHOWN]
@@ -453,7 +453,7 @@ def _findings(report: MatrixReport) -> Section:
     )
 
 
-def _asked(report: MatrixReport) -> Section:
+def _asked_for(report: MatrixReport) -> Section:
     return section(
         "asked",
         "Asked for",

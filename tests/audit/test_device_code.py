@@ -33,8 +33,8 @@ from pytest_cudalink.audit.device_code import (
     DeviceImage,
     DriverOutcome,
     UnreadImage,
+    all_images,
     device_code,
-    found_in,
     images,
     scan,
     what_happens,
@@ -303,7 +303,7 @@ def test_member_that_would_fill_the_disk(tmp_path, monkeypatch: pytest.MonkeyPat
     assert "expected at most 100 times more" in device_code(path).faults[0].text
     monkeypatch.setattr(budget, "LEAST_BYTES", 0)
     with pytest.raises(AuditError, match="would become larger than"):
-        list(found_in(wheel(tmp_path / "y.whl", big=bytes(1 << 20))))
+        list(all_images(wheel(tmp_path / "y.whl", big=bytes(1 << 20))))
 
 
 def test_nothing_to_audit(tmp_path) -> None:
@@ -329,7 +329,7 @@ def test_mutated_fatbins(name, tmp_path) -> None:
             place = chosen.choice(heads) + chosen.randrange(80) if chosen.random() < 0.8 else chosen.randrange(at)
             data[min(place, len(data) - 1)] = chosen.choice((0, 1, 0x7F, 0x80, 0xFF, chosen.randrange(256)))
         file.write_bytes(data[: chosen.randrange(1, len(data) + 1)] if chosen.random() < 0.2 else data)
-        for found in found_in(file):
+        for found in all_images(file):
             assert isinstance(found, DeviceImage | UnreadImage)
         device_code(file).failures(["sm_80", "sm_90"], [OLD, NEXT])
 
@@ -351,7 +351,7 @@ def test_any_bytes_behind_a_magic(tail) -> None:
             file.truncate()
             file.write(head + tail)
             file.flush()
-            list(found_in(file.name))
+            list(all_images(file.name))
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_time_follows_from_the_size(tmp_path) -> None:
     )
     file.write_bytes((promise + b".version 8.0\n.target sm_80\n" + scan.MAGIC + bytes(60)) * 20_000)
     start = time.process_time()
-    list(found_in(file))
+    list(all_images(file))
     assert time.process_time() - start < 20
 
 

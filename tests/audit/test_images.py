@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from elftools.elf.elffile import ELFFile
 
-from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, found_in, images, scan
+from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, all_images, images, scan
 from pytest_cudalink.audit.device_code.images import _of_ltoir
 from pytest_cudalink.compat.releases import NVVM_IR, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
@@ -60,7 +60,7 @@ class Read:
         file = self.folder / name
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(content)
-        return list(found_in(self.folder))
+        return list(all_images(self.folder))
 
     def one(self, content: bytes, name: str = "x.bin") -> DeviceImage:
         (image,) = self.everything(content, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .images import DeviceImage, UnreadImage, found_in, images
+from .images import DeviceImage, UnreadImage, all_images, images
 from .rule import DriverAnswer, DriverOutcome, what_happens
 from .verdicts import DeviceCode, ImageGroup, device_code
 
@@ -13,8 +13,8 @@ __all__ = [
     "DriverOutcome",
     "ImageGroup",
     "UnreadImage",
+    "all_images",
     "device_code",
-    "found_in",
     "images",
     "what_happens",
 ]

@@ -90,12 +90,12 @@ def images(path: str | Path) -> Iterator[DeviceImage]:
     """Yield the images of device code in a wheel, a folder, a library, an archive or a file of device code.
 
     Raises AuditError if there is no such file, or a wheel is damaged. What cannot be read inside of it is passed over:
-    `found_in` yields that, too.
+    `all_images` yields that, too.
     """
-    return (found for found in found_in(path) if isinstance(found, DeviceImage))
+    return (found for found in all_images(path) if isinstance(found, DeviceImage))
 
 
-def found_in(path: str | Path) -> Iterator[DeviceImage | UnreadImage]:
+def all_images(path: str | Path) -> Iterator[DeviceImage | UnreadImage]:
     """Yield the images in a wheel, a folder or a file, and what cannot be read of it."""
     for name, opened in members_of(Path(path), Budget(str(path)), every=True):
         nothing = True

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ...base.words import and_more
 from ...compat.architectures import architecture_of, driver_branch, driver_named, drivers_in
 from ...versions import CudaVersion
-from .images import RELOCATABLE, DeviceImage, UnreadImage, found_in
+from .images import RELOCATABLE, DeviceImage, UnreadImage, all_images
 from .rule import DriverAnswer, DriverOutcome, what_happens
 
 #: The architectures of data centres and desktops, which are shown where no GPU is asked for.
@@ -169,7 +169,7 @@ def device_code(path: str | Path) -> DeviceCode:
 
     Raises AuditError if there is no such file, or a wheel is damaged.
     """
-    return grouped(str(path), found_in(path))
+    return grouped(str(path), all_images(path))
 
 
 def grouped(path: str, images_and_faults: Iterable[DeviceImage | UnreadImage]) -> DeviceCode:

@@ -15,7 +15,7 @@ from ...compat.architectures import driver_branch
 from ...compat.releases import DRIVER_RELEASES
 from ...environment.installed import Installed
 from ...versions import CudaVersion
-from ..device_code.images import found_in
+from ..device_code.images import all_images
 from ..device_code.rule import DriverOutcome, what_happens
 from ..device_code.verdicts import DeviceCode, grouped
 from ..needs import Need
@@ -160,4 +160,4 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Findin
 
 
 def _device_code(owner: Installed) -> DeviceCode:
-    return grouped(str(owner), (found for path in owner.files for found in found_in(path)))
+    return grouped(str(owner), (found for path in owner.files for found in all_images(path)))

@@ -65,7 +65,7 @@ class Copies:
             with tempfile.TemporaryDirectory(dir=self.folder) as made:
                 folder, part = Path(made), asked[start : start + _PART]
                 for number, end in server.trials(item, folder, part, deadline=deadline, at_once=self._at_once):
-                    yield start + number, end, _found(folder / f"reports-{number}")
+                    yield start + number, end, _read_trial(folder / f"reports-{number}")
 
     @property
     def folder(self) -> str:
@@ -177,7 +177,7 @@ def show(item: pytest.Item, found: str, *, verbosity: int) -> None:
         reporter.write_line(line(f"cudalink: {found}: {item.nodeid}"))
 
 
-def _found(file: Path) -> dict[str, Any] | None:
+def _read_trial(file: Path) -> dict[str, Any] | None:
     """Return what a process has written of its run."""
     for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:

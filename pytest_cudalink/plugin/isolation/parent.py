@@ -176,7 +176,7 @@ class Isolation:
                 if end is not None:
                     return end
             self._run.new_processes[server.refusal] += 1
-        return processes.start_one(self._run, item, folder)
+        return processes.start_process(self._run, item, folder)
 
     def _end_server(self, server: processes.ServerProcess) -> None:
         """Let a process that waits for tests end; one that dies now fails the run."""

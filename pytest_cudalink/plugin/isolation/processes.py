@@ -49,7 +49,7 @@ def key(item: pytest.Item) -> str:
     return f"{item.path}::{name.removesuffix('@' + '_'.join(sorted(groups))) if groups else name}"
 
 
-def start_one(run: Run, item: pytest.Item, folder: Path) -> ProcessEnd:
+def start_process(run: Run, item: pytest.Item, folder: Path) -> ProcessEnd:
     """Run one test in a new process, which leaves its reports, events and output in a folder."""
     command, environment = _command(run, folder, item.nodeid, [str(item.path)], [])
     try:

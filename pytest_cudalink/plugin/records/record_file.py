@@ -251,7 +251,7 @@ def _ignore(_nodeid: str | None) -> None:
     """Note no test: no signal is watched for."""
 
 
-def _asked(setting: Setting | None) -> str | None:
+def _requested(setting: Setting | None) -> str | None:
     return setting.value if setting is not None and setting.source != "default" else None
 
 
@@ -262,11 +262,11 @@ def _versions(run: Run) -> dict[str, VersionRecord]:
     versions: dict[str, VersionRecord] = {}
     for name in environment:
         if name not in ("arch", "gpu"):
-            found, asked = environment[name], _asked(requested.get(name))
+            found, asked = environment[name], _requested(requested.get(name))
             versions[name] = {"requested": asked, "found": found.value, "source": found.source, "kind": found.kind}
     return versions
 
 
 def _arch(run: Run) -> ArchRecord:
     """Return the architecture that was asked for and that of the device."""
-    return {"requested": _asked(run.settings.device), "found": Environment()["arch"].value}
+    return {"requested": _requested(run.settings.device), "found": Environment()["arch"].value}
