@@ -50,7 +50,9 @@ def test_an_item_says_where_its_release_was_read() -> None:
     assert str(item("dynamic-libs", "nvrtc")) == f"{words}; CUDA 13.0: cuda.h"
     assert str(item("dynamic-libs", "nvrtc", None)) == f"{words}; CUDA release unknown: cuda.h"
     assert item("dynamic-libs", "nvrtc").wheel == ""
-    assert Fact(RELEASE, "cuda.h").value == RELEASE
+    fact = Fact(RELEASE, "cuda.h")
+    assert (fact.value, fact.given, fact.absent) == (RELEASE, False, False)
+    assert fact == Fact(RELEASE, "cuda.h", given=True, absent=True)  # who says so is no part of what is said
 
 
 def test_a_verdict_names_its_items_rule_and_repair() -> None:
@@ -75,6 +77,7 @@ def test_a_rule_that_holds_has_nothing_to_repair() -> None:
     nvrtc, cudart = item("dynamic-libs", "nvrtc"), item("headers", "cudart")
     verdict = compatible("same-ctk", "both are of CUDA 13.0", nvrtc, cudart)
     assert verdict == Verdict("note", "both are of CUDA 13.0", evidence=(nvrtc, cudart), kind="same-ctk")
+    assert verdict.message == "both are of CUDA 13.0"
     assert (verdict.status, verdict.rule, verdict.items) == ("compatible", "same-ctk", (str(nvrtc), str(cudart)))
 
 

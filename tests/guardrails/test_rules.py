@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
+from pytest_cudalink.base.finding import NO_DRIVER
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict, packaged_with, shared_groups
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
@@ -122,6 +124,14 @@ def test_driver_rule(one, known, asked, expected) -> None:
     assert all(part in line(verdict) for part in expected.split(" * ")), line(verdict)
     assert (verdict.rule, verdict.items[0]) == ("driver", str(found))
     assert "".join(question[0] for question in driver.asked) == asked
+
+
+def test_an_unknown_driver_is_one_cause() -> None:
+    """Whatever it is compared with; that there is no driver is told from one that does not answer."""
+    nvrtc, absent, silent = item("nvrtc", "12.9"), *(Fact(None, "x", absent=absent) for absent in (True, False))
+    answers = [check_driver(nvrtc, SimpleNamespace(cuda=lambda fact=fact: fact)) for fact in (absent, silent)]
+    answers.append(check_driver(nvrtc, KnownDriver(CudaVersion(12, 8))))
+    assert [verdict.why for verdict in answers] == [NO_DRIVER, *(verdict.items[1] for verdict in answers[1:])]
 
 
 def test_the_text_of_a_refusal() -> None:
