@@ -204,5 +204,39 @@ ok(cuda.cuLibraryUnload(library))
 for one in (first, second, third):
     assert cuda.cuModuleGetFunction(byref(c_void_p()), one.module, b"other") == 400
 """,
+    "two_devices": """
+# What ends with the context of one device is there in that of another one.
+from tests.emulated.memory_calls import from_pool, new_pool, read, write
+class Here:
+    def __init__(self, device):
+        self.context = new(cuda.cuDevicePrimaryCtxRetain, device)
+        self.enter()
+        self.stream, self.event = new(cuda.cuStreamCreate, 1), new(cuda.cuEventCreate, 0)
+        self.memory, self.module = allocate(4096), new(cuda.cuModuleLoadData, small_ptx())
+        self.pooled = from_pool(new_pool((1, device)), 64)[1]
+        self.graph = new(cuda.cuGraphCreate, 0)
+        new(cuda.cuGraphAddEmptyNode, self.graph, None, c_size_t(0))
+        self.exec = new(cuda.cuGraphInstantiateWithFlags, self.graph, c_uint64(0))
+        ok(cuda.cuEventRecord(self.event, self.stream))
+        write(self.memory, b"mine")
+    def enter(self):
+        ok(cuda.cuCtxSetCurrent(self.context))
+    def is_whole(self):
+        self.enter()
+        ok(cuda.cuStreamQuery(self.stream) or cuda.cuEventQuery(self.event))
+        ok(cuda.cuGraphLaunch(self.exec, self.stream))
+        ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(self.pooled), c_uint64(self.memory), c_size_t(4), self.stream))
+        ok(cuda.cuStreamSynchronize(self.stream))
+        assert read(self.pooled, 4) == b"mine"
+        new(cuda.cuModuleGetFunction, self.module, b"other")
+one, other = Here(0), Here(1)
+one.is_whole()
+other.is_whole()
+ok(cuda.cuDevicePrimaryCtxReset_v2(1))
+one.is_whole()
+assert cuda.cuStreamQuery(other.stream) == 709
+""",
 }
-test_programs = programs(PROGRAMS, START, peers={"device": "sm_90:2"}, libraries={"device": "sm_90:2"})
+test_programs = programs(
+    PROGRAMS, START, **{name: {"device": "sm_90:2"} for name in ("peers", "libraries", "two_devices")}
+)
