@@ -77,9 +77,19 @@ def same(theirs: str, found: str) -> bool:
     return theirs == found or (theirs.startswith("dies of ") and code not in ("0", "nothing", "dies", "hangs"))
 
 
+def compared(theirs: dict[str, str], found: dict[str, str]) -> list[str]:
+    """The questions that are compared: none that a case asks after a call that the recorded driver did not survive."""
+    ended = {question.removesuffix("/end") for question in theirs if question.endswith("/end")}
+    ends = {f"{case}/end" for case in ended}
+    asked = {**theirs, **found}.keys() - ends
+    return [
+        one for one in {**theirs, **found} if one in asked and (one in theirs or one.partition("/")[0] not in ended)
+    ]
+
+
 def differences(name: str, theirs: dict[str, str], found: dict[str, str]) -> list[str]:
     """A line for each question whose answers are not the same."""
-    asked = {**theirs, **found}
+    asked = compared(theirs, found)
     pairs = {question: (theirs.get(question, "nothing"), found.get(question, "nothing")) for question in asked}
     return [f"{name} {question}: {a} | {b}" for question, (a, b) in pairs.items() if not same(a, b)]
 
@@ -99,7 +109,7 @@ def main() -> int:
     for name in sys.argv[1:] or PROGRAMS:
         theirs, found = recorded(name), ours(name)
         unlike = differences(name, theirs, found)
-        lines += len({**theirs, **found})
+        lines += len(compared(theirs, found))
         different += len(unlike)
         print(*unlike, sep="\n", end="\n" if unlike else "")
     print(f"{lines - different} of {lines} lines are equal, {100 * (lines - different) / max(lines, 1):.2f} %")

@@ -104,7 +104,7 @@ static void several(void) {
   make();
   CUpointer_attribute names[] = {2, 9, 8, 99};
   int type = 77, ordinal = 77;
-  char is_managed = 77;
+  int is_managed = 77;
   void *data[] = {&type, &ordinal, &is_managed, &type};
   ASK("three of device", cuPointerGetAttributes(3, names, data, device), "%d %d %d", type, ordinal, is_managed);
   type = ordinal = is_managed = 77;
@@ -149,10 +149,10 @@ static void setting(void) {
                {"an inner byte", device + 5}};
   for (int k = 0; k < 9; k++) {
     int one = 1, zero = 0;
-    unsigned char now = 77;
+    int now = 77;
     ASK(W("set of %s", kinds[k].name), cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, kinds[k].p));
     cuPointerGetAttribute(&now, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, kinds[k].p);
-    SAY(W("now of %s", kinds[k].name), "%d", now);
+    SAY(W("now of %s", kinds[k].name), "%d", now & 255);
     ASK(W("unset of %s", kinds[k].name), cuPointerSetAttribute(&zero, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, kinds[k].p));
   }
   int two = 2;
