@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import shutil
 
 import pytest
 
+from campaigns.conformance.waits import RECORDED
+from pytest_cudalink.base.tables import read_table
+from pytest_cudalink.emulator.recorder.questions import load
 from pytest_cudalink.report import read
 from tests.compiled import compile_c
 from tests.emulated import checkers
@@ -188,6 +192,64 @@ assert noticed() == []
     )
     check("checked = True\n" + program)
     check("checked = False\n" + program, lifetime="off")
+
+
+def test_other_handles_that_were_destroyed(check) -> None:
+    """The type and the call that destroyed it are named where a driver dies; nothing where it answers an error."""
+    check(
+        START
+        + DEAD_HANDLES
+        + """
+ended, graph = event(), c_void_p(get(cuda.cuGraphCreate, 0))
+ok(cuda.cuEventDestroy_v2(ended))
+assert cuda.cuEventQuery(ended) and cuda.cuEventElapsedTime_v2(byref(c_float()), ended, ended)
+node = c_void_p(get(cuda.cuGraphAddEmptyNode, c_void_p, graph, None, c_size_t(0)))
+ok(cuda.cuGraphDestroy(graph))
+assert cuda.cuGraphNodeGetType(node, byref(c_int())) == 1 and cuda.cuGraphDestroyNode(node) == 1
+library, kernel = c_void_p(), c_void_p()
+ok(cuda.cuLibraryLoadData(byref(library), small_ptx(), None, None, 0, None, None, 0))
+ok(cuda.cuLibraryUnload(library))
+assert cuda.cuLibraryGetKernel(byref(kernel), library, b"small") and cuda.cuLibraryUnload(library)
+assert [one[:3] for one in noticed()] == [
+    ("CUevent", "used after cuEventDestroy_v2", "cuEventQuery"),
+    ("CUgraphNode", "used after cuGraphDestroy", "cuGraphDestroyNode"),
+    ("CUlibrary", "used after cuLibraryUnload", "cuLibraryGetKernel"),
+    ("CUlibrary", "used after cuLibraryUnload", "cuLibraryUnload"),
+]
+"""
+    )
+
+
+#: Kinds of the recorded questions, as functions.txt names them, and what they are in `dead-handles`.
+RECORDED_KINDS = {
+    "stream": "handle_stream",
+    "lib": "handle_library",
+    "pool": "handle_pool",
+    "vmh": "handle_physical_memory",
+    "arr": "handle_array",
+    "texref": "handle_texture_reference",
+    "node": "handle_graph_node",
+    "node of a graph": "handle_graph_node",
+}
+#: Kinds of which a driver dies, too, and which are not looked for: memory as a side of cuMemcpy, contexts of copies
+#: between peers, functions of unloaded modules in calls of before CUDA 4.
+UNWATCHED = {"dptr", "ctx", "fun"}
+
+
+def test_what_a_gpu_died_of_is_watched() -> None:
+    """Each recorded death is that of a function in the table, or of a kind that is known not to be looked for."""
+    table = read_table("emulator/functions.toml")["dead-handles"]
+    died = {
+        (" ".join(kind), symbol)
+        for key, (_, *answers) in load(RECORDED / "deaths-580.159.04-h200.json.xz")["rows"].items()
+        for symbol, _, _, *kind in [key.split()]
+        if any(answer and str(answer[0]).startswith("SIG") for answer in answers)
+    }
+    watched = {one for one in died if one[0] in RECORDED_KINDS}
+    assert {kind for kind, _ in died - watched} == {*UNWATCHED, "link"}  # a link state is watched by itself
+    assert len(watched) > 40
+    for kind, symbol in watched:
+        assert any(fnmatch.fnmatch(symbol, one) for one in table[RECORDED_KINDS[kind]]), (kind, symbol)
 
 
 def test_memory_of_a_pool_that_is_freed_twice(check) -> None:

@@ -180,7 +180,7 @@ def _is_valid(program: Program, library: ctypes.CDLL) -> bool:
 
 
 def choose(library: ctypes.CDLL) -> list[Question]:
-    """All questions, those about destroyed handles first; from programs that a driver takes where there are such."""
+    """All questions; from programs that a driver takes where there are such."""
     taken: dict[str, Question] = {}
     others: dict[str, Question] = {}
     for function in FUNCTIONS:
@@ -194,12 +194,11 @@ def choose(library: ctypes.CDLL) -> list[Question]:
                 into = taken if _is_valid(generator.program, library) else others
                 for one in fresh:
                     into.setdefault(one.key, one)
-    order = ("dead", "null", "orphan")
-    return sorted(({**others, **taken}).values(), key=lambda one: order.index(one.wrong))
+    return list({**others, **taken}.values())
 
 
-#: Calls a function so that a signal that it raises comes back as a number, instead of ending the process: a context
-#: takes a second to make, and most of what dies has done nothing yet. A signal of another thread ends the process.
+#: Calls a function so that a signal that it raises comes back as a number, and the process can say so and end. A signal
+#: of another thread ends it at once.
 _GUARD: Final = r"""
 #include <pthread.h>
 #include <setjmp.h>
@@ -327,7 +326,7 @@ class _Asker:
 
 
 def _ask_some(several: list[Question], guard: str, pipe: int, *, perturb: bool) -> None:
-    """Answer questions until one makes the process unsound; each has a line when it begins, and one when it ends."""
+    """Answer questions until one raises a signal or is unsound; each has a line when it begins and one when it ends."""
     if perturb:
         ctypes.CDLL(None).mallopt(-6, 165)  # M_PERTURB: glibc overwrites what is freed
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -337,6 +336,8 @@ def _ask_some(several: list[Question], guard: str, pipe: int, *, perturb: bool) 
         os.write(pipe, json.dumps([one.key]).encode() + b"\n")
         found = asker.ask(one)
         os.write(pipe, json.dumps([one.key, found]).encode() + b"\n")
+        if isinstance(found[0], str):
+            break  # what the signal left undone would answer the next one
         signal.alarm(_PATIENCE)
         primary = (asker.base or asker.keep[-1]).values[1][0][1]
         if not _is_sound(asker.library, primary):
