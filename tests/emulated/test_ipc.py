@@ -189,6 +189,7 @@ data = [Handle(), Handle()]
 for address, one in zip((first, second), data):
     ok(cuda.cuMemPoolExportPointer(byref(one), address))
 assert cuda.cuMemPoolExportPointer(byref(Handle()), from_pool(private, 64)[1]) == 1
+assert cuda.cuMemPoolExportPointer(byref(Handle()), first + 8) == 1
 assert cuda.cuMemPoolExportPointer(None, first) == cuda.cuMemPoolExportPointer(byref(Handle()), allocate(64)) == 1
 child('''
 pool, file = c_void_p(), int(sys.argv[1])
@@ -196,11 +197,19 @@ assert cuda.cuMemPoolImportFromShareableHandle(byref(pool), 0, POSIX_FILE, 0) ==
 assert cuda.cuMemPoolImportFromShareableHandle(byref(pool), file, 0, 0) == 1
 ok(cuda.cuMemPoolImportFromShareableHandle(byref(pool), file, POSIX_FILE, 0))
 assert from_pool(pool, 64)[0] == cuda.cuDeviceSetMemPool(0, pool) == 1
-addresses = []
+number = c_uint64()
+for attribute in (1, 4, 5, 7):  # it is its maker's to ask, trim and share
+    assert cuda.cuMemPoolGetAttribute(pool, attribute, byref(number)) == 1
+    assert cuda.cuMemPoolSetAttribute(pool, attribute, byref(number)) == 1
+assert cuda.cuMemPoolTrimTo(pool, c_size_t()) == 1
+assert cuda.cuMemPoolExportToShareableHandle(byref(number), pool, POSIX_FILE, c_uint64(0)) == 1
+addresses, again = [], c_uint64()
 for text in sys.argv[2:]:
     data, address = Handle.from_buffer_copy(bytes.fromhex(text)), c_uint64()
     assert cuda.cuMemPoolImportPointer(byref(address), new_pool(), byref(data)) == 1
     ok(cuda.cuMemPoolImportPointer(byref(address), pool, byref(data)))
+    ok(cuda.cuMemPoolImportPointer(byref(again), pool, byref(data)))
+    assert again.value == address.value
     addresses.append(address.value)
 first, second = addresses
 assert (read(first, 5), read(second, 6)) == (b"first", b"second")

@@ -89,6 +89,10 @@ ok(cuda.cuDeviceGetAttribute(byref(most), 109, 0))
 for size, code in ((most.value, 0), (most.value + 1, 1), (2**64 - 1, 1)):
     window[1] = size
     assert cuda.cuStreamSetAttribute(one, 1, window) == code, size
+window[1] = most.value
+for ratio, hit, miss, code in ((1.0, 2, 1, 0), (1.5, 2, 1, 1), (0.5, 1, 2, 1)):  # as an H200 and cuda.h say
+    struct.pack_into("fii", window, 16, ratio, hit, miss)
+    assert cuda.cuStreamSetAttribute(one, 1, window) == code, (ratio, hit, miss)
 ok(cuda.cuStreamGetAttribute(one, 1, window))
 assert most.value == window[1] == 128 << 20
 ok(cuda.cuStreamCopyAttributes(other, one))

@@ -50,7 +50,7 @@ static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch
   if (!width || !height || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
   size_t row = cl_rounded(width, ROW_ALIGNMENT);
   if (!row) return CUDA_ERROR_INVALID_VALUE;
-  if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (height > SIZE_MAX / row) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = allocate(out, row * height, ON_DEVICE, 0, context);
   if (!result) *pitch = row;
   cl_event_uint(line, "bytes", row * height);
@@ -186,7 +186,7 @@ EXPORTED(cuMemGetInfo_v2, (size_t *left, size_t *total), mem_get_info(left, tota
 /* -- memory of the host that the device may use: allocated by the driver, or registered -- */
 
 /* CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_* */
-enum { ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 11 }; /* memory of a device can only be refused */
+enum { ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 15 };
 
 static CUresult allocate_for_host(void **out, size_t size, unsigned flags) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
@@ -244,15 +244,21 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
   if (!size || flags & ~(unsigned)REGISTER_FLAGS || __builtin_add_overflow((uintptr_t)start, size, &end))
     return CUDA_ERROR_INVALID_VALUE;
   if (cl_is_device_address((uintptr_t)start) && !cl_is_known((uintptr_t)start)) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned kept = flags & ~(unsigned)CU_MEMHOSTREGISTER_READ_ONLY;
   Block block = {
       .start = (uintptr_t)start,
       .size = size,
       .origin = FROM_REGISTRATION,
       .place = ON_HOST,
-      .flags = flags | CU_MEMHOSTALLOC_DEVICEMAP, /* whether it was asked for or not (measured: programs/pools) */
+      .flags = kept | CU_MEMHOSTALLOC_DEVICEMAP, /* whether it was asked for or not (measured: programs/pools) */
       .device = context->device,
       .context = context,
   };
+  const Block *there = cl_block_lock((uintptr_t)start);
+  bool known = there, registered = known && there->origin == FROM_REGISTRATION;
+  cl_block_unlock();
+  /* memory of the driver, and of other devices, is none to register (measured on an H200) */
+  if (known ? !registered : flags & CU_MEMHOSTREGISTER_IOMEMORY) return CUDA_ERROR_INVALID_VALUE;
   return cl_block_enter(&block);
 }
 

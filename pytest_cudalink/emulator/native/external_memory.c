@@ -32,14 +32,16 @@ enum { DEDICATED = 1 }; /* CUDA_EXTERNAL_MEMORY_DEDICATED */
 /* The types that Linux has: files, those of Windows, and those of NvSci (measured: edges/external). */
 typedef enum { NO_TYPE, OF_FILES, OF_WINDOWS, OF_NEITHER } TypeKind;
 static const unsigned char memory_types[] = {NO_TYPE, OF_FILES, OF_WINDOWS, OF_WINDOWS, OF_WINDOWS,
-                                             NO_TYPE, NO_TYPE,  NO_TYPE,    NO_TYPE,    OF_NEITHER};
+                                             NO_TYPE, NO_TYPE,  NO_TYPE,    OF_WINDOWS, OF_NEITHER};
 static const unsigned char semaphore_types[] = {NO_TYPE,    OF_FILES,   OF_WINDOWS, OF_WINDOWS, OF_WINDOWS, OF_WINDOWS,
                                                 OF_WINDOWS, OF_WINDOWS, OF_WINDOWS, OF_FILES,   OF_WINDOWS};
 
 /* What a type with a handle is refused with; a file must be one that can be mapped. */
-static CUresult check_type(EventLine *line, TypeKind kind, int file, const void *handle) {
+enum { LATER_FILE = 9 }; /* DMABUF_FD, and TIMELINE_SEMAPHORE_FD, which the driver looks at itself */
+static CUresult check_type(EventLine *line, TypeKind kind, unsigned type, int file, const void *handle) {
   struct stat known;
-  if (kind == NO_TYPE || (kind == OF_WINDOWS && !handle)) return CUDA_ERROR_INVALID_VALUE;
+  if (kind == NO_TYPE || (kind == OF_WINDOWS && !handle) || (type == LATER_FILE && file < 0))
+    return CUDA_ERROR_INVALID_VALUE;
   if (kind != OF_FILES) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no type of Linux, or of this device");
   return fstat(file, &known) || !S_ISREG(known.st_mode) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
@@ -106,7 +108,7 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   if (type >= sizeof memory_types || !description->size || description->flags > DEDICATED ||
       memcmp(description->reserved, zeros, sizeof zeros))
     return CUDA_ERROR_INVALID_VALUE;
-  state = check_type(line, memory_types[type], description->handle.file, description->handle.win32[0]);
+  state = check_type(line, memory_types[type], type, description->handle.file, description->handle.win32[0]);
   if (state) return state;
   ExternalMemory *memory = make(sizeof *memory, HANDLE_EXTERNAL_MEMORY, description->handle.file);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -195,7 +197,7 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   unsigned type = (unsigned)description->type;
   if (type >= sizeof semaphore_types || description->flags || memcmp(description->reserved, zeros, sizeof zeros))
     return CUDA_ERROR_INVALID_VALUE;
-  state = check_type(line, semaphore_types[type], description->handle.file, description->handle.win32[0]);
+  state = check_type(line, semaphore_types[type], type, description->handle.file, description->handle.win32[0]);
   if (state) return state;
   Semaphore *semaphore = make(sizeof *semaphore, HANDLE_EXTERNAL_SEMAPHORE, description->handle.file);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;

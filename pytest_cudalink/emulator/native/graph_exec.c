@@ -25,8 +25,9 @@ typedef struct {
 } Instantiation;
 _Static_assert(sizeof(Instantiation) == 32, "CUDA_GRAPH_INSTANTIATE_PARAMS");
 
-static bool runs_on_device(int type) {
-  return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL || type == NODE_CHILD;
+static bool is_conditional(const Graph *graph) {
+  while (graph->owner && graph->owner->parameters.type != NODE_CONDITIONAL) graph = graph->owner->graph;
+  return graph->owner;
 }
 
 /* Checks a graph, but for those within it. */
@@ -43,12 +44,16 @@ static CUresult check_outer(const Graph *graph, Instantiation *how) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   how->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  for (size_t at = 0; how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH && at < graph->count; at++)
-    if (!runs_on_device(graph->nodes[at]->parameters.type)) {
+  bool by_device = how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, in_body = is_conditional(graph);
+  for (size_t at = 0; (by_device || in_body) && at < graph->count; at++) {
+    const NodeParameters *parameters = &graph->nodes[at]->parameters;
+    if (in_body) how->result = cl_body_takes(parameters);
+    if (by_device && !cl_runs_on_device(parameters->type))
       how->result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
-      how->failed = graph->nodes[at];
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (how->result == CUDA_GRAPH_INSTANTIATE_SUCCESS) continue;
+    how->failed = graph->nodes[at];
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   return CUDA_SUCCESS;
 }
 

@@ -251,6 +251,7 @@ EXPORTED(cuGraphKernelNodeGetAttribute, (Node * node, int attribute, AttributeVa
 static CUresult set_attribute(void *handle, int attribute, const AttributeValue *value) {
   Node *node = kernel_node(handle);
   if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !cl_is_window(value)) return CUDA_ERROR_INVALID_VALUE;
   AttributeValue *place = cl_node_attribute(node, (unsigned)attribute);
   if (!place) return CUDA_ERROR_OUT_OF_MEMORY;
   *place = *value;

@@ -137,7 +137,28 @@ CUresult cl_parameters_check_handles(const NodeParameters *parameters) {
   return event && !cl_event(parameters->event) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-/* -- edges -- */
+/* -- where nodes may be -- */
+
+bool cl_runs_on_device(int type) {
+  return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL || type == NODE_CHILD;
+}
+
+static bool is_pageable(const Side *side) {
+  return side->type != CU_MEMORYTYPE_ARRAY &&
+         cl_memory_at(side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device) == MEMORY_PAGEABLE;
+}
+
+int cl_body_takes(const NodeParameters *parameters) {
+  if (parameters->type == NODE_COPY)
+    return is_pageable(&parameters->copy.box.from) || is_pageable(&parameters->copy.box.to)
+               ? CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED
+               : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  return cl_runs_on_device(parameters->type) || parameters->type == NODE_EMPTY || parameters->type == NODE_CONDITIONAL
+             ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+             : CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+}
+
+enum { LAUNCH_ORDER = 2 }; /* CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER */
 
 bool cl_edge_may_be(const Node *from, int to, EdgeData data) {
   static const uint8_t zeros[sizeof data.reserved];
@@ -145,7 +166,8 @@ bool cl_edge_may_be(const Node *from, int to, EdgeData data) {
   if (!data.from_port && !data.type) return true;
   bool kernels = from->parameters.type == NODE_KERNEL && to == NODE_KERNEL;
   return data.from_port <= 2 && data.type <= 1 &&
-         (data.type ? kernels && data.from_port : from->parameters.type == NODE_KERNEL);
+         (data.type ? kernels && data.from_port
+                    : data.from_port == LAUNCH_ORDER && from->parameters.type == NODE_KERNEL);
 }
 
 /* -- changes -- */
@@ -181,7 +203,6 @@ bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *f
 
 CUresult cl_graph_takes(const Graph *graph, int type) {
   bool memory = type == NODE_ALLOCATE || type == NODE_FREE;
-  if (!graph->owner) return CUDA_SUCCESS;
-  if (memory) return CUDA_ERROR_NOT_SUPPORTED;
-  return CUDA_SUCCESS;
+  return memory && graph->owner && graph->owner->parameters.type == NODE_CHILD ? CUDA_ERROR_NOT_SUPPORTED
+                                                                               : CUDA_SUCCESS;
 }

@@ -16,6 +16,11 @@ CUresult cl_allocation_possible(const AllocateNode *allocate);
 CUresult cl_parameters_check_handles(const NodeParameters *parameters);
 /* Whether an executable graph takes new parameters for a node; `alone`: for this node only. */
 bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *fresh, bool alone);
+/* Whether a graph that the device launches may have a node of a type. */
+bool cl_runs_on_device(int type);
+/* What an instantiation says of a node in the body of a condition, at any depth (cuda.h, CUDA_CONDITIONAL_NODE_PARAMS);
+   pageable memory is not in its context (measured: edges/graph_conditional). */
+int cl_body_takes(const NodeParameters *parameters);
 /* Whether an edge from a node to one of a type may have such data. */
 bool cl_edge_may_be(const Node *from, int to, EdgeData data);
 /* Whether a node of a type may stand in a graph. */

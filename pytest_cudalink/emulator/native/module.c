@@ -187,16 +187,17 @@ EXPORTED(cuModuleGetSurfRef, (void **reference, Module *module, const char *name
 /* A table of host functions, and whether the image outlives the library: nothing to do here. */
 enum { LIBRARY_OPTIONS = 2 };
 
-static CUresult check_library_options(unsigned count, const int *keys, void *const *values) {
+static CUresult check_library_options(unsigned count, const int *keys, void *const *values, bool of_file) {
   if (count > LIBRARY_OPTIONS || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
-    if (keys[at] < 0 || keys[at] >= LIBRARY_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+    if (keys[at] < 0 || keys[at] >= LIBRARY_OPTIONS || (of_file && keys[at] == CU_LIBRARY_BINARY_IS_PRESERVED))
+      return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
 static CUresult library_load_data(EventLine *line, Module **library, const void *data, int *jit_keys, void **jit_values,
                                   unsigned jit_count, int *keys, void **values, unsigned count) {
-  CUresult result = check_library_options(count, keys, values);
+  CUresult result = check_library_options(count, keys, values, false);
   if (!result) result = cl_load_with_options(cl_load_library, library, data, jit_count, jit_keys, jit_values);
   cl_event_uint(line, "options", jit_count);
   return result;
@@ -211,12 +212,10 @@ static CUresult library_load_from_file(EventLine *line, Module **library, const 
                                        unsigned count) {
   void *data = NULL;
   size_t size;
-  CUresult result = check_library_options(count, keys, values);
-  if (!result) result = cl_read_file(path, &data, &size);
-  if (!result) {
-    result = cl_load_with_options(cl_load_library, library, data, jit_count, jit_keys, jit_values);
-    free(data);
-  }
+  CUresult result = cl_read_file(path, &data, &size);
+  if (!result) result = check_library_options(count, keys, values, true);
+  if (!result) result = cl_load_with_options(cl_load_library, library, data, jit_count, jit_keys, jit_values);
+  free(data);
   cl_event_uint(line, "options", jit_count);
   return result;
 }

@@ -156,8 +156,8 @@ static CUresult pointer_get_attributes(unsigned count, const int *attributes, vo
   Known known = look_up(address);
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++) {
+    if (attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return CUDA_ERROR_INVALID_VALUE; /* alone only (measured) */
     if (read_attribute(&known, attributes[at], address, out[at])) continue;
-    if (!known.allocated && attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return CUDA_ERROR_INVALID_VALUE;
     if (attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
       continue; /* measured */
     memset(out[at], 0, width(attributes[at]));
@@ -172,9 +172,10 @@ EXPORTED(cuPointerGetAttributes, (unsigned count, const int *attributes, void **
 
 static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, int attribute, CUdeviceptr address) {
   cl_event_int(line, "attribute", attribute);
-  if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
   HOLD_BLOCK(block, address);
   if (block && block->origin == FROM_MAPPING) return CUDA_ERROR_NOT_SUPPORTED;
+  if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
   if (block) block->sync_memops = *value != 0;
   return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

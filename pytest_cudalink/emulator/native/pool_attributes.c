@@ -27,6 +27,8 @@ static CUresult check_handle_types(const PoolProperties *properties) {
 }
 
 static CUresult check_size(const PoolProperties *properties) {
+  static const unsigned char zeros[sizeof properties->reserved];
+  if (memcmp(properties->reserved, zeros, sizeof zeros)) return CUDA_ERROR_INVALID_VALUE;
   if (properties->type == MANAGED_TYPE && properties->max_size) return CUDA_ERROR_INVALID_VALUE;
   return properties->max_size > MOST_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -251,6 +253,7 @@ static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr
                  .pages = pages,
                  .pages_size = size,
                  .owner = pool,
+                 .offset = data->offset,
                  .barred = cl_pool_barred(pool)};
   if (cl_block_enter(&block)) {
     cl_block_free(&block);
@@ -261,12 +264,18 @@ static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr
   return CUDA_SUCCESS;
 }
 
+static bool is_imported(const Block *block, const Block *wanted) {
+  return block->origin == FROM_POOL_OF_OTHER && block->owner == wanted->owner && block->offset == wanted->offset;
+}
+
 static CUresult import_pointer(CUdeviceptr *out, void *handle, const ExportedPointer *data) {
   if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
   HOLD_POOL(pool, handle);
-  CUresult result = NO_POOL;
-  if (pool && pool->imported && pool->file_head.key == data->key) result = map_pointer(pool, data, out);
-  return result;
+  if (!pool || !pool->imported || pool->file_head.key != data->key) return NO_POOL;
+  const Block *there = cl_block_find(is_imported, &(Block){.owner = pool, .offset = data->offset});
+  if (there) *out = there->start;
+  cl_block_unlock();
+  return there ? CUDA_SUCCESS : map_pointer(pool, data, out);
 }
 EXPORTED(cuMemPoolImportPointer, (CUdeviceptr *out, void *pool, const ExportedPointer *data),
          import_pointer(out, pool, data))

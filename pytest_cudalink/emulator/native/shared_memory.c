@@ -65,7 +65,6 @@ int cl_file_make(FileHead *head) {
   if (file < 0) return -1;
   memcpy(head->magic, magic, sizeof magic);
   head->key = new_key();
-  head->process = (int)getpid();
   if (pwrite(file, head, sizeof *head, 0) == (ssize_t)sizeof *head && cl_file_reach(file, cl_file_begin() + head->size))
     return file;
   close(file);

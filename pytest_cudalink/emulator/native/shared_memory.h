@@ -14,7 +14,6 @@ typedef struct {
   char magic[8];
   FileKind kind;
   int device;
-  int process;   /* that made it */
   uint64_t key;  /* a number that no other file has */
   uint64_t size; /* of what follows the first page */
   unsigned char properties[64];

@@ -70,11 +70,23 @@ static CUresult get_attribute(const void *handle, int attribute, AttributeValue 
   return CUDA_SUCCESS;
 }
 
-/* The bytes of a window have the attribute's bound by the programming guide; -1 is beyond it (recorded programs). */
-static bool is_window(const AttributeValue *value) {
+/* CUaccessPolicyWindow */
+typedef struct {
+  void *start;
+  size_t bytes;
+  float hit_ratio;
+  int hit, miss;
+} Window;
+
+/* The bytes of a window have the attribute's bound by the programming guide; -1 is beyond it (recorded programs). What
+   misses cannot persist (cuda.h, CUaccessPolicyWindow). */
+bool cl_is_window(const AttributeValue *value) {
   int most = 0;
+  Window window;
+  memcpy(&window, value, sizeof window);
   cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, &most);
-  return value->numbers[1] <= (uint64_t)most; /* num_bytes, behind base_ptr */
+  return window.bytes <= (uint64_t)most && window.hit_ratio >= 0 && window.hit_ratio <= 1 &&
+         window.miss != CU_ACCESS_PROPERTY_PERSISTING;
 }
 
 static CUresult set_attribute(const void *handle, int attribute, const AttributeValue *value) {
@@ -84,7 +96,7 @@ static CUresult set_attribute(const void *handle, int attribute, const Attribute
   int number = value->number;
   switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      if (!is_window(value)) return CUDA_ERROR_INVALID_VALUE;
+      if (!cl_is_window(value)) return CUDA_ERROR_INVALID_VALUE;
       stream->window = *value;
       break;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:

@@ -109,6 +109,8 @@ void cl_streams_wait_until(pthread_cond_t *condition, const struct timespec *unt
 
 /* Under the lock: the stream of a handle, a default one too; NULL if there is none. */
 Stream *cl_stream(const void *handle);
+/* Whether a value is a window that accesses of a stream or a kernel can have. */
+bool cl_is_window(const AttributeValue *value);
 /* The answer to a call on a stream: 0, 400 if it does not exist, 201 if its context died, and 709 if the current one
    did too; what a call without a context answers for a default stream. */
 CUresult cl_stream_state(const void *handle, Stream **stream);

@@ -75,7 +75,7 @@ static bool valid_extents(const Map *map) {
   if (map->extents[0] % unit) return false;
   for (unsigned at = 0; at < map->rank; at++) {
     if (!map->extents[at] || map->extents[at] > (uint64_t)1 << 32) return false;
-    if ((at || map->interleave) && (!map->steps[at] || map->steps[at] > 8)) return false;
+    if (!map->steps[at] || map->steps[at] > 8) return false;
   }
   for (unsigned at = 0; at + 1 < map->rank; at++)
     if (map->strides[at] % stride_unit || map->strides[at] >= (uint64_t)1 << 40) return false;

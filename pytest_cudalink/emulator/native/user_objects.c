@@ -25,7 +25,7 @@ struct UserObject {
   Deferred destroy;
   void (*destructor)(void *);
   void *data;
-  uint64_t callers, graphs; /* references of either */
+  int64_t callers, graphs; /* references of either, below 0 if too many were released: a driver does not look */
   UserReference *references;
   Giver giver;
 };
@@ -47,14 +47,15 @@ static void notice(uint64_t object, const Giver *giver, const char *what) {
   if (giver->stack.python) noticed.giver.stack.python = strdup(giver->stack.python);
 }
 
-/* Compares the references that a call takes with those that their owner has; returns how many it can take. */
-static uint64_t check_taken(const UserObject *object, uint64_t count, uint64_t had, const char *owner, bool moved) {
-  if (count <= had) return count;
-  if (!cl_config()->lifetime) return had;
+/* Compares the references that a call takes with those that their owner has; returns how many it takes. A driver does
+   not compare; where lifetimes are checked, nothing dies early. */
+static int64_t check_taken(const UserObject *object, int64_t count, int64_t had, const char *owner, bool moved) {
+  if (count <= had || !cl_config()->lifetime) return count;
+  if (had < 0) had = 0;
   notice(object->head.number, &object->giver, moved ? "moved too often" : "released too often");
-  snprintf(noticed.expected, sizeof noticed.expected, "at most %llu reference%s of the %s", (unsigned long long)had,
+  snprintf(noticed.expected, sizeof noticed.expected, "at most %lld reference%s of the %s", (long long)had,
            had == 1 ? "" : "s", owner);
-  snprintf(noticed.found, sizeof noticed.found, "%llu", (unsigned long long)count);
+  snprintf(noticed.found, sizeof noticed.found, "%lld", (long long)count);
   return had;
 }
 
@@ -89,8 +90,18 @@ static void destroy(void *data) {
   cl_object_end(&object->head);
 }
 
+static void free_reference(UserReference *reference) {
+  for (UserList at = 0; at < USER_LISTS; at++) {
+    UserReference *before = reference->before[at], *behind = reference->behind[at];
+    *(before ? &before->behind[at] : reference->lists[at]) = behind;
+    if (behind) behind->before[at] = before;
+  }
+  free(reference);
+}
+
 static void destroy_unused(UserObject *object) {
-  if (object->callers || object->graphs) return;
+  if (object->callers + object->graphs) return;
+  while (object->references) free_reference(object->references);
   cl_object_unname(&object->head);
   object->destroy = (Deferred){.function = destroy, .data = object};
   cl_defer(&object->destroy);
@@ -180,15 +191,6 @@ static UserReference *enter_reference(UserReference **list, UserObject *object) 
   return reference;
 }
 
-static void free_reference(UserReference *reference) {
-  for (UserList at = 0; at < USER_LISTS; at++) {
-    UserReference *before = reference->before[at], *behind = reference->behind[at];
-    *(before ? &before->behind[at] : reference->lists[at]) = behind;
-    if (behind) behind->before[at] = before;
-  }
-  free(reference);
-}
-
 CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count, bool move) {
   UserObject *object = known(handle);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
@@ -205,11 +207,10 @@ CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned coun
   UserObject *object = known(handle);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
   UserReference *reference = held(list, object);
-  uint64_t taken = check_taken(object, count, reference ? reference->count : 0, "graph", false);
+  int64_t taken = check_taken(object, count, reference ? reference->count : 0, "graph", false);
   if (!reference) return CUDA_SUCCESS; /* a graph lets go of what it does not hold, too */
-  reference->count -= (unsigned)taken;
+  reference->count -= taken;
   object->graphs -= taken;
-  if (!reference->count) free_reference(reference);
   destroy_unused(object);
   return CUDA_SUCCESS;
 }

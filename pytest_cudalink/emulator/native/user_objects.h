@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "abi.h"
 
@@ -14,7 +15,7 @@ typedef struct UserReference UserReference;
 struct UserReference {
   UserReference **lists[USER_LISTS], *before[USER_LISTS], *behind[USER_LISTS];
   UserObject *object;
-  unsigned count;
+  int64_t count; /* below 0 if the graph released too many */
 };
 
 /* All of them under the lock of the streams. */

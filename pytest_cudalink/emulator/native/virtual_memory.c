@@ -164,37 +164,40 @@ static Mapping *covering(uintptr_t start, size_t size) {
   return size && covered == size ? first : NULL;
 }
 
-static void unmap(Mapping *first, size_t size) {
-  while (size) {
-    Block taken;
-    Mapping *mapping = first;
-    first = behind(mapping);
-    cl_tree_leave(&mappings, &mapping->node);
-    size -= mapping->size;
-    if (cl_block_take(mapping->node.start, FROM_MAPPING, &taken)) cl_block_free(&taken);
-    cl_addresses_empty(mapping->node.start, mapping->size);
-    hide(mapping);
-    cl_physical_drop(mapping->physical);
-    free(mapping);
-  }
+static const Mapping *mapping_of(uintptr_t address) {
+  const Mapping *found = mapping_at(address);
+  return found && contains(found->node.start, found->size, address, 1) ? found : NULL;
+}
+
+static void unmap(Mapping *mapping) {
+  Block taken;
+  cl_tree_leave(&mappings, &mapping->node);
+  if (cl_block_take(mapping->node.start, FROM_MAPPING, &taken)) cl_block_free(&taken);
+  cl_addresses_empty(mapping->node.start, mapping->size);
+  hide(mapping);
+  cl_physical_drop(mapping->physical);
+  free(mapping);
+}
+
+/* Whether a range has mappings as wholes only; between them there may be holes (measured on an H200). */
+static bool holds_wholes(uintptr_t start, size_t size) {
+  const Mapping *first = mapping_of(start), *last = mapping_of(start + size - 1);
+  return (!first || first->node.start == start) && (!last || last->node.start + last->size == start + size);
 }
 
 static CUresult mem_unmap(EventLine *line, CUdeviceptr start, size_t size) {
   cl_event_uint(line, "bytes", size);
   cl_physical_lock(0);
-  bool reserved = size && reservation_of((uintptr_t)start, size);
-  Mapping *first = reserved ? covering((uintptr_t)start, size) : NULL;
-  bool part = reserved && !first && anything_mapped((uintptr_t)start, size);
-  if (first) unmap(first, size);
+  bool possible = size && reservation_of((uintptr_t)start, size) && holds_wholes((uintptr_t)start, size);
+  Mapping *at = possible ? (Mapping *)cl_tree_from(&mappings, (uintptr_t)start) : NULL;
+  for (Mapping *next; at && at->node.start < start + size; at = next) {
+    next = behind(at);
+    unmap(at);
+  }
   cl_physical_unlock();
-  return reserved && !part ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* where nothing is mapped, all is well */
+  return possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* where nothing is mapped, all is well */
 }
 EXPORTED(cuMemUnmap, (CUdeviceptr start, size_t size), mem_unmap(line, start, size))
-
-static const Mapping *mapping_of(uintptr_t address) {
-  const Mapping *found = mapping_at(address);
-  return found && contains(found->node.start, found->size, address, 1) ? found : NULL;
-}
 
 static CUresult retain_handle(uint64_t *handle, void *address) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
@@ -247,9 +250,8 @@ static CUresult check_access(const Physical *physical, const AccessDescription *
 static CUresult check_location(const Location *location) {
   switch (location->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case CU_MEM_LOCATION_TYPE_HOST: return CUDA_SUCCESS;
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-      return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA: return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_DEVICE;
   }
 }
@@ -282,18 +284,23 @@ static CUresult set_access(CUdeviceptr start, size_t size, const AccessDescripti
 EXPORTED(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescription *list, size_t count),
          set_access(start, size, list, count))
 
+/* What is reserved and not mapped is an error, and without access; memory that was not mapped has none, either
+   (measured on an H200). */
 static CUresult get_access(unsigned long long *flags, const Location *location, CUdeviceptr address) {
-  Mapping mapping = {0}; /* what is not mapped is an error, and without access (measured: programs/vmm) */
+  Mapping mapping = {0};
   PhysicalProperties properties;
   CUdeviceptr start;
   size_t size;
-  if (!flags || !location || !cl_reservation_of(address, &start, &size)) return CUDA_ERROR_INVALID_VALUE;
+  if (!flags || !location || !address) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_location(location);
   if (result) return result;
-  bool mapped = cl_mapping_of(address, &mapping, &properties);
-  *flags = (unsigned long long)(location->type == CU_MEM_LOCATION_TYPE_DEVICE ? mapping.access[location->id]
-                                                                              : mapping.host_access);
-  return mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  bool known = cl_mapping_of(address, &mapping, &properties) || cl_is_known(address);
+  if (!known && !cl_reservation_of(address, &start, &size)) return CUDA_ERROR_INVALID_VALUE;
+  bool elsewhere = location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location->id; /* one node is shown */
+  *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? (unsigned)mapping.access[location->id]
+           : elsewhere                                   ? CU_MEM_ACCESS_FLAGS_PROT_NONE
+                                                         : (unsigned)mapping.host_access;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdeviceptr address),
          get_access(flags, location, address))
