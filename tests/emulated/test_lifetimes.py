@@ -148,8 +148,8 @@ assert cuda.cuUserObjectRelease(three, 1) == 0 and noticed() == ([], []) and des
     check(
         START
         + USER_OBJECTS
-        + "one = make()\nassert (cuda.cuUserObjectRelease(one, 2), cuda.cuUserObjectRelease(one, 1)) == (0, 1)\n"
-        "assert noticed() == ([], []) and destroyed == [7]",
+        + "one = make()\nassert (cuda.cuUserObjectRelease(one, 2), cuda.cuUserObjectRelease(one, 1)) == (0, 0)\n"
+        "assert noticed() == ([], []) and destroyed == []  # as on an H200: what is below 0 is never 0",
         lifetime="off",
     )
 
