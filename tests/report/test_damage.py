@@ -165,7 +165,7 @@ NEEDED = {
                 (result("x"), {"backends": {"x": 0}}, "Expected `int` >= 1"),
                 (result("x"), {"documented": {"requirement": "r"}}, "Object missing required field `raises`"),
                 (result("x"), {"subtests": [7]}, "Expected `object`, got `int` - at `$.subtests[0]`"),
-                ({"event": "verdict"}, {"items": [7]}, "Expected `str`, got `int` - at `$.items[0]`"),
+                ({"event": "verdict"}, {"evidence": [7]}, "Expected `str`, got `int` - at `$.evidence[0]`"),
                 ({"event": "crash"}, {"last_events": 7}, "Expected `array`, got `int` - at `$.last_events`"),
                 (END, {"exitstatus": "0"}, "Expected `int | null`, got `str` - at `$.exitstatus`"),
             )
