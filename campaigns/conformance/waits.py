@@ -215,7 +215,8 @@ def merged(recordings: list[dict[str, Any]]) -> dict[str, Any]:
     for kind, row in found.values():
         if kind == "held":
             stream = row["stream"] if QUESTIONS[row["waiting"]].in_stream else ""
-            kept[kind].append(_settled(row, alone.get((row["waiting"], stream, row["place"]), {})))
+            place = row["place"].partition(", ")[0]
+            kept[kind].append(_settled(row, alone.get((row["waiting"], stream, place), {})))
         elif kind != "one" or f"{row['call']} {row['given']}".strip() not in slow:
             kept[kind].append(row)
     about = {**recordings[0]["about"], "counts": {"rows": sum(map(len, kept.values()))}}

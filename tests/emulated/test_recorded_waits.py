@@ -109,7 +109,14 @@ def recording(**rows: list[dict[str, Any]]) -> dict[str, Any]:
             "LAZY",
             "waits",
         ),
+        ("one", one("cuMemcpyDtoD_v2", "device to sync memops"), "LAZY", "waits"),
+        ("one", one("cuMemcpyDtoD_v2", "device to device, 4096"), "LAZY", "returns"),
+        ("one", one("cuMemFree_v2", "sync memops", "legacy, host function, copy behind"), "LAZY", "waits"),
+        ("one", one("cuCtxSetLimit", "L2 persisting"), "LAZY", "waits"),
+        ("one", one("cuCtxSetLimit", "heap, smaller"), "LAZY", "returns"),
         ("held", held("cuMemFree_v2 device, 64", "held"), "LAZY", "held"),
+        ("held", {**held("cuMemFree_v2 device, 64", "held"), "second": "legacy"}, "LAZY", "held"),
+        ("held", {**held("cuMemFree_v2 device, 64", "free"), "second": "another context"}, "LAZY", "free"),
         ("held", held("cuMemFree_v2 device, 64", "free", "cuMemAllocAsync", ""), "LAZY", "free"),
         ("held", held("cuMemUnmap", "nobody waits"), "LAZY", "nobody waits"),
         ("held", held("cuCtxSynchronize", "held", "cuLibraryLoadData", "cubin"), "EAGER", "held"),
@@ -160,7 +167,11 @@ def test_a_merged_recording_has_the_later_answers() -> None:
             one("cuMemUnmap", "", "non-blocking"),
             one("cuMemFree_v2", "device, 64", "non-blocking", answer=["waits", 0]),
         ],
-        held=[held("cuMemUnmap", "free"), held("cuMemFree_v2 device, 64", "held")],
+        held=[
+            held("cuMemUnmap", "free"),
+            held("cuMemFree_v2 device, 64", "held"),
+            {**held("cuMemUnmap", "held"), "place": "non-blocking, copy behind"},
+        ],
     )
     merged = waits.merged([first, recording(one=[one(), one(place="another device", answer=[NO_DEVICE, None])])])
     assert {(row["call"], row["place"]): waits.answers(row)["LAZY"] for row in merged["one"]} == {
@@ -169,8 +180,8 @@ def test_a_merged_recording_has_the_later_answers() -> None:
         ("cuMemUnmap", "non-blocking"): "returns",
         ("cuMemFree_v2", "non-blocking"): "waits",
     }
-    assert [waits.answers(row)["LAZY"] for row in merged["held"]] == ["nobody waits", "held"]
-    assert merged["about"] == {"device": "a GPU", "seconds": 2.5, "counts": {"rows": 6}}
+    assert [waits.answers(row)["LAZY"] for row in merged["held"]] == ["nobody waits", "held", "nobody waits"]
+    assert merged["about"] == {"device": "a GPU", "seconds": 2.5, "counts": {"rows": 7}}
     assert "ms" not in json.dumps(merged)
 
 
