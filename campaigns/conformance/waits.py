@@ -138,10 +138,20 @@ def said(kind: str, row: Row, loading: str) -> Any:
         if elsewhere:
             second, place = "non-blocking", "another context"
         alone = _waiting(other, second, place, loading)
-        return "held" if alone or (not elsewhere and no_wait.table().holds_up(waiting, row["call"])) else "free"
+        return "held" if alone or (not elsewhere and _holds_up(waiting, row, second)) else "free"
     if kind == "limit":
         return _limit(row, loading)
     return None
+
+
+def _holds_up(waiting: no_wait.Wait, row: Row, second: str) -> bool:
+    """Whether a call that waits holds up the one of a row; the legacy stream's work looks at all streams."""
+    locks = no_wait.table().locks
+    submits = no_wait.base_of(row["call"]) in locks["submission"]
+    from_legacy = waiting.waits_for == "stream" and row["stream"] == "legacy"
+    in_legacy = second == "legacy" and QUESTIONS[f"{row['call']} {row['given']}".strip()].in_stream
+    looks = submits and "context" in waiting.holds and (from_legacy or in_legacy)
+    return looks or no_wait.table().holds_up(waiting, row["call"])
 
 
 def _limit(row: Row, loading: str) -> Any:

@@ -87,6 +87,8 @@ static CUresult wait_by(const WaitRow *row) {
   return answer ? answer : cl_sticky_answer(called); /* what was waited for may have failed */
 }
 
+unsigned cl_called_locks(void) { return cl_symbols[called].held_up; }
+
 const WaitRow *cl_called_row(const WaitFacts *facts) { return cl_wait_row(called, facts); }
 
 CUresult cl_wait_by_table(const WaitFacts *facts) { return wait_by(cl_wait_row(called, facts)); }

@@ -111,6 +111,8 @@ CUresult cl_wait_by_table(const WaitFacts *facts);
 void cl_will_wait(const WaitFacts *facts);
 /* The row of this thread's call. */
 const WaitRow *cl_called_row(const WaitFacts *facts);
+/* The locks by which the function is held up that this thread called last. */
+unsigned cl_called_locks(void);
 /* Whether this thread's calls waited so for a context since it was last asked. */
 bool cl_take_waited(void);
 

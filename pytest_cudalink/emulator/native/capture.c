@@ -68,7 +68,7 @@ static CUresult refuse(Sym symbol, const Context *context) {
 CUresult cl_guard_call(Sym symbol) {
   if (cl_symbols[symbol].held_up) cl_wait_while_locked();
   if (!atomic_load(&cl_guarded)) return CUDA_SUCCESS;
-  cl_wait_for_locks(symbol);
+  cl_wait_for_locks(cl_symbols[symbol].held_up);
   const Symbol *call = &cl_symbols[symbol];
   if (!atomic_load(&capture_count) || !(call->unsafe_in_capture || call->legacy_work)) return CUDA_SUCCESS;
   CUresult result;
@@ -117,6 +117,9 @@ CUresult cl_stream_ready(const void *handle, Stream **stream) {
 
 CUresult cl_enter_stream(const void *handle, bool *captured) {
   Stream *stream;
+  /* new work of the legacy stream looks at all streams of the context */
+  if (atomic_load(&cl_guarded) && cl_is_legacy(handle) && cl_called_locks() & LOCK_SUBMISSION)
+    cl_wait_for_locks(LOCK_CONTEXT);
   cl_streams_lock();
   CUresult result = cl_stream_ready(handle, &stream);
   *captured = !result && stream->capture;

@@ -149,7 +149,7 @@ static CUresult drain(const void *handle, const WaitRow *row) {
   Holder holder;
   CUresult result = cl_refuse_captured(handle, &stream);
   if (result) return result;
-  if (row) cl_hold(&holder, row->holds, stream->head.context);
+  if (row) cl_hold(&holder, row->holds | (stream->is_legacy ? LOCK_SUBMISSION : 0), stream->head.context);
   cl_drain(stream);
   if (row) cl_let_go(&holder);
   return cl_waited_answer();

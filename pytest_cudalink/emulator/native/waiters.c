@@ -64,8 +64,7 @@ static const Holder *find_holder(unsigned locks, const Context *context, pid_t t
   return NULL;
 }
 
-void cl_wait_for_locks(Sym symbol) {
-  unsigned locks = cl_symbols[symbol].held_up;
+void cl_wait_for_locks(unsigned locks) {
   if (!locks || cl_in_host_function) return;
   CUresult state;
   const Context *context = cl_context(&state);

@@ -65,5 +65,5 @@ void cl_waiters_start(void); /* once more in a forked child */
 /* Whether another process may write the value at an address. In works.c. */
 bool cl_is_of_others(CUdeviceptr address);
 
-/* Waits until no other thread holds up a call. Under no lock. */
-void cl_wait_for_locks(Sym symbol);
+/* Waits until no other thread holds one of these locks of the current context. Under no lock. */
+void cl_wait_for_locks(unsigned locks);

@@ -9,6 +9,8 @@
 /* What a call touches; to copies, memory of a pool is MEMORY_DEVICE. */
 typedef enum { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE, MEMORY_MANAGED, MEMORIES, MEMORY_POOL = MEMORIES } Memory;
 
+enum { LOCK_CONTEXT = 1, LOCK_SUBMISSION = 2 }; /* the first in the file */
+
 enum { WAITS_FOR_OWN, WAITS_FOR_STREAM, WAITS_FOR_LEGACY, WAITS_FOR_EVENT, WAITS_FOR_CONTEXT, WAITS_FOR_DEVICE };
 
 typedef struct {
