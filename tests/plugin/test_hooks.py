@@ -80,7 +80,7 @@ def test_a_project_hears_what_happened(heard, arguments) -> None:
     assert len(links) == 1
     verdicts = [one for one in found if one["hook"] == "verdict" and one["nodeid"] == "test_it.py::test_looks_up"]
     assert verdicts
-    assert all(one["severity"] for one in verdicts)
+    assert all(one["status"] for one in verdicts)
     violations = [one for one in found if one["hook"] == "violation"]
     too_early = "test_it.py::test_frees_too_early"
     assert {(one["call"], one["nodeid"], one["maker"]) for one in violations} == {
