@@ -689,6 +689,12 @@ start()
 def library(image):
     return new(cuda.cuLibraryLoadData, image, None, None, 0, None, None, 0)
 good = library(small_ptx())
+with tempfile.NamedTemporaryFile() as file:
+    file.write(small_ptx())
+    file.flush()
+    for key, code in ((0, 0), (1, 1)):  # the caller cannot preserve the binary of a file (an H200)
+        option = (c_int * 1)(key), (c_void_p * 1)(), 1
+        assert cuda.cuLibraryLoadFromFile(byref(c_void_p()), file.name.encode(), None, None, 0, *option) == code, key
 kernel = new(cuda.cuLibraryGetKernel, good, b"small")
 assert cuda.cuLibraryGetKernel(byref(c_void_p()), good, b"smal") == 500
 assert get(cuda.cuLibraryGetKernelCount, c_uint, good) == 2

@@ -195,6 +195,25 @@ executable = instantiated(graph)
 ok(cuda.cuGraphLaunch(executable, None))
 assert content() == bytes([21] * 16)
 ok(cuda.cuGraphExecDestroy(executable))
+# a body runs on the device: not on the host, nor with pageable memory, which is in no context (an H200)
+instantiation, host = (c_uint64 * 4)(), create_string_buffer(64)
+call, of_host = (c_void_p * 2)(cast(cuda.cuInit, c_void_p)), addressof(host)
+pageable = Copy3D(from_type=1, from_host=of_host, to_type=1, to_host=of_host, width=8, height=1, depth=1)
+for result, name, *parameters in (
+    (3, "cuGraphAddHostNode", call),
+    (3, "cuGraphAddEventRecordNode", new(cuda.cuEventCreate, 0)),
+    (4, "cuGraphAddMemcpyNode", byref(pageable), context),
+):
+    ok(cuda.cuGraphDestroy(graph))
+    graph = created()
+    chosen = conditional(0, 1, 1)
+    ok(add(chosen))
+    body = c_void_p(cast(struct.unpack_from("Q", chosen, 32)[0], POINTER(c_void_p))[0])
+    ok(getattr(cuda, name)(byref(node), body, None, c_size_t(0), *parameters))
+    assert cuda.cuGraphInstantiateWithParams(byref(c_void_p()), graph, instantiation) == 1
+    assert (instantiation[2], instantiation[3]) == (node.value, result)
+ok(cuda.cuGraphDestroy(graph))
+graph = created()
 ok(add(conditional(1, 1, 1)))
 assert "loop" in refused("cuGraphLaunch", instantiated(graph), None)
 parent, child = created(), created()

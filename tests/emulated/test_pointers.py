@@ -378,6 +378,9 @@ ok(cuda.cuMemHostRegister_v2(at + 100, 100, 2))
 assert get(cuda.cuMemHostGetFlags, c_uint, c_void_p(at + 150)) == 2
 assert [cuda.cuMemHostRegister_v2(at + start, 50, 0) for start in (51, 100, 150, 199)] == [712] * 4
 ok(cuda.cuMemHostRegister_v2(at + 50, 50, 0))
+for theirs in (allocate(4096), pinned(), managed()):  # memory of the driver is none to register (an H200)
+    assert cuda.cuMemHostRegister_v2(theirs, 64, 0) == 1
+assert [cuda.cuMemHostRegister_v2(at + start, 50, 4) for start in (100, 300)] == [712, 1]  # of a device
 ok(cuda.cuMemHostRegister_v2(at + 200, 50, 0))
 assert cuda.cuMemHostUnregister(at + 101) == 1 and cuda.cuMemHostUnregister(None) == 1
 for start in (50, 100, 200):

@@ -81,6 +81,7 @@ assert create(PINNED, 0, Location(DEVICE, 7)) == 1
 assert create(PINNED, 0, Location(HOST_NUMA_CURRENT, 0)) == create(PINNED, 0, Location(HOST_NUMA, 9)) == 1
 assert create(PINNED, POSIX_FILE, Location(HOST, 0)) == create(MANAGED, POSIX_FILE, Location(DEVICE, 0)) == 1
 assert create(PINNED, 2, Location(DEVICE, 0)) == create(PINNED, 16, Location(DEVICE, 0)) == 1
+assert create(PINNED, 0, Location(DEVICE, 0), reserved=(c_ubyte * 54)(1)) == 1
 assert create(PINNED, 0, Location(DEVICE, 0), max_size=1 << 60) == 2
 assert create(MANAGED, 0, Location(DEVICE, 0), max_size=2 * MIB) == 1
 small = new_pool(size=32 * MIB)

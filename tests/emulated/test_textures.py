@@ -152,8 +152,8 @@ numbers = lambda kind, *values: (kind * len(values))(*values)
 def tiled(out=out, type=7, rank=2, address=memory, extents=(64, 64), strides=(256,), box=(32, 32), steps=(1, 1),
           interleave=0, swizzle=0, promotion=0, fill=0):
     return cuda.cuTensorMapEncodeTiled(out, type, rank, c_void_p(address), numbers(c_uint64, *extents),
-                                       numbers(c_uint64, *strides), numbers(c_uint, *box), numbers(c_uint, *steps),
-                                       interleave, swizzle, promotion, fill)
+                                       strides and numbers(c_uint64, *strides), numbers(c_uint, *box),
+                                       numbers(c_uint, *steps), interleave, swizzle, promotion, fill)
 
 def im2col(rank=4, extents=(16, 32, 32, 4), strides=(64, 2048, 65536), lower=(0, 0), upper=(0, 0), channels=16,
            pixels=64):
@@ -180,7 +180,8 @@ for wrong in (dict(rank=0), dict(rank=6), dict(type=16), dict(type=-1), dict(add
               dict(extents=(0, 64)), dict(extents=(2**32 + 1, 64)), dict(strides=(260,)), dict(strides=(2**40,)),
               dict(box=(0, 32)), dict(box=(257, 32)), dict(box=(3, 32)), dict(steps=(1, 9)), dict(steps=(1, 0)),
               dict(interleave=1), dict(interleave=3), dict(swizzle=7), dict(swizzle=1), dict(promotion=4), dict(fill=2),
-              dict(type=2, fill=1), dict(out=None), dict(type=13)):
+              dict(type=2, fill=1), dict(out=None), dict(type=13), dict(steps=(0, 1)), dict(steps=(9, 1)),
+              dict(rank=1, extents=(64,), strides=None, box=(32,), steps=(1,)), dict(swizzle=4), dict(swizzle=6)):
     assert tiled(**wrong) == 1, wrong
 ok(tiled(box=(8, 32), swizzle=1))
 ok(tiled(fill=1, promotion=3))
