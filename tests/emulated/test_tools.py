@@ -90,7 +90,7 @@ from tests.emulated.cu import *
 from ctypes import *
 import sys
 start()
-memory, stream, word = allocate(40 << 20), new(cuda.cuStreamCreate, 1), c_uint()
+memory, stream, word, managed = allocate(40 << 20), new(cuda.cuStreamCreate, 1), c_uint(), c_uint64()
 ok(cuda.cuMemcpyHtoD_v2(memory, addressof(c_uint(7)), 4))
 for line in sys.stdin:
     print(eval(line), flush=True)
@@ -119,6 +119,11 @@ ok(RESTORE(other.pid, None))
 assert state() == 1 and left() == 24 * MIB and not select.select([other.stdout], [], [], 0.05)[0]
 ok(UNLOCK(other.pid, None))
 assert answer() == "(0, 7)"
+# managed memory
+assert ask("cuda.cuMemAllocManaged(byref(managed), 64, 1)") == "0"
+assert LOCK(other.pid, None) == 0 and CHECKPOINT(other.pid, None) == 801 and state() == 1
+assert UNLOCK(other.pid, None) == 0 and ask("cuda.cuMemFree_v2(managed.value)") == "0"
+ok(LOCK(other.pid, None) or CHECKPOINT(other.pid, None) or RESTORE(other.pid, None) or UNLOCK(other.pid, None))
 # work that waits
 assert ask("cuda.cuStreamWaitValue32_v2(stream, c_uint64(memory), 9, 0)") == "0"
 limit = (c_uint * 16)(50)

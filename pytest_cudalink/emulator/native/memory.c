@@ -54,6 +54,7 @@ static CUresult enter(Block *block) {
   block->id = ++memory.last_id;
   *entry = (Entry){.node = {.start = block->start, .number = block->id}, .block = *block};
   cl_tree_enter(&memory.blocks, &entry->node);
+  cl_own_process->managed += block->place == MANAGED;
   return CUDA_SUCCESS;
 }
 
@@ -190,6 +191,7 @@ static Block take_out(Entry *entry) {
   Block taken = entry->block;
   cl_tree_leave(&memory.blocks, &entry->node);
   free(entry);
+  cl_own_process->managed -= taken.place == MANAGED;
   if (taken.slab) uncut(&taken);
   return taken;
 }

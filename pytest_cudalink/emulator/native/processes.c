@@ -189,6 +189,7 @@ static CUresult move(int process, int from, int to, const void *arguments, size_
     bool taken = from == CU_PROCESS_STATE_CHECKPOINTED && !can_restore(found);
     if (found->state != from) result = CUDA_ERROR_ILLEGAL_STATE;
     else if (taken) result = CUDA_ERROR_OUT_OF_MEMORY;
+    else if (to == CU_PROCESS_STATE_CHECKPOINTED && found->managed) result = CUDA_ERROR_NOT_SUPPORTED;
     else found->state = to;
   }
   drop();

@@ -16,6 +16,7 @@ typedef struct {
   uint64_t total;              /* bytes of each device */
   uint64_t taken[DEVICES_MAX]; /* bytes, by the devices' places in the machine */
   atomic_size_t pending;       /* works that are not done */
+  atomic_size_t managed;       /* blocks of managed memory, of which there is no checkpoint */
   atomic_int state;            /* CUprocessState */
 } Process;
 
