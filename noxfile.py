@@ -16,6 +16,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import nox
@@ -220,8 +221,8 @@ def suites(session: nox.Session) -> None:
     from campaigns.suites.hardware import EMULATED, REAL
 
     found = definitions()
-    checkouts = [one for one in session.posargs if Path(one).is_dir()]
-    given = list(zip(session.posargs, session.posargs[1:], strict=False))
+    given = list(pairwise(("", *session.posargs)))
+    checkouts = [one for before, one in given if Path(one).is_dir() and before != "--records"]
     wanted = [one for before, one in given if before == "--suite"]
     drivers = [one for before, one in given if before == "--driver"]
     if not checkouts:

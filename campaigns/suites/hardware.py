@@ -1,6 +1,6 @@
 """Each test of the suites on a GPU and on an emulated driver of its release: the kept verdicts, and which are wrong.
 
-``python -m campaigns.suites.hardware RECORDS --date DATE`` keeps the verdicts of two runs, whose records
+``python -m campaigns.suites.hardware RECORDS`` keeps the verdicts of two runs, whose records
 ``python -m campaigns.suites … --records RECORDS`` wrote, one with ``--driver real`` on the GPU. A verdict is wrong if a
 test passes on one side and fails on the other; one that is skipped because the emulated driver refused a call has none.
 """
@@ -13,6 +13,7 @@ import lzma
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -110,6 +111,14 @@ def results_in(folder: Path, suite: Suite) -> Iterator[tuple[str, TestResult]]:
             yield test_name(path.stem, test), test
 
 
+def origin_of(folder: Path) -> dict[str, str]:
+    """Return the driver and the date of the records of the GPU."""
+    runs = [run for path in folder.glob("*/*.jsonl") if (run := records.read(path).run)]
+    last = max(runs, key=lambda run: run.time)
+    driver = last.versions.get("driver_release", {}).get("found") or "unknown"
+    return {"driver": driver, "date": datetime.fromtimestamp(last.time, UTC).date().isoformat()}
+
+
 def rows() -> Iterator[tuple[str, Counter[str]]]:
     """Yield the counts of each suite: by both letters, and of what was refused here and passed there."""
     for name, suite in sorted(kept()["suites"].items()):
@@ -152,10 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Keep the verdicts of a folder of records; 1 if one of them is wrong."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.suites.hardware", description=__doc__)
     parser.add_argument("records", type=Path, metavar="RECORDS", help="a folder with records of both sides")
-    parser.add_argument("--date", required=True, help="when the suites ran on the GPU")
+    parser.add_argument("--device", default="NVIDIA H200", metavar="NAME", help="the GPU (default: NVIDIA H200)")
     given = parser.parse_args(arguments)
     found = merged(given.records)
-    origin = {"driver": "580.159.04", "device": "NVIDIA H200", "date": given.date}
+    origin = {**kept(), "device": given.device, **origin_of(given.records / REAL)}
     text = json.dumps({**origin, "suites": {**kept()["suites"], **found}}, sort_keys=True)
     RECORDED.parent.mkdir(exist_ok=True)
     RECORDED.write_bytes(lzma.compress(text.encode(), preset=9))
