@@ -96,8 +96,14 @@ void cl_edge_remove(Edge *edge) {
 }
 
 static void remove_edges(const Node *node) {
-  while (node->into.last) cl_edge_remove(node->into.last);
-  while (node->out_of.last) cl_edge_remove(node->out_of.last);
+  for (Edge *edge = node->into.last, *before; edge; edge = before) {
+    before = edge->before[EDGES_INTO];
+    cl_edge_remove(edge);
+  }
+  for (Edge *edge = node->out_of.last, *before; edge; edge = before) {
+    before = edge->before[EDGES_OUT_OF];
+    cl_edge_remove(edge);
+  }
 }
 
 /* -- nodes -- */

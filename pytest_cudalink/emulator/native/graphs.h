@@ -112,10 +112,11 @@ bool cl_edge_add(Node *from, Node *to, EdgeData data);
 Edge *cl_edge(const Node *from, const Node *to);
 void cl_edge_remove(Edge *edge);
 /* Goes through the edges of a graph. */
-// NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a variable
+// NOLINTBEGIN(bugprone-macro-parentheses): the name of a variable
 #define EACH_EDGE(edge, graph)                   \
   for (size_t at = 0; at < (graph)->count; at++) \
     for (Edge *edge = (graph)->nodes[at]->out_of.first; edge; edge = edge->behind[EDGES_OUT_OF])
+// NOLINTEND(bugprone-macro-parentheses)
 /* The place of an attribute of a node, to be written to; NULL if memory is out. */
 AttributeValue *cl_node_attribute(Node *node, unsigned attribute);
 /* Puts nodes in an order in which each stands behind those that it depends on; a node of a circle, or NULL. */

@@ -272,7 +272,8 @@ static CUresult import_pointer(CUdeviceptr *out, void *handle, const ExportedPoi
   if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
   HOLD_POOL(pool, handle);
   if (!pool || !pool->imported || pool->file_head.key != data->key) return NO_POOL;
-  const Block *there = cl_block_find(is_imported, &(Block){.owner = pool, .offset = data->offset});
+  const Block *there =
+      cl_block_find(is_imported, &(Block){.origin = FROM_POOL_OF_OTHER, .owner = pool, .offset = data->offset});
   if (there) *out = there->start;
   cl_block_unlock();
   return there ? CUDA_SUCCESS : map_pointer(pool, data, out);

@@ -101,7 +101,10 @@ static void free_reference(UserReference *reference) {
 
 static void destroy_unused(UserObject *object) {
   if (object->callers + object->graphs) return;
-  while (object->references) free_reference(object->references);
+  for (UserReference *one = object->references, *next; one; one = next) {
+    next = one->behind[USERS_OF_OBJECT];
+    free_reference(one);
+  }
   cl_object_unname(&object->head);
   object->destroy = (Deferred){.function = destroy, .data = object};
   cl_defer(&object->destroy);
