@@ -279,6 +279,7 @@ assert nvmlDeviceGetPcieSpeed(device) == 32000
 assert nvmlDeviceGetCpuAffinity(device, 1024)
 for change in (lambda: nvmlDeviceSetPersistenceMode(device, 0), lambda: nvmlDeviceSetComputeMode(device, 0)):
     refused(4, change)
+refused(4, nvmlDeviceDiscoverGpus, nvmlDeviceGetPciInfo(device))  # measured: an H200, as root
 """,
     "desktop_card": """
 # A card for desktops has a fan, and neither ECC nor a serial number nor MIG.
