@@ -212,6 +212,8 @@ for result, name, *parameters in (
     ok(getattr(cuda, name)(byref(node), body, None, c_size_t(0), *parameters))
     assert cuda.cuGraphInstantiateWithParams(byref(c_void_p()), graph, instantiation) == 1
     assert (instantiation[2], instantiation[3]) == (node.value, result)
+    assert cuda.cuGraphInstantiateWithParams(byref(c_void_p()), body, instantiation) == 801
+    assert cuda.cuGraphClone(byref(c_void_p()), body) == 801
 ok(cuda.cuGraphDestroy(graph))
 graph = created()
 ok(add(conditional(1, 1, 1)))

@@ -149,7 +149,11 @@ assert cuda.cuUserObjectRelease(three, 1) == 0 and noticed() == ([], []) and des
         START
         + USER_OBJECTS
         + "one = make()\nassert (cuda.cuUserObjectRelease(one, 2), cuda.cuUserObjectRelease(one, 1)) == (0, 0)\n"
-        "assert noticed() == ([], []) and destroyed == []  # as on an H200: what is below 0 is never 0",
+        "assert noticed() == ([], []) and destroyed == []  # as on an H200: what is below 0 is never 0\n"
+        "asking = CFUNCTYPE(None, c_void_p)(lambda data: destroyed.append(cuda.cuDeviceGetCount(byref(c_int()))))\n"
+        "ok(cuda.cuUserObjectCreate(byref(one), None, asking, 1, 1))\n"
+        "ok(cuda.cuUserObjectRelease(one, 1))\n"
+        "assert destroyed == [800] and cuda.cuDeviceGetCount(byref(c_int())) == 0  # a destructor is a host function",
         lifetime="off",
     )
 

@@ -90,7 +90,7 @@ static CUresult instantiate(Executable **out, void *handle, Instantiation *how) 
   how->failed = NULL;
   how->result = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->owner) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->owner) return cl_graph_is_body(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
   CUresult result = check(graph, how);
   if (result) return result;
   how->result = CUDA_GRAPH_INSTANTIATE_ERROR;

@@ -143,14 +143,15 @@ bool cl_runs_on_device(int type) {
   return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL || type == NODE_CHILD;
 }
 
-static bool is_pageable(const Side *side) {
-  return side->type != CU_MEMORYTYPE_ARRAY &&
+/* Arrays and pageable memory. */
+static bool is_elsewhere(const Side *side) {
+  return side->type == CU_MEMORYTYPE_ARRAY ||
          cl_memory_at(side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device) == MEMORY_PAGEABLE;
 }
 
 int cl_body_takes(const NodeParameters *parameters) {
   if (parameters->type == NODE_COPY)
-    return is_pageable(&parameters->copy.box.from) || is_pageable(&parameters->copy.box.to)
+    return is_elsewhere(&parameters->copy.box.from) || is_elsewhere(&parameters->copy.box.to)
                ? CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED
                : CUDA_GRAPH_INSTANTIATE_SUCCESS;
   return cl_runs_on_device(parameters->type) || parameters->type == NODE_EMPTY || parameters->type == NODE_CONDITIONAL

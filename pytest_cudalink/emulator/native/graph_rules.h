@@ -19,7 +19,7 @@ bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *f
 /* Whether a graph that the device launches may have a node of a type. */
 bool cl_runs_on_device(int type);
 /* What an instantiation says of a node in the body of a condition, at any depth (cuda.h, CUDA_CONDITIONAL_NODE_PARAMS);
-   pageable memory is not in its context (measured: edges/graph_conditional). */
+   pageable memory and arrays are not in its context (measured: edges/graph_conditional). */
 int cl_body_takes(const NodeParameters *parameters);
 /* Whether an edge from a node to one of a type may have such data. */
 bool cl_edge_may_be(const Node *from, int to, EdgeData data);

@@ -125,6 +125,10 @@ Node *cl_graph_sort(const Graph *graph, Node **order);
 void cl_mark_needed(const Graph *graph, const Dependencies *from);
 /* Walks through a graph and those within it, parents first: the graph behind another one, or NULL. */
 Graph *cl_graph_behind(const Graph *root, Graph *graph);
+/* Whether it is a body of a condition. */
+static inline bool cl_graph_is_body(const Graph *graph) {
+  return graph->owner && graph->owner->parameters.type == NODE_CONDITIONAL;
+}
 /* Whether callers may not copy a graph: it or one within it is `sole` or has a condition. */
 bool cl_graph_is_unique(const Graph *graph);
 /* The graph that is no child of another. */
