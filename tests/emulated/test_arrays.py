@@ -13,7 +13,7 @@ class Descriptor(Structure):
 
 HOST, DEVICE, ARRAY = 1, 2, 3
 UINT8, UINT32, FLOAT, NV12, BC1 = 1, 3, 0x20, 0xb0, 0x91
-LAYERED, SURFACE, CUBEMAP, GATHER, SPARSE, DEFERRED = 1, 2, 4, 8, 0x40, 0x80
+LAYERED, SURFACE, CUBEMAP, GATHER, SPARSE, DEFERRED, VIDEO = 1, 2, 4, 8, 0x40, 0x80, 0x100
 
 def create(width, height=0, depth=0, format=FLOAT, channels=1, flags=0):
     array = c_void_p()
@@ -40,7 +40,7 @@ PROGRAMS = {
 # Every shape within the limits of the device; the descriptor is given back.
 for arguments in ((7,), (7, 5), (7, 5, 3), (7, 0, 9, FLOAT, 1, LAYERED), (7, 5, 9, FLOAT, 2, LAYERED),
                   (8, 8, 6, FLOAT, 4, CUBEMAP), (8, 8, 12, FLOAT, 4, CUBEMAP | LAYERED), (8, 8, 0, UINT8, 4, SURFACE),
-                  (16, 16, 0, BC1, 4, 0), (16, 16, 0, NV12, 3, 0), (64, 64, 0, UINT32, 2, GATHER)):
+                  (16, 16, 0, BC1, 4, 0), (16, 16, 0, NV12, 3, VIDEO), (64, 64, 0, UINT32, 2, GATHER)):
     array = made(*arguments)
     assert described(array) == (*arguments, *(0, 0, 0, FLOAT, 1, 0)[len(arguments):]), arguments
     ok(cuda.cuArrayDestroy(array))
@@ -64,7 +64,8 @@ assert refuses(8, 65537) and refuses(16385, 16385, 16385) and refuses(8, 8, 2049
 assert refuses(8, 4, 6, flags=CUBEMAP) and refuses(8, 8, 5, flags=CUBEMAP) and refuses(8, 8, 12, flags=CUBEMAP)
 assert refuses(8, 8, 7, flags=CUBEMAP | LAYERED)
 assert refuses(8, 8, 2, flags=GATHER) and refuses(8, flags=GATHER)
-assert refuses(16, 16, 0, BC1, 1) and refuses(16, 16, 0, BC1, 4, SURFACE) and refuses(16, 0, 0, NV12, 3)
+assert refuses(16, 16, 0, BC1, 1) and refuses(16, 16, 0, BC1, 4, SURFACE) and refuses(16, 0, 0, NV12, 3, VIDEO)
+assert refuses(16, 16, 0, NV12, 3)
 assert refuses(8, 8, flags=SPARSE | DEFERRED)
 assert cuda.cuArray3DCreate_v2(None, byref(Descriptor(4))) == 1
 assert cuda.cuArray3DCreate_v2(byref(c_void_p()), None) == 1
@@ -140,7 +141,7 @@ layers = new(cuda.cuMipmappedArrayCreate, byref(Descriptor(8, 8, 5, FLOAT, 1, LA
 ok(cuda.cuMipmappedArrayGetLevel(byref(level), layers, 1))
 assert described(level)[:3] == (4, 4, 5)
 
-video, plane = made(16, 8, 0, NV12, 3), c_void_p()
+video, plane = made(16, 8, 0, NV12, 3, VIDEO), c_void_p()
 for number, expected in enumerate(((16, 8, 0, UINT8, 1), (8, 4, 0, UINT8, 2))):
     ok(cuda.cuArrayGetPlane(byref(plane), video, number))
     assert described(plane)[:5] == expected
@@ -180,7 +181,7 @@ assert tail(1000, 500, 4, LAYERED) == tail(1000, 500)
 # The memory of arrays is given back by destroying them, or their context.
 from tests.emulated.memory_calls import left
 before, own = left(), new(cuda.cuCtxCreate_v2, 0, 0)
-arrays = [made(1024, 1024), made(512, 512, 0, NV12, 3)]
+arrays = [made(1024, 1024), made(512, 512, 0, NV12, 3, VIDEO)]
 mipmap = new(cuda.cuMipmappedArrayCreate, byref(Descriptor(256, 256, 0, FLOAT, 4, 0)), 9)
 assert before - left() >= 4 << 20
 ok(cuda.cuCtxDestroy_v2(own))

@@ -155,6 +155,9 @@ CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
   /* those are of other interfaces (measured: edges/arrays) */
   if (array->flags & (CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_COLOR_ATTACHMENT)) return CUDA_ERROR_INVALID_VALUE;
   if (format->block && array->flags & CUDA_ARRAY3D_SURFACE_LDST) return CUDA_ERROR_INVALID_VALUE;
+  /* what a decoder writes (measured: edges/arrays) */
+  bool is_video = array->format >= CU_AD_FORMAT_P010 && array->format <= CU_AD_FORMAT_YUV444_16bit_SemiPlanar;
+  if (is_video && !(array->flags & CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)) return CUDA_ERROR_INVALID_VALUE;
   if (format->planes && (mipmapped || array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & CUDA_ARRAY3D_SPARSE && (array->flags & CUDA_ARRAY3D_DEFERRED_MAPPING || !array->height))
     return CUDA_ERROR_INVALID_VALUE;

@@ -13,7 +13,7 @@
 #include "handles.h"
 #include "locks.h"
 
-enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 }; /* bytes */
+enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 }; /* bytes; a stack must have fewer */
 
 static CUresult ctx_get_flags(unsigned *flags) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
@@ -25,7 +25,7 @@ static CUresult ctx_get_flags(unsigned *flags) {
                ? CUDA_SUCCESS
                : state; /* a dead one has none (measured: test_without_a_context) */
   *flags = context->flags;
-  if (context->primary) *flags |= CU_CTX_MAP_HOST; /* only it says so (measured: test_flags) */
+  if (context->primary || context->green) *flags |= CU_CTX_MAP_HOST; /* only these say so (measured: test_flags) */
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
@@ -43,6 +43,21 @@ static CUresult ctx_get_limit(size_t *value, int limit) {
 }
 EXPORTED(cuCtxGetLimit, (size_t *value, int limit), ctx_get_limit(value, limit))
 
+/* What a limit is set to: at least so much, in steps (measured: edges/contexts). */
+static size_t rounded(int limit, size_t value) {
+  static const struct {
+    size_t least, step;
+  } of[] = {
+      [CU_LIMIT_STACK_SIZE] = {0, 16},
+      [CU_LIMIT_PRINTF_FIFO_SIZE] = {512 << 10, 256},
+      [CU_LIMIT_MALLOC_HEAP_SIZE] = {4 << 20, 64 << 10},
+      [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = {32, 1},
+  };
+  if (limit > CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT) return value;
+  if (value < of[limit].least) return of[limit].least;
+  return (value + of[limit].step - 1) / of[limit].step * of[limit].step;
+}
+
 /* Whether a limit may be set to a value; those of graphics can only be read. */
 static CUresult check_limit(int limit, size_t value) {
   int most = 0;
@@ -51,7 +66,7 @@ static CUresult check_limit(int limit, size_t value) {
     case CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED: return CUDA_ERROR_UNSUPPORTED_LIMIT;
     case CU_LIMIT_SHMEM_SIZE:
     case CU_LIMIT_CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
-    case CU_LIMIT_STACK_SIZE: return value > LARGEST_STACK ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_STACK_SIZE: return value >= LARGEST_STACK ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return value > LARGEST_L2_FETCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
       cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, &most);
@@ -71,6 +86,7 @@ static CUresult ctx_set_limit(int limit, size_t value) {
     size_t part = (size_t)cache / 16;
     value = (value + part - 1) / part * part;
   }
+  value = rounded(limit, value);
   bool changed = value != context->limits[limit] || limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE; /* always (measured) */
   state = changed ? cl_wait_by_table(&(WaitFacts){.limit = limit}) : CUDA_SUCCESS;
   if (!state) context->limits[limit] = value;

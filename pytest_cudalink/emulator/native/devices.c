@@ -206,8 +206,10 @@ EXPORTED(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device),
          device_get_pci_bus_id(line, text, length, device))
 
 static CUresult device_get_by_pci_bus_id(EventLine *line, CUdevice *device, const char *text) {
-  unsigned domain, bus, slot;
-  if (!device || !text || sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3) return CUDA_ERROR_INVALID_VALUE;
+  unsigned first, bus, slot;
+  if (!device || !text) return CUDA_ERROR_INVALID_VALUE;
+  if (sscanf(text, "%x:%x:%x", &first, &bus, &slot) != 3 && sscanf(text, "%x:%x.%x", &bus, &slot, &first) != 3)
+    return CUDA_ERROR_INVALID_VALUE;
   CUdevice found = cl_device_at_place((int)bus - 1);
   if (!cl_is_device(found)) return cl_no_device(line, (int)bus - 1);
   *device = found;

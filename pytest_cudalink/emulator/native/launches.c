@@ -180,7 +180,8 @@ static CUresult check_attribute(const LaunchAttribute *attribute) {
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: valid = number >= -1 && number <= 100; break;
     default:
       valid = attribute->id >= CU_LAUNCH_ATTRIBUTE_IGNORE &&
-              attribute->id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
+              attribute->id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING &&
+              attribute->id != CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT + 1; /* it has no name */
   }
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

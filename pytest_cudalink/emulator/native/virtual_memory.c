@@ -309,16 +309,14 @@ EXPORTED(cuMemGetAccess, (unsigned long long *flags, const Location *location, C
 
 static const char no_multicast[] = "the emulated device has no multicast: MULTICAST_SUPPORTED is 0";
 
-/* The answer where the pointers that a caller gave are all there. */
-static CUresult refuse_multicast(EventLine *line, const void *first, const void *second) {
-  return first && second ? cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, no_multicast) : CUDA_ERROR_INVALID_VALUE;
-}
-
-EXPORTED(cuMulticastCreate, (uint64_t *handle, const void *properties), refuse_multicast(line, handle, properties))
+/* Whatever a caller gave (measured: edges/one_device). */
+EXPORTED(cuMulticastCreate, (uint64_t *handle, const void *properties),
+         cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, no_multicast))
 EXPORTED(cuMulticastGetGranularity, (size_t *granularity, const void *properties, int option),
-         refuse_multicast(line, granularity, properties))
+         cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, no_multicast))
+EXPORTED(cuMulticastAddDevice, (uint64_t handle, CUdevice device),
+         cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, no_multicast))
 /* There is no handle of a multicast object that could be given. */
-EXPORTED(cuMulticastAddDevice, (uint64_t handle, CUdevice device), CUDA_ERROR_INVALID_VALUE)
 EXPORTED(cuMulticastBindMem,
          (uint64_t handle, size_t offset, uint64_t memory, size_t memory_offset, size_t size, unsigned long long flags),
          CUDA_ERROR_INVALID_VALUE)

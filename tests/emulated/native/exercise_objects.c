@@ -21,7 +21,11 @@ static CUcontext primary;
 static void arrays(void) {
   CUDA_ARRAY3D_DESCRIPTOR flat = {
       .Width = 33, .Height = 9, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = CUDA_ARRAY3D_SURFACE_LDST};
-  CUDA_ARRAY3D_DESCRIPTOR video = {.Width = 16, .Height = 8, .Format = CU_AD_FORMAT_NV12, .NumChannels = 3};
+  CUDA_ARRAY3D_DESCRIPTOR video = {.Width = 16,
+                                   .Height = 8,
+                                   .Format = CU_AD_FORMAT_NV12,
+                                   .NumChannels = 3,
+                                   .Flags = CUDA_ARRAY3D_VIDEO_ENCODE_DECODE};
   CUDA_ARRAY3D_DESCRIPTOR sparse = {
       .Width = 512, .Height = 512, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1, .Flags = CUDA_ARRAY3D_SPARSE};
   CUDA_ARRAY_SPARSE_PROPERTIES properties;
@@ -88,7 +92,11 @@ static void arrays(void) {
 static _Atomic(CUarray) latest;
 
 static void arrays_of_others(void) {
-  CUDA_ARRAY3D_DESCRIPTOR video = {.Width = 16, .Height = 8, .Format = CU_AD_FORMAT_NV12, .NumChannels = 3};
+  CUDA_ARRAY3D_DESCRIPTOR video = {.Width = 16,
+                                   .Height = 8,
+                                   .Format = CU_AD_FORMAT_NV12,
+                                   .NumChannels = 3,
+                                   .Flags = CUDA_ARRAY3D_VIDEO_ENCODE_DECODE};
   CUarray own, plane;
   for (int time = 0; time < 100; time++) {
     OK(cuArray3DCreate(&own, &video));
