@@ -144,6 +144,11 @@ def allocation(size):
     return create_string_buffer(struct.pack("iiiiQQ56sQQQQ", 1, 0, 1, 0, 0, 0, b"", 0, 0, size, 0))
 used = lambda: [cuda.cuDeviceGetGraphMemAttribute(0, 0, byref(count)), count.value][1]
 assert cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), allocation(0)) == 1
+access = (c_int * 3)(1, 99, 3)  # of a device that is not there
+for place, value, code in ((4, struct.pack("i", 1), 801), (88, struct.pack("QQ", addressof(access), 1), 101)):
+    other = allocation(4096)
+    other[place:place + len(value)] = value
+    assert cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), other) == code
 parameters = allocation(4096)
 ok(cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), parameters))
 address = c_uint64.from_buffer(parameters, 112)

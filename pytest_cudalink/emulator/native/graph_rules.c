@@ -64,7 +64,7 @@ static CUresult prepare_allocation(const AllocateNode *allocate) {
   const PoolProperties *pool = &allocate->properties;
   const Location *location = &pool->location;
   bool known = pool->type == CU_MEM_ALLOCATION_TYPE_PINNED || pool->type == CU_MEM_ALLOCATION_TYPE_MANAGED;
-  if (!allocate->size || !known || pool->handle_types) return CUDA_ERROR_INVALID_VALUE;
+  if (!allocate->size || !known) return CUDA_ERROR_INVALID_VALUE;
   if (location->type < CU_MEM_LOCATION_TYPE_DEVICE || location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA)
     return CUDA_ERROR_INVALID_VALUE;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && !cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
@@ -75,6 +75,11 @@ static CUresult prepare_allocation(const AllocateNode *allocate) {
 
 CUresult cl_allocation_possible(const AllocateNode *allocate) {
   if (allocate->properties.location.type == CU_MEM_LOCATION_TYPE_HOST) return CUDA_ERROR_NOT_SUPPORTED;
+  if (allocate->properties.handle_types) return CUDA_ERROR_NOT_SUPPORTED; /* (measured: edges/graph_memory) */
+  for (size_t at = 0; at < allocate->access_count; at++)
+    if (allocate->accesses[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        !cl_is_device(allocate->accesses[at].location.id))
+      return CUDA_ERROR_INVALID_DEVICE;
   for (size_t at = 0; at < allocate->access_count; at++)
     if (allocate->accesses[at].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_NOT_SUPPORTED;
   return allocate->size > cl_device_memory() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
