@@ -354,6 +354,7 @@ EXPORTED_CHECKED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *
 static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
   cl_event_uint(line, "index", index);
   CUresult state = cl_check_context();
+  if (!state) state = cl_use_library(kernel);
   return state ? state : parameter_of(kernel, true, index, offset, size);
 }
 EXPORTED_CHECKED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
