@@ -60,15 +60,16 @@ def test_public_functions_have_nouns() -> None:
 def test_measured_answers_name_a_test_or_a_recording() -> None:
     """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there.
 
-    "programs/THEME" are the recorded programs of a theme, which campaigns.conformance.programs.compare replays; a row
-    "name" of a table of programs is the test "test_name".
+    "programs/THEME" are the recorded programs of a theme, which campaigns.conformance.programs.compare replays, and
+    "edges/NAME" is a program of campaigns.conformance.edges; a row "name" of a table of programs is the test "test_name".
     """
-    recordings = {file.name.removesuffix(".json") for file in RECORDED.glob("*.json")}
+    recordings = {file.name.partition(".json")[0] for file in RECORDED.glob("*.json*")}
+    edges = {f"edges/{file.stem}" for file in RECORDED.parent.glob("edges/recorded/*.txt")}
     cases = json.loads((RECORDED / "driver-580.159.04.json").read_text(encoding="utf-8"))["cases"]
     tests = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parent.rglob("test_*.py"))
     programs = {f"programs/{theme}" for theme in THEMES}
     names = re.findall(r'^(?:def test_| {4}")(\w+)(?:\(|": """)', tests, re.MULTILINE)
-    known = {*recordings, *cases, *programs, *(f"test_{name}" for name in names)}
+    known = {*recordings, *edges, *cases, *programs, *(f"test_{name}" for name in names)}
     wrong = [
         f"{file.name}: {found[0]}"
         for file in sorted(PACKAGE.glob("*/native/*.[ch]"))

@@ -91,7 +91,7 @@ static CUresult free_memory(CUdeviceptr address) {
   Block *block = cl_block_lock(address);
   bool freed = block && block->start == address && is_freed(block);
   cl_block_unlock();
-  if (freed) return CUDA_ERROR_INVALID_VALUE; /* cuMemFree of a driver dies of it (measured: deaths) */
+  if (freed) return CUDA_ERROR_INVALID_VALUE; /* cuMemFree of a driver dies of it (measured: deaths-580.159.04-h200) */
   if (cl_pool_free(address)) return CUDA_SUCCESS;
   if (!cl_block_take(address, FROM_ALLOCATION | FROM_EXTERNAL, &taken)) return CUDA_ERROR_INVALID_VALUE;
   cl_block_free(&taken);
@@ -257,7 +257,7 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
   const Block *there = cl_block_lock((uintptr_t)start);
   bool known = there, registered = known && there->origin == FROM_REGISTRATION;
   cl_block_unlock();
-  /* memory of the driver, and of other devices, is none to register (measured on an H200) */
+  /* memory of the driver, and of other devices, is none to register (measured: edges/host_memory) */
   if (known ? !registered : flags & CU_MEMHOSTREGISTER_IOMEMORY) return CUDA_ERROR_INVALID_VALUE;
   return cl_block_enter(&block);
 }

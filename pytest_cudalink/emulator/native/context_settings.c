@@ -87,7 +87,7 @@ static CUresult ctx_set_limit(int limit, size_t value) {
     value = (value + part - 1) / part * part;
   }
   value = rounded(limit, value);
-  bool changed = value != context->limits[limit] || limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE; /* always (measured) */
+  bool changed = value != context->limits[limit] || limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE; /* always */
   state = changed ? cl_wait_by_table(&(WaitFacts){.limit = limit}) : CUDA_SUCCESS;
   if (!state) context->limits[limit] = value;
   return state;

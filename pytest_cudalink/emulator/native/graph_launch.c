@@ -249,7 +249,7 @@ static CUresult check(const Graph *graph) {
 
 /* Neither a launch nor an upload can be captured (measured: programs/capture). The stream comes before the graph. */
 static CUresult find(const void *stream_handle, void *handle, Stream **stream, Executable **executable) {
-  /* a host function has no context, but streams have theirs (measured on an H200) */
+  /* a host function has no context, but streams have theirs (measured: edges/host_functions) */
   CUresult result =
       cl_in_host_function && (uintptr_t)stream_handle > CU_STREAM_PER_THREAD ? CUDA_SUCCESS : cl_check_context();
   if (!result) result = cl_refuse_captured(stream_handle, stream);

@@ -156,7 +156,7 @@ static CUresult pointer_get_attributes(unsigned count, const int *attributes, vo
   Known known = look_up(address);
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++) {
-    if (attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return CUDA_ERROR_INVALID_VALUE; /* alone only (measured) */
+    if (attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return CUDA_ERROR_INVALID_VALUE; /* alone only */
     if (read_attribute(&known, attributes[at], address, out[at])) continue;
     if (attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
       continue; /* measured */

@@ -86,7 +86,7 @@ static UserObject *known(void *handle) { return cl_handle_is(handle, HANDLE_USER
 static void destroy(void *data) {
   UserObject *object = data;
   bool before = cl_in_host_function;
-  cl_in_host_function = true; /* it is one (measured on an H200) */
+  cl_in_host_function = true; /* it is one (measured: edges/user_objects) */
   object->destructor(object->data);
   cl_in_host_function = before;
   cl_free_stack(&object->giver.stack);

@@ -179,7 +179,7 @@ static void unmap(Mapping *mapping) {
   free(mapping);
 }
 
-/* Whether a range has mappings as wholes only; between them there may be holes (measured on an H200). */
+/* Whether a range has mappings as wholes only; between them there may be holes (measured: edges/vmm_access). */
 static bool holds_wholes(uintptr_t start, size_t size) {
   const Mapping *first = mapping_of(start), *last = mapping_of(start + size - 1);
   return (!first || first->node.start == start) && (!last || last->node.start + last->size == start + size);
@@ -285,7 +285,7 @@ EXPORTED(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescriptio
          set_access(start, size, list, count))
 
 /* What is reserved and not mapped is an error, and without access; memory that was not mapped has none, either
-   (measured on an H200). */
+   (measured: edges/vmm_access). */
 static CUresult get_access(unsigned long long *flags, const Location *location, CUdeviceptr address) {
   Mapping mapping = {0};
   PhysicalProperties properties;
