@@ -61,7 +61,8 @@ def test_measured_answers_name_a_test_or_a_recording() -> None:
     """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there.
 
     "programs/THEME" are the recorded programs of a theme, which campaigns.conformance.programs.compare replays, and
-    "edges/NAME" is a program of campaigns.conformance.edges; a row "name" of a table of programs is the test "test_name".
+    "edges/NAME" is a program of campaigns.conformance.edges. A row "name" of a table of programs is the test
+    "test_name".
     """
     recordings = {file.name.partition(".json")[0] for file in RECORDED.glob("*.json*")}
     edges = {f"edges/{file.stem}" for file in RECORDED.parent.glob("edges/recorded/*.txt")}

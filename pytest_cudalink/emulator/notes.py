@@ -9,6 +9,7 @@ system. The file of the outermost process also has what the processes of the run
 from __future__ import annotations
 
 import atexit
+import errno
 import json
 import mmap
 import os
@@ -42,18 +43,12 @@ class Notes:
     """
 
     def __init__(self, above: str, *, apart: bool = False) -> None:
-        try:
-            descriptor, self.path = tempfile.mkstemp(prefix="notes-", dir=scratch.root())
-            self._header = _header_of(descriptor)
-        except OSError:  # no folder that can be written to, or a full one
-            kept = os.memfd_create("cudalink-notes")
-            descriptor, self.path = os.dup(kept), f"/proc/{os.getpid()}/fd/{kept}"
-            self._header = _header_of(descriptor)
+        self._header, self.path, self._offset = _made()
         self.above, self.pid = above, os.getpid()
-        outermost = ("" if apart else _outermost(above)) or self.path
+        outermost = ("" if apart else _outermost(above)) or (self.path if self._offset == _LINES else "")
         self._header[_OUTERMOST] = os.fsencode(outermost).ljust(_OUTERMOST.stop - _OUTERMOST.start, b"\0")
         self.at_exit: list[Callable[[list[Note]], object]] = []
-        self._seen, self._looks, self._offset = bytes(8), 0, _LINES
+        self._seen, self._looks = bytes(8), 0
 
     def take_counted(self) -> list[Note]:
         """Return the notes since the last look, if the count of lines has changed since then."""
@@ -82,11 +77,28 @@ class Notes:
         return found
 
 
-def _header_of(descriptor: int) -> mmap.mmap:
-    """Write the header of a new file, and map it; closes the descriptor."""
-    with os.fdopen(descriptor, "r+b") as file:
-        file.write((bytes(16) + _KIND).ljust(_LINES, b"\0"))  # whoever writes to a mapped page must find room
-        file.flush()
+def _made() -> tuple[mmap.mmap, str, int]:
+    """Make a file; return its header, its path, and where lines begin."""
+    path = ""
+    with suppress(OSError):  # no folder that can be written to, or a full one
+        descriptor, path = tempfile.mkstemp(prefix="notes-", dir=scratch.root())
+        return _header_of(descriptor, _LINES), path, _LINES
+    if path:
+        os.unlink(path)  # noqa: PTH108 (tests replace pathlib's)
+    kept = os.memfd_create("cudalink-notes")
+    path = f"/proc/{os.getpid()}/fd/{kept}"
+    with suppress(OSError):  # a limit of the size of files: its processes share nothing then
+        return _header_of(os.dup(kept), _LINES), path, _LINES
+    os.ftruncate(kept, 0)
+    return _header_of(os.dup(kept), _HEADER_SIZE), path, _HEADER_SIZE
+
+
+def _header_of(descriptor: int, size: int) -> mmap.mmap:
+    """Write what is before the lines of a new file, and map its header; closes the descriptor."""
+    with os.fdopen(descriptor, "r+b", buffering=0) as file:
+        content = (bytes(16) + _KIND).ljust(size, b"\0")  # whoever writes to a mapped page must find room
+        if os.pwrite(file.fileno(), content, 0) < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return mmap.mmap(file.fileno(), _HEADER_SIZE)
 
 
