@@ -37,7 +37,9 @@ static CUresult mem_alloc(EventLine *line, CUdeviceptr *out, size_t size) {
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
-  return out && size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = 0; /* where there is no memory, too (measured: edges/host_memory) */
+  return size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuMemAlloc_v2, (CUdeviceptr *out, size_t size), mem_alloc(line, out, size))
 
@@ -47,6 +49,7 @@ static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
+  *pitch = 0;
   if (!width || !height || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
   size_t row = cl_rounded(width, ROW_ALIGNMENT);
   if (!row) return CUDA_ERROR_INVALID_VALUE;
