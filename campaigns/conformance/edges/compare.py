@@ -58,11 +58,11 @@ def answers(text: str) -> dict[str, str]:
     """Answers by their questions; one that is asked again has a number."""
     found: dict[str, str] = {}
     for line in text.splitlines():
-        question, _, answer = line.partition(": ")
+        question, _, answer = f"{line.rstrip()} ".partition(": ")
         number = 1
         while (key := question if number == 1 else f"{question} ({number})") in found:
             number += 1
-        found[key] = answer
+        found[key] = answer.rstrip()
     return found
 
 

@@ -205,7 +205,7 @@ static bool is_touchable(const Places *places, const Box *box) {
 
 /* Reads the rows of a copy's source, one behind the other. */
 static char *read_rows(const Box *box, const Extent *from) {
-  char *rows = malloc(box->width * rows_of(box)), *at = rows;
+  char *rows = malloc(box->width * rows_of(box) + 1), *at = rows; /* a pointer for no bytes, too */
   for (size_t row = 0; rows && row < rows_of(box); row++, at += box->width)
     memcpy(at, row_at(from, row, box), box->width);
   return rows;

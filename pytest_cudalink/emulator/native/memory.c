@@ -244,8 +244,8 @@ bool cl_is_freed_elsewhere(const Block *block) {
 void cl_note_freed_elsewhere(const Block *block) {
   if (!cl_is_freed_elsewhere(block)) return;
   int call = cl_symbol_named(block->shared_end->call);
-  Stack stack = {.python = strdup(block->shared_end->place)};
-  Site *site = call < 0 ? NULL : cl_site_find(cl_symbols[call].name, &stack);
+  Site *site = NULL;
+  if (call >= 0) site = cl_site_find(cl_symbols[call].name, &(Stack){.python = strdup(block->shared_end->place)});
   cl_note_dead_use(MEMORY_OF_PROCESS, block->id, site);
   cl_site_drop(site);
 }
