@@ -187,7 +187,7 @@ def _names() -> str:
         "typedef enum {",
     ]
     lines += [f"  SYM_{symbol}," for symbol in symbols]
-    lines += ["  SYMBOL_COUNT", "} Sym;", "#endif", "#ifdef WEAK_SYMBOLS"]
+    lines += ["  SYMBOL_COUNT", "} Sym;", *_null_checks(symbols), "#endif", "#ifdef WEAK_SYMBOLS"]
     for symbol in weak:
         answer = "old_entry_point" if symbol in old else "unimplemented"
         lines.append(f"EXPORT __attribute__((weak)) CUresult {symbol}(void) {{ return cl_{answer}(SYM_{symbol}); }}")
@@ -234,6 +234,17 @@ def _synchronization() -> str:
         for form, memory, waits in table["fillings"]["rows"]
     ]
     return "\n".join([*lines, "};", ""])
+
+
+def _null_checks(symbols: Iterable[str]) -> Iterator[str]:
+    """What each function does first: it looks for arguments that are NULL and of which a driver dies."""
+    table: dict[str, dict[str, list[Any]]] = _read("functions.toml")["null-pointers"]
+    for symbol in symbols:
+        checks = (
+            f'if ({" && ".join((f"!{name}", *counts))}) call.null = "{name}", call.null_at = {at}'
+            for name, (at, *counts) in table.get(symbol, {}).items()
+        )
+        yield f"#define NULL_CHECKS_{symbol} {'; '.join(checks)}"
 
 
 def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]:

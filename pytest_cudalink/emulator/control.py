@@ -152,7 +152,13 @@ _RULE_OF_MEMORY = (
 
 
 def _rule_of(kind: str, rule: str, what: str) -> tuple[str, str, str]:
-    """Return what a rule of lifetimes has in `_RULES`; a handle that died has a rule for all kinds but link states."""
+    """Return what a rule of lifetimes has in `_RULES`; NULL has one for all, as handles that died but link states."""
+    if kind == "argument":
+        advice = (
+            f"{rule} must not be NULL: the driver follows it without a check, and ends the process (SIGSEGV in driver "
+            "580.159.04 on an H200, recorded on 2026-11-29)."
+        )
+        return "", advice, f"Pass the address of memory as {rule}."
     if kind == "link state" or not what.startswith("used after "):
         return _RULES.get(rule, _RULE_OF_MEMORY)
     fix = f"Make no call with a {rule} after {what.removeprefix('used after ')}."

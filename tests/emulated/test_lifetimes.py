@@ -246,14 +246,71 @@ def test_what_a_gpu_died_of_is_watched() -> None:
     died = {
         (" ".join(kind), symbol)
         for key, (_, *answers) in load(RECORDED / "deaths-580.159.04-h200.json.xz")["rows"].items()
-        for symbol, _, _, *kind in [key.split()]
-        if any(answer and str(answer[0]).startswith("SIG") for answer in answers)
+        for symbol, wrong, _, *kind in [key.split()]
+        if wrong == "dead" and any(answer and str(answer[0]).startswith("SIG") for answer in answers)
     }
     watched = {one for one in died if one[0] in RECORDED_KINDS}
     assert {kind for kind, _ in died - watched} == {*UNWATCHED, "link"}  # a link state is watched by itself
     assert len(watched) > 40
     for kind, symbol in watched:
         assert any(fnmatch.fnmatch(symbol, one) for one in table[RECORDED_KINDS[kind]]), (kind, symbol)
+
+
+NULL_POINTERS = """
+from campaigns.conformance.programs.images import image
+from campaigns.conformance.waits import RECORDED
+from pytest_cudalink.emulator.recorder.execute import Interpreter
+from pytest_cudalink.emulator.recorder.questions import load
+
+rows = load(RECORDED / "deaths-580.159.04-h200.json.xz")["rows"]
+died, red, keep = set(), set(), []
+library = CDLL("libcuda.so.1")  # without types of arguments
+for key, (program, answer, _) in rows.items():
+    if key.split()[1] != "null" or len(answer) > 1:  # something failed before the call
+        continue
+    keep.append(Interpreter(library, image, aliases=False))
+    for number, call in enumerate(program[:-1]):
+        keep[-1].call(number, call)
+    name, *arguments = program[-1]
+    told()
+    code = getattr(library, name)(*map(keep[-1].argument, arguments)) if hasattr(library, name) else None
+    if answer == ["SIGSEGV"]:
+        died.add(key)
+    for rule, what, call in told():
+        assert (code, call) == (1, name) and what.startswith("NULL"), (key, code, rule)
+        red.add(key)
+"""
+
+
+def test_null_of_which_a_gpu_died(check) -> None:
+    """Of all recorded calls with NULL, those are red of which a driver died; and none if nothing is looked for."""
+    check(
+        START
+        + NULL_POINTERS
+        + """
+fields = {key for key in died if ".accessDescs" in key}  # of a structure: not looked for
+assert len(fields) == 2 and len(keep) > 800
+assert red == died - fields and len(red) == 15, red ^ died
+"""
+    )
+    check(START + NULL_POINTERS + "assert died and not red", lifetime="off")
+
+
+def test_null_is_named_with_the_argument(check) -> None:
+    """By its number and name, where it must be an address: not where a count says that there is nothing."""
+    check(
+        START
+        + """
+library = c_void_p()
+assert cuda.cuLibraryLoadData(byref(library), None, None, None, 0, None, None, 0) == 1 and not control.violations
+assert cuda.cuLibraryLoadData(byref(library), small_ptx(), None, None, 0, None, byref(c_void_p()), 1) == 1
+(one,) = control.violations
+assert one.text.startswith("argument 6: libraryOptions: NULL"), one.text
+assert (one.check, one.rule, one.call) == ("lifetimes", "libraryOptions", "cuLibraryLoadData")
+assert one.fix == "Pass the address of memory as libraryOptions." and "SIGSEGV" in one.advice
+control.consume(control.violations)
+"""
+    )
 
 
 def test_memory_of_a_pool_that_is_freed_twice(check) -> None:

@@ -19,6 +19,7 @@
 #include "stacks.h"
 #include "sticky.h"
 #include "sweep.h"
+#include "violations.h"
 #include "visible.h"
 
 _Atomic(CallEnd *) cl_call_end;
@@ -146,6 +147,7 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
 
 void cl_begin(Call *call) {
   call->error = errno;
+  call->null_at = 0;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancelable);
   if (call->cancelable == PTHREAD_CANCEL_ENABLE)
     cl_cancelable = true; /* else it is the caller's wish, or a call within */
@@ -206,6 +208,19 @@ static void note_call(const Call *call, CUresult result) {
   if (call->line.unsupported) cl_note_refusal(cl_symbols[call->symbol].name, &call->line);
 }
 
+static void note_null(const Call *call) {
+  cl_note_violation_of(&(Violation){
+      .kind = "argument",
+      .number = call->null_at,
+      .rule = call->null,
+      .what = "NULL, which ends a driver in SIGSEGV",
+      .call = cl_symbols[call->symbol].name,
+      .expected = "an address",
+      .found = "NULL",
+  });
+  cl_report_violations();
+}
+
 CUresult cl_leave(Call *call, CUresult result) {
   CallEnd *end = atomic_load_explicit(&cl_call_end, memory_order_relaxed);
   if (__builtin_expect(end != NULL, 0)) end();
@@ -218,6 +233,7 @@ CUresult cl_leave(Call *call, CUresult result) {
   if (watch) watch(call->symbol, false);
   cl_site_forget();
   cl_check_dead_use(cl_symbols[call->symbol].name, cl_symbols[call->symbol].dies_of);
+  if (call->null_at && result == CUDA_ERROR_INVALID_VALUE && cl_config()->lifetime) note_null(call);
   if (call->cancelable == PTHREAD_CANCEL_ENABLE) cl_cancelable = false;
   pthread_setcancelstate(call->cancelable, &call->cancelable);
   errno = call->error;

@@ -11,8 +11,10 @@
 /* One call of an exported function: its answer, and what its event says besides. */
 typedef struct {
   Sym symbol;
-  int error;      /* the caller's errno, which no call changes */
-  int cancelable; /* pthread_setcancelstate of the caller */
+  int error;        /* the caller's errno, which no call changes */
+  int cancelable;   /* pthread_setcancelstate of the caller */
+  unsigned null_at; /* the number, from 1 on, of an argument that is NULL and of which a driver dies; 0: none */
+  const char *null; /* its name */
   CUresult result;
   EventLine line;
 } Call;
@@ -63,6 +65,7 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
     Call call;                                                        \
     EventLine *line __attribute__((unused)) = &call.line;             \
     cl_begin(&call);                                                  \
+    NULL_CHECKS_##name;                                               \
     if (!cl_enter(&call, SYM_##name, needs_init)) return call.result; \
     return cl_leave(&call, answer);                                   \
   }
@@ -73,6 +76,7 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
     Call call;                                                    \
     EventLine *line __attribute__((unused)) = &call.line;         \
     cl_begin(&call);                                              \
+    NULL_CHECKS_##name;                                           \
     CUresult early = (refused);                                   \
     if (!cl_enter(&call, SYM_##name, !early)) return call.result; \
     return cl_leave(&call, early ? early : (answer));             \

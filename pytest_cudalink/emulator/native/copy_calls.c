@@ -335,13 +335,13 @@ EXPORTED(cuMemcpy2DUnaligned_v2, (const Rectangle *flat), copy_rectangle_in(line
 EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream), copy_rectangle_in(line, flat, stream, true))
 EXPORTED(cuMemcpy3D_v2, (const Box *box), copy_box_in(line, box, NULL, false))
 EXPORTED(cuMemcpy3DAsync_v2, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
-EXPORTED(cuMemcpy3DPeer, (const Box *box), copy_box_in(line, box, NULL, false))
+EXPORTED(cuMemcpy3DPeer, (const Box *pCopy), copy_box_in(line, pCopy, NULL, false))
 
 static CUresult copy_box_to_peer_async(EventLine *line, const Box *box, const void *stream) {
   CUresult result = box ? refuse_captured(stream) : CUDA_SUCCESS;
   return result ? result : copy_box_in(line, box, stream, true);
 }
-EXPORTED(cuMemcpy3DPeerAsync, (const Box *box, void *stream), copy_box_to_peer_async(line, box, stream))
+EXPORTED(cuMemcpy3DPeerAsync, (const Box *pCopy, void *stream), copy_box_to_peer_async(line, pCopy, stream))
 
 /* -- setting -- */
 

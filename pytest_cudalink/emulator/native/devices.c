@@ -55,8 +55,8 @@ static CUresult get_error(EventLine *line, CUresult code, const char **text, boo
   cl_event_int(line, "code", code);
   return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED_ANY_TIME(cuGetErrorName, (CUresult code, const char **text), get_error(line, code, text, true))
-EXPORTED_ANY_TIME(cuGetErrorString, (CUresult code, const char **text), get_error(line, code, text, false))
+EXPORTED_ANY_TIME(cuGetErrorName, (CUresult code, const char **pStr), get_error(line, code, pStr, true))
+EXPORTED_ANY_TIME(cuGetErrorString, (CUresult code, const char **pStr), get_error(line, code, pStr, false))
 
 /* libnvJitLink 12.1 to 12.4 refuse to start on a driver without this table; links never call into it (measured:
    test_newest_ptx_of_a_version). */

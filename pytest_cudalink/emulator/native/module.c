@@ -203,9 +203,10 @@ static CUresult library_load_data(EventLine *line, Module **library, const void 
   return result;
 }
 EXPORTED(cuLibraryLoadData,
-         (Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,
-          void **values, unsigned count),
-         library_load_data(line, library, data, jit_keys, jit_values, jit_count, keys, values, count))
+         (Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count, int *libraryOptions,
+          void **values, unsigned numLibraryOptions),
+         library_load_data(line, library, data, jit_keys, jit_values, jit_count, libraryOptions, values,
+                           numLibraryOptions))
 
 static CUresult library_load_from_file(EventLine *line, Module **library, const char *path, int *jit_keys,
                                        void **jit_values, unsigned jit_count, int *keys, void **values,

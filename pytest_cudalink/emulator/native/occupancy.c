@@ -123,8 +123,9 @@ static CUresult available_shared(size_t *bytes, const void *function, int blocks
   if (!bytes || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   return cl_shared_available(&needs, blocks, threads, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuOccupancyAvailableDynamicSMemPerBlock, (size_t *bytes, Function *function, int blocks, int threads),
-         available_shared(bytes, function, blocks, threads))
+EXPORTED(cuOccupancyAvailableDynamicSMemPerBlock,
+         (size_t *dynamicSmemSize, Function *function, int blocks, int threads),
+         available_shared(dynamicSmemSize, function, blocks, threads))
 
 /* -- clusters -- */
 

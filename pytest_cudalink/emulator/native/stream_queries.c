@@ -133,8 +133,8 @@ static CUresult copy_attributes(const void *to, const void *from) {
   return CUDA_SUCCESS;
 }
 
-EXPORTED(cuStreamGetAttribute, (Stream *stream, int attribute, AttributeValue *value),
-         value ? LOCKED(get_attribute(stream, attribute, value)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuStreamGetAttribute, (Stream *stream, int attribute, AttributeValue *value_out),
+         value_out ? LOCKED(get_attribute(stream, attribute, value_out)) : CUDA_ERROR_INVALID_VALUE)
 EXPORTED(cuStreamSetAttribute, (Stream *stream, int attribute, const AttributeValue *value),
          value ? LOCKED(set_attribute(stream, attribute, value)) : CUDA_ERROR_INVALID_VALUE)
 EXPORTED(cuStreamCopyAttributes, (Stream *to, Stream *from), LOCKED(copy_attributes(to, from)))

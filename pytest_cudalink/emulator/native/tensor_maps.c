@@ -177,12 +177,12 @@ static CUresult encode_im2col(EventLine *line, void *out, const Map *map, const 
 
 EXPORTED(cuTensorMapEncodeIm2col,
          (void *out, int type, unsigned rank, void *address, const uint64_t *extents, const uint64_t *strides,
-          const int *lower, const int *upper, unsigned channels, unsigned pixels, const unsigned *steps, int interleave,
-          int swizzle, int promotion, int fill),
+          const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, unsigned channels, unsigned pixels,
+          const unsigned *steps, int interleave, int swizzle, int promotion, int fill),
          encode_im2col(line, out,
                        &(Map){IM2COL, type, rank, (uintptr_t)address, extents, strides, steps, interleave, swizzle,
                               promotion, fill},
-                       lower, upper, channels, pixels))
+                       pixelBoxLowerCorner, pixelBoxUpperCorner, channels, pixels))
 
 static CUresult encode_wide(EventLine *line, void *out, const Map *map, int lower, int upper, unsigned channels,
                             unsigned pixels, int mode) {
@@ -210,4 +210,4 @@ static CUresult replace_address(void *out, uint64_t address) {
   memcpy(out, &address, sizeof address);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuTensorMapReplaceAddress, (void *map, void *address), replace_address(map, (uintptr_t)address))
+EXPORTED(cuTensorMapReplaceAddress, (void *tensorMap, void *address), replace_address(tensorMap, (uintptr_t)address))

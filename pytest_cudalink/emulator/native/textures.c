@@ -196,7 +196,7 @@ static CUresult create_surface(uint64_t *out, const Resource *resource) {
   if (!result) result = cl_check_array_context(resource->of.array);
   return result ? result : keep(out, &(Texture){.resource = *resource}, HANDLE_SURFACE, context);
 }
-EXPORTED(cuSurfObjectCreate, (uint64_t *out, const Resource *resource), create_surface(out, resource))
+EXPORTED(cuSurfObjectCreate, (uint64_t *pSurfObject, const Resource *resource), create_surface(pSurfObject, resource))
 
 static CUresult destroy(uint64_t handle, HandleKind kind) {
   CUresult result = cl_check_context();
