@@ -42,6 +42,8 @@ JOIN_LIMIT = 0.2  # seconds of the processor; with n * n steps it took 1.7
 FEW, MANY = 10_000, 1_000_000
 MAPPINGS = 30_000  # Linux lets a process have 65,530 (vm.max_map_count)
 GROWTH_LIMIT = 4.0  # how much more one of many takes than one of few: logarithms, and misses of the caches
+COMPILED = 20  # modules of different PTX, and then so many of each
+COMPILED_LIMIT = 0.1  # of the time that the first module of a PTX takes
 HOST_CALLS = 2_000
 HOST_CALL_LIMIT = 30.0  # microseconds, there and back
 CLOSED_GATES = 0, 4_000  # streams that wait for a value while host functions are called
@@ -283,11 +285,26 @@ def grow() -> None:
     print(json.dumps(took))
 
 
+def compile_modules() -> None:
+    """Print the seconds of the first and of a later module for each PTX, as JSON; the compiler is another process."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    _in_context(driver)
+    made: dict[int, list[float]] = {0: [], 1: []}
+    for number in range(-1, COMPILED):  # the first one starts that process
+        ptx = f".version 8.0\n.target {ARCH}\n.address_size 64\n.visible .entry kernel{number + 1}() {{ ret; }}\n"
+        for later in range(1 + COMPILED):
+            start = time.perf_counter()
+            assert not driver.cuModuleLoadData(byref(c_void_p()), ptx.encode())
+            made[bool(later)] += [time.perf_counter() - start] * (number >= 0)
+    print(json.dumps(list(made.values())))
+
+
 CHILDREN: dict[str, Callable[[], None]] = {
     "--load": load,
     "--serve": serve,
     "--graphs": graphs,
     "--grow": grow,
+    "--compile": compile_modules,
     "--host-calls": host_calls,
 }
 
@@ -359,6 +376,17 @@ def report_growth(report: measure.Report, environment: dict[str, str]) -> None:
             report.limit(f"{kind}: {what} one of {many:,} to one of {FEW:,}", ratio, GROWTH_LIMIT, "x")
 
 
+def report_compilations(report: measure.Report, environment: dict[str, str]) -> None:
+    """Measure modules of PTX that was compiled before."""
+    command = [sys.executable, __file__, "--compile"]
+    environ = {**os.environ, **environment, "CUDA_CACHE_DISABLE": "0"}
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    first, later = json.loads(done.stdout)
+    of_first = report.row("modules", "the first module of a PTX", first)
+    of_later = report.row("modules", "a later one", later, first)
+    report.limit("a later module of a PTX to the first", of_later.median / of_first.median, COMPILED_LIMIT, "x")
+
+
 def report_graphs(report: measure.Report, environment: dict[str, str]) -> None:
     """Measure large graphs once in a process of their own: they take a gigabyte."""
     command = [sys.executable, __file__, "--graphs"]
@@ -407,6 +435,7 @@ def main() -> int:
     report.limit(what, summary.median * 1e3, LOAD_LIMIT, "ms")
     report_graphs(report, off)
     report_growth(report, off)
+    report_compilations(report, off)
     report_host_calls(report, off)
     return report.finish(options.json)
 

@@ -175,6 +175,62 @@ assert cast(values, POINTER(c_float))[0] > 0
     )
 
 
+def test_what_a_compilation_gives_again(check) -> None:
+    """PTX that is compiled once has the answers, logs and attributes of PTX that is compiled for every module."""
+    check(
+        """
+libc = CDLL(None)
+start()
+text = artifact("13.0/main.ptx")
+whole = b'''.version 8.0
+.target sm_90
+.address_size 64
+.visible .global .align 4 .u32 variable[3] = {1, 2, 3};
+.visible .entry kernel(.param .u64 out) .maxntid 64 {
+  .reg .u32 %r<4>;
+  .reg .u64 %rd1;
+  .shared .align 4 .b8 shared[256];
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, %tid.x;
+  st.shared.u32 [shared], %r1;
+  ld.shared.u32 %r2, [shared];
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
+\\0'''
+def answers(image, options):
+    found = []
+    for library in (False, True):
+        info, error = create_string_buffer(4096), create_string_buffer(4096)
+        given = [*options, (3, addressof(info)), (4, 4096), (5, addressof(error)), (6, 4096)]
+        keys, values = (c_int * len(given))(*dict(given)), (c_void_p * len(given))(*dict(given).values())
+        handle, kernel, address, size = c_void_p(), c_void_p(), c_uint64(), c_size_t()
+        if library:
+            code = cuda.cuLibraryLoadData(byref(handle), image, keys, values, len(given), None, None, 0)
+            codes = [code, cuda.cuLibraryGetKernel(byref(kernel), handle, b"kernel")]
+            codes.append(cuda.cuLibraryGetGlobal(byref(address), byref(size), handle, b"variable"))
+            codes.append(cuda.cuKernelGetFunction(byref(kernel), kernel))
+        else:
+            codes = [cuda.cuModuleLoadDataEx(byref(handle), image, len(given), keys, values)]
+            codes.append(cuda.cuModuleGetFunction(byref(kernel), handle, b"kernel"))
+            codes.append(cuda.cuModuleGetGlobal_v2(byref(address), byref(size), handle, b"variable"))
+        number = c_int()
+        attributes = [(cuda.cuFuncGetAttribute(byref(number), at, kernel), number.value) for at in range(16)]
+        assert [values[-3] or 0, values[-1] or 0] == [len(info.value), len(error.value)]
+        logs = [re.sub(rb"[0-9.]+ ms", b"", log.value) for log in (info, error)]
+        found.append((codes, logs, size.value, attributes))
+    return found
+for image in (whole, small_ptx(), text, whole.replace(b"ret;", b"rett;"), whole.replace(b"sm_90", b"sm_75")):
+    for options in ([], [(12, 1)], [(7, 0)], [(11, 1)], [(0, 16), (12, 1)], [(9, 90)], [(9, 80)]):
+        libc.setenv(b"CUDA_CACHE_DISABLE", b"1", 1)
+        expected = answers(image, options)
+        libc.unsetenv(b"CUDA_CACHE_DISABLE")
+        for _ in range(2):
+            assert answers(image, options) == expected, (image, options)
+"""
+    )
+
+
 def test_every_symbol_with_nothing(check) -> None:
     """Every exported function survives a call with nothing but zeros, and what is not implemented names itself."""
     releases = tomllib.loads((DATA / "functions.toml").read_text(encoding="utf-8"))["symbols"]

@@ -151,6 +151,38 @@ assert [one["call"] for one in events() if "linker failed" in one][:2] == ["cuMo
 code, image, log = link([(CUBIN, artifact("13.0/main.cubin") + b"?undefined\\n")])
 sound()
 """,
+    "a_module_is_compiled_once": """
+# The library, which prints whenever it compiles, does so once for the same PTX and options, and again for others.
+def text(padding=0, word=b"!print"):
+    return small_ptx()[:-1] + b"// " + word + b"\\n//" + b" " * padding + b"\\n\\0"
+def compiled(ptx, **options):
+    before, library = len(ended()), c_void_p()
+    keys, values = (c_int * 1)(*options.get("keys", [0])), (c_void_p * 1)(*options.get("values", [0]))
+    count, load = len(options.get("keys", [])), options.get("load", cuda.cuModuleLoadDataEx)
+    code = load(byref(c_void_p()), ptx, count, keys, values)
+    assert code == 200, code  # it gives no cubin
+    return len(ended()) - before
+def as_library(*arguments):
+    out, ptx, count, keys, values = arguments
+    cuda.cuLibraryLoadData(out, ptx, keys, values, count, None, None, 0)
+    return 200
+ptx = text()
+assert [compiled(ptx), compiled(ptx), compiled(ptx, load=as_library), compiled(ptx[:-1] + b"//\\0")] == [1, 0, 0, 1]
+for key, values in {0: (32, 64), 7: (0, 4), 9: (80, 100), 11: (1,), 12: (1,), 13: (1,), 14: (1, 2)}.items():
+    for value in values:
+        assert [compiled(ptx, keys=[key], values=[value]) for _ in range(2)] == [1, 0], (key, value)
+libc = ctypes.CDLL(None)
+libc.setenv(b"CUDA_CACHE_DISABLE", b"1", 1)
+assert [compiled(ptx), compiled(ptx)] == [1, 1]
+libc.setenv(b"CUDA_CACHE_DISABLE", b"0", 1)
+assert compiled(ptx) == 0
+# what is refused is compiled again
+before = len(ended())
+assert [load(text(word=b"!fatal"))[0] for _ in range(2)] == [218] * 2 and len(ended()) == before + 2
+# 64 MB of PTX and images, and the least recently used goes first
+old, large, more = text(5_000_000), text(20_000_000), text(10_000_000)
+assert [compiled(one) for one in (large, old, large, old, more, old, large)] == [1, 1, 0, 0, 1, 0, 1]
+""",
     "a_worker_out_of_memory": """
 # A library that ends its process because it got no memory has not refused the input.
 code, image, log = link([(PTX, CASES["ptx"][1](b"!bad_alloc"))])

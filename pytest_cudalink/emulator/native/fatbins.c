@@ -17,6 +17,8 @@ bool cl_jit_forced(void) { return is_set("CUDA_FORCE_PTX_JIT") || is_set("CUDA_F
 
 bool cl_jit_disabled(void) { return is_set("CUDA_DISABLE_PTX_JIT") || is_set("CUDA_DISABLE_JIT"); }
 
+bool cl_jit_uncached(void) { return is_set("CUDA_CACHE_DISABLE"); }
+
 /* -- the choice -- */
 
 static bool is_exact(const FatbinEntry *entry) { return entry->flags & FATBIN_EXACT; }

@@ -14,6 +14,8 @@
 bool cl_jit_forced(void);
 /* Whether PTX is not compiled: CUDA_DISABLE_PTX_JIT or CUDA_DISABLE_JIT is 1. */
 bool cl_jit_disabled(void);
+/* Whether compiled PTX is neither kept nor taken from what was kept: CUDA_CACHE_DISABLE is 1. */
+bool cl_jit_uncached(void);
 
 /* Whether some entry is of a kind. */
 bool cl_fatbin_has(Bytes fatbin, uint32_t kind);

@@ -134,13 +134,96 @@ EXPORT uint64_t cudalinkImageCount(void) {
   return image_count;
 }
 
+static void *copy_bytes(const void *data, size_t size) {
+  void *copy = malloc(size ? size : 1);
+  if (copy && size) memcpy(copy, data, size);
+  return copy;
+}
+
 static CUresult copy_image(Module *module, const void *data, size_t size) {
-  void *image = malloc(size ? size : 1);
+  void *image = copy_bytes(data, size);
   if (!image) return CUDA_ERROR_OUT_OF_MEMORY;
-  memcpy(image, data, size);
   CUresult result = adopt(module, image, size);
   if (!result) count_image(data, size);
   return result;
+}
+
+/* A compilation that succeeded, for the next one of the same PTX with the same options; the library is the process's.
+ */
+typedef struct Compiled {
+  struct Compiled *next; /* used less lately */
+  LinkOptions options;
+  LinkText text;
+  void *image;
+  size_t image_size, size;
+  uint8_t ptx[];
+} Compiled;
+
+enum { COMPILED_BYTES = 64 << 20 }; /* of PTX and images; a driver's cache, a folder, has 1 GiB */
+static Compiled *compilations;      /* under the lock of the modules; whole at every moment, for a fork */
+
+static void free_compiled(Compiled *compiled) {
+  cl_options_free(&compiled->options);
+  cl_text_free(&compiled->text);
+  free(compiled->image);
+  free(compiled);
+}
+
+/* Returns false if memory is out. */
+static bool copy_text(LinkText *to, const LinkText *from) {
+  *to = (LinkText){from->error ? strdup(from->error) : NULL, from->info ? strdup(from->info) : NULL};
+  return !to->error == !from->error && !to->info == !from->info;
+}
+
+static void put_first(Compiled *compiled) {
+  compiled->next = compilations;
+  compilations = compiled;
+}
+
+/* Gives copies of what was kept of a compilation, if that is there and memory is not out. */
+static bool take_compiled(const void *data, size_t size, const LinkOptions *options, void **image, size_t *image_size,
+                          LinkText *text) {
+  HOLD(cl_modules_lock);
+  for (Compiled **at = &compilations, *one; (one = *at); at = &one->next) {
+    if (one->size != size || !cl_options_equal(&one->options, options) || memcmp(one->ptx, data, size)) continue;
+    *at = one->next;
+    put_first(one);
+    *image_size = one->image_size;
+    *image = copy_bytes(one->image, one->image_size);
+    if (copy_text(text, &one->text) && *image) return true;
+    cl_text_free(text);
+    free(*image);
+    return false;
+  }
+  return false;
+}
+
+/* Keeps copies, and drops those compilations that were used least lately. */
+static void keep_compiled(const void *data, size_t size, const LinkOptions *options, const void *image,
+                          size_t image_size, const LinkText *text) {
+  Compiled *made = calloc(1, sizeof *made + size);
+  if (!made) return;
+  made->options = *options;
+  made->options.extra = copy_bytes(options->extra, options->extra_size);
+  made->image = copy_bytes(image, image_size);
+  made->image_size = image_size;
+  made->size = size;
+  memcpy(made->ptx, data, size);
+  if (!copy_text(&made->text, text) || !made->image || !made->options.extra) {
+    free_compiled(made);
+    return;
+  }
+  HOLD(cl_modules_lock);
+  put_first(made);
+  size_t kept = 0;
+  Compiled **at = &compilations;
+  while (*at && (kept += (*at)->size + (*at)->image_size) <= COMPILED_BYTES) at = &(*at)->next;
+  Compiled *dropped = *at;
+  *at = NULL;
+  for (Compiled *next; dropped; dropped = next) {
+    next = dropped->next;
+    free_compiled(dropped);
+  }
 }
 
 /* A target is that of PTX: one that no compiler knows is 200, and what is made for another device 300 (measured:
@@ -153,7 +236,10 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
   if (cl_jit_disabled()) return CUDA_ERROR_JIT_COMPILATION_DISABLED;
   if (cl_fault_of_jit()) return cl_fault_of_jit();
   if (!cl_ptx_head(data, size, &version, &module->ptx_target)) module->ptx_target = 0;
-  CUresult result = cl_compile(data, size, &options->link, &image, &image_size, text);
+  bool cached = !cl_jit_uncached();
+  bool kept = cached && take_compiled(data, size, &options->link, &image, &image_size, text);
+  CUresult result = kept ? CUDA_SUCCESS : cl_compile(data, size, &options->link, &image, &image_size, text);
+  if (cached && !kept && !result) keep_compiled(data, size, &options->link, image, image_size, text);
   if (result) cl_ptx_failure = result;
   /* an undefined symbol (measured: programs/core) */
   if (result == CUDA_ERROR_INVALID_SOURCE) return CUDA_ERROR_INVALID_PTX;

@@ -231,6 +231,14 @@ void cl_options_free(LinkOptions *options) {
   options->extra_size = 0;
 }
 
+bool cl_options_equal(const LinkOptions *options, const LinkOptions *others) {
+  return options->arch == others->arch && options->suffix == others->suffix &&
+         options->max_registers == others->max_registers && options->level == others->level &&
+         options->debug == others->debug && options->line_info == others->line_info &&
+         options->verbose == others->verbose && options->extra_size == others->extra_size &&
+         (!options->extra_size || !memcmp(options->extra, others->extra, options->extra_size));
+}
+
 /* -- what is written back -- */
 
 size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size) {

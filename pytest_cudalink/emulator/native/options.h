@@ -49,6 +49,7 @@ JitOptions cl_device_options(void);
 /* Reads the caller's; what is in `options` must be freed also when they are refused. */
 CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, const int *keys, const uint64_t *values);
 void cl_options_free(LinkOptions *options);
+bool cl_options_equal(const LinkOptions *options, const LinkOptions *others);
 /* How much of a log of some length a buffer shows, without its NUL; *size is what is reported. */
 size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size);
 /* The milliseconds since then, as the bits of a float. */
