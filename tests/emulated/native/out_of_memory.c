@@ -283,7 +283,10 @@ int main(void) {
   WITHOUT_MEMORY(cuMemAllocHost(&pinned, 100), OK(cuMemFreeHost(pinned)));
   OK(link_once()); /* what nvJitLink is loaded with is not repeated */
   WITHOUT_MEMORY(link_once(), );
+  setenv("CUDA_CACHE_DISABLE", "1", 1);
   WITHOUT_MEMORY(cuModuleLoadData(&module, ptx), OK(cuModuleUnload(module)));
+  unsetenv("CUDA_CACHE_DISABLE");
+  for (int kept = 0; kept < 2; kept++) WITHOUT_MEMORY(cuModuleLoadData(&module, ptx), OK(cuModuleUnload(module)));
   for (long number = 0; number < 8; number++) { /* each time in a new module: functions and variables are made once */
     OK(cuModuleLoadData(&module, ptx));
     WITHOUT_MEMORY(cuModuleGetFunction(&function, module, "small"), OK(cuFuncGetName(&name, function)));
