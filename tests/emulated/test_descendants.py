@@ -69,9 +69,9 @@ assert (cu.cuUserObjectRelease(made, 1), cu.cuUserObjectRelease(made, 1)) == (0,
 def test_user_object(driver_lifetimes):
     subprocess.run([sys.executable, "-c", OBJECT], check=True)
     (violation,) = driver_lifetimes.expect()
-    assert violation.rule == "CUuserObject" and violation.what == "released too often"
-    assert violation.history[0] == "user object 1 was given its last references by cuUserObjectCreate, called from:"
-    assert "cuUserObjectCreate" in violation.history[1] and "cuUserObjectRelease" in violation.native_stack[0]
+    assert violation.rule == "CUuserObject" and violation.what == "used after cuUserObjectRelease"
+    assert violation.history[0] == "user object 1 was destroyed by cuUserObjectRelease, called from:", violation
+    assert all("cuUserObjectRelease" in place for place in (violation.history[1], violation.native_stack[0]))
 '''
 
 

@@ -214,7 +214,7 @@ static CUresult lock_process(int process, const unsigned *arguments) {
   }
   return result;
 }
-EXPORTED_ANY_TIME(cuCheckpointProcessLock, (int process, unsigned *arguments), lock_process(process, arguments))
+EXPORTED_ANY_TIME(cuCheckpointProcessLock, (int process, void *arguments), lock_process(process, arguments))
 EXPORTED_ANY_TIME(cuCheckpointProcessCheckpoint, (int process, void *arguments),
                   move(process, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_CHECKPOINTED, arguments, 64))
 
@@ -223,6 +223,6 @@ static CUresult restore(EventLine *line, int process, const unsigned *arguments)
   if (arguments && arguments[2]) return cl_unsupported(line, "processes are restored on their own devices alone");
   return move(process, CU_PROCESS_STATE_CHECKPOINTED, CU_PROCESS_STATE_LOCKED, arguments, 64);
 }
-EXPORTED_ANY_TIME(cuCheckpointProcessRestore, (int process, unsigned *arguments), restore(line, process, arguments))
+EXPORTED_ANY_TIME(cuCheckpointProcessRestore, (int process, void *arguments), restore(line, process, arguments))
 EXPORTED_ANY_TIME(cuCheckpointProcessUnlock, (int process, void *arguments),
                   move(process, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_RUNNING, arguments, 64))

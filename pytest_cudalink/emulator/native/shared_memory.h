@@ -26,7 +26,7 @@ typedef struct {
   atomic_bool freed;
   char call[40], place[456]; /* `place`: lines as Stack has them */
 } SharedEnd;
-_Static_assert(sizeof(SharedEnd) == 512, "none reaches over the end of a page");
+_Static_assert(!(4096 % sizeof(SharedEnd)), "none reaches over the end of a page");
 
 /* Makes a file; -1 if the machine gives none. */
 int cl_file_make(FileHead *head);
