@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -430,6 +431,7 @@ class DriverControl:
         self._counted_before = self._count
         self._noted = self._watchers = 0
         self._hook: Any = None
+        self._ends = False  # whether `_end` is called when Python ends
 
     @property
     def version(self) -> CudaVersion:
@@ -580,7 +582,7 @@ class DriverControl:
         from .faults import code_of, nvrtc_errors
 
         answer = code if isinstance(code, int) and code in nvrtc_errors() else code_of(code)
-        self._library.cudalinkSetPython(_PYTHON)
+        self._note_lines()
         if not self._library.cudalinkSweep(number, answer, STAYS.index(stays)):
             msg = "no memory for the list of calls of a sweep"
             raise MemoryError(msg)
@@ -656,7 +658,7 @@ class DriverControl:
         if numbers and not (numbers[0] > 0 and numbers[-1] < 2**32):
             msg = f"displaced = {numbers}; expected numbers from 1 to 2**32 - 1"
             raise ValueError(msg)
-        self._library.cudalinkSetPython(_PYTHON)
+        self._note_lines()
         array = (ctypes.c_uint32 * len(numbers))(*numbers)
         if self._library.cudalinkStartSchedule(seed, array, len(numbers), displaced is None, stacks):
             raise MemoryError
@@ -721,9 +723,20 @@ class DriverControl:
         self._watchers += 1
         if self._hook is None:
             self._counted_before = self._count - self._noted
-            self._library.cudalinkSetPython(_PYTHON)
+            self._note_lines()
             self._hook = _HOOK(self._notice)
             self._library.cudalinkSetViolationHook(self._hook)
+
+    def _note_lines(self) -> None:
+        """Let the driver note lines of Python, until Python ends at the latest: it is called even after that."""
+        if not self._ends:
+            self._ends = True
+            atexit.register(self._end)
+        self._library.cudalinkSetPython(_PYTHON)
+
+    def _end(self) -> None:
+        self._library.cudalinkSetViolationHook(None)
+        self._library.cudalinkSetPython(None)
 
     def stop_watching(self) -> None:
         """Stop collecting violations; the driver must not call into an interpreter that ends."""

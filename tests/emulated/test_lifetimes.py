@@ -828,3 +828,27 @@ def test_valgrind_agrees(fault: str, order: str, tmp_path) -> None:
         -2000:
     ]
     assert ("Invalid write" in log.read_text()) == (fault != "none"), log.read_text()[-2000:]
+
+
+def test_calls_after_python_has_ended(on_driver, tmp_path) -> None:
+    """Destructors of C++ release contexts when Python is gone: the driver asks it for no lines, watched or not."""
+    script = tmp_path / "ends.py"
+    script.write_text(
+        f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from ctypes import CDLL, c_void_p, cast
+from tests.emulated.cu import *
+from pytest_cudalink.emulator import control
+
+start()
+control.attach(cuda).start_watching()
+event = c_void_p()
+assert cuda.cuEventCreate(byref(event), 0) == 0
+at_exit = CDLL(None)["__cxa_atexit"]
+at_exit(cast(cuda.cuDevicePrimaryCtxRelease_v2, c_void_p), c_void_p(0), None)
+at_exit(cast(cuda.cuEventDestroy_v2, c_void_p), event, None)
+"""
+    )
+    done = on_driver("13.0", str(script))
+    assert done.returncode == 0, done.stderr
