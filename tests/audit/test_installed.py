@@ -19,7 +19,9 @@ from pytest_cudalink.environment.installed import (
     Unreadable,
     find_place,
     is_library,
+    lost_files,
     read_distributions,
+    recorded_hashes,
 )
 
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -404,3 +406,36 @@ def test_folders_of_a_source_tree(write, tmp_path: Path, monkeypatch: pytest.Mon
     for most, found in ((12, 3), (11, 2), (10, 1), (9, 1), (8, 0)):
         monkeypatch.setattr(installed, "_MOST_ENTRIES", most)
         assert len(files(tmp_path / "site")) == found, most
+
+
+def test_hashes_of_a_record(write, tmp_path: Path) -> None:
+    """Those of files, not of the metadata, nor of lines without a hash or that are cut; an egg has none."""
+    own = "p-1.dist-info/METADATA,sha256=m,1"
+    lines = ("p/a.py,sha256=a,1", "p/b.py,,", own, "../bin/t,sha256=t,1", "", "p/d.py,,7", "p/c.py,sha256=c")
+    rows = "\n".join(lines)
+    folder = write("s/p-1.dist-info/RECORD", rows).parent
+    found = [*recorded_hashes(Installed("p", "1", "pip", str(folder)))]
+    assert found == [(f"{tmp_path}/s/p/a.py", "sha256=a"), (f"{tmp_path}/bin/t", "sha256=t")]
+    egg = write("s/q-1.egg-info/RECORD", rows).parent
+    assert [*recorded_hashes(Installed("q", "1", "pip", str(egg)))] == []
+
+
+def test_files_that_are_lost(write, tmp_path: Path) -> None:
+    """The RECORD with the fewest counts; lines without a size or that are cut ask for nothing, nor does an egg."""
+    gone = [f"n/include/{letter}.h" for letter in "fbdace"]
+    rows = ["n/include/nosize.h,,", "n/include/cut.h", "../x/include/y.h,sha256=x,1", "n/libc.so.1,sha256=x,9000"]
+    write("s/n/libc.so.1", Path(sys.executable).read_bytes()[:5000])
+    record = write("s/n-1.dist-info/RECORD", "\n".join([*rows, *(f"{one},sha256=x,1" for one in gone)]))
+    write("s/n-0.dist-info/RECORD", "\n".join(f"n/bin/a{number},sha256=x,1" for number in range(9)))
+    one = Installed("n", "1", "pip", str(record.parent))
+    lost = sorted([*gone, "n/libc.so.1"])
+    assert [*lost_files([one])] == [(one, [f"{tmp_path}/s/{path}" for path in lost])]
+    there = {"whole.h": 4, "cut.h": 3, "other.h": 2, "libstripped.so.1": 1}
+    for name, size in there.items():
+        write(f"s/t/include/{name}", b"x" * size)
+    record = write("s/t-1.dist-info/RECORD", "\n".join(f"t/include/{name},sha256=x,4" for name in there))
+    two = Installed("t", "1", "pip", str(record.parent))
+    three = Installed("u", "1", "pip", str(write("s/u-1.dist-info/RECORD", "t/include/other.h,sha256=x,2").parent))
+    assert [*lost_files([two, three])] == [(two, [f"{tmp_path}/s/t/include/cut.h"])]
+    egg = write("s/n-1.egg-info/PKG-INFO").parent
+    assert [*lost_files([Installed("n", "1", "pip", str(egg))])] == []

@@ -29,10 +29,14 @@ def summary(needs: tuple[Need, ...]) -> set[tuple[str, int, str, str]]:
     return {(need.stem, need.major, need.how, str(need.floor or "")) for need in needs}
 
 
-def test_the_cuda_runtime_inside(cuda_library, built, tmp_path) -> None:
-    """A library that links libcudart calls it, and one that contains the static runtime does, as cuda-bindings' own."""
+def test_the_cuda_runtime_inside() -> None:
+    """Some modules of cuda-bindings contain the static runtime."""
     found = {file.name.partition(".")[0] for file in BINDINGS.rglob("*.so") if has_runtime(str(file))}
     assert {one for one in found if "runtime" in one} == found != set()
+
+
+def test_the_cuda_runtime_that_is_linked(cuda_library, built, tmp_path) -> None:
+    """A library that links libcudart calls it; a file that is no library does not."""
     assert has_runtime(str(built("a.so", {cuda_library("libcudart.so.13", "cudaFree", node=None): "cudaFree"})))
     assert not has_runtime(str(built("b.so", {cuda_library("libcuda.so.1", "cuInit", node=None): "cuInit"})))
     (tmp_path / "c.so").write_bytes(b"cuGetExportTable\0cudaErrorInvalidValue\0")
