@@ -1,6 +1,7 @@
 /* Types and numbers of the driver's ABI. No CUDA header is included: enums.inc has the names and numbers of cuda.h. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,17 @@ typedef struct {
   void *array, *other;
   size_t pitch, height;
 } Side;
+
+/* The address of a side that is no array. */
+static inline CUdeviceptr cl_side_address(const Side *side) {
+  return side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device;
+}
+
+/* Whether bytes are zeros, which reserved fields must be. */
+static inline bool cl_are_zeros(const void *bytes, size_t size) {
+  for (const char *at = bytes; size && !*at; size--) at++;
+  return !size;
+}
 
 /* CUDA_MEMCPY3D */
 typedef struct {

@@ -10,24 +10,11 @@
 #include "memory.h"
 #include "module_image.h"
 
-/* Nodes go with their graph, and conditional handles too: to count them says nothing more. */
-static const HandleKind handles[] = {
-    HANDLE_STREAM,
-    HANDLE_EVENT,
-    HANDLE_POOL,
-    HANDLE_PHYSICAL_MEMORY,
-    HANDLE_EXTERNAL_MEMORY,
-    HANDLE_EXTERNAL_SEMAPHORE,
-    HANDLE_ARRAY,
-    HANDLE_MIPMAP,
-    HANDLE_TEXTURE,
-    HANDLE_SURFACE,
-    HANDLE_TEXTURE_REFERENCE,
-    HANDLE_GRAPH,
-    HANDLE_GRAPH_EXEC,
-    HANDLE_USER_OBJECT,
-    HANDLE_GREEN_CONTEXT,
-    HANDLE_NOTIFICATION,
+/* Nodes go with their graph, and conditional handles too: to count them says nothing more. Modules, libraries and
+   memory are counted apart. */
+enum {
+  NOT_COUNTED = 1u << HANDLE_GRAPH_NODE | 1u << HANDLE_CONDITIONAL | 1u << HANDLE_MODULE | 1u << HANDLE_LIBRARY |
+  1u << HANDLE_LIBRARY_MODULE | 1u << HANDLE_RESOURCE_DESCRIPTION | 1u << MEMORY_OF_POOL | 1u << MEMORY_OF_PROCESS
 };
 
 /* Variables of modules go with their module. */
@@ -67,8 +54,8 @@ static void add(Text *text, const char *name, size_t count, size_t bytes) {
 EXPORT size_t cudalinkAlive(char *out, size_t size) {
   Text text = {out, size, 0};
   if (size) *out = 0;
-  for (size_t at = 0; at < sizeof handles / sizeof *handles; at++)
-    add(&text, cl_kinds[handles[at]].name, cl_handles_alive(handles[at]), 0);
+  for (HandleKind kind = NO_HANDLE + 1; kind < HANDLE_KINDS; kind++)
+    if (!(NOT_COUNTED >> kind & 1)) add(&text, cl_kinds[kind].name, cl_handles_alive(kind), 0);
   for (size_t at = 0; at < sizeof origins / sizeof *origins; at++) {
     size_t bytes, count = cl_blocks_alive(origins[at].origin, &bytes);
     add(&text, origins[at].name, count, bytes);

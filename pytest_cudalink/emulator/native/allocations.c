@@ -78,13 +78,14 @@ static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size
 EXPORTED_WHEN(is_managed_request(size, flags), cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags),
               mem_alloc_managed(line, out, size, flags))
 
-/* Frees what cuMemAlloc and its like gave, or a pool; it needs no context, but none that is dead (measured:
-   programs/core). */
+/* Whether cuMemFreeAsync has freed memory already; notes that this thread's call frees it again. */
 static bool is_freed(Block *block) {
   if (block->freed) cl_note_dead_use(MEMORY_OF_POOL, block->id, block->end);
   return block->freed;
 }
 
+/* Frees what cuMemAlloc and its like gave, or a pool; it needs no context, but none that is dead (measured:
+   programs/core). */
 static CUresult free_memory(CUdeviceptr address) {
   Block taken;
   CUresult answer;

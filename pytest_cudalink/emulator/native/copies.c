@@ -54,7 +54,7 @@ static CUresult find_place(const Side *side, const Box *box, Extent *place) {
   if (side->type == CU_MEMORYTYPE_ARRAY) return place_in_array(side, box, place);
   if (side->type < CU_MEMORYTYPE_HOST || side->type > CU_MEMORYTYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
   place->type = side->type;
-  place->base = side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device;
+  place->base = cl_side_address(side);
   if (!place->base || __builtin_add_overflow(side->x, box->width, &end)) return CUDA_ERROR_INVALID_VALUE;
   place->row = side->pitch ? side->pitch : end; /* without a pitch or a height, rows and layers follow one another */
   if (place->row < end) return CUDA_ERROR_INVALID_VALUE;

@@ -135,8 +135,7 @@ static Memory memory_at(CUdeviceptr address) {
 }
 
 static CUdeviceptr address_of(const Side *side) {
-  if (side->type == CU_MEMORYTYPE_ARRAY) return 0;
-  return side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device;
+  return side->type == CU_MEMORYTYPE_ARRAY ? 0 : cl_side_address(side);
 }
 
 static Memory memory_of(const Side *side) {

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "../../base/native/own_file.h"
@@ -45,8 +44,6 @@ static CUresult check_type(EventLine *line, TypeKind kind, unsigned type, int fi
   if (kind != OF_FILES) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no type of Linux, or of this device");
   return fstat(file, &known) || !S_ISREG(known.st_mode) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
-
-static const unsigned zeros[16];
 
 /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
 typedef struct {
@@ -106,7 +103,7 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   if (state) return state;
   unsigned type = (unsigned)description->type;
   if (type >= sizeof memory_types || !description->size || description->flags > DEDICATED ||
-      memcmp(description->reserved, zeros, sizeof zeros))
+      !cl_are_zeros(description->reserved, sizeof description->reserved))
     return CUDA_ERROR_INVALID_VALUE;
   state = check_type(line, memory_types[type], type, description->handle.file, description->handle.win32[0]);
   if (state) return state;
@@ -126,7 +123,7 @@ static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const
   Context *context = cl_context(&state);
   if (state) return state;
   unsigned long long end;
-  if (description->flags || !description->size || memcmp(description->reserved, zeros, sizeof zeros) ||
+  if (description->flags || !description->size || !cl_are_zeros(description->reserved, sizeof description->reserved) ||
       __builtin_add_overflow(description->offset, description->size, &end) || end > memory->size)
     return CUDA_ERROR_INVALID_VALUE;
   size_t before = description->offset & (cl_page_size() - 1), size = description->size + before;
@@ -195,7 +192,8 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   CUresult state = cl_check_context();
   if (state) return state;
   unsigned type = (unsigned)description->type;
-  if (type >= sizeof semaphore_types || description->flags || memcmp(description->reserved, zeros, sizeof zeros))
+  if (type >= sizeof semaphore_types || description->flags ||
+      !cl_are_zeros(description->reserved, sizeof description->reserved))
     return CUDA_ERROR_INVALID_VALUE;
   state = check_type(line, semaphore_types[type], type, description->handle.file, description->handle.win32[0]);
   if (state) return state;

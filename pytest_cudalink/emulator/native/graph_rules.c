@@ -150,8 +150,7 @@ bool cl_runs_on_device(int type) {
 
 /* Arrays and pageable memory. */
 static bool is_elsewhere(const Side *side) {
-  return side->type == CU_MEMORYTYPE_ARRAY ||
-         cl_memory_at(side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device) == MEMORY_PAGEABLE;
+  return side->type == CU_MEMORYTYPE_ARRAY || cl_memory_at(cl_side_address(side)) == MEMORY_PAGEABLE;
 }
 
 int cl_body_takes(const NodeParameters *parameters) {
@@ -167,8 +166,7 @@ int cl_body_takes(const NodeParameters *parameters) {
 enum { LAUNCH_ORDER = 2 }; /* CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER */
 
 bool cl_edge_may_be(const Node *from, int to, EdgeData data) {
-  static const uint8_t zeros[sizeof data.reserved];
-  if (data.to_port || memcmp(data.reserved, zeros, sizeof zeros)) return false;
+  if (data.to_port || !cl_are_zeros(data.reserved, sizeof data.reserved)) return false;
   if (!data.from_port && !data.type) return true;
   bool kernels = from->parameters.type == NODE_KERNEL && to == NODE_KERNEL;
   return data.from_port <= 2 && data.type <= 1 &&

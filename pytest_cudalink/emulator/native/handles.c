@@ -31,6 +31,7 @@ const struct KindName cl_kinds[] = {
     [HANDLE_GREEN_CONTEXT] = {"green context", "CUgreenCtx"},
     [HANDLE_MODULE] = {"module", "CUmodule"},
     [HANDLE_LIBRARY] = {"library", "CUlibrary"},
+    [HANDLE_LIBRARY_MODULE] = {"module of a library", "CUmodule"},
     [HANDLE_RESOURCE_DESCRIPTION] = {"resource description", "CUdevResourceDesc"},
     [MEMORY_OF_PROCESS] = {"memory of another process", "CUdeviceptr"},
     [MEMORY_OF_POOL] = {"memory of a pool", "CUdeviceptr"},
@@ -129,11 +130,11 @@ void cl_check_dead_use(const char *call, unsigned kinds) {
   if (!used.kind) return;
   DeadHandle use = used;
   used = (DeadHandle){0};
-  const struct KindName *kind = &cl_kinds[use.kind];
-  char what[64], expected[64];
-  snprintf(what, sizeof what, "used after %s", use.end ? use.end->call : "its end");
-  snprintf(expected, sizeof expected, "a %s that is alive", kind->name);
-  if (cl_config()->lifetime && kinds >> use.kind & 1)
+  if (cl_config()->lifetime && kinds >> use.kind & 1) {
+    const struct KindName *kind = &cl_kinds[use.kind];
+    char what[64], expected[64];
+    snprintf(what, sizeof what, "used after %s", use.end ? use.end->call : "its end");
+    snprintf(expected, sizeof expected, "a %s that is alive", kind->name);
     cl_note_violation_of(&(Violation){
         .kind = kind->name,
         .number = use.number,
@@ -145,6 +146,7 @@ void cl_check_dead_use(const char *call, unsigned kinds) {
         .maker = use.end ? use.end->call : NULL,
         .made = use.end ? &use.end->stack : NULL,
     });
+  }
   cl_site_drop(use.end);
   cl_report_violations();
 }

@@ -83,9 +83,8 @@ static CUresult check_location(const PhysicalProperties *properties) {
 static CUresult check_properties(const PhysicalProperties *properties) {
   if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !cl_is_device(properties->location.id))
     return CUDA_ERROR_INVALID_DEVICE;
-  static const unsigned char zeros[3];
   if (properties->type != PINNED_TYPE || properties->handle_types & FOREIGN_HANDLE_TYPES || properties->security ||
-      properties->flags.compression > COMPRESSIONS || memcmp(properties->flags.reserved, zeros, sizeof zeros))
+      properties->flags.compression > COMPRESSIONS || !cl_are_zeros(properties->flags.reserved, 3))
     return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_location(properties);
   if (result) return result;

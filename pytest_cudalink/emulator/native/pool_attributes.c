@@ -27,8 +27,7 @@ static CUresult check_handle_types(const PoolProperties *properties) {
 }
 
 static CUresult check_size(const PoolProperties *properties) {
-  static const unsigned char zeros[sizeof properties->reserved];
-  if (memcmp(properties->reserved, zeros, sizeof zeros)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_are_zeros(properties->reserved, sizeof properties->reserved)) return CUDA_ERROR_INVALID_VALUE;
   if (properties->type == MANAGED_TYPE && properties->max_size) return CUDA_ERROR_INVALID_VALUE;
   return properties->max_size > MOST_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }

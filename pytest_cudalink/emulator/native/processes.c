@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -180,8 +179,7 @@ static bool can_restore(const Process *process) {
 
 /* Moves a process from one state to another; the arguments are to be zeros. */
 static CUresult move(int process, int from, int to, const void *arguments, size_t size) {
-  static const char zeros[64];
-  if (arguments && memcmp(arguments, zeros, size)) return CUDA_ERROR_INVALID_VALUE;
+  if (arguments && !cl_are_zeros(arguments, size)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   hold();
   Process *found = find(process, &result);

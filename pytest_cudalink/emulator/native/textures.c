@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "abi.h"
 #include "arrays.h"
@@ -109,8 +108,6 @@ static int axes_of(const Resource *resource, const ArrayDescriptor *array) {
   return array->depth && !layered ? 3 : array->height ? 2 : 1;
 }
 
-static const int zeros[16]; /* what reserved fields must be */
-
 static bool is_filter(int mode) { return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR; }
 
 static CUresult check_sampling(const Sampling *sampling, const Resource *resource, const ArrayDescriptor *array) {
@@ -118,7 +115,7 @@ static CUresult check_sampling(const Sampling *sampling, const Resource *resourc
     if (sampling->address_modes[axis] < CU_TR_ADDRESS_MODE_WRAP ||
         sampling->address_modes[axis] > CU_TR_ADDRESS_MODE_BORDER)
       return CUDA_ERROR_INVALID_VALUE;
-  if (memcmp(sampling->reserved, zeros, sizeof sampling->reserved)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_are_zeros(sampling->reserved, sizeof sampling->reserved)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_filter(sampling->filter)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_filter(sampling->mipmap_filter)) return CUDA_ERROR_INVALID_VALUE;
   if (sampling->flags & ~(unsigned)TEXTURE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
@@ -133,7 +130,7 @@ static const unsigned char bytes_of_view[CU_RES_VIEW_FORMAT_UNSIGNED_BC7 + 1] = 
 static CUresult check_view(const View *view, const ArrayDescriptor *array, unsigned levels) {
   if (view->format < CU_RES_VIEW_FORMAT_NONE || view->format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7 ||
       bytes_of_view[view->format] != cl_element_size(array->format, array->channels) ||
-      memcmp(view->reserved, zeros, sizeof zeros))
+      !cl_are_zeros(view->reserved, sizeof view->reserved))
     return CUDA_ERROR_INVALID_VALUE;
   size_t scale = view->format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && !cl_is_block_format(array->format) ? 4 : 1;
   if (scale > 1 && array->format != CU_AD_FORMAT_UNSIGNED_INT32) return CUDA_ERROR_INVALID_VALUE;
