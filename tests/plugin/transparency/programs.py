@@ -296,11 +296,14 @@ def exception_of_a_handler():
 
 @program
 def sigint():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored
     try:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(30)
     except KeyboardInterrupt as error:
         return type(error).__name__
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @program
