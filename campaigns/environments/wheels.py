@@ -69,8 +69,8 @@ def _run(*words: str | Path, seconds: float = 900, **more: Any) -> subprocess.Co
     return subprocess.run([*map(str, words)], capture_output=True, text=True, check=False, timeout=seconds, **more)
 
 
-def audited(wheel: Path, severity: str) -> tuple[str, ...]:
-    """The findings of the audit that have a severity.
+def audited(wheel: Path) -> tuple[tuple[str, ...], ...]:
+    """The errors of the audit, and its notes.
 
     Raises RuntimeError if it cannot read the wheel.
     """
@@ -79,7 +79,10 @@ def audited(wheel: Path, severity: str) -> tuple[str, ...]:
         msg = f"{wheel}: {done.stdout}{done.stderr}"
         raise RuntimeError(msg)
     (audit,) = json.loads(done.stdout)
-    return tuple(f"{one['place']} {one['what']}" for one in audit["findings"] if one["severity"] == severity)
+    return tuple(
+        tuple(f"{one['place']} {one['what']}" for one in audit["findings"] if one["severity"] == severity)
+        for severity in ("error", "note")
+    )
 
 
 def made(wheel: Path, prefix: Path, resolution: str, extra: str) -> bool:
@@ -141,7 +144,7 @@ def judge(wheel: Path) -> Verdict:
     if not environments:
         msg = f"{wheel.name}: no environment was made"
         raise RuntimeError(msg)
-    errors, notes = audited(wheel, "error"), audited(wheel, "note")
+    errors, notes = audited(wheel)
     return Verdict(
         wheel.name, errors, notes, tuple(sorted(missing)), files, tuple(environments), tuple(sorted(otherwise))
     )

@@ -280,10 +280,10 @@ def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collect
         if group.distribution != declared.name and not group.has_alternative(groups, declared):
             excused = several or all(need.path in dependent for need in group.needs)
             findings += group.findings(declared, excused=excused)
-    return [*findings, *_others(needs, declared, dependent)]
+    return [*findings, *_without_table(needs, declared, dependent)]
 
 
-def _others(needs: Iterable[Need], declared: Declared, dependent: Collection[str]) -> Iterator[Finding]:
+def _without_table(needs: Iterable[Need], declared: Declared, dependent: Collection[str]) -> Iterator[Finding]:
     """Findings about linked libraries for which there is no table of functions, such as NCCL: whether they are brought.
 
     It is an error where no file of the wheel does without the library, as a file alone may be an optional plugin.
@@ -291,23 +291,24 @@ def _others(needs: Iterable[Need], declared: Declared, dependent: Collection[str
     linked = [need for need in needs if need.how == "linked"]
     required = (canonicalize_name(one.name) for one in chain(declared.always, *declared.extras.values()))
     reached = {*_reached(required), declared.name}
-    for names in dict.fromkeys(packages_of(need.stem) for need in linked):
+    packages_by_stem = {need.stem: packages_of(need.stem) for need in linked}
+    for names in dict.fromkeys(packages_by_stem.values()):
         if not names or reached & {*names}:
             continue
-        users = [need for need in linked if packages_of(need.stem) == names]
+        users = [need for need in linked if packages_by_stem[need.stem] == names]
         files = {need.path for need in users}
         alone = {need.path for need in linked if need.stem != "libcuda"} - files
         majors = {need.major for need in users}
-        fitting = [one for one in names if len(majors) > 1 or one.endswith("-cu12") == (12 in majors)]
+        fitting = tuple(one for one in names if len(majors) > 1 or one.endswith("-cu12") == (12 in majors)) or names
         is_error = not alone and declared.followed and not files & {*dependent}
-        write = f"write {' or '.join(map(repr, fitting or names))}"
         directly = "" if declared.followed else " directly"
         yield Finding(
             "error" if is_error else "note",
-            f"{users[0].evidence}, and no requirement brings {(fitting or names)[0]}{directly}: {write}",
+            f"{users[0].evidence}, and no requirement brings {fitting[0]}{directly}: "
+            f"write {' or '.join(map(repr, fitting))}",
             place=users[0].path,
             kind="undeclared",
-            suggestion=tuple(fitting or names),
+            suggestion=fitting,
         )
 
 

@@ -1,4 +1,4 @@
-"""The check of lifetimes: memory that an emulated driver was given and that died too early."""
+"""The check of lifetimes: memory that died while an emulated driver had it, and handles that were used afterwards."""
 
 from __future__ import annotations
 
