@@ -276,5 +276,14 @@ ok(cuda.cuGraphDestroy(second))
 assert gone == [5, 6]
 ok(cuda.cuGraphExecDestroy(executable))
 assert sorted(gone) == [5, 6, 7, 8]
+graph = created()
+filled(graph)
+ok(cuda.cuUserObjectCreate(byref(thing), c_void_p(9), destructor, 1, 1))
+ok(cuda.cuGraphRetainUserObject(graph, thing, 1, 1))
+earlier = instantiated(graph)
+ok(cuda.cuGraphReleaseUserObject(graph, thing, 1))
+later = instantiated(graph)  # after the graph has released it: this one never held it
+ok(cuda.cuGraphExecDestroy(earlier))
+assert gone[-1] == 9
 """
     )

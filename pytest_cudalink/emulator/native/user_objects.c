@@ -217,6 +217,7 @@ CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned coun
   if (!reference) return CUDA_SUCCESS; /* a graph lets go of what it does not hold, too */
   reference->count -= taken;
   object->graphs -= taken;
+  if (!reference->count) free_reference(reference); /* a later executable or clone must not share it */
   destroy_unused(object);
   return CUDA_SUCCESS;
 }
