@@ -134,7 +134,7 @@ ok(cuda.cuFuncSetAttribute(plain, 8, 0))
 assert launch(plain, one, one, 1) == 1
 """,
     "parameters": """
-# A kernel with parameters needs them, by one of two ways; a buffer must be large enough.
+# A kernel with parameters needs them, by one of two ways; a buffer must not be larger.
 values = (c_void_p * 2)(addressof(c_uint64()), addressof(c_uint()))
 buffer, size = char_buffer(b"", 64), c_size_t(12)
 extra = (c_void_p * 5)(1, addressof(buffer), 2, addressof(size), None)
@@ -143,6 +143,8 @@ assert launch(bounded, one, one) == launch(bounded, one, one, parameters=values,
 for key in (2, 7):
     assert launch(bounded, one, one, extra=(c_void_p * 3)(key, addressof(size), None)) == 1
 size.value = 11
+assert launch(bounded, one, one, extra=extra) == 801
+size.value = 13
 assert launch(bounded, one, one, extra=extra) == 1
 """,
     "cooperative_and_clusters": """

@@ -97,7 +97,7 @@ def noticed():
 
 
 def test_references_of_a_user_object(check) -> None:
-    """The caller's and each graph's count apart: who releases more than their own is told, and nothing dies early."""
+    """The caller's and each graph's count apart: who releases too many is told, and it dies as on an H200."""
     check(
         START
         + USER_OBJECTS
@@ -106,24 +106,21 @@ def retain(object):
     assert cuda.cuUserObjectRetain(object, 1) == 0
 
 one = make()
-assert cuda.cuGraphRetainUserObject(graph, one, 1, 1) == 0 and noticed() == ([], [])
-assert cuda.cuUserObjectRelease(one, 1) == 0 and not destroyed
-said = "expected at most 0 references of the caller, found 1"
-assert noticed() == (
-    [("released too often", "cuUserObjectRelease", said)],
-    [("user object 1 was given its last references by cuUserObjectCreate, called from:", "make")],
-)
-retain(one)
 assert cuda.cuGraphRetainUserObject(graph, one, 2, 1) == 0 and not destroyed
 said = "expected at most 1 reference of the caller, found 2"
 assert noticed() == (
     [("moved too often", "cuGraphRetainUserObject", said)],
+    [("user object 1 was given its last references by cuUserObjectCreate, called from:", "make")],
+)
+retain(one)
+assert noticed() == ([], [])
+assert cuda.cuUserObjectRelease(one, 1) == 0 and not destroyed
+said = "expected at most 0 references of the caller, found 1"
+assert noticed() == (
+    [("released too often", "cuUserObjectRelease", said)],
     [("user object 1 was given its last references by cuUserObjectRetain, called from:", "retain")],
 )
-assert cuda.cuGraphReleaseUserObject(graph, one, 4) == 0 and destroyed == [7]
-((what, call, said),), _ = noticed()
-assert (what, call) == ("released too often", "cuGraphReleaseUserObject")
-assert said == "expected at most 3 references of the graph, found 4"
+assert cuda.cuGraphReleaseUserObject(graph, one, 1) == 0 and destroyed == [7] and noticed() == ([], [])
 for call, arguments in (
     ("cuUserObjectRelease", (one, 1)),
     ("cuUserObjectRetain", (one, 1)),
@@ -142,7 +139,7 @@ assert cuda.cuGraphReleaseUserObject(graph, three, 1) == 0
 assert noticed()[0] == [
     ("released too often", "cuGraphReleaseUserObject", "expected at most 0 references of the graph, found 1")
 ]
-assert cuda.cuUserObjectRelease(three, 1) == 0 and noticed() == ([], []) and destroyed == [7, 7, 7]
+assert destroyed == [7, 7, 7] and cuda.cuUserObjectRelease(three, 1) == 1
 """
     )
     check(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.base import compiler
+from pytest_cudalink.emulator import notes
 
 HERE = Path(__file__).parent
 #: The source of each program, by its name.
@@ -51,7 +52,9 @@ def ours(name: str) -> dict[str, str]:
     """What the emulated driver answers to the questions of a program."""
     planned = emulator.emulation_for(VERSION, release=RELEASE, device=DEVICE)
     with tempfile.TemporaryDirectory() as folder:
-        return answers(run(build(name, Path(folder)), {**os.environ, **planned.environment()}))
+        # of one run, as the processes of a test are
+        environment = {**os.environ, **planned.environment(), notes.VARIABLE: notes.own().path}
+        return answers(run(build(name, Path(folder)), environment))
 
 
 def answers(text: str) -> dict[str, str]:

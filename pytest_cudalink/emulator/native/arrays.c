@@ -10,6 +10,8 @@
 #include "handles.h"
 #include "locks.h"
 #include "memory.h"
+#include "physical_memory.h"
+#include "streams.h"
 
 enum { MOST_LEVELS = 32, TILE = 65536 };
 
@@ -311,7 +313,7 @@ static SparseProperties properties_of(const ArrayDescriptor *array, unsigned lev
 static CUresult sparse_properties(SparseProperties *out, const void *handle, HandleKind kind) {
   const Array *array = out ? find(handle, kind) : NULL;
   if (!array) return CUDA_ERROR_INVALID_VALUE;
-  bool sparse = array->descriptor.flags & CUDA_ARRAY3D_SPARSE;
+  bool sparse = !array->part && array->descriptor.flags & CUDA_ARRAY3D_SPARSE;
   if (sparse) *out = properties_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 0);
   pthread_mutex_unlock(&lock);
   return sparse ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -321,21 +323,85 @@ EXPORTED_ANY_TIME(cuArrayGetSparseProperties, (SparseProperties * out, void *arr
 EXPORTED_ANY_TIME(cuMipmappedArrayGetSparseProperties, (SparseProperties * out, void *mipmap),
                   sparse_properties(out, mipmap, HANDLE_MIPMAP))
 
-/* CUarrayMapInfo: its resource and whether that is mipmapped. */
+/* CUarrayMapInfo */
 typedef struct {
   int type;
   const void *resource;
-  char rest[80];
+  int part; /* a level, or the tail that smaller levels share */
+  union {
+    struct {
+      unsigned level, layer, start[3], extent[3];
+    };
+    struct {
+      unsigned layer;
+      uint64_t offset, size;
+    } tail;
+  };
+  int operation, handle_type;
+  uint64_t memory, offset;
+  unsigned devices, flags, reserved[2];
 } MapInfo;
 _Static_assert(sizeof(MapInfo) == 96, "CUarrayMapInfo");
 
-static CUresult map_tiles(EventLine *line, const MapInfo *list, unsigned count) {
-  CUresult result = cl_check_context();
-  if (result) return result;
-  const Array *array = list && count ? find(list->resource, list->type ? HANDLE_MIPMAP : HANDLE_ARRAY) : NULL;
-  if (!array) return CUDA_ERROR_INVALID_VALUE;
-  bool sparse = array->descriptor.flags & CUDA_ARRAY3D_SPARSE;
-  pthread_mutex_unlock(&lock);
-  return sparse ? cl_unsupported(line, "memory of sparse arrays is not emulated") : CUDA_ERROR_INVALID_VALUE;
+/* Whether a part of a dimension consists of tiles; *tiles becomes their number times what it was. */
+static bool is_tiled(size_t offset, size_t extent, size_t all, size_t tile, size_t *tiles) {
+  *tiles *= (extent + tile - 1) / tile;
+  return extent && inside(offset, extent, all) && offset % tile == 0 && (extent % tile == 0 || offset + extent == all);
 }
-EXPORTED(cuMemMapArrayAsync, (const MapInfo *list, unsigned count, void *stream), map_tiles(line, list, count))
+
+/* Whether an array has what is to be mapped, and the number of its tiles. */
+static bool find_tiles(const Array *array, const MapInfo *info, size_t *tiles) {
+  unsigned levels = array->head.kind == HANDLE_MIPMAP ? array->parts : 0;
+  SparseProperties found = properties_of(&array->descriptor, levels);
+  bool layered = array->descriptor.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+  size_t layers = layered ? array->descriptor.depth : 1;
+  if (info->part == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
+    *tiles = info->tail.size / TILE;
+    return info->tail.size && info->tail.offset % TILE == 0 && info->tail.size % TILE == 0 &&
+           info->tail.layer < layers && inside(info->tail.offset, info->tail.size, found.tail_size);
+  }
+  if (info->level >= (levels ? found.first_level : 1) || info->layer >= layers) return false;
+  ArrayDescriptor level = cl_level_of(&array->descriptor, info->level);
+  size_t depth = layered || !level.depth ? 1 : level.depth;
+  *tiles = 1;
+  return is_tiled(info->start[0], info->extent[0], level.width, found.width, tiles) &&
+         is_tiled(info->start[1], info->extent[1], level.height, found.height, tiles) &&
+         is_tiled(info->start[2], info->extent[2], depth, found.depth, tiles);
+}
+
+/* Whether memory that was made for tiles has so many of them. */
+static bool has_tiles(uint64_t handle, uint64_t offset, size_t tiles) {
+  const Physical *memory = cl_physical_lock(handle);
+  bool has = memory && memory->properties.flags.usage & CU_MEM_CREATE_USAGE_TILE_POOL && offset % TILE == 0 &&
+             inside(offset, tiles * TILE, memory->size);
+  cl_physical_unlock();
+  return has;
+}
+
+/* A mapping is checked, and then nothing is left to do: what arrays without memory contain is not emulated. */
+static CUresult map_tiles(const MapInfo *info) {
+  size_t tiles = 0;
+  bool maps = info->operation == CU_MEM_OPERATION_TYPE_MAP;
+  if (info->part != CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL &&
+      info->part != CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL)
+    return CUDA_ERROR_INVALID_VALUE;
+  if ((!maps && info->operation != CU_MEM_OPERATION_TYPE_UNMAP) || info->handle_type || info->devices != 1 ||
+      info->flags || !cl_are_zeros(info->reserved, sizeof info->reserved))
+    return CUDA_ERROR_INVALID_VALUE;
+  const Array *array = find(info->resource, info->type == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY ? HANDLE_MIPMAP
+                                            : info->type == CU_RESOURCE_TYPE_ARRAY         ? HANDLE_ARRAY
+                                                                                           : NO_HANDLE);
+  if (!array) return CUDA_ERROR_INVALID_VALUE;
+  bool known = !array->part && array->descriptor.flags & CUDA_ARRAY3D_SPARSE && find_tiles(array, info, &tiles);
+  pthread_mutex_unlock(&lock);
+  return known && (!maps || has_tiles(info->memory, info->offset, tiles)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult map_all(const MapInfo *list, unsigned count, const void *stream) {
+  CUresult result = cl_check_context();
+  if (!result && (!list || !count)) result = CUDA_ERROR_INVALID_VALUE;
+  if (!result) result = cl_check_stream(stream);
+  for (unsigned at = 0; at < count && !result; at++) result = map_tiles(&list[at]);
+  return result;
+}
+EXPORTED(cuMemMapArrayAsync, (const MapInfo *list, unsigned count, void *stream), map_all(list, count, stream))

@@ -7,6 +7,7 @@
 #include "graph_rules.h"
 #include "graphs.h"
 #include "handles.h"
+#include "launches.h"
 
 static CUresult create(Graph **out, unsigned flags) {
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
@@ -217,19 +218,13 @@ ASK(cuGraphGetId, Graph, cl_graph, unsigned *, (unsigned)one->id)
 /* -- attributes of kernel nodes -- */
 
 static bool is_attribute(int attribute) {
-  switch (attribute) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return true;
-    default: return false;
-  }
+  const unsigned all = 1u << CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW | 1u << CU_LAUNCH_ATTRIBUTE_COOPERATIVE |
+                       1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION | 1u << CU_LAUNCH_ATTRIBUTE_PRIORITY |
+                       1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE |
+                       1u << CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP | 1u << CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN |
+                       1u << CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE |
+                       1u << CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+  return attribute >= 0 && attribute < STREAM_ATTRIBUTES && all >> attribute & 1;
 }
 
 static Node *kernel_node(void *handle) {
@@ -240,9 +235,10 @@ static Node *kernel_node(void *handle) {
 static CUresult get_attribute(void *handle, int attribute, AttributeValue *value) {
   const Node *node = kernel_node(handle);
   if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
-  *value = node->attributes ? node->attributes[attribute] : (AttributeValue){0};
+  AttributeValue found = node->attributes ? node->attributes[attribute] : (AttributeValue){0};
   bool given = node->attributes_set & (1u << attribute);
-  if (!given && attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value->bytes[1] = 1;
+  if (!given && attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) found.bytes[1] = 1;
+  cl_write_attribute(value, &found, attribute);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuGraphKernelNodeGetAttribute, (Node * node, int attribute, AttributeValue *value),
@@ -250,16 +246,33 @@ EXPORTED(cuGraphKernelNodeGetAttribute, (Node * node, int attribute, AttributeVa
 
 static CUresult set_attribute(void *handle, int attribute, const AttributeValue *value) {
   Node *node = kernel_node(handle);
-  if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !cl_is_window(value)) return CUDA_ERROR_INVALID_VALUE;
-  AttributeValue *place = cl_node_attribute(node, (unsigned)attribute);
-  if (!place) return CUDA_ERROR_OUT_OF_MEMORY;
+  AttributeValue *place = node ? cl_node_attribute(node, (unsigned)attribute) : NULL;
+  if (!place) return node ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
   *place = *value;
   node->attributes_set |= 1u << attribute;
   return CUDA_SUCCESS;
 }
+
+/* Reads what a node does; false if it does not launch a kernel. */
+static bool read_kernel(void *handle, KernelNode *kernel) {
+  HOLD_STREAMS();
+  const Node *node = kernel_node(handle);
+  if (node) *kernel = node->parameters.kernel;
+  return node;
+}
+
+static CUresult check_and_set(void *handle, int attribute, const AttributeValue *value) {
+  KernelNode kernel;
+  if (!read_kernel(handle, &kernel) || !value) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) return CUDA_SUCCESS; /* and cannot be asked */
+  if (!is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !cl_is_window(value)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result =
+      attribute == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ? cl_check_cluster(&kernel, value) : CUDA_SUCCESS;
+  return result ? result : LOCKED(set_attribute(handle, attribute, value));
+}
 EXPORTED(cuGraphKernelNodeSetAttribute, (Node * node, int attribute, const AttributeValue *value),
-         LOCKED(set_attribute(node, attribute, value)))
+         check_and_set(node, attribute, value))
 
 static CUresult copy_attributes(void *to, void *from) {
   Node *target = kernel_node(to);

@@ -14,28 +14,39 @@
 
 /* -- as nodes of graphs: the values of the parameters are the node's own -- */
 
-enum { PARAMETERS_MAX = 4096 };
+enum { PARAMETERS_MAX = 4096, PARAMETER_BYTES_MAX = 32764 };
 
-/* Where the buffer of parameters is that `extra` gives, a list that ends with NULL. */
-static char *buffer_of(void *const *extra) {
-  while ((uintptr_t)*extra != CU_LAUNCH_PARAM_END_AS_INT && (uintptr_t)*extra != CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT)
-    extra += 2;
-  return (uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT ? extra[1] : NULL;
+/* Reads what `extra` gives, a list that ends with NULL: a buffer of parameters, NULL if there is none, and its size. */
+static bool read_buffer(void *const *extra, char **buffer, size_t *size) {
+  *buffer = NULL;
+  *size = 0;
+  for (; extra && (uintptr_t)*extra != CU_LAUNCH_PARAM_END_AS_INT; extra += 2) {
+    if ((uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT) *buffer = extra[1];
+    else if ((uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT && extra[1]) memcpy(size, extra[1], sizeof *size);
+    else return false;
+  }
+  return true;
 }
 
 static CUresult own(KernelNode *kernel, const Function *function) {
-  size_t count = function->parameter_count, sizes[PARAMETERS_MAX];
+  static char left_out[PARAMETER_BYTES_MAX];
+  size_t count = function->parameter_count, given, sizes[PARAMETERS_MAX];
   void *values[PARAMETERS_MAX];
-  char *buffer = kernel->extra ? buffer_of(kernel->extra) : NULL;
+  char *buffer;
+  read_buffer(kernel->extra, &buffer, &given);
   if (count > PARAMETERS_MAX) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < count; at++) {
+    size_t offset = function->parameters[at].offset;
     sizes[at] = function->parameters[at].size;
-    values[at] = buffer ? buffer + function->parameters[at].offset : kernel->parameters[at];
+    values[at] = !buffer ? kernel->parameters[at] : offset + sizes[at] > given ? left_out : buffer + offset;
+    if (!values[at]) return CUDA_ERROR_INVALID_VALUE;
   }
+  kernel->parameters = NULL;
+  kernel->extra = NULL;
+  if (!count) return CUDA_SUCCESS;
   void **block = cl_kernel_block(count, sizes, values);
   if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
   kernel->parameters = block;
-  kernel->extra = NULL;
   return CUDA_SUCCESS;
 }
 
@@ -120,22 +131,14 @@ size_t cl_parameter_bytes(const Function *function) {
   return end;
 }
 
-/* What `extra` gives, a list that ends with NULL: a buffer and its size. */
-static CUresult check_buffer(void *const *extra, size_t needed) {
-  const void *buffer = NULL;
-  size_t size = 0;
-  for (; extra && (uintptr_t)*extra != CU_LAUNCH_PARAM_END_AS_INT; extra += 2) {
-    if ((uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT) buffer = extra[1];
-    else if ((uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT && extra[1]) memcpy(&size, extra[1], sizeof size);
-    else return CUDA_ERROR_INVALID_VALUE;
-  }
-  return needed && (!buffer || size < needed) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
 static CUresult check_parameters(const Function *function, size_t bytes, void *const *parameters, void *const *extra) {
   if (parameters && extra) return CUDA_ERROR_INVALID_VALUE;
   if (!function->parameter_count || parameters) return CUDA_SUCCESS;
-  return extra ? check_buffer(extra, bytes) : CUDA_ERROR_INVALID_VALUE;
+  char *buffer;
+  size_t size;
+  /* what a smaller buffer leaves out is whatever there is (measured: edges/launches) */
+  return read_buffer(extra, &buffer, &size) && (!bytes || (buffer && size <= bytes)) ? CUDA_SUCCESS
+                                                                                     : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* -- attributes -- */
@@ -146,6 +149,16 @@ static CUresult check_cluster(const LaunchConfig *config, const Function *functi
     return function->explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
   if (!cl_device_has(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
   return cl_clusters_fit(sizes, config->grid, function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
+CUresult cl_check_cluster(const KernelNode *kernel, const AttributeValue *value) {
+  LaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+  LaunchConfig config = {.attributes = &attribute, .count = 1};
+  memcpy(config.grid, kernel->grid, sizeof config.grid);
+  memcpy(&attribute.value, value, sizeof *value);
+  HOLD(cl_modules_lock);
+  const Function *function = cl_find_function(kernel->function);
+  return function ? check_cluster(&config, function) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult check_cooperative(const LaunchConfig *config, const Function *function) {
@@ -331,15 +344,13 @@ static CUresult set_shared(const void *handle, unsigned bytes) {
 }
 EXPORTED(cuFuncSetSharedSize, (Function *function, unsigned bytes), set_shared(function, bytes))
 
-enum { MOST_PARAMETER_BYTES = 32764 };
-
 /* The values themselves are not kept, as no kernel reads them. */
 static CUresult set_parameters(const void *handle, long long end, bool whole) {
   CUresult result;
   HOLD(cl_modules_lock);
   Function *function = find_usable(handle, &result);
   if (!function) return result;
-  bool fits = end >= 0 && end <= MOST_PARAMETER_BYTES;
+  bool fits = end >= 0 && end <= PARAMETER_BYTES_MAX;
   if (fits && whole) function->old.parameters = (unsigned)end;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

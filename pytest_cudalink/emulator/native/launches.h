@@ -12,6 +12,8 @@ CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *c
  */
 CUresult cl_check_block(const unsigned sizes[3], const Function *function);
 size_t cl_parameter_bytes(const Function *function);
+/* What is wrong with the sizes of clusters of a kernel node, or 0. Takes the lock of the modules. */
+CUresult cl_check_cluster(const KernelNode *kernel, const AttributeValue *value);
 /* The answer to a launch in which nothing is wrong, with the name of the kernel in the event. */
 CUresult cl_not_executed(EventLine *line, const void *handle);
 

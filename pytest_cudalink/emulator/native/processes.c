@@ -143,7 +143,7 @@ void cl_wait_while_locked(void) {
 /* Finds a process that has initialized the driver, while the list is held; NULL: the answer is in *result. */
 static Process *find(int process, CUresult *result) {
   uint64_t born = lw_started(process);
-  for (Process *at = run ? run->list : NULL; at && at < run->list + MOST_PROCESSES; at++)
+  for (Process *at = run && born ? run->list : NULL; at && at < run->list + MOST_PROCESSES; at++)
     if (at->process == process && at->born == born) return at;
   if (process == getpid() && cl_initialized()) return cl_own_process;
   *result = born ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_OPERATING_SYSTEM;

@@ -66,8 +66,12 @@ static CUresult get_attribute(const void *handle, int attribute, AttributeValue 
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: answer.number = stream->domain; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
-  *value = answer;
+  cl_write_attribute(value, &answer, attribute);
   return CUDA_SUCCESS;
+}
+
+void cl_write_attribute(AttributeValue *to, const AttributeValue *from, int attribute) {
+  memcpy(to, from, attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ? 2 : sizeof *to);
 }
 
 /* CUaccessPolicyWindow */

@@ -111,6 +111,8 @@ void cl_streams_wait_until(pthread_cond_t *condition, const struct timespec *unt
 Stream *cl_stream(const void *handle);
 /* Whether a value is a window that accesses of a stream or a kernel can have. */
 bool cl_is_window(const AttributeValue *value);
+/* Writes the value of an attribute to a caller; of a map the two bytes that it has (measured: edges/streams). */
+void cl_write_attribute(AttributeValue *to, const AttributeValue *from, int attribute);
 /* The answer to a call on a stream: 0, 400 if it does not exist, 201 if its context died, and 709 if the current one
    did too; what a call without a context answers for a default stream. */
 CUresult cl_stream_state(const void *handle, Stream **stream);

@@ -11,7 +11,7 @@
 #include "devices.h"
 
 enum { MOST_DIMENSIONS = 5, ENCODED = 0x6c646e6b };
-enum { FIRST_ARCH_WITH_PACKED_TYPES = 100 }; /* and with im2col of wide rows, and swizzling by other atoms */
+enum { FIRST_ARCH_WITH_PACKED_TYPES = 100 }; /* and swizzling by other atoms */
 enum { DATA_TYPES = CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B + 1 };
 static const unsigned char bytes_of_type[DATA_TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
 
@@ -97,8 +97,7 @@ static CUresult check(EventLine *line, const void *out, const Map *map) {
   if (!out) return CUDA_ERROR_INVALID_VALUE; /* cuda.core's maps are not aligned to 64 bytes, as documented */
   CUresult result = cl_check_context();
   if (result) return result;
-  if (!supported || (map->kind == IM2COL_WIDE && cl_config()->arch < FIRST_ARCH_WITH_PACKED_TYPES))
-    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no such tensor maps");
+  if (!supported) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no such tensor maps");
   unsigned least = map->kind != TILED || map->interleave ? 3 : 1;
   if (map->rank < least || map->rank > MOST_DIMENSIONS || !valid_modes(map)) return CUDA_ERROR_INVALID_VALUE;
   if (!map->extents || !map->strides || !map->steps) return CUDA_ERROR_INVALID_VALUE;

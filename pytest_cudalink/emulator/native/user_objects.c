@@ -47,16 +47,14 @@ static void notice(uint64_t object, const Giver *giver, const char *what) {
   if (giver->stack.python) noticed.giver.stack.python = strdup(giver->stack.python);
 }
 
-/* Compares the references that a call takes with those that their owner has; returns how many it takes. A driver does
-   not compare; where lifetimes are checked, nothing dies early. */
-static int64_t check_taken(const UserObject *object, int64_t count, int64_t had, const char *owner, bool moved) {
-  if (count <= had || !cl_config()->lifetime) return count;
+/* Compares the references that a call takes with those that their owner has, which a driver does not. */
+static void check_taken(const UserObject *object, int64_t count, int64_t had, const char *owner, bool moved) {
+  if (count <= had || !cl_config()->lifetime) return;
   if (had < 0) had = 0;
   notice(object->head.number, &object->giver, moved ? "moved too often" : "released too often");
   snprintf(noticed.expected, sizeof noticed.expected, "at most %lld reference%s of the %s", (long long)had,
            had == 1 ? "" : "s", owner);
   snprintf(noticed.found, sizeof noticed.found, "%lld", (long long)count);
-  return had;
 }
 
 CUresult cl_user_objects_report(const char *call, CUresult result) {
@@ -164,7 +162,8 @@ EXPORTED_ANY_TIME(cuUserObjectRetain, (void *object, unsigned count), retain(obj
 static CUresult give_back(void *handle, unsigned count) {
   UserObject *object = known(handle);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  object->callers -= check_taken(object, count, object->callers, "caller", false);
+  check_taken(object, count, object->callers, "caller", false);
+  object->callers -= count;
   destroy_unused(object);
   return CUDA_SUCCESS;
 }
@@ -205,7 +204,9 @@ CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count,
   if (!reference) return CUDA_ERROR_OUT_OF_MEMORY;
   reference->count += count;
   object->graphs += count;
-  if (move) object->callers -= check_taken(object, count, object->callers, "caller", true);
+  if (!move) return CUDA_SUCCESS;
+  check_taken(object, count, object->callers, "caller", true);
+  object->callers -= count;
   return CUDA_SUCCESS;
 }
 
@@ -213,11 +214,10 @@ CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned coun
   UserObject *object = known(handle);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
   UserReference *reference = held(list, object);
-  int64_t taken = check_taken(object, count, reference ? reference->count : 0, "graph", false);
-  if (!reference) return CUDA_SUCCESS; /* a graph lets go of what it does not hold, too */
-  reference->count -= taken;
-  object->graphs -= taken;
-  if (!reference->count) free_reference(reference); /* a later executable or clone must not share it */
+  check_taken(object, count, reference ? reference->count : 0, "graph", false);
+  object->graphs -= count; /* a graph lets go of what it does not hold, too */
+  if (reference) reference->count -= count;
+  if (reference && !reference->count) free_reference(reference); /* a later executable or clone must not share it */
   destroy_unused(object);
   return CUDA_SUCCESS;
 }

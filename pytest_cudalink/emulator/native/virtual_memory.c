@@ -141,7 +141,8 @@ static CUresult mem_map(EventLine *line, CUdeviceptr start, size_t size, size_t 
   cl_event_uint(line, "bytes", size);
   Physical *physical = cl_physical_lock(handle);
   CUresult result = CUDA_ERROR_INVALID_VALUE;
-  if (physical && !flags && size && start) {
+  bool for_tiles = physical && physical->properties.flags.usage & CU_MEM_CREATE_USAGE_TILE_POOL; /* of arrays only */
+  if (physical && !for_tiles && !flags && size && start) {
     if (offset || size != physical->size) result = CUDA_ERROR_NOT_SUPPORTED; /* only all of it can be mapped */
     else if (start % GRANULARITY == 0 && reservation_of((uintptr_t)start, size) &&
              !anything_mapped((uintptr_t)start, size))
