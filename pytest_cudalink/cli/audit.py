@@ -235,20 +235,21 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
 
 def _audit_environment(options: argparse.Namespace) -> int:
     """Audit the environment of ``options.environment`` and report; returns the exit code."""
-    from ..audit.environment import audit_environment
+    from ..doctor import examine_environment
 
     output = AuditOutput(options.format)
     prefix = None if options.environment is True else options.environment
     try:
         with progress("auditing the environment"):
-            found = audit_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
+            found = examine_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
     except (OSError, ValueError) as error:  # AuditError is a ValueError
         output.fail(error)
         return 2
     findings = [
-        (one.severity, (f"{one.severity}: {one.kind}", f"{one.what}; {one.remedies[0]}")) for one in found.findings
+        (one.severity, (f"{one.severity}: {one.kind}", "; ".join((one.what, *one.remedies[:1]))))
+        for one in found.findings
     ]
-    errors = [shown for severity, shown in findings if severity == "error"]
+    errors = [shown for severity, shown in findings if severity != "note"]
     errors += [(f"not readable: {one.path}", one.text) for one in found.unreadable]
     notes = [shown for severity, shown in findings if severity == "note"]
     output.add(Answer("", list(_environment_lines(found)), found.to_json(), errors, notes))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,14 +16,15 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from ..audit.environment import EnvironmentAudit
+from ..audit.environment import EnvironmentAudit, audit_environment
 from ..base.finding import NO_DRIVER, SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
 from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat import atlas, known_bad
-from ..compat.architectures import known_architectures
-from ..compat.releases import LATEST_KNOWN, ptx_isa_of
+from ..compat.architectures import architecture_of, driver_named, known_architectures
+from ..compat.releases import DRIVER_RELEASES, LATEST_KNOWN, ptx_isa_of
 from ..compat.wheels import TILEIRAS
+from ..environment.installed import find_place
 from ..guardrails import attribution
 from ..guardrails.driver import DriverFacts
 from ..guardrails.guard import driver_hint, forward_compatibility_assumed
@@ -34,9 +36,11 @@ from ..guardrails.rules import check_driver, judge_all, parse_constraint
 from ..linker import dispatch
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion
-from .system import IN_PROCESS, Copy, ResolutionError, System
+from .system import IN_PROCESS, Copy, Elsewhere, ResolutionError, System
 
-__all__ = ["LOOKED_FOR", "Copy", "DoctorReport", "Finding", "FindingCause", "PredictedLink", "examine"]
+__all__ = [
+    "LOOKED_FOR", "Copy", "DoctorReport", "Finding", "FindingCause", "PredictedLink", "examine", "examine_environment",
+]  # fmt: skip
 
 #: Its name before all findings had one form.
 DoctorFinding = Finding
@@ -190,7 +194,7 @@ def examine(
     report.rules, report.links = judged.rules, judged.links
     conflicts = {one: one for one in audit.errors}
     _merge_repairs(judged, conflicts, judge, facts, audit)
-    report.findings[:0] = [*_damaged_files(report, system), *_missing_companions(report, judged.items)]
+    report.findings[:0] = [*_damaged_files(report, system), *_missing_companions(report, system)]
     report.findings += _bindings_findings(report, system)
     report.findings += judged.findings
     report.findings += _runtime_findings(system, facts, assume_forward=assume_forward)
@@ -203,6 +207,32 @@ def examine(
     installer = system.installer(report.items)
     report.findings = [replace(one, fix=one.fix.by(installer)) for one in report.findings]
     return report
+
+
+def examine_environment(target: str | Path | None = None, *, driver: str = "", gpu: str = "") -> EnvironmentAudit:
+    """The audit of an environment, with what the doctor finds in it: both have one verdict.
+
+    `target`, `driver`, `gpu`, and what it raises: as in `audit_environment`.
+    """
+    audit = audit_environment(target, driver=driver, gpu=gpu)
+    place = find_place(target)
+    if place.windows:  # no look-up of this machine finds its parts
+        return audit
+    arch, version = architecture_of(gpu) if gpu else None, driver_named(driver) if driver else None
+    here = target is None or place.prefix.resolve() == Path(sys.prefix).resolve()
+    system = System(audit, arch) if here else Elsewhere(place, audit, arch)
+    facts = DriverFacts(version, DRIVER_RELEASES[version] if version else None)
+    found = examine(facts=facts, system=system).findings
+    repaired = {one.what: one for one in found if one.kind}
+    unread = {f"{one.path}: {one.text}" for one in audit.unreadable}
+    own = (one for one in found if not one.kind and one.severity in _COUNTED and one.what not in unread)
+    return replace(
+        audit,
+        findings=(
+            *(repaired.get(one.what, one) for one in audit.findings),
+            *(replace(one, kind="doctor") for one in own),
+        ),
+    )
 
 
 def _in_use(items: Sequence[Item], system: System) -> list[Item]:
@@ -250,16 +280,17 @@ def _merge_repairs(
     before = _faults(judged)
     asked = {name for name, _ in merged.values()}
     bounds: dict[str, dict[str, None]] = {name: {} for name in asked}
-    for claim in audit.claims:
-        if claim.how == "declared" and claim.versions:
-            bounds.setdefault(claim.name, {})[claim.versions] = None
+    declared = [claim for claim in audit.claims if claim.how == "declared" and claim.versions]
+    for claim in declared:
+        bounds.setdefault(claim.name, {})[claim.versions] = None
+    refused = {claim.name for claim in declared if claim.satisfied is False}
     for name, versions in merged.values():
         bounds[name][versions] = None
     texts = {name: ",".join(filter(None, several)) for name, several in bounds.items()}
     no_link = any(one.why == _NO_LINK for one in before)
     absent = [_LINKER] if no_link else []
     fewest, command = len(before) + len(merged), NO_COMMAND
-    for trial in trials(judged.items, facts.cuda().value, texts, needed=asked, absent=absent):
+    for trial in trials(judged.items, facts.cuda().value, texts, needed=asked, refused=refused, absent=absent):
         left = len(_faults(judge(trial.items)))
         if left < fewest:
             fewest, command = left, trial.command
@@ -352,10 +383,11 @@ def _incomplete(item: Item, text: str, cause: str) -> Finding:
     )
 
 
-def _missing_companions(report: DoctorReport, used: Sequence[Item]) -> Iterator[Finding]:
-    """Yield the parts that are missing although programs look them up with a library that is here."""
+def _missing_companions(report: DoctorReport, system: System) -> Iterator[Finding]:
+    """Yield the parts that are missing although programs look them up with a library of this environment."""
+    inside = [item for item in report.items if not system.is_outside(item)]
     for row in component_table()["looked-up-with"]:
-        item = next((one for one in used if (one.kind, one.name) == ("dynamic-libs", row["library"])), None)
+        item = next((one for one in inside if (one.kind, one.name) == ("dynamic-libs", row["library"])), None)
         label = label_of(row["kind"], row["name"])
         if item is not None and label in report.missing:
             yield _incomplete(

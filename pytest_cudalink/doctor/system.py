@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,13 +17,14 @@ from ..audit.environment import EnvironmentAudit, audit_environment
 from ..base import elf
 from ..base.install_command import Installer, installer_here
 from ..compat.wheels import all_versions
+from ..environment.installed import Place, read_distributions
 from ..guardrails import _pathfinder, attribution
 from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.guard import make_item
 from ..guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
 from ..versions import CudaVersion
 
-__all__ = ["IN_PROCESS", "Copy", "DriverFile", "ResolutionError", "System"]
+__all__ = ["IN_PROCESS", "Copy", "DriverFile", "Elsewhere", "ResolutionError", "System"]
 
 #: `Copy.role` of a library that is in the process that asks.
 IN_PROCESS: Final = "loaded in this process"
@@ -56,16 +58,27 @@ class DriverFile(NamedTuple):
 
 
 class System:
-    """The machine and the process that ask. No answer loads a library of a toolkit into the process."""
+    """The machine and the process that ask. No answer loads a library of a toolkit into the process.
+
+    `audit`: that of the environment; default: it is made where it is asked for.
+    `arch`: of the GPU where the driver's version is given.
+    """
+
+    # programs that answer the questions themselves may not call this
+    _audit: EnvironmentAudit | None = None
+    _arch: str | None = None
+
+    def __init__(self, audit: EnvironmentAudit | None = None, arch: str | None = None) -> None:
+        self._audit, self._arch = audit, arch
 
     def driver(self, cuda: Fact) -> DriverFile:
-        """The driver library behind a CUDA version; without file and device where the version was given or faked."""
+        """The driver library behind a CUDA version; without file where the version was given or faked."""
         from ..emulator import preload
 
         if cuda.value is None:
             return DriverFile(None)
         if cuda.given:
-            return DriverFile("given")
+            return DriverFile("given", arch=self._arch)
         kind = "emulated" if preload.emulated_driver() else "real"
         return DriverFile(kind, preload.loaded_file("libcuda.so.1"), probes.device_arch())
 
@@ -145,5 +158,34 @@ class System:
         return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
 
     def environment(self) -> EnvironmentAudit:
-        """The audit of this environment by what its distributions declare: measuring its libraries takes seconds."""
-        return audit_environment(measure=False)
+        """The audit of the environment."""
+        return self._audit or audit_environment()
+
+
+class Elsewhere(System):
+    """Another environment of this machine, by the files of its prefix: none of its Python runs."""
+
+    def __init__(self, place: Place, audit: EnvironmentAudit, arch: str | None = None) -> None:
+        super().__init__(audit, arch)
+        self._place = place
+
+    def item(self, kind: ItemKind, name: str) -> Item | None:
+        with _pathfinder.looking_in(self._place.sites, self._place.prefix):
+            return super().item(kind, name)
+
+    def copies_in_process(self) -> Iterator[Copy]:
+        return iter(())
+
+    def has_bindings(self) -> bool:
+        return "cuda-bindings" in self.versions()
+
+    def installer(self, items: Iterable[Item]) -> Installer:
+        conda = self._place.conda_meta and not any(one.wheel for one in items)
+        prefix = shlex.quote(str(self._place.prefix))
+        return Installer("conda", f" --prefix {prefix}") if conda else Installer("pip", f" --python {prefix}")
+
+    def is_outside(self, item: Item) -> bool:
+        return not item.wheel and not Path(item.path).is_relative_to(self._place.prefix)
+
+    def versions(self) -> dict[str, str]:
+        return {one.name: one.version for one in read_distributions(self._place, files=False)[0]}

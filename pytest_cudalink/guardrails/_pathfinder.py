@@ -11,10 +11,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import site
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -46,8 +47,9 @@ originals: dict[str, Callable[..., Any]] = {}
 
 #: Asks the public function for the whole search; the libraries that it loads end with the child process.
 _CHILD = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[2])
+import json, site, sys
+sys.path[:], folders = json.loads(sys.argv[2])
+site.getsitepackages = lambda: folders
 from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 try:
     found = load_nvidia_dynamic_lib(sys.argv[1])
@@ -222,7 +224,8 @@ def find_in_child(name: str) -> Resolved | None:
 
     Raises ResolutionError if the child process fails.
     """
-    answer = run_child(_CHILD, f"what a search for {name!r} would load", name, json.dumps(sys.path))
+    folders = json.dumps([sys.path, site.getsitepackages()])
+    answer = run_child(_CHILD, f"what a search for {name!r} would load", name, folders)
     return None if answer is None else Resolved(*answer)
 
 
@@ -234,6 +237,25 @@ def first_for_loader(names: Sequence[str]) -> dict[str, str]:
     wanted = [soname for name in names for soname in sonames(name)]
     found: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", json.dumps(wanted), maps.__file__)
     return found
+
+
+@contextmanager
+def looking_in(sites: Iterable[Path], prefix: Path) -> Iterator[None]:
+    """Let look-ups search the packages of another environment, and its conda prefix, instead of this one's."""
+    folders, kept = [str(one) for one in sites], (site.getsitepackages, site.ENABLE_USER_SITE)
+    conda = os.environ.pop("CONDA_PREFIX", None)
+    if (prefix / "conda-meta").is_dir():
+        os.environ["CONDA_PREFIX"] = str(prefix)
+    site.getsitepackages, site.ENABLE_USER_SITE = lambda prefixes=None: folders, False  # noqa: ARG005 (its signature)
+    cache_clear()
+    try:
+        yield
+    finally:
+        site.getsitepackages, site.ENABLE_USER_SITE = kept
+        os.environ.pop("CONDA_PREFIX", None)
+        if conda is not None:
+            os.environ["CONDA_PREFIX"] = conda
+        cache_clear()
 
 
 def resolve(name: str) -> Resolved | None:

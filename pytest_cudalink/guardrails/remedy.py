@@ -39,6 +39,7 @@ def trials(
     bounds: Mapping[str, str],
     *,
     needed: Collection[str] = (),
+    refused: Collection[str] = (),
     absent: Sequence[Item] = (),
 ) -> Iterator[Trial]:
     """Yield commands: first one that moves no item, then those that bring all to one release, the most wanted first.
@@ -47,6 +48,7 @@ def trials(
 
     `bounds`: what other distributions require of the wheels, by name: a release that contradicts it is left out.
     `needed`: wheels of `bounds` to install in any case.
+    `refused`: wheels of `bounds` of which the installed version is not one that they accept.
     `absent`: items to install in addition; their release does not count.
     """
     if any(common_version([bounds[name]]) is None for name in needed):
@@ -55,7 +57,7 @@ def trials(
         yield Trial(Command(tuple(f"{name}{bounds[name]}" for name in sorted(needed))), tuple(items))
     for release, at_most in _candidates(items, driver):
         for keep in (True, False):
-            parts = _split(items, _becoming(release, at_most=at_most), keep=keep)
+            parts = _split(items, _becoming(release, at_most=at_most), refused, keep=keep)
             if trial := _trial(parts, release, bounds, needed, absent, at_most=at_most):
                 yield trial
 
@@ -84,13 +86,17 @@ class _Parts(NamedTuple):
     gone: list[Item]
 
 
-def _split(items: Iterable[Item], becomes: CudaVersion, *, keep: bool) -> _Parts:
-    """Sort items; with `keep`, a newer nvJitLink of the same major stays, which links what older releases write."""
+def _split(items: Iterable[Item], becomes: CudaVersion, refused: Collection[str], *, keep: bool) -> _Parts:
+    """Sort items; with `keep`, a newer nvJitLink of the same major stays, which links what older releases write.
+
+    What a requirement refuses does not stay.
+    """
     parts = _Parts([], [], [])
     for item in items:
         version = item.version or UNKNOWN
         newer = keep and item.name.lower() == _LINKER and version.major == becomes.major and version > becomes
-        if item.packaged_with != "ctk" or item.found_via == ALREADY_LOADED or item.version == becomes or newer:
+        stays = item.wheel not in refused and (item.version == becomes or newer)
+        if item.packaged_with != "ctk" or item.found_via == ALREADY_LOADED or stays:
             parts.kept.append(item)
         elif item.kind != "binaries" or becomes.major >= 13:
             parts.moved.append(item)

@@ -424,6 +424,25 @@ def test_command(made, capsys) -> None:
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("driver", "verdict"), [("12.8", "incoherent"), ("", None)])
+def test_doctor_and_audit_have_one_verdict(driver: str, verdict: str | None, tmp_path, monkeypatch, capsys) -> None:
+    """Of this environment and of another one, which has the same wheels here: they ask the same rules."""
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    here = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    (there := tmp_path / "lib" / here.parent.name / "site-packages").mkdir(parents=True)
+    for one in here.iterdir():
+        if one.name == "nvidia" or one.name.startswith(("nvidia_cuda", "nvidia_nv", "cuda_toolkit")):
+            (there / one.name).symlink_to(one)
+    options = ["--format=json", *([f"--driver={driver}"] if driver else []), "--environment"]
+    assert main(["doctor", "--json"]) in (0, 1, 2)
+    found = [json.loads(capsys.readouterr().out)["verdict"]]
+    for prefix in ([], [str(tmp_path)]):
+        main(["audit", *options, *prefix])
+        found.append(json.loads(capsys.readouterr().out)["verdict"])
+    assert found[1:] == [verdict or found[0]] * 2
+
+
 # -- the order in which the loader searches
 
 TAGS = {"RPATH": "-Wl,--disable-new-dtags", "RUNPATH": "-Wl,--enable-new-dtags"}

@@ -176,7 +176,7 @@ def audit_environment(
     findings += _lost(everything, repair)
     findings += _known_to_fail(everything)
     if machine is not None:
-        findings += misfits(machine, everything, needs, providers)
+        findings += misfits(machine, everything, needs)
     return EnvironmentAudit(
         str(place.prefix), place.python, len(everything), tuple(claims), tuple(findings), tuple(unreadable), files,
         round(time.monotonic() - began, 3), str(machine or ""),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ...base.finding import Finding, Severity
-from ...base.tables import read_matrix
 from ...base.words import and_more
 from ...compat.architectures import driver_branch
 from ...compat.releases import DRIVER_RELEASES
@@ -19,7 +17,6 @@ from ..device_code.images import all_images
 from ..device_code.rule import DriverOutcome, what_happens
 from ..device_code.verdicts import DeviceCode, grouped
 from ..needs import Need
-from .providers import Providers
 
 #: Outcomes that come from the driver's version alone: an older GPU, or another one, would not help.
 _TOO_OLD: Final = (DriverOutcome.TOO_NEW, DriverOutcome.UNKNOWN_FORM)
@@ -43,11 +40,9 @@ def _finding(severity: Severity, what: str, owner: Installed | None, remedy: str
 
 
 def misfits(
-    machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]], providers: Providers
+    machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]]
 ) -> Iterator[Finding]:
-    """Yield what does not run on a machine, the driver's versions first.
-
-    A CUDA runtime needs a driver of its own major release (CUDA Compatibility guide, "Minor Version Compatibility").
+    """Yield what does not run on a machine, besides the toolkit that the doctor compares with its driver.
 
     `needs`: of each distribution, by its name and version.
     """
@@ -60,9 +55,7 @@ def misfits(
         )  # fmt: skip
         return
     everything = list(everything)
-    yield from _of_runtimes(machine, everything, needs, providers)
     yield from _of_functions(machine, everything, needs)
-    yield from _of_compilers(machine, providers)
     if machine.arch:
         for one in everything:
             yield from _of_device_code(machine, one)
@@ -71,34 +64,6 @@ def misfits(
 def _newer(release: CudaVersion) -> str:
     known = f" ({DRIVER_RELEASES[release]})" if release in DRIVER_RELEASES else ""
     return f"take a driver of CUDA {release}{known} or newer"
-
-
-def _of_runtimes(
-    machine: TargetMachine, everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]], providers: Providers
-) -> Iterator[Finding]:
-    """CUDA runtimes of a newer major release: each call answers 35, cudaErrorInsufficientDriver."""
-    driver = machine.driver
-    runtimes = [(one, one.release.major) for one in providers.all if one.stem == "libcudart" and one.release]
-    needed = {(one.stem, one.major) for several in needs.values() for one in several}
-    for one, major in runtimes:
-        # a second one that no installed library is linked with may have no user
-        used = ("libcudart", major) in needed or all(other == major for _, other in runtimes)
-        if major > driver.major:
-            yield _runtime("error" if used else "note", f"{one.library} of {one}", one.owner, major, driver)
-    static = read_matrix("guardrails.toml")["static-runtime"]["distributions"]
-    for owner in everything:
-        first = re.match(r"\d{1,4}", owner.version, re.ASCII) if owner.name in static else None
-        if first is not None and int(first[0]) > driver.major:
-            yield _runtime("error", f"the CUDA runtime inside {owner}", owner, int(first[0]), driver)
-
-
-def _runtime(severity: Severity, what: str, owner: Installed | None, major: int, driver: CudaVersion) -> Finding:
-    needed = CudaVersion(major, 0)
-    return _finding(
-        severity, f"{what} needs a driver of CUDA {needed} or newer; this one is of CUDA {driver}: each of "
-        "its calls answers 35, cudaErrorInsufficientDriver",
-        owner, f"{_newer(needed)}, or install the builds for CUDA {driver.major}",
-    )  # fmt: skip
 
 
 def _of_functions(
@@ -112,27 +77,6 @@ def _of_functions(
             yield _finding(
                 "error", f"{Path(need.path).name} of {owner} {need.evidence}; this driver is of CUDA "
                 f"{machine.driver}", owner, _newer(floor),
-            )  # fmt: skip
-
-
-def _of_compilers(machine: TargetMachine, providers: Providers) -> Iterator[Finding]:
-    """What makes code that the driver does not take: no cubin of a newer major release, no PTX of a newer one."""
-    driver = machine.driver
-    for stem, name in (("libnvrtc", "NVRTC"), ("libnvJitLink", "nvJitLink")):
-        found = [(one, one.release) for one in providers.all if one.stem == stem and one.release]
-        # beside one that fits, another may have no user
-        alone = all(release.major > driver.major for _, release in found)
-        for one, release in found:
-            if release.major > driver.major:
-                needed, takes = CudaVersion(release.major, 0), "no cubin that it makes is loaded"
-            elif stem == "libnvrtc" and release > driver:
-                needed, takes = release, "it refuses its PTX (222), and loads its cubins"
-            else:
-                continue
-            yield _finding(
-                "error" if alone else "note",
-                f"{name} {release} of {one} is newer than the driver, of CUDA {driver}: {takes}", one.owner,
-                f"{_newer(needed)}, or compile with CUDA {driver}",
             )  # fmt: skip
 
 
