@@ -52,7 +52,6 @@ def test_parts_of_several_processes(some: list[AskedFor], random) -> None:
 
 
 def test_more_happened_than_was_due() -> None:
-    """That is not a reason to fail."""
     assert judged(AskedFor("links", 1, 3), allows=False) == AskedFor("links", 1, 3, {})
 
 

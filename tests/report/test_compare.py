@@ -159,7 +159,6 @@ def test_figures_that_only_some_reports_have(found: CellRun, expected: list[tupl
 
 
 def test_a_documented_failure_counts_as_passed() -> None:
-    """So do the figures of one test."""
     shown = [(one.number, one.text) for one in figures(MatrixReport([cell("a", "D")]))]
     assert shown == [(1, "cell"), (1, "test"), (1, "passed"), (0, "skipped"), (0, "skipped in every cell")]
 

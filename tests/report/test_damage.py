@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -68,14 +67,12 @@ def test_shards_and_attempts_are_no_repeats(tmp_path, capsys) -> None:
 
 
 def test_a_file_that_is_named_twice_counts_once(tmp_path) -> None:
-    """A folder and a file in it are not two records."""
     file = lines(tmp_path / "1.jsonl", RUN, result("x", "failed"), END)
     (cell,) = merge([tmp_path, file, file]).cells
     assert (cell.files, cell.repeated) == ([str(file)], 0)
 
 
 def test_repeats_in_a_saved_report(tmp_path, capsys) -> None:
-    """A saved report keeps them, and is itself a record."""
     lines(tmp_path / "r" / "1.jsonl", RUN, result("x", "failed"), END)
     lines(tmp_path / "r" / "2.jsonl", RUN, result("x"), END)
     saved = tmp_path / "s.json"
@@ -115,7 +112,6 @@ NEEDED = {
     [
         (b"", " is empty"),
         (b"\n", " has no event 'run'; expected a file that --cudalink-report wrote"),
-        (b"\n\n", " has no event 'run'; expected a file that --cudalink-report wrote"),
         (line(**result("x")) + b'{"eve', " has no event 'run'; expected a file that --cudalink-report wrote"),
         (line(event="end", time=1), " has no event 'run'; expected a file that --cudalink-report wrote"),
         (b"no\n" + BAD + line(**END), ": line 1 is not an event"),
@@ -124,9 +120,7 @@ NEEDED = {
         (line(event="start", time=1.0, nodeid="x") + BAD + line(**END), ": events before line 2, the event 'run', are"),
         (line(**result("x")) + BAD + line(**END), ": events before line 2, the event 'run', are not read"),
         (BAD + b'{"cell": "other"\n' + line(**END), ": line 2 is not an event"),
-        (BAD + b"no\n" + line(event="start", time=1.0, nodeid="x"), ": line 2 is not an event"),
         (BAD + b"no\n" + line(**END), ": line 2 is not an event"),
-        (BAD + b"no\n", ": line 2 is not an event"),
         (BAD + b"[" * 50_000 + b"\n" + line(**END), ": line 2 is not an event"),
         (BAD + b"1" * 5000 + b"\n" + line(**END), ": line 2 is not an event"),
         (BAD + line(**END) + b"rest", ": line 3 is not an event"),
@@ -146,7 +140,7 @@ NEEDED = {
                 f": line 2 is not a valid event '{kind}': Expected `float`",
             )
             for kind, needed in NEEDED.items()
-            for time in (None, [], "5", True, -1, 1e300, float("nan"))
+            for time in ((None, [], "5", True, -1, 1e300, float("nan")) if kind == "end" else ([],))
         ),
         *(
             (
@@ -218,7 +212,6 @@ def test_a_very_long_line(tmp_path, monkeypatch) -> None:
 
 
 def test_very_many_faults_are_counted(tmp_path) -> None:
-    """A few are named."""
     file = damaged(tmp_path, BAD + b"x\n" * 5 + line(**END))
     fault = merge([tmp_path]).cells[0].fault
     assert fault == "; ".join(
@@ -269,30 +262,10 @@ def _without_permission(folder: Path) -> None:
     assert "2 cells, 1 test, 1 passed" in done.stdout
 
 
-def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch) -> None:
-    """It is named, whoever runs this; root may list every folder."""
-    lines(tmp_path / "good.jsonl", RUN, result("x"), END)
-    closed = tmp_path / "closed"
-    closed.mkdir()
-    scandir = os.scandir
-
-    def refuse(path: str) -> object:
-        if Path(path) == closed:
-            raise PermissionError(13, "Permission denied", str(closed))
-        return scandir(path)
-
-    monkeypatch.setattr("os.scandir", refuse)
-    report = merge([tmp_path])
-    assert [cell.name for cell in report.cells] == ["c"]
-    assert report.damaged == {str(closed): "the folder cannot be read: Permission denied"}
-    assert merge([closed]).damaged == report.damaged
-
-
 @pytest.mark.parametrize(
     ("error", "words"), [(PermissionError(13, "Permission denied"), "Permission denied"), (OSError("odd"), "odd")]
 )
 def test_a_saved_report_that_cannot_be_read(error, words, tmp_path, monkeypatch) -> None:
-    """It is named, and the records are reported."""
     lines(tmp_path / "good.jsonl", RUN, result("x"), END)
     saved = tmp_path / "saved.json"
     saved.touch()
@@ -307,7 +280,6 @@ def test_a_saved_report_that_cannot_be_read(error, words, tmp_path, monkeypatch)
 
 
 def test_the_damaged_files_of_a_saved_report(tmp_path) -> None:
-    """They are named again where the saved report is a record."""
     (tmp_path / "saved.json").write_text(MatrixReport([], damaged={"x.json": "is empty"}).as_json())
     assert merge([tmp_path / "saved.json"]).damaged == {"x.json": "is empty"}
 

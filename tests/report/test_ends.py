@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.report.cell_run import Lines, doubts, exit_in_words
+from pytest_cudalink.report.cell_run import Lines, doubts
 from pytest_cudalink.report.records import CollectedRecord, EndRecord
 
 from .test_merge import RUN, lines, one, result
@@ -114,19 +114,6 @@ def test_a_file_that_failed_was_not_collected(tmp_path) -> None:
     assert (cell.outcomes["f.py"], cell.problems) == ("E", [])
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (2, "it was interrupted, or a file could not be collected"),
-        (6, "more warnings than --max-warnings allows"),
-        (-9, "a plugin or pytest.exit chose it"),
-    ],
-)
-def test_exit_codes(code, words) -> None:
-    """Those of pytest have a meaning, any other has an author."""
-    assert exit_in_words(code) == f"pytest ended with exit code {code}: {words}"
-
-
 COLLECTED = {"event": "collected", "time": 5.2, "tests": {"t.py": ["t"]}}
 START = {"event": "start", "time": 5.5, "nodeid": "t.py::t"}
 WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts": {"passed": 1}}
@@ -137,28 +124,11 @@ WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts"
     [
         ((COLLECTED, START, result(), WHOLE), ""),
         ((COLLECTED, START, result(), {**WHOLE, "exitstatus": 1}), FAILED),
-        (
-            (
-                COLLECTED,
-                START,
-                result(),
-                {**WHOLE, "exitstatus": 1},
-                {"event": "exit", "exitcode": 1, "output": ["a", "b"]},
-            ),
-            "the process ended with exit code 1: a | b",
-        ),
-        ((COLLECTED, START, result(), WHOLE, {"event": "exit", "exitcode": -9}), "the process was killed by SIGKILL"),
         ((COLLECTED, START, result(), WHOLE, WHOLE), "the record has 2 ends, with exit codes 0 and 0; expected one"),
         (
             (COLLECTED, START, WHOLE),
             "the run stopped early: 1 test not run; pytest ended with exit code 0, and no test",
         ),
-        ((COLLECTED, START, result(), START, WHOLE), "1 test began without a result: t.py::t"),
-        (
-            (COLLECTED, START, result(), result("f.py"), {**WHOLE, "counts": {"passed": 2}}),
-            "1 test ran, but did not belong to the collected ones: f.py",
-        ),
-        ((START, result(), WHOLE), "1 test ran, but did not belong to the collected ones: t.py::t"),
         ((COLLECTED, START, result(), result("f.py", "skipped"), {**WHOLE, "counts": {"passed": 1, "skipped": 1}}), ""),
         (
             (
@@ -182,19 +152,3 @@ def test_the_report_of_such_a_record(events, said, tmp_path) -> None:
     fault = one(file).fault
     assert fault.startswith(said.format(file=file)) if said else not fault
     assert cli.main(["report", str(file), "-q"]) == bool(said)
-
-
-def test_the_worst_exit_code_of_two_records(tmp_path) -> None:
-    """A shard that was interrupted is not forgotten for another one."""
-    first, second = (
-        one(
-            lines(
-                tmp_path / f"{code}.jsonl",
-                RUN,
-                result(f"t.py::{code}", "failed"),
-                {**WHOLE, "exitstatus": code, "counts": None},
-            )
-        )
-        for code in (-9, 1)
-    )
-    assert {first.joined(second).exitstatus, second.joined(first).exitstatus} == {-9}

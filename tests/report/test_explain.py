@@ -70,15 +70,6 @@ def test_axes_are_named_in_the_order_in_which_people_look_for_a_cause() -> None:
     assert explain(cells, [False, True]) == "either " + ", or ".join(f"{axis} b" for axis in AXES)
 
 
-def test_every_axis_that_the_cells_do_not_tell_apart_is_named() -> None:
-    """A driver that only one cell had is not ruled out by an axis with fewer values."""
-    three = [{"ctk": ctk, "driver": driver, "nvjitlink": ctk} for ctk, driver in (("13.0", "13.0"), ("13.0", "12.9"))]
-    three.append({"ctk": "13.2", "driver": "13.2", "nvjitlink": "13.2"})
-    assert explain(three, [False, False, True]) == "either ctk 13.2, or driver 13.2, or nvjitlink 13.2"
-    python = [{"ctk": "12.9", "python": "3.11"}, {"ctk": "12.9", "python": "3.12"}, {"ctk": "13.0", "python": "3.13"}]
-    assert explain(python, [False, False, True]) == "either ctk 13.0, or python 3.13"
-
-
 def test_the_simplest_cause_comes_first() -> None:
     """A cause with one failing value is simpler than one with several; causes alike stay in the order of the axes."""
     cells = [
@@ -314,8 +305,3 @@ def test_axes_of_packages_follow_by_name() -> None:
     """The axes that every cell has come first, those of packages in the order of their names."""
     cells = [{name: "1"} for name in ("zlib", "torch", "ctk", "numba", "cupy", "alpha", "cuda-core")]
     assert axis_names(cells) == (*AXES, "alpha", "cuda-core", "cupy", "numba", "torch", "zlib")
-
-
-def test_an_axis_without_a_value_does_not_vary() -> None:
-    """A cell that lacks an axis has the same value as one where it is empty."""
-    assert _varying([({"gpu": ""}, True), ({}, False)]) == []

@@ -82,16 +82,6 @@ def test_cells_are_compared_by_name():
     ]
 
 
-def test_changes_by_kind():
-    found = history([("a", report("FFPP")), ("b", report("FPPF")), ("c", report("FPFP"))])
-
-    by_kind = [(one.kind, one.test) for one in found.changes]
-    assert by_kind == [("still", "a"), (None, "b"), ("new", "c"), ("flaky", "d")]
-    assert [one.test for one in found.of("flaky")] == ["d"]
-    assert list(KINDS) == ["new", "fixed", "flaky", "still"]
-    assert history([("a", report("PS")), ("b", report("PS"))]).changes == []
-
-
 def test_each_report_has_its_name_origin_and_totals():
     reports = [report("PPF", started="2026-11-01T00:00:00Z"), report("PPP")]
 

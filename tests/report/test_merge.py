@@ -12,11 +12,9 @@ import pytest
 
 from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.matrix_report import MatrixReport, Plan
-from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.merge import joined, merge
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.records import CrashRecord, RecordError, VerdictRecord, ViolationRecord
-
-from .samples import SKEW
 
 RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
 END = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5}
@@ -101,6 +99,18 @@ def link(backend: str, outcome: str = "ok") -> dict:
             [link("driver"), link("driver", "X"), link("nvjitlink"), link("unknown", "Y"), {"event": "link"}, END],
             {"links": {"driver": 2, "driver failed": 1, "nvjitlink": 1, "none": 2}},
         ),
+        # what a run was set to is an axis, and so is its Python
+        (
+            [
+                {
+                    **RUN,
+                    "settings": {name: {"value": name[0], "source": "x"} for name in ("backend", "policy", "report")},
+                    "python": "3.12.1",
+                },
+                END,
+            ],
+            {"axes": {"backend": "b", "policy": "p", "python": "3.12"}, "python": "3.12.1"},
+        ),
         # what a cell chose besides settings is an axis of it, and what it hid is kept
         (
             [{**RUN, "axes": {"cuda-core": "1.0.0", "kind": "bare"}, "hidden": "by a mount namespace: /opt"}, END],
@@ -142,40 +152,7 @@ def test_what_a_cell_has_of_its_events(events, values, tmp_path) -> None:
     assert not cell.damage
 
 
-def test_the_cause_of_a_failure(tmp_path) -> None:
-    """It is kept as it is."""
-    cell = one(lines(tmp_path / "c.jsonl", RUN, result(outcome="failed", cause=SKEW, duration=1.5), END))
-
-    assert cell.details["t.py::t"] == Detail(cause=SKEW)
-    assert cell.durations["t.py::t"] == 1.5
-
-
-def test_a_line_with_a_value_that_does_not_fit(tmp_path) -> None:
-    """The whole line counts for nothing, and is named; the other lines count."""
-    wrong = ({"outcome": "strange"}, {"cause": {**SKEW, "what": 7}}, {"reason": None}, {"duration": -1})
-    file = lines(
-        tmp_path / "c.jsonl", RUN, result(), *(result("u", **{"outcome": "failed", **one}) for one in wrong), END
-    )
-    cell = one(file)
-
-    assert (cell.outcomes, cell.finished) == ({"t.py::t": "P"}, True)
-    assert cell.damage == [
-        f"{file}: line {number} is not a valid event 'test': {why}"
-        for number, why in enumerate(
-            (
-                "Invalid enum value 'strange' - at `$.outcome`",
-                "Expected `str`, got `int` - at `$.cause.what`",
-                "Expected `str`, got `null` - at `$.reason`",
-                "Expected `float` >= 0.0 - at `$.duration`",
-            ),
-            3,
-        )
-    ]
-    assert cell.fault.startswith(f"{cell.damage[0]}; ")
-
-
 def test_why_a_cell_of_a_saved_report_is_missing(tmp_path) -> None:
-    """The reason is saved; a newer one counts."""
     saved = MatrixReport([], ["a", "b"], reasons={"a": "no Python", "b": "no toolkit"})
     (tmp_path / "r.json").write_text(saved.as_json())
     report = merge([tmp_path / "r.json"], reasons={"b": "no disk"})
@@ -199,54 +176,6 @@ def test_keys_that_a_record_lacks(tmp_path) -> None:
         details={"t.py::t": Detail()},
         origins=[Origin(started="1970-01-01T00:00:05Z")],
     )
-
-
-def test_what_a_run_says(tmp_path) -> None:
-    """Versions become axes by major and minor; a driver that is absent is the value "none"."""
-    versions = {
-        "ctk": {"requested": "13.0", "found": "13.0.2", "source": "wheel", "kind": "real"},
-        "driver": {"requested": None, "found": None, "source": "dlopen", "kind": "absent"},
-        "cupy": {"requested": None, "found": "14.0", "source": "wheel", "kind": "real"},
-    }
-    settings = {name: {"value": f"{name}-value", "source": "default"} for name in ("backend", "policy", "report")}
-    arch = {"requested": None, "found": "sm_90"}
-    more = {"versions": versions, "settings": settings, "arch": arch, "python": "3.12.1", "platform": "linux-x86_64"}
-    cell = one(lines(tmp_path / "x.jsonl", {**RUN, **more}, {**END, "exitstatus": 1, "failing": ["too few links"]}))
-
-    assert cell == CellRun(
-        "c",
-        [str(tmp_path / "x.jsonl")],
-        axes={
-            "ctk": "13.0",
-            "driver": "none",
-            "backend": "backend-value",
-            "policy": "policy-value",
-            "python": "3.12",
-            "arch": "sm_90",
-        },
-        versions=versions,
-        python="3.12.1",
-        platform="linux-x86_64",
-        finished=True,
-        exitstatus=1,
-        duration=2.5,
-        problems=["too few links"],
-        origins=[Origin(started="1970-01-01T00:00:05Z")],
-    )
-
-
-def test_events_are_kept_as_they_are(tmp_path) -> None:
-    """Violations, verdicts and crashes are; a key of a later version is left out, and an event of one is named."""
-    events = [{"event": event, "time": 6.0, "nodeid": None, "more": 1} for event in ("violation", "verdict", "crash")]
-    cell = one(lines(tmp_path / "c.jsonl", RUN, *events, {"event": "weather", "rain": True}, END))
-
-    assert [*cell.violations, *cell.verdicts, *cell.crashes] == [
-        ViolationRecord(time=6.0),
-        VerdictRecord(time=6.0),
-        CrashRecord(time=6.0),
-    ]
-    unknown = f"{tmp_path / 'c.jsonl'}: line 5: event is 'weather', which is unknown; install a newer pytest-cudalink"
-    assert cell.damage == [unknown]
 
 
 def test_a_run_without_an_end(tmp_path) -> None:
@@ -397,7 +326,6 @@ def test_nothing_is_claimed_of_events_that_are_not_read(end, tmp_path) -> None:
 
 @pytest.mark.parametrize(("end", "said"), [((END,), ""), ((), "the run did not finish (1 test recorded); ")])
 def test_a_shard_that_is_not_read(end, said, tmp_path) -> None:
-    """It does not change what is known of the other shards of its cell."""
     lines(tmp_path / "1.jsonl", {**RUN, "schema": 99})
     lines(tmp_path / "2.jsonl", RUN, result(), *end)
     (cell,) = merge([tmp_path]).cells
@@ -485,19 +413,6 @@ def test_shards_are_joined_in_the_order_of_their_runs(tmp_path) -> None:
     )
 
 
-@pytest.mark.parametrize("cut", ["a", "b"])
-def test_a_shard_that_is_cut(cut, tmp_path) -> None:
-    """One shard without an end is enough for the cell to be incomplete."""
-    for name in "ab":
-        file = lines(tmp_path / f"{name}.jsonl", RUN, result(name), END)
-        if name == cut:
-            file.write_bytes(file.read_bytes()[:-9])
-    (cell,) = merge([tmp_path]).cells
-
-    assert (cell.finished, cell.truncated, cell.exitstatus) == (False, True, 0)
-    assert cell.outcomes == {"a": "P", "b": "P"}
-
-
 def test_order_of_the_cells(tmp_path) -> None:
     """Expected cells come first, in their order; then the others by name. A saved report has an order too."""
     for name in "abcd":
@@ -558,7 +473,6 @@ def test_how_many_processes_read(files, processors, pool, tmp_path, monkeypatch)
     assert Pool.made == ([] if pool is None else [pool])
 
 
-LINK = {"event": "link", "time": 6.0, "backend": "driver", "result": "ok"}
 UNSTEERED = {
     "event": "unsteered",
     "time": 6.5,
@@ -642,11 +556,7 @@ def test_a_story_names_its_last_calls_and_frames(tmp_path) -> None:
     ("events", "after"),
     [
         (['{"call":"cuFirst"}', '{"call":"cuL","note":"why","unsupported":true}'], ", after {} refused cuL: why"),
-        (['{"call":"cuL","unsupported":true}'], ", after {} refused cuL: "),
         (['{"call":"cuL","unsupported":true}', '{"call":"cuLast"}'], ""),
-        (['{"unsupported":true}'], ""),
-        (["[]"], ""),
-        (["cut"], ""),
         ([], ""),
     ],
 )
@@ -660,7 +570,17 @@ def test_a_crash_after_a_refused_call(tmp_path, events, after) -> None:
     assert cell.outcomes["t"] == "C"
 
 
-def test_a_path_that_is_missing(tmp_path) -> None:
-    words = f"the path of records is {tmp_path / 'none'}: No such file or directory; expected a folder"
-    with pytest.raises(RecordError, match=re.escape(words)):
-        merge([tmp_path / "none"])
+def test_tests_of_several_records() -> None:
+    """Those with one outcome are counted; the others have each outcome with its files, or the number of the record."""
+    first = CellRun("c", ["a.jsonl", "b.jsonl"], outcomes={"same": "P", "other": "F", "alone": "P"}, repeated=2)
+    second, third = CellRun("c", outcomes={"same": "P", "new": "S"}), CellRun("c", outcomes={"same": "P", "other": "P"})
+    found = joined([first, second, third])
+    assert found.outcomes == {"same": "P", "other": "P", "alone": "P", "new": "S"}
+    assert found.differing == {"other": [["F", "a.jsonl, b.jsonl"], ["P", "record 3"]]}
+    assert found.repeated == 3
+
+
+def test_a_single_record_repeats_nothing() -> None:
+    """What a saved report says of its cells stays."""
+    only = CellRun("c", outcomes={"a": "P"}, differing={"a": [["F", "x"], ["P", "y"]]}, repeated=2)
+    assert joined([only]) == only

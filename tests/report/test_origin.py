@@ -177,7 +177,6 @@ def test_how_git_is_asked(tmp_path, monkeypatch):
     ],
 )
 def test_branches(checkout, head, branch):
-    """A reference that is not a branch has no name of one."""
     root, commit, git = checkout
     git("update-ref", head, commit)
     git("symbolic-ref", "HEAD", head)

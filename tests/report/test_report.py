@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import textwrap
@@ -24,7 +23,7 @@ from pytest_cudalink.report.verdict import figures
 from pytest_cudalink.report.views import Section
 
 from .forms import page
-from .samples import LAUNCH, NASTY, SKEW, write
+from .samples import NASTY, SKEW, write
 
 TESTS = "tests/test_a.py"
 
@@ -40,46 +39,6 @@ def four(tmp_path) -> Path:
     write(folder, "c-13-12", worse, end=False, ctk="13.0", driver="12.9", asked="13.2", violations=["array freed"])
     write(folder, "c-13-13", {**every, "newer": "passed", "ctk": "failed"}, ctk="13.0", linked="driver", result="X")
     return folder
-
-
-def test_merge(four) -> None:
-    """The grid has every test and every cell, and the derived lists name what people ask for."""
-    report = merge([four])
-
-    assert [cell.name for cell in report.cells] == ["c-12-12", "c-12-13", "c-13-12", "c-13-13"]
-    grid = dict(zip((test.partition("::")[2] for test in report.tests), report.grid, strict=True))
-    assert grid == {
-        "a": "PPPP",
-        "skips": "SSSS",
-        "x": "xxxx",
-        "doc": "PPDP",
-        "newer": "PPFP",
-        "ctk": "PPEF",
-        "cut": "..C.",
-    }
-    explained = {one.test.partition("::")[2]: (one.explanation, one.cells) for one in report.partial}
-    assert explained == {
-        "newer": ("either ctk newer major than driver, or ctk 13.0 with driver 12.9", ("c-13-12",)),
-        "ctk": ("ctk 13.0", ("c-13-12", "c-13-13")),
-    }
-    assert report.skipped_everywhere == [("tests/test_a.py::skips", ("why skips",))]
-    assert [crash.nodeid for cell in report.cells for crash in cell.crashes] == ["tests/test_a.py::cut"]
-    assert report.cells[2].mismatches == [("ctk", "13.2", "13.0.2")]
-    assert report.links == {"nvjitlink": 18, "driver": 6, "driver failed": 6}
-    assert report.cells[2].details["tests/test_a.py::doc"].reason == "driver >= 13 not met: 222"
-    assert findings(report, None) == {
-        "regressions": 0,
-        "failed": 3,
-        "crashed": 1,
-        "incomplete": 1,
-        "violations": 1,
-        "hostile": 0,
-        "mismatch": 1,
-        "skipped-everywhere": 1,
-        "damaged": 0,
-        "repeats": 0,
-        "not-run": 3,
-    }
 
 
 def test_save_and_load(four, tmp_path) -> None:
@@ -156,87 +115,14 @@ def test_command(four, tmp_path, capsys, monkeypatch) -> None:
     assert f"left out, because {cells} has no such cell: c-12-12, c-12-13, c-13-12" in capsys.readouterr().err
 
 
-def test_command_against_an_older_report(four, tmp_path, capsys) -> None:
-    """Against itself nothing is a regression, whatever fails; against a better one it is."""
-    saved = tmp_path / "old.json"
-    assert cli.main(["report", str(four), "-q", "--save", str(saved), "--fail-on", "none"]) == 0
-    assert cli.main(["report", str(four), "-q", "--against", str(saved)]) == 0
-    write(four / "later", "c-12-12", {"a": "failed"}, ctk="12.9", driver="12.9")
-    capsys.readouterr()
-    assert cli.main(["report", str(four), "--against", str(saved)]) == 1
-    captured = capsys.readouterr()
-    assert "regressions: 1" in captured.err
-    assert re.search(
-        r"Regressions\s+test\s+cell\s+before\s+now\s+tests/test_a.py::a\s+c-12-12\s+passed\s+failed", captured.out
-    )
-
-
 @pytest.mark.parametrize("form", ["markdown", "save", "html"])
 def test_a_form_on_stdout(form, four, tmp_path, monkeypatch, capfd) -> None:
-    """A single - is stdout, for every form; nothing else is written there."""
+    """A single - is stdout, for every form; the text goes to stderr then, and with -q nowhere."""
     monkeypatch.chdir(tmp_path)
     assert cli.main(["report", str(four), f"--{form}", "-", "--fail-on=none"]) == 0
     assert cli.main(["report", str(four), f"--{form}", "file", "--fail-on=none", "-q"]) == 0
-    assert capfd.readouterr().out == (tmp_path / "file").read_text()
+    assert capfd.readouterr() == ((tmp_path / "file").read_text(), text.plain(merge([four])))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "records"]
-
-
-def test_singulars(tmp_path, capsys) -> None:
-    """One cell is not "1 cells"."""
-    write(tmp_path, "c", {"a": "failed"}, violations=["v"])
-    cli.main(["report", str(tmp_path), "--fail-on=none", "--html", str(tmp_path / "h"), "--against", str(tmp_path)])
-    assert capsys.readouterr().out.splitlines()[:4] == [
-        "1 test fails in every cell that ran it; 1 violation",
-        "1 cell, 1 test, 0 passed, 1 failed or error, 0 skipped, 0 skipped in every cell,",
-        "  1 violation, 1 link on nvJitLink, 0 fixed",
-        "cell  failed  links           seconds",
-    ]
-    assert "<dd>1 test in 1 cell</dd>" in (tmp_path / "h").read_text()
-
-
-#: A failure of a driver that is too old, as every form shows it.
-BLOCK = f"error  {SKEW['what']}\nwhy    {SKEW['why']}\nfix    {SKEW['fix'][0]}\n       {SKEW['fix'][1]}"
-
-
-@pytest.fixture
-def forty(tmp_path) -> Path:
-    """Forty tests that fail for one reason on the older of two drivers, two that launch, and one that just fails."""
-    skewed, launching = [f"s{number:02}" for number in range(40)], ["l0", "l1"]
-    older = {**dict.fromkeys(skewed, "failed"), **dict.fromkeys(launching, "failed"), "odd": "failed", "a": "passed"}
-    newer = {**dict.fromkeys(skewed, "passed"), "l0": "failed", "l1": "unsupported", "odd": "passed", "a": "passed"}
-    launch = dict.fromkeys(launching, LAUNCH)
-    write(tmp_path / "records", "old", older, driver="12.9", causes={**dict.fromkeys(skewed, SKEW), **launch})
-    write(tmp_path / "records", "new", newer, driver="13.0", causes=launch)
-    return tmp_path / "records"
-
-
-def test_failures_of_one_cause_in_every_form(forty, tmp_path, monkeypatch, capsys) -> None:
-    """They are one group with its tests and cells, and its block reads alike; a launch is a group for itself."""
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
-    assert cli.main(["report", str(forty), f"--html={tmp_path / 'html'}"]) == 1
-    shown, summary = capsys.readouterr().out, (tmp_path / "summary").read_text(encoding="utf-8")
-    page = unescape((tmp_path / "html").read_text(encoding="utf-8"))
-
-    said = "41 tests fail in some cells only; 2 tests fail because they need a GPU; 42 of 44 tests ran; 2 need a GPU"
-    for form in (" ".join(shown.split()), summary, page):
-        assert said in form
-    assert f"\n{textwrap.indent(BLOCK, '  ')}\n  tests  {TESTS}::s00, {TESTS}::s01, " in shown
-    assert "::s09 and 30 more\n  cells  old\n\nFails in some cells only; cause not known\n" in shown
-    assert re.search(rf"\n{TESTS}::odd +driver 12\.9 +why odd +old\n\nNeeds a GPU\n2 tests in 2 of 2 cells\n", shown)
-    assert (
-        f"**40 tests in 1 of 2 cells, explained by driver 12.9**\n\n```text\n{BLOCK}\ntests  {TESTS}::s00, " in summary
-    )
-    assert f"error  {LAUNCH['what']}\nwhy    {LAUNCH['why']}\nfix    {LAUNCH['fix'][0]}\ntests  {TESTS}::l0" in summary
-    assert page.count(f'<pre class="cause">{BLOCK}</pre>') == 1
-    for form in (shown, summary):
-        assert form.count("error  CUDA") == form.count("why    ") == 2
-        assert "NOT_SUPPORTED" in form
-        assert "Skipped in every cell" not in form
-
-    coloured = io.StringIO()
-    coloured.isatty = lambda: True
-    text.terminal(merge([forty]), file=coloured)
-    assert f"\n{textwrap.indent(BLOCK, '  ')}\n  tests  {TESTS}::s00, " in coloured.getvalue()
 
 
 REFUSED = """
@@ -289,6 +175,7 @@ def test_the_page_of_an_empty_report(monkeypatch) -> None:
     given = page(MatrixReport([]))
     assert (given["title"], given["header_height"], given["history"]) == ("Compatibility matrix", 24, None)
     assert "0 tests in 0 cells" in html.render(MatrixReport([]))
+    assert "<dd>1 test in 1 cell</dd>" in html.render(MatrixReport([CellRun("a", outcomes={"t": "P"})]))
     assert "<td>&lt;b&gt;" in re.sub("<t[dh][^>]*>", "<td>", html.render(MatrixReport([], ["<b>"])))
     assert f"Made by pytest-cudalink {metadata.version('pytest-cudalink')}." in html.render(MatrixReport([]))
     monkeypatch.setattr(metadata, "version", mock.Mock(side_effect=metadata.PackageNotFoundError))
@@ -450,62 +337,3 @@ def test_where_nothing_was_forced() -> None:
     assert "1 link not steered" in shown
     assert re.search(r"cuLinkComplete +a\.py:3 +on the driver +driver +1 +z\n", shown)
     assert re.search(r"at least 2 +z\n", shown)
-
-
-def test_a_cell_in_every_state_at_once(tmp_path) -> None:
-    """Crashed, damaged, with records that differ and links that were not steered: each is said once, in every form."""
-    folder = tmp_path / "records"
-    first = write(folder, "a", {"t": "passed", "dies": "cut"}, end=False, unsteered=[("helper.py:3", "driver")])
-    with first.open("a") as file:
-        file.write('not JSON\n{"event": "st')
-    second = write(folder, "b", {"t": "failed"}, modules=2, unsteered=[("helper.py:3", "driver"), ("", "unknown")])
-    second.write_text(second.read_text().replace('"cell": "b"', '"cell": "a"'))
-    report = merge([folder])
-
-    (cell,) = report.cells
-    said = f"{first}: line 7 is not an event"
-    assert cell.fault == f"the run did not finish (2 tests recorded), and the file is cut; {said}"
-    assert cell.unsteered_by_via == {"cuda.bindings.driver": 3}
-    assert list(cell.differing) == ["tests/test_a.py::t"]
-    counts = [f"{one.number} {one.text}" for one in figures(report)]
-    assert counts[-2:] == ["3 links not steered", "2 modules that no seen link made"]
-    assert {"1 crashed", "1 incomplete cell", "1 test whose records differ"} <= {*counts}
-    tables = {section.id: section for section in views.sections(report)}
-    assert tables["unsteered"].rows == (
-        ("cuda.bindings.driver", "cuLinkComplete", "helper.py:3", "on the driver", "nvjitlink", 2, "a"),
-        ("cuda.bindings.driver", "cuLinkComplete", "unknown", "on a backend that cannot be seen", "nvjitlink", 1, "a"),
-        (views.NOT_SEEN, "", "", "", "", "at least 2", "a"),
-    )
-    assert [tables[name].total for name in ("crashed", "incomplete", "repeats")] == [1, 1, 1]
-    assert tables["incomplete"].rows == (("a", cell.fault),)
-
-    saved = tmp_path / "saved.json"
-    saved.write_text(report.as_json())
-    again = merge([saved])
-    assert again == report
-    for shown in (report, again):
-        for form in (text.plain(shown), text.markdown(shown), html.render(shown)):
-            assert "Links that were not steered" in form
-
-
-def test_a_run_that_died(tmp_path) -> None:
-    """It took as long as its events show, also where several runs share a file and the last line is cut."""
-    run = {"event": "run", "schema": 1, "run": "r", "cell": "c", "python": "3.11.7", "settings": {}, "versions": {}}
-    start = {"event": "start", "nodeid": "t.py::t", "worker": None, "attempt": 1}
-    calls = [
-        '{"n":1,"call":"cuInit","result":0}',
-        '{"call":"cuLinkComplete","result":801,"note":"no GPU"}',
-        "cuOld",
-        "7",
-    ]
-    crash = {"event": "crash", "nodeid": "t.py::t", "worker": None, "signal": "SIGSEGV", "exitcode": None}
-    events = [run, start, run, start, {**crash, "last_events": calls}]
-    times = (100.0, 102.5, 200.0, 201.0, 203.5)
-    timed = [{"event": one["event"], "time": time, **one} for one, time in zip(events, times, strict=True)]
-    file = tmp_path / "c.jsonl"
-    file.write_text("".join(f"{json.dumps(one)}\n" for one in timed) + '{"event": "st')
-    (cell,) = merge([file]).cells
-    assert cell.duration == 2.5 + 3.5
-    (crashed,) = (one for one in views.sections(merge([file])) if one.id == "crashed")
-    assert "cuLinkComplete answered 801: no GPU → cuOld → 7" in [row[3] for row in crashed.rows]
-    assert "  cuInit answered 0\n  cuLinkComplete answered 801: no GPU\n  cuOld\n" in cell.details["t.py::t"].text
