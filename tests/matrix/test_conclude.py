@@ -17,44 +17,10 @@ nox = pytest.importorskip("nox")
 from nox.command import CommandFailed  # noqa: E402
 
 from pytest_cudalink.matrix import nox as our_nox  # noqa: E402
-from tests.matrix.test_nox import Session as RecordingSession  # noqa: E402
-from tests.matrix.test_nox import failure  # noqa: E402
+from tests.matrix.test_nox import Session, failure  # noqa: E402
+from tests.nested import NO_AUTOLOAD  # noqa: E402
 
 CELLS = '[cells.one]\nctk = "13.0"\ntests = ["test_it.py"]\n'
-
-
-class Session(RecordingSession):
-    """A session of nox that runs pytest for real, and fails as nox does."""
-
-    def __init__(self, run) -> None:
-        super().__init__()
-        self.pytest = run
-
-    @property
-    def warned(self) -> list[str]:
-        """The warnings, and why the session was skipped or failed."""
-        return [str(one[1]) for one in self.asked if one[0] in ("warn", "skip", "error")]
-
-    def run(self, _program: str, *arguments: str, env: dict[str, str], stdout: int | None, stderr: int) -> None:
-        """Run pytest as nox does: an exit code other than 0 is an error."""
-        assert stderr > 0
-        if code := self.pytest(arguments, env):
-            raise failure(code)
-
-
-@pytest.fixture
-def run(run_pytest):
-    """Run pytest with the variables of a cell, and return its exit code."""
-
-    def with_variables(arguments, env) -> int:
-        with pytest.MonkeyPatch.context() as patch:
-            for name in [name for name in os.environ if name.startswith("CUDALINK_")]:
-                patch.delenv(name)
-            for name, value in env.items():
-                patch.setenv(name, value)
-            return run_pytest(*arguments).ret
-
-    return with_variables
 
 
 @pytest.fixture
@@ -70,29 +36,34 @@ def cell(pytester, monkeypatch):
     return cell
 
 
-def test_nox(pytester, run, cell) -> None:
-    """A session whose pytest died fails, and the record names the test; `test_runner` has other ends."""
-    pytester.path.joinpath("test_it.py").write_text("import os\ndef test(): os.abort()\n")
-    session = Session(run)
-    with pytest.raises(CommandFailed):
-        our_nox.run_cell(session, cell, pytester.path)
-    assert "".join(session.warned).startswith("pytest was killed by SIGABRT (test_it.py::test)")
-    record = cell.environment(pytester.path / our_nox.runner.RECORDS)["CUDALINK_REPORT"]
-    assert [(one.nodeid, one.signal) for one in read(record).crashes] == [("test_it.py::test", "SIGABRT")]
-
-
 class Program(Session):
-    """A session of nox that runs a program in place of pytest."""
+    """A session of nox that runs one program in place of the cell's, and fails as nox does."""
 
-    def __init__(self, program: str) -> None:
-        super().__init__(None)
-        self.program = program
+    def __init__(self, *command: str) -> None:
+        super().__init__()
+        self.command = [sys.executable, *command]
 
     def run(self, *_: str, env: dict[str, str], stdout: int | None, stderr: int) -> None:
-        """Run the program; fail as nox does."""
-        done = subprocess.run([sys.executable, "-c", self.program], env=os.environ | env, stderr=stderr, check=False)
+        """Run the program; an exit code other than 0 is an error."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("CUDALINK_")}
+        done = subprocess.run(self.command, env=clean | env | NO_AUTOLOAD, stderr=stderr, check=False)
         if done.returncode:
             raise failure(done.returncode)
+
+
+PYTEST = ("-m", "pytest", "-p", "cudalink", "-q", "test_it.py")
+
+
+def test_nox(pytester, cell) -> None:
+    """A session whose pytest died fails, and the record names the test; `test_runner` has other ends."""
+    pytester.path.joinpath("test_it.py").write_text("import os\ndef test(): os.abort()\n")
+    session = Program(*PYTEST)
+    with pytest.raises(CommandFailed):
+        our_nox.run_cell(session, cell, pytester.path)
+    (warned,) = (one[1] for one in session.asked if one[0] == "warn")
+    assert str(warned).startswith("pytest was killed by SIGABRT (test_it.py::test)")
+    record = cell.environment(pytester.path / our_nox.runner.RECORDS)["CUDALINK_REPORT"]
+    assert [(one.nodeid, one.signal) for one in read(record).crashes] == [("test_it.py::test", "SIGABRT")]
 
 
 DIES = "import sys; print('\\x1b[31mno conftest\\x1b[0m\\n\\nE  no module', file=sys.stderr); sys.exit(4)"
@@ -104,16 +75,16 @@ def report(folder, capfd) -> tuple[int, str]:
     return code, capfd.readouterr().out
 
 
-def test_nox_before_the_first_test(pytester, run, cell, capfd) -> None:
+def test_nox_before_the_first_test(pytester, cell, capfd) -> None:
     """The plain report is red and names the cell, with exit code and last lines, until a run has a record."""
     with pytest.raises(CommandFailed):
-        our_nox.run_cell(Program(DIES), cell, pytester.path)
+        our_nox.run_cell(Program("-c", DIES), cell, pytester.path)
     assert "no conftest\x1b[0m\n\nE  no module\n" in capfd.readouterr().out
     code, text = report(pytester.path, capfd)
     assert code == 1
     assert "1 cell did not run" in text
     assert "one   no records: pytest ended with exit code 4: no conftest | E no module\n" in text
     pytester.path.joinpath("test_it.py").write_text("def test(): pass\n")
-    our_nox.run_cell(Session(run), cell, pytester.path)
+    our_nox.run_cell(Program(*PYTEST), cell, pytester.path)
     capfd.readouterr()
     assert report(pytester.path, capfd)[0] == 0

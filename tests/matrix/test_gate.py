@@ -9,7 +9,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.matrix.cells import Cell
@@ -68,15 +67,3 @@ def test_the_gate_runs_every_value_of_each_axis() -> None:
     wanted = names.split()
     assert len(wanted) == len(set(wanted)) < len(CELLS)
     assert values([CELLS[name] for name in wanted]) == values(list(CELLS.values()))
-
-
-def test_the_whole_matrix_runs_on_schedule() -> None:
-    """Every week, and when asked: all cells, each Python of theirs, and the plugin beside others on every pytest."""
-    text = (ROOT / ".github" / "workflows" / "matrix.yml").read_text(encoding="utf-8")
-    workflow = yaml.safe_load(text)
-    assert set(workflow[True]) == {"schedule", "workflow_dispatch"}  # YAML 1.1 reads "on" as true
-    commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-    (pythons,) = [one for one in commands if one.startswith("uv python install")]
-    assert {cell.python for cell in CELLS.values() if cell.python} <= set(pythons.split())
-    assert any(one.startswith("uv run --python 3.11 noxfile.py -s report") for one in commands)
-    assert any(one.startswith("uv run --python 3.11 noxfile.py -s plugins") for one in commands)

@@ -108,7 +108,6 @@ def test_variables() -> None:
 
 @pytest.mark.parametrize("text", ["lowest", "latest", "1.0.0", "12.9.*", ">=1,<2", "~=1.2", "!=1.0", "==1", "<2", ">1"])
 def test_versions(text: str) -> None:
-    """A version is one, or a specifier, or a word."""
     assert VERSION.wrong(text) == []
     words = text in ("lowest", "latest")
     expected = "a" if words else f"a{text}" if text[0] in "<>=!~" else f"a=={text}"
@@ -117,7 +116,6 @@ def test_versions(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "new one", ">=", " 1", "1\n", "1 ", "x.y", "===1\x1b"])
 def test_wrong_versions(text: str) -> None:
-    """What chooses no version has what would."""
     assert VERSION.wrong(text) == [(VERSIONS, text)]
 
 

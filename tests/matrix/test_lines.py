@@ -71,7 +71,6 @@ def test_every_kind_of_key() -> None:
 
 
 def test_a_key_that_is_missing_has_the_line_of_the_table_around_it() -> None:
-    """A key of the top has none."""
     assert lines.line_of(LINES, ("h", "arr", 1, "nothing", "deep")) == 16
     assert lines.line_of(LINES, ("h", "nothing")) == 10
     assert lines.line_of(LINES, ("nothing", "deep")) is None
@@ -101,7 +100,6 @@ TREE = st.recursive(
 @pytest.mark.slow
 @given(TREE, st.booleans())
 def test_every_key_has_its_line(tree, multiline) -> None:
-    """On the line that is found for a key, the file names it."""
     text = tomli_w.dumps(tree, multiline_strings=multiline)
     written_lines = [*text.split("\n"), ""]
     known = lines.lines(text)

@@ -87,7 +87,6 @@ def test_durations_of_runs_that_began_together(tmp_path) -> None:
 
 
 def test_the_cell_of_a_record_counts_and_not_the_name_of_its_file(tmp_path) -> None:
-    """Records of one cell may have any names."""
     assert read_durations([record(tmp_path / "x.jsonl", "a", 5.0)]) == {"a": 5.0}
 
 

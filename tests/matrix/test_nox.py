@@ -291,7 +291,6 @@ def test_what_cannot_be_made(run, error) -> None:
 
 
 def test_a_group_that_is_missing(run, project) -> None:
-    """It is named with its file."""
     words = f"{project / 'pyproject.toml'} lacks a dependency group of the cell a; needed no, such"
     assert run('groups = ["no", "such"]', Session())[0] == [("error", words)]
 

@@ -66,7 +66,6 @@ def test_extras_and_groups_bring_others(warned, tmp_path) -> None:
 
 
 def test_a_project_as_far_as_its_file_says_it(tmp_path) -> None:
-    """What the file does not say is empty, and so is a project without the file."""
     assert Project.read(tmp_path) == Project()
     assert (Project().name, Project().requires_python) == ("", "")
     file = tmp_path / "pyproject.toml"

@@ -66,7 +66,6 @@ def test_the_oldest_versions_are_those_that_the_project_allows(project, text, pi
 
 
 def test_versions_that_do_not_exist(project) -> None:
-    """What uv says is passed on."""
     with pytest.raises(CellsError, match=r"(?s)cannot be resolved by uv: .*one==7"):
         chosen(project, 'resolution = "lowest-direct"\npackages = { one = "7" }')
 

@@ -474,7 +474,6 @@ def test_errors_are_shown_and_kept(capfd) -> None:
 
 
 def test_errors_that_nobody_reads(monkeypatch) -> None:
-    """They are kept all the same, also where they come late."""
     select = runner.select.select
 
     def late(*waited: object) -> object:
