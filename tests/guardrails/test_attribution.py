@@ -504,7 +504,6 @@ def test_driver_version_argument(value) -> None:
 
 @pytest.mark.parametrize("value", [13, True, 13.0, (13,), "thirteen", "", b"13.0"])
 def test_wrong_driver_version(value) -> None:
-    """Anything else is a ValueError."""
     with pytest.raises(ValueError, match=r"13\.0"):
         parse_cuda_version(value)
 

@@ -344,7 +344,6 @@ def test_what_no_command_repairs_keeps_its_own_advice() -> None:
 
 
 def test_a_conflict_without_a_toolkit() -> None:
-    """Its command is not that of the toolkit, which is missing."""
     machine = Machine((), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("version", "own", claim(CUFFT, "<13")),))
     fixes = [str(one.fix).partition("[")[0] for one in examine(facts=given("12.9"), system=machine).findings]
@@ -715,7 +714,6 @@ def test_page_and_json(capsys, monkeypatch) -> None:
 
 
 def test_a_machine_without_a_driver(capsys, monkeypatch) -> None:
-    """That is said once, and is not a problem."""
     report = made(*WHOLE, facts=given(None))
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
     assert cli.main(["doctor"]) == 0
@@ -723,18 +721,6 @@ def test_a_machine_without_a_driver(capsys, monkeypatch) -> None:
     assert page.startswith("Verdict: coherent\nFirst:   nothing to repair\n")
     assert page.count("driver") == 1
     assert "Links    PTX and LTO-IR by nvJitLink (any policy)" in page
-
-
-def test_seven_findings_of_one_cause(capsys, monkeypatch) -> None:
-    """Parts of two releases are one cause, whichever rules they break."""
-    skewed = several("nvrtc 13.2, nvJitLink 13.0, nvrtc 13.0 headers")
-    report = made(*skewed, facts=given("13.2"))
-    assert len(report.findings) > 2
-    monkeypatch.setattr(doctor, "examine", lambda *_: report)
-    assert cli.main(["doctor"]) == 1
-    page = capsys.readouterr().out
-    (line,) = [line for line in page.splitlines() if line.startswith("NO ")]
-    assert line == f"NO {SEVERAL}: CUDA 13.0, 13.2 ({len(report.findings)} findings)"
 
 
 SEVERAL = "the toolkit's parts come from several releases"
@@ -841,17 +827,6 @@ def test_colours(capsys, monkeypatch, variables, terminal, coloured) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", text) == plain
 
 
-def test_finding_severities() -> None:
-    """Incoherent counts before unknown; warnings and notes do not count."""
-    for severities, code in (
-        ([], 0),
-        (["note", "warning"], 0),
-        (["unknown", "note"], 2),
-        (["unknown", "error"], 1),
-    ):
-        assert DoctorReport(findings=[Finding(severity, "x") for severity in severities]).exit_code == code
-
-
 def test_causes() -> None:
     """Each has the findings of one cause or a lone one, its worst severity and each remedy once; the worst is first."""
     findings = [
@@ -899,7 +874,6 @@ def test_what_is_said_of_the_machine(monkeypatch) -> None:
 
 
 def test_a_machine_that_is_not_described(monkeypatch) -> None:
-    """The doctor asks this one, and its driver."""
     monkeypatch.setattr(doctor, "System", lambda: Machine(tuple(WHOLE), (), None))
     monkeypatch.setattr(doctor, "DriverFacts", lambda: given("13.0"))
     assert examine().findings == []

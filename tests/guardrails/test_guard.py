@@ -54,15 +54,6 @@ def _clean(monkeypatch, toolkit):
     guardrails.process_wide_guard_rails.cache_clear()
 
 
-def test_what_is_exported() -> None:
-    """The three errors are RuntimeErrors of one family, and everything that is exported exists."""
-    assert issubclass(CompatibilityCheckError, RuntimeError)
-    assert issubclass(CompatibilityInsufficientMetadataError, CompatibilityCheckError)
-    assert issubclass(DriverCtkCompatibilityError, CompatibilityCheckError)
-    assert issubclass(CompatibilityWarning, UserWarning)
-    assert all(hasattr(guardrails, name) for name in guardrails.__all__)
-
-
 @pytest.mark.parametrize("name", _pathfinder.LOOKUPS)
 def test_the_eight_look_ups(name: str) -> None:
     """Each is there with the signature of cuda.pathfinder's, its name and an explanation."""
@@ -122,7 +113,6 @@ def test_errors_are_pathfinders(nowhere) -> None:
     ],
 )
 def test_wrong_arguments(arguments) -> None:
-    """Each invalid argument is a ValueError that names it."""
     with pytest.raises(ValueError, match=r"PEP 440|driver_cuda_version|driver release|mode"):
         CompatibilityGuardRails(**arguments)
     with pytest.raises(TypeError):
@@ -189,7 +179,6 @@ def test_modes(toolkit) -> None:
 
 @pytest.mark.parametrize("value", [None, ""])
 def test_default_mode(monkeypatch, value) -> None:
-    """Unset and empty are the default."""
     if value is not None:
         monkeypatch.setenv(MODE_VARIABLE, value)
         monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, value)
@@ -432,7 +421,6 @@ def test_linker_declares_its_pipelines(toolkit) -> None:
 
 
 def test_linker_with_faked_versions(sample_code) -> None:
-    """A faked nvJitLink is the one that is judged."""
     guardrails.install(CompatibilityGuardRails(mode="best_effort", **NEW))
     with (
         probes.fake(driver=None, nvjitlink="13.0"),
@@ -644,7 +632,6 @@ def test_without_private_parts(monkeypatch) -> None:
 
 
 def test_a_child_minds_no_file_of_the_working_directory(tmp_path, monkeypatch) -> None:
-    """The child does not import a json.py in the working directory."""
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert _pathfinder.run_child("import json; print(json.dumps([1]))", "a thing") == [1]

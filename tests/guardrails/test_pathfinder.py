@@ -78,8 +78,6 @@ def test_plain_functions_are_kept(public, monkeypatch) -> None:
 
 
 def test_private_parts_by_name(monkeypatch) -> None:
-    """A part or its module may be missing."""
-
     def module(name: str) -> SimpleNamespace:
         if name != "cuda.pathfinder._there":
             raise ImportError(name)

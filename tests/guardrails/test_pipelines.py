@@ -13,13 +13,9 @@ from pytest_cudalink.guardrails.linking import check_input
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline, check_pipeline
 from pytest_cudalink.guardrails.rules import KnownDriver, judge
 from pytest_cudalink.versions import CudaVersion
+from tests.guardrails.test_rules import item
 
 NEW = KnownDriver(CudaVersion(99, 0))
-
-
-def item(name: str, version: str | None, kind: str = "dynamic-libs", *, of: str = "ctk", via: str = "site-packages"):
-    release = CudaVersion.parse(version) if version else None
-    return Item(kind, name, f"/{via}/{version}/{kind}/{name}", via, of, release, "as the test says")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +69,6 @@ def test_pipeline_kinds(kind: str) -> None:
 
 
 def test_unknown_pipeline() -> None:
-    """So is a pair."""
     with pytest.raises(ValueError, match=r"'nvrtc' -> 'cublas'; known: nvvm -> \*, \* -> nvvm, nvrtc -> nvJitLink, "):
         Pipeline("nvrtc", "cublas", "ptx")
 
@@ -110,7 +105,6 @@ def test_the_reason_of_the_rule_is_in_the_refusal() -> None:
 
 @pytest.mark.parametrize(("made", "read"), [(None, "13.0"), ("13.0", None), (None, None)])
 def test_an_end_of_unknown_release_is_not_judged(made: str | None, read: str | None) -> None:
-    """One unknown release is enough to know nothing."""
     verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), item("nvrtc", made), item("nvJitLink", read))
     assert (verdict.status, "not judged" in verdict.message) == ("compatible", True)
 

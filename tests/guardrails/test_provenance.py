@@ -178,7 +178,6 @@ def test_what_a_loaded_runtime_says(number, code: int, version: str, monkeypatch
 
 
 def test_other_libraries() -> None:
-    """What is not CUDA's is not described."""
     one = LoadedObject("/usr/lib/libcurl.so.4", "libcurl.so.4", ())
 
     assert provenance.describe(one, [one], ()) is None
@@ -221,7 +220,6 @@ def test_a_chain_of_libraries(site) -> None:
 
 
 def test_circles_and_long_chains() -> None:
-    """A circle ends, and a long chain is cut."""
     circle = [LoadedObject("/x/a.so", "a.so", ("b.so",)), LoadedObject("/x/b.so", "b.so", ("a.so",))]
     assert provenance.used_by(circle[0], circle, ()) == "/x/b.so"
     objects = [LoadedObject(f"/x/{n}.so", f"{n}.so", (f"{n - 1}.so",)) for n in range(1, 12)]

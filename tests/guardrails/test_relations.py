@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.guardrails.items import (
-    Item,
     archive_and_linker,
     besides,
     libraries_by_name,
@@ -13,13 +12,7 @@ from pytest_cudalink.guardrails.items import (
     shared_groups,
 )
 from pytest_cudalink.guardrails.rules import check_pair
-from pytest_cudalink.versions import CudaVersion
-
-
-def item(name: str, version: str | None, kind: str = "dynamic-libs", *, of: str = "ctk", via: str = "site-packages"):
-    release = CudaVersion.parse(version) if version else None
-    return Item(kind, name, f"/{via}/{version}/{kind}/{name}", via, of, release, "as the test says")
-
+from tests.guardrails.test_rules import item
 
 NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
 
@@ -120,13 +113,16 @@ def test_two_programs_that_nothing_relates() -> None:
     ("kind", "name", "whose"),
     [
         ("dynamic-libs", "cuda", "driver"),
+        ("dynamic-libs", "nvml", "driver"),
         ("dynamic-libs", "nvrtc", "ctk"),
         ("dynamic-libs", "nccl", "other"),
         ("headers", "nvrtc", "ctk"),
         ("headers", "nccl", "other"),
         ("headers", "cuda", "other"),
         ("binaries", "nvcc", "ctk"),
-        ("binaries", "nsys", "other"),
+        *(("binaries", name, "other") for name in ("nsys", "nsight-sys", "ncu", "nsight-compute")),
+        ("bitcode-libs", "nvshmem_device", "other"),
+        ("bitcode-libs", "device", "ctk"),
         ("static-libs", "cudadevrt", "ctk"),
     ],
 )

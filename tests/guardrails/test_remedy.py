@@ -110,7 +110,6 @@ def test_what_made_the_environment(tmp_path, monkeypatch) -> None:
 
 
 def test_a_conda_environment_without_a_toolkit(tmp_path, monkeypatch) -> None:
-    """What is missing comes from conda, too."""
     (tmp_path / "conda-meta").mkdir()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))

@@ -8,15 +8,10 @@ import pytest
 
 from pytest_cudalink.compat.releases import LATEST_KNOWN
 from pytest_cudalink.guardrails import repair as repair_rules
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item
+from pytest_cudalink.guardrails.items import ALREADY_LOADED
 from pytest_cudalink.guardrails.repair import by_hand, published_releases, repair, worth
 from pytest_cudalink.versions import CudaVersion
-
-
-def item(name: str, version: str | None, kind: str = "dynamic-libs", *, of: str = "ctk", via: str = "site-packages"):
-    release = CudaVersion.parse(version) if version else None
-    return Item(kind, name, f"/{via}/{version}/{kind}/{name}", via, of, release, "as the test says")
-
+from tests.guardrails.test_rules import item
 
 NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
 
@@ -121,7 +116,6 @@ def test_repair_up_to_a_release(version: str, command: str) -> None:
 
 
 def test_wheels_of_a_newer_major_go_first() -> None:
-    """They are uninstalled; wheels of the same or an older major, and items of no wheel, are not."""
     items = [
         replace(item("nvrtc", "13.0"), wheel="new"),
         replace(item("cudart", "12.8"), wheel="same"),

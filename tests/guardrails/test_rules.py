@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink.base.finding import NO_DRIVER
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict, packaged_with, shared_groups
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict, shared_groups
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
 from pytest_cudalink.guardrails.rules import (
     KnownDriver,
@@ -336,21 +336,6 @@ def test_release_form(text: str) -> None:
     assert branch_of("580.65") == branch_of("580.159.04") == 580
 
 
-def test_packaging() -> None:
-    """The driver's own libraries pass; what comes with neither is insufficient; so is an unknown release."""
-    names = {"nvrtc", "cudart"}
-    assert packaged_with("dynamic-libs", "cuda", names) == "driver"
-    assert packaged_with("dynamic-libs", "nvml", names) == "driver"
-    assert packaged_with("dynamic-libs", "nvrtc", names) == "ctk"
-    assert packaged_with("dynamic-libs", "nccl", names) == "other"
-    assert packaged_with("headers", "cutensor", names) == "other"
-    for name in ("nsys", "nsight-sys", "ncu", "nsight-compute"):
-        assert packaged_with("binaries", name, names) == "other"
-    assert packaged_with("binaries", "nvcc", names) == "ctk"
-    assert packaged_with("bitcode-libs", "nvshmem_device", names) == "other"
-    assert packaged_with("bitcode-libs", "device", names) == "ctk"
-
-
 @pytest.mark.parametrize(
     ("one", "rule", "expected"),
     [
@@ -372,16 +357,6 @@ def test_item(one: Item, rule: str, expected: str) -> None:
     assert (verdict.rule, verdict.items, line(verdict)) == (rule, (str(one),), expected)
     if one.version is None:
         assert (judge(one, driver=driver), driver.asked) == (verdict, [])
-
-
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_every_remembered_item_counts(at: int) -> None:
-    """An item that clashes with any of the remembered ones is refused, wherever that one stands."""
-    remembered = [item("nvJitLink", "13.0"), item("cufft", "13.0")]
-    remembered.insert(at, item("nvrtc", "13.0", "headers"))
-    verdict = judge(item("nvrtc", "13.2"), remembered, driver=NEW)
-    assert (verdict.status, verdict.rule) == ("incompatible", "same-ctk")
-    assert "nvrtc headers" in verdict.message
 
 
 def test_order_of_the_checks() -> None:
@@ -433,13 +408,6 @@ def test_which_release_a_pair_keeps(keeps, other) -> None:
         assert f"=={keeps[1]}.*" in str(verdict.fix)
 
 
-def test_a_release_that_the_driver_runs_exactly_is_kept() -> None:
-    """The driver's own release counts as one that it runs."""
-    pair = [item("nvrtc", "13.2", via="system"), item("nvrtc", "13.0", via="CUDA_PATH")]
-    (verdict,) = [one for one in judge_all(pair, driver=KnownDriver(CudaVersion(13, 2))) if one.rule == "same-ctk"]
-    assert "==13.2.*" in str(verdict.fix)
-
-
 def test_a_pair_of_which_little_is_known_is_independent() -> None:
     """A pair with an unknown release, or with an item that is not the toolkit's, is not compared."""
     nvrtc, headers = item("nvrtc", "13.0"), item("nvrtc", "13.2", "headers")
@@ -485,18 +453,6 @@ def test_pipelines_of_other_libraries_are_left_alone() -> None:
     assert judge(clash[0], clash[1:], driver=NEW, pipelines=pipelines).rule == "pipeline"
 
 
-@pytest.mark.parametrize(("passes", "rule"), [(False, "driver"), (True, "pipeline")])
-def test_pipelines_after_an_insufficient_driver(passes: bool, rule: str) -> None:
-    """An unknown driver alone lets pipelines be judged, and only where the caller says so."""
-    nvrtc, nvjitlink = item("nvrtc", "13.2"), item("nvJitLink", "13.0")
-    judged = {"pipelines": [Pipeline("nvrtc", "nvJitLink", "ltoir")], "unknown_driver_passes": passes}
-    assert judge(nvrtc, [nvjitlink], driver=KnownDriver(None), **judged).rule == rule
-    old = KnownDriver(CudaVersion(12, 0))
-    assert judge(nvrtc, [nvjitlink], driver=old, **judged).rule == "driver"
-    other = item("nvrtc", None)
-    assert judge(other, [nvjitlink], driver=KnownDriver(None), **judged).rule == "ctk-version-known"
-
-
 def test_judge_all_counts_each_once() -> None:
     """One verdict for each item and rule, each related pair and each pipeline; duplicates add none."""
     nvrtc, nvjitlink, headers = item("nvrtc", "13.0"), item("nvJitLink", "13.0"), item("nvrtc", "13.0", "headers")
@@ -506,21 +462,6 @@ def test_judge_all_counts_each_once() -> None:
     assert counted == {"ctk-version-known": 3, "ctk-constraint": 3, "driver": 3, "same-ctk": 1, "pipeline": 1}
     (pair,) = [verdict for verdict in verdicts if verdict.rule == "same-ctk"]
     assert pair.message.startswith("the nvrtc library and the nvrtc headers are both of CUDA 13.0")
-
-
-def test_pipelines_are_of_dynamic_libraries() -> None:
-    """Headers with the name of a library are no end of a pipeline."""
-    pipelines = [Pipeline("nvvm", "nvJitLink", "ptx")]
-    items = [item("nvvm", "13.2", "headers"), item("nvJitLink", "13.0")]
-    assert not [one for one in judge_all(items, driver=NEW, pipelines=pipelines) if one.rule == "pipeline"]
-
-
-@pytest.mark.parametrize("driver", [None, CudaVersion(13, 0)])
-def test_an_unknown_release_is_judged_beside_a_known_one(driver) -> None:
-    """Their pair is compatible; that the release is not known is a verdict for itself."""
-    items = [item("nvrtc", None), item("nvrtc", "13.0", "headers")]
-    statuses = {one.status for one in judge_all(items, driver=KnownDriver(driver)) if one.rule == "same-ctk"}
-    assert statuses == {"compatible"}
 
 
 def test_the_verdict_of_what_holds_is_the_last_of_its_own() -> None:

@@ -167,22 +167,6 @@ def test_the_command_for_an_old_driver(wheels, child) -> None:
     assert all("site-packages/nvidia/cuda_" in path for path in done.stdout.split())
 
 
-def test_warning_only(nvrtc_12_9, root, child) -> None:
-    """The same words as a warning at the caller's line, and the plain answer."""
-    done = child(nvrtc_12_9, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="warning_only")
-    assert done.returncode == 0, done.stderr
-    assert "<string>:7: CompatibilityWarning: the cudart headers are of CUDA 13.0, the nvrtc" in done.stderr
-    assert str(root / "include") in done.stdout
-
-
-def test_an_old_nvrtc_beside_new_headers_in_one_environment(wheels, child) -> None:
-    """12.9 and 13.0 wheels side by side: NVRTC of one, headers of the other."""
-    python = wheels("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime==13.0.96")
-    done = child(python, REPRODUCER, **STRICT)
-    assert "the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 12.9" in done.stderr
-    assert "nvidia-cuda-nvrtc-cu12 12.9.86 is of cuda-toolkit" in done.stderr
-
-
 def test_two_whole_toolkits_in_one_environment(wheels, child) -> None:
     """With 12.9 and 13.0 complete, the search takes 13.0 for everything, and that is coherent."""
     python = wheels(
@@ -221,15 +205,6 @@ def test_a_range_that_misattributes(wheels, child) -> None:
     run_fix(python, refused.stdout)
     done = child(python, VERSIONS.format(constraint="==13.2.*", names=["nvrtc", "nvJitLink"]))
     assert json.loads(done.stdout)["nvJitLink"][0] == "13.2"
-
-
-def test_nvjitlink_alone(wheels, child) -> None:
-    """Without any cuda-toolkit the library itself is the witness."""
-    python = wheels("nvidia-nvjitlink==13.0.88")
-    done = child(python, VERSIONS.format(constraint=">=13", names=["nvJitLink"]))
-    assert json.loads(done.stdout) == {"nvJitLink": ["13.0", "its newest symbol, __nvJitLinkCreate_13_0"]}
-    refused = child(python, VERSIONS.format(constraint=">=13.2", names=["nvJitLink"]))
-    assert "is of CUDA 13.0, but ctk_version asks for '>=13.2'" in refused.stdout
 
 
 ELSEWHERE = """
@@ -282,25 +257,6 @@ def test_refused_before_it_is_loaded(wheels, nvrtc_13_2, root, child, by: str) -
     assert done.stdout.splitlines()[-1] == "[]"
     via = "site-packages" if by == "wheel" else "system-search"
     assert f"(found via {via})" in done.stdout
-
-
-def test_no_driver(nvrtc_13_2, child) -> None:
-    """A host without a driver: refused in strict, with what to do; fine in best_effort, which remembers the item."""
-    program = """
-from pytest_cudalink.guardrails import *
-for mode in ("strict", "best_effort"):
-    guard = CompatibilityGuardRails(mode=mode)
-    try:
-        guard.load_nvidia_dynamic_lib("nvrtc")
-    except CompatibilityInsufficientMetadataError as error:
-        print(error)
-    print(mode, [item.name for item in guard.remembered])
-"""
-    done = child(nvrtc_13_2, program, driver=None)
-    assert "whether the driver runs CUDA 13.2 (nvrtc library) is not known: no CUDA driver" in done.stdout, done.stderr
-    assert "driver_cuda_version=13000" in done.stdout
-    assert "strict []" in done.stdout
-    assert "best_effort ['nvrtc']" in done.stdout
 
 
 def test_a_toolkit_in_a_folder(wheels, child, root) -> None:
