@@ -319,32 +319,10 @@ def test_names_of_libraries(name: str, stem: str, majors: tuple[str, ...] | None
 @pytest.mark.parametrize(
     ("name", "system"),
     [
-        *(
-            (name, True)
-            for name in (
-                "libc.so.6",
-                "libstdc++.so.6",
-                "libgomp-a34b3233.so.1.0.0",
-                "libpython3.12.so.1.0",
-                "libnuma.so.1",
-            )
-        ),
-        *(
-            (name, True)
-            for name in ("ld-linux-x86-64.so.2", "KERNEL32.dll", "api-ms-win-crt-1-1-0.dll", "MSVCP140.dll")
-        ),
-        *(
-            (name, False)
-            for name in (
-                "libcuda.so.1",
-                "libc.so.6x",
-                "libmine.so",
-                "mine.dll",
-                "kernel32.dllx",
-                "libtorch",
-                "libc10.so",
-            )
-        ),
+        *((f"lib{name}", True) for name in ("c.so.6", "stdc++.so.6", "gomp-a34b3233.so.1.0.0", "python3.12.so.1.0")),
+        *((name, True) for name in ("libnuma.so.1", "ld-linux-x86-64.so.2", "KERNEL32.dll", "MSVCP140.dll")),
+        *((name, False) for name in ("libcuda.so.1", "libc.so.6x", "libmine.so", "mine.dll", "kernel32.dllx")),
+        *(("api-ms-win-crt-1-1-0.dll", True), ("libtorch", False), ("libc10.so", False)),
     ],
 )
 def test_libraries_without_cuda(name: str, system: bool) -> None:

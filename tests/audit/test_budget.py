@@ -180,7 +180,6 @@ def test_a_single_file(content: bytes | None, every: bool, said: str, tmp_path: 
 
 
 def test_a_damaged_wheel(tmp_path: Path) -> None:
-    """What its name calls a wheel is one."""
     (tmp_path / "x.whl").write_bytes(b"\x7fELF")
     with pytest.raises(AuditError, match=f"^{re.escape(str(tmp_path))}/x.whl: not a wheel: File is not a zip file$"):
         members(tmp_path / "x.whl")

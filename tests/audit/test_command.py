@@ -192,7 +192,6 @@ def test_annotations_of_what_cannot_be_audited(tmp_path, monkeypatch, capsys) ->
 
 
 def test_annotations_of_device_code(user, tmp_path, capsys) -> None:
-    """What a driver refuses is annotated."""
     assert main(["audit", str(user), "--require-archs", "80", "--format=github"]) == 1
     assert ("error", str(user), "device code", "no device code; expected code for sm_80") in annotations(
         capsys.readouterr().out
@@ -319,7 +318,6 @@ def test_what_a_release_cannot_assemble(change: tuple[str, str], release: str, s
 
 
 def test_which_toolchain_assembles(monkeypatch) -> None:
-    """One that is asked for, or the newest of the cache."""
     old, new = object(), object()
     monkeypatch.setattr(toolchains, "find", lambda release: ("found", release))
     monkeypatch.setattr(toolchains, "installed", lambda: [old, new])
@@ -348,14 +346,12 @@ def test_unfinished_and_crashed(asked, tmp_path, monkeypatch, capsys) -> None:
 
 @pytest.mark.usefixtures("toolchain")
 def test_assembling_without_ptx(user, capsys) -> None:
-    """It is said that there was nothing to assemble."""
     assert main(["audit", str(user), "--assemble", "--toolchain", "13.0"]) == 0
     assert capsys.readouterr().out.endswith("  assembled: no PTX is there\n")
 
 
 @pytest.mark.usefixtures("toolchain")
 def test_invalid_limit(tmp_path, monkeypatch, capsys) -> None:
-    """A limit that is not one ends the command with a sentence."""
     (tmp_path / "k.ptx").write_text(PTX, encoding="utf-8")
     monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", "soon")
     assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 2
@@ -402,16 +398,6 @@ def test_invalid_requirement(line, user, make_wheel) -> None:
 
 
 # -- what is said
-
-
-def test_python_sources_alone(make_wheel, capsys) -> None:
-    """A wheel of Python sources that loads a library is audited, too."""
-    source = b"import ctypes\nctypes.CDLL('libnvJitLink.so.12')\n"
-    path = make_wheel("x-1-py3-none-any.whl", {"x/__init__.py": source})
-    assert main(["audit", str(path)]) == 1
-    assert "undeclared: x/__init__.py: loads libnvJitLink.so.12" in capsys.readouterr().out
-    sound = make_wheel("y-1-py3-none-any.whl", {"y/__init__.py": source}, "nvidia-nvjitlink-cu12")
-    assert main(["audit", str(sound)]) == 0
 
 
 def test_majors_of_what_cannot_be_read(make_wheel, tmp_path, capsys) -> None:

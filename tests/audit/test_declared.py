@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -489,20 +488,6 @@ def test_planted_floor(cuda_library, built, make_wheel, capsys) -> None:
     assert main(["audit", str(right)]) == 0
     toolkit = make_wheel("x_cu13-3-py3-none-any.whl", {"x/libx.so": library}, floor.suggestion[1])
     audit(toolkit).check("13")
-
-
-def test_json(cuda_library, built, make_wheel, capsys) -> None:
-    """``--format=json`` has every need with its evidence, and the requirement to write."""
-    cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion")
-    library = built("libx.so", {cudart: "cudaGetDriverEntryPointByVersion"})
-    assert main(["audit", "--format=json", str(make_wheel("x_cu12-1-py3-none-any.whl", {"libx.so": library}))]) == 1
-    (answer,) = json.loads(capsys.readouterr().out)
-    (symbols,) = (one for one in answer["needs"] if one["how"] == "symbols")
-    assert (symbols["stem"], symbols["major"], symbols["floor"]) == ("libcudart", 12, [12, 5])
-    assert answer["suggestions"]["libcudart (CUDA 12)"][0] == "nvidia-cuda-runtime-cu12>=12.5,<13"
-    (finding,) = answer["findings"]
-    assert (finding["kind"], finding["severity"]) == ("undeclared", "error")
-    assert finding["suggestion"] == answer["suggestions"]["libcudart (CUDA 12)"]
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,6 @@ def test_files_that_promise_device_code(name: str, content: bytes, read: Read) -
     ("name", "counts"), [("a.py", True), ("a", True), ("v1.2/md", True), ("a.MD", False), ("a.ptx.txt", False)]
 )
 def test_names_of_documents(name: str, counts: bool, read: Read) -> None:
-    """PTX in a document is an example."""
     assert bool(read.everything(PTX, name)) is counts
 
 
@@ -344,7 +343,6 @@ def test_what_headers_say(read: Read) -> None:
 
 
 def test_damaged_entry(read: Read) -> None:
-    """The place of the fatbin is named."""
     whole = bytearray(fatbin_of(entry(TEXT, PTX), entry(TEXT, PTX)))
     struct.pack_into("<Q", whole, 16 + 64 + len(PTX) + 8, 10_000)
     image, fault = read.everything(b"data" + whole)

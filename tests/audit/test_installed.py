@@ -193,7 +193,6 @@ def test_metadata(write, tmp_path: Path) -> None:
     ],
 )
 def test_editable(content: str | None, editable: bool, write, tmp_path: Path) -> None:
-    """As direct_url.json says, if it is one."""
     write("x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
     if content is not None:
         write("x-1.dist-info/direct_url.json", content)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.audit import AuditError, audit
+from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit import scan as scan_module
 from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage
 from pytest_cudalink.audit.device_code.verdicts import grouped
@@ -280,19 +280,3 @@ def test_opened_libraries_are_folded(make_wheel, capsys) -> None:
     source = b"import ctypes\ntry:\n    ctypes.CDLL('libnvrtc.so')\nexcept OSError:\n    pass\n"
     assert main(["audit", str(make_wheel("x-1-py3-none-any.whl", {"x/a.py": source}))]) == 0
     assert "  x/a.py  may open libnvrtc of CUDA 11, 12, 13  (names libnvrtc.so)\n" in capsys.readouterr().out
-
-
-def test_copy_of_a_library_that_a_requirement_brings(cuda_library, make_wheel) -> None:
-    """A wheel that contains a library and requires its package has two copies; NVIDIA's package itself has one."""
-    files = {"x.libs/libcudart-0123abcd.so.13": cuda_library("libcudart.so.13", "cudaMalloc")}
-    for requirement in ("nvidia-cuda-runtime>=13.0,<14", "cuda-toolkit[cudart]==13.0.*"):
-        (finding,) = audit(make_wheel("x-1-py3-none-any.whl", files, requirement)).findings
-        assert (finding.kind, finding.severity) == ("twice", "note")
-        assert finding.place == "x.libs/libcudart-0123abcd.so.13"
-        assert finding.what == (
-            "is a copy of libcudart, and its requirements bring nvidia-cuda-runtime, which has the library, too: a "
-            "process may load both; leave the copy out of the wheel"
-        )
-    assert audit(make_wheel("x-1-py3-none-any.whl", files, "nvidia-cublas<14", "numpy")).findings == ()
-    own = make_wheel("nvidia_cuda_runtime-13.0.96-py3-none-any.whl", files, "cuda-toolkit[cudart]==13.0.*")
-    assert audit(own).findings == ()

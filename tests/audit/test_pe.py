@@ -143,7 +143,6 @@ def test_what_is_a_dll(name: str, head: bytes, is_one: bool) -> None:
 
 @pytest.mark.parametrize(("name", "counts"), [(b".rdata", True), (b".data", True), (b".text", False)])
 def test_sections_with_strings(name: bytes, counts: bool) -> None:
-    """Those of constants and of data."""
     content = dll({}, name=name)
     assert loadable.pe_data_ranges(BytesIO(content)) == ([(_RAW, len(content) - _RAW)] if counts else [])
 

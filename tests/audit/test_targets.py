@@ -9,7 +9,6 @@ import pytest
 from packaging import markers
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.audit.loadable import read_elf
 from pytest_cudalink.audit.targets import targets_of
 
 
@@ -57,7 +56,6 @@ def test_every_python(name: str) -> None:
 
 
 def test_every_variable_of_markers_is_given() -> None:
-    """No variable is left to the Python that audits."""
     names = ("x-1-cp312-cp312-win_amd64.whl", "x-1-pp310-pypy310_pp73-macosx_11_0_arm64.whl")
     ours, other = (targets_of(name)[0].environment for name in names)
     assert ours.keys() == markers.default_environment().keys()
@@ -86,29 +84,6 @@ def library(cuda_library, built):
     return built("libuse.so", {cuda_library("libcudart.so.13", "cudaMalloc"): "cudaMalloc"})
 
 
-@pytest.mark.parametrize(
-    ("tags", "marker", "found"),
-    [
-        ("cp312-cp312-linux_x86_64", "python_version >= '3.12'", []),
-        ("cp312-cp312-linux_x86_64", "python_version < '3.12'", [""]),
-        ("cp39-cp39-linux_x86_64", "python_full_version < '3.10'", []),
-        ("cp312-cp312-linux_x86_64", "implementation_name == 'pypy'", [""]),
-        ("cp312-cp312-linux_aarch64", "platform_machine == 'aarch64'", []),
-        ("cp312-cp312-linux_aarch64", "platform_machine == 'x86_64'", [""]),
-        ("cp312-cp312-linux_x86_64", "platform_machine == 'x86_64'", []),
-        ("cp312-cp312-win_amd64", "sys_platform == 'win32' and platform_machine == 'AMD64'", []),
-        ("cp310-abi3-linux_x86_64", "python_version >= '3.12'", ["Python 3.10 on Linux x86_64: "]),
-        ("py3-none-any", "python_version < '3.99'", []),
-        ("py3-none-any", f"platform_machine == '{platform.machine()}'", []),
-    ],
-)
-def test_markers_of_the_wheel(tags: str, marker: str, found: list[str], library, make_wheel) -> None:
-    """A requirement counts where the wheel is installed; a fault on some Pythons alone names the first of them."""
-    errors = audit(make_wheel(f"x-1-{tags}.whl", {"x/libuse.so": library}, RUNTIME.format(marker))).errors
-    assert [one.what.partition("wants")[0] for one in errors] == found
-    assert all(one.kind == "undeclared" for one in errors)
-
-
 def test_the_auditor_does_not_matter(library, make_wheel, tmp_path, monkeypatch) -> None:
     """Neither the Python that audits nor the folder counts."""
     other = tmp_path / "ci-aarch64-runner"
@@ -122,23 +97,3 @@ def test_the_auditor_does_not_matter(library, make_wheel, tmp_path, monkeypatch)
     monkeypatch.setattr(platform, "python_version_tuple", lambda: ("3", "99", "0"))
     monkeypatch.setattr(sys, "platform", "aix")
     assert audit(wheel).errors == ()
-
-
-def test_machine_of_a_folder(library, tmp_path) -> None:
-    """A folder has the machine of its libraries."""
-    with library.open("rb") as stream:
-        elf = read_elf(stream)
-    assert elf is not None
-    machine = elf.machine
-    assert machine == platform.machine()
-    folder = tmp_path / "aarch64-x86_64"
-    (folder / "x-1.dist-info").mkdir(parents=True)
-    library.rename(folder / "libuse.so")
-    lines = [
-        "Metadata-Version: 2.1",
-        "Name: x",
-        "Version: 1",
-        f"Requires-Dist: {RUNTIME.format(f'platform_machine == {machine!r}')}",
-    ]
-    (folder / "x-1.dist-info/METADATA").write_text("\n".join([*lines, "", ""]), encoding="utf-8")
-    assert audit(folder).errors == ()

@@ -48,7 +48,6 @@ def test_two_local_toolkits(folder, monkeypatch, tmp_path_factory) -> None:
 
 
 def test_wheels_count_before_a_local_toolkit(folder, monkeypatch) -> None:
-    """The packages import what is in the wheels."""
     (folder / "version.json").write_text(json.dumps(MANIFEST))
     monkeypatch.setattr(facts, "_installed", lambda *_: EnvironmentFact("12.9"))
     assert [Environment()[name].value for name in ("ctk", "nvrtc")] == ["12.9", "12.9"]
@@ -109,7 +108,6 @@ def test_nvjitlink_is_loaded_elsewhere(toolkit, first, by_metadata, loaded) -> N
 
 
 def test_a_hidden_nvjitlink_is_not_found_in_its_wheel(monkeypatch) -> None:
-    """What a run hides is not there, though its wheel is."""
     monkeypatch.setattr(probes, "hiders", ["a run"])
     assert probes.unloaded_nvjitlink() is None
     monkeypatch.setattr(probes, "hiders", [])

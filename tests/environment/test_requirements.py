@@ -44,7 +44,6 @@ def test_text(keywords, text) -> None:
 
 @given(VERSIONS, VERSIONS)
 def test_specifier_orders_versions_as_numbers(wanted, have) -> None:
-    """``>=`` compares numbers, not text."""
     requirement = one(driver=">={}.{}".format(*wanted))
     assert requirement.met_by(EnvironmentFact("{}.{}".format(*have))) == (have >= wanted)
 
@@ -132,7 +131,6 @@ def test_what_meets_a_requirement(keywords, found, met) -> None:
     ],
 )
 def test_the_error_says_what_to_write(keywords, words) -> None:
-    """Each requirement has its own example."""
     with pytest.raises(ValueError, match=f"^(?:.* )?{re.escape(words)}"):
         parse(keywords)
 
