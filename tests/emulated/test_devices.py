@@ -102,8 +102,10 @@ def test_devices_that_cannot_be() -> None:
     }.items():
         with pytest.raises(EmulatorError, match=re.escape(complaint)):
             emulation_for("13.0", device=text)
-    with pytest.raises(EmulatorError, match="sm_100, which needs CUDA 12.8"):
-        emulation_for("12.4", device="b200")
+    for version, device in (("12.7", "sm_120"), ("12.4", "b200")):
+        with pytest.raises(EmulatorError, match="sm_1[02]0, which needs CUDA 12.8"):
+            emulation_for(version, device=device)
+        assert emulation_for("12.8", device=device).arch.startswith("sm_1")
 
 
 @pytest.mark.parametrize(

@@ -452,75 +452,23 @@ assert cuda.cuDeviceGetCount(byref(value)) == 3
 ok(cuda.cuDriverGetVersion(byref(value)))
 """,
     "contexts": """
-# Primary and created contexts in their three versions, and a stack of current ones for each thread.
-value, flags, address = c_int(), c_uint(), c_uint64()
-now = lambda: get(cuda.cuCtxGetCurrent, c_void_p)
-ok(cuda.cuInit(0))
-assert cuda.cuMemAlloc_v2(byref(address), 16) == cuda.cuCtxGetDevice(byref(value)) == 201
-assert cuda.cuCtxPopCurrent_v2(byref(c_void_p())) == 201
-
-assert get(cuda.cuDevicePrimaryCtxGetState, 1, c_uint, c_int)[1] == 0
-ok(cuda.cuDevicePrimaryCtxSetFlags_v2(1, 4))
-primary = new(cuda.cuDevicePrimaryCtxRetain, 1)
-assert get(cuda.cuDevicePrimaryCtxRetain, c_void_p, 1) == primary.value
-assert get(cuda.cuDevicePrimaryCtxGetState, 1, c_uint, c_int) == (4, 1)
-ok(cuda.cuCtxSetCurrent(primary))
-assert now() == primary.value and get(cuda.cuCtxGetDevice, c_int) == 1
-
-assert cuda.cuCtxCreate(byref(c_void_p()), 0, 0) == 2  # of before CUDA 3.2
-made = [new(cuda.cuCtxCreate_v2, 0, 0), new(cuda.cuCtxCreate_v3, None, 0, 0, 0), new(cuda.cuCtxCreate_v4, None, 0, 1)]
-assert len({one.value for one in made}) == 3
-assert cuda.cuCtxCreate_v2(byref(c_void_p()), 0, 5) == 101
-assert cuda.cuCtxCreate_v2(byref(c_void_p()), 1 << 20, 0) == 1
-assert now() == made[2].value
-assert len({get(cuda.cuCtxGetId, one, c_uint64) for one in [primary, *made]}) == 4
-# the device of the current context, and of a named one
+# The device of the current context, and of a named one; another thread has its own stack; what is no context is 201.
+start()
+value, made = c_int(), [new(cuda.cuCtxCreate_v2, 0, device) for device in (0, 1)]
 assert (get(cuda.cuCtxGetDevice, c_int), get(cuda.cuCtxGetDevice_v2, c_int, made[0])) == (1, 0)
-for wrong in (c_void_p(0x1234), c_void_p(8)):
-    assert cuda.cuCtxGetDevice_v2(byref(value), wrong) == cuda.cuCtxGetApiVersion(wrong, byref(flags)) == 201
-    for name in ("Synchronize_v2", "PushCurrent_v2", "SetCurrent", "Destroy_v2"):
-        assert getattr(cuda, "cuCtx" + name)(wrong) == 201, name
-
-# another thread has a stack of its own
+assert cuda.cuCtxGetDevice_v2(byref(value), c_void_p(8)) == cuda.cuCtxSynchronize_v2(c_void_p(8)) == 201
 def other():
-    assert now() is None
+    assert get(cuda.cuCtxGetCurrent, c_void_p) is None
     ok(cuda.cuCtxPushCurrent_v2(made[0]))
-    ok(cuda.cuCtxPushCurrent_v2(made[1]))
-    return now()
-assert (elsewhere(other), now()) == (made[1].value, made[2].value)
-
-# destroying the current one takes it off the stack; a handle elsewhere answers 709
-ok(cuda.cuMemAlloc_v2(byref(address), 16))
-ok(cuda.cuCtxDestroy_v2(made[2]))
-assert now() == made[1].value
-assert cuda.cuMemFree_v2(address.value) == 1  # its memory went with it
-ok(cuda.cuCtxDestroy_v2(made[0]))
-assert get(cuda.cuCtxPopCurrent_v2, c_void_p) == made[1].value
-assert now() == made[0].value
-assert cuda.cuCtxSynchronize() == 709
-assert cuda.cuMemAlloc_v2(byref(address), 16) == 709
-assert cuda.cuCtxDestroy_v2(made[0]) == 709
-ok(cuda.cuCtxSetCurrent(primary))
-ok(cuda.cuCtxSynchronize())
-ok(cuda.cuCtxSetFlags(1))
-assert get(cuda.cuCtxGetFlags, c_uint) & 1
-assert cuda.cuCtxEnablePeerAccess(made[1], 1) == 1
-# the primary one lives until its last release
-ok(cuda.cuDevicePrimaryCtxRelease_v2(1))
-ok(cuda.cuCtxSynchronize())
-ok(cuda.cuDevicePrimaryCtxRelease_v2(1))
-assert cuda.cuCtxSynchronize() == 709
-assert cuda.cuDevicePrimaryCtxRelease_v2(1) == 201
-assert cuda.cuDevicePrimaryCtxRetain(byref(primary), 2) == 101
+    return get(cuda.cuCtxGetCurrent, c_void_p)
+assert (elsewhere(other), get(cuda.cuCtxGetCurrent, c_void_p)) == (made[0].value, made[1].value)
 """,
     "memory": """
-# Memory is the host's, and every access is checked against the allocation; 32-bit entry points stay apart.
+# Most of a device costs nothing before it is written to; copies and fillings move bytes, each of which is checked.
 from tests.emulated.memory_calls import read, write
 start()
 address, total, before = c_uint64(), 150109880320, (150109880320, 150109880320)
 info = lambda: get(cuda.cuMemGetInfo_v2, c_size_t, c_size_t)
-assert cuda.cuMemAlloc_v2(byref(address), 0) == cuda.cuMemAlloc_v2(None, 16) == 1
-assert cuda.cuMemAlloc_v2(byref(address), 1 << 60) == 2
 assert info() == before
 # most of the device costs nothing before it is written to
 ok(cuda.cuMemAlloc_v2(byref(address), 100 << 30))
@@ -534,14 +482,9 @@ source, out = create_string_buffer(data, 64), char_buffer(size=64)
 here, there = addressof(source), addressof(out)
 write(block, data)
 assert read(block, 64) == data
-for to, origin, size in ((block, here, 65), (block + 1, here, 64), (block, here, (1 << 64) - 1), (here, here, 1)):
-    assert cuda.cuMemcpyHtoD_v2(to, origin, size) == 1, (to, size)
-for origin in (block + 64, block - 1):
-    assert cuda.cuMemcpyDtoH_v2(there, origin, 1) == 1
 ok(cuda.cuMemcpyDtoD_v2(second + 8, block, 56))
 ok(cuda.cuMemcpy(there, second, 64))
 assert out.raw == bytes(8) + data[:56]
-assert cuda.cuMemcpyDtoD_v2(second + 9, block, 56) == 1
 ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(block), source, c_size_t(64), None))
 ok(cuda.cuMemcpyPeer(c_uint64(second), None, c_uint64(block), None, c_size_t(64)))
 
@@ -552,31 +495,9 @@ for bits, value in ((8, 0x12), (16, 0x1234), (32, 0x12345678)):
     assert read(block, 64) == filled and fill(block, value, 64 // size + 1) == 1
     ok(fill_rows(block, 16, 0, 1, 4))
     assert read(block, 64) == (bytes(size) + filled[: 16 - size]) * 4 and fill_rows(block, 32, 0, 1, 3) == 1
-assert cuda.cuMemsetD32_v2(block + 2, 0, 1) == 1  # not aligned
-
-# the entry points of before CUDA 3.2
-for name in ("cuMemAlloc", "cuMemFree", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemsetD8", "cuMemGetInfo", "cuMemcpy2D"):
-    assert getattr(cuda, name)(byref(address), 16) == 201, name
-
-assert get(cuda.cuMemGetAddressRange_v2, c_uint64, c_size_t, c_uint64(block + 5)) == (block, 64)
-assert cuda.cuMemFree_v2(block + 1) == 1
-ok(cuda.cuMemFree_v2(block))
-assert cuda.cuMemFree_v2(block) == cuda.cuMemcpyDtoH_v2(there, block, 1) == 1
-ok(cuda.cuMemFree_v2(0))
-start_of_rows, pitch = get(cuda.cuMemAllocPitch_v2, c_uint64, c_size_t, c_size_t(100), c_size_t(3), 4)
-assert pitch >= 100 and pitch % 512 == 0
-ok(cuda.cuMemFree_v2(start_of_rows))
-
-host, own = get(cuda.cuMemHostAlloc, c_void_p, 4096, 1), create_string_buffer(4096)
-assert cuda.cuMemHostUnregister(own) == 713
-ok(cuda.cuMemHostRegister_v2(own, 4096, 0))
-assert cuda.cuMemHostRegister_v2(addressof(own) - 8, 64, 0) == 712  # overlaps its beginning
-ok(cuda.cuMemHostUnregister(own))
-ok(cuda.cuMemFreeHost(host))
-assert cuda.cuMemFreeHost(host) == 1
 """,
     "rectangles_and_boxes": """
-# cuMemcpy2D and 3D in all their forms agree with the same copy made in Python, and check every byte.
+# cuMemcpy2D and 3D in all their forms agree with the same copy made in Python.
 assert (sizeof(Copy2D), sizeof(Copy3D)) == (128, 200)
 start()
 SIZE = 4096
@@ -584,7 +505,7 @@ source = create_string_buffer(random.Random(1).randbytes(SIZE), SIZE)
 target = create_string_buffer(SIZE)
 blocks = [allocate(SIZE), allocate(SIZE)]
 ok(cuda.cuMemcpyHtoD_v2(blocks[0], addressof(source), SIZE))
-HOST, DEVICE, ARRAY, UNIFIED = 1, 2, 3, 4
+HOST, DEVICE, UNIFIED = 1, 2, 4
 
 def sides(struct, from_type, to_type):
     struct.from_type, struct.to_type = from_type, to_type
@@ -625,27 +546,6 @@ for name, types in itertools.product(
         begin = ((2 + z) * 10 + y) * 24 + 2
         expected[begin : begin + 20] = source.raw[((1 + z) * 12 + 2 + y) * 32 + 1 :][:20]
     assert result(types[1]) == expected, (name, types)
-
-# the last byte counts, on either side
-fits = dict(from_pitch=64, to_pitch=64, width=64, height=64)
-ok(cuda.cuMemcpy2D_v2(byref(sides(Copy2D(**fits), DEVICE, DEVICE))))
-for change in (dict(from_y=1), dict(to_x=1), dict(height=65), dict(width=65), dict(to_pitch=63),
-               dict(from_y=1 << 60), dict(to_x=2**64 - 8), dict(height=2**63), dict(from_pitch=2**62, height=8)):
-    assert cuda.cuMemcpy2D_v2(byref(sides(Copy2D(**{**fits, **change}), DEVICE, DEVICE))) == 1, change
-box = dict(from_pitch=16, from_rows=16, to_pitch=16, to_rows=16, width=16, height=16, depth=16)
-ok(cuda.cuMemcpy3D_v2(byref(sides(Copy3D(**box), DEVICE, DEVICE))))
-for change in (dict(depth=17), dict(from_z=1), dict(to_rows=15), dict(from_y=1),
-               dict(depth=2**62), dict(from_z=2**60), dict(to_rows=2**61)):
-    assert cuda.cuMemcpy3D_v2(byref(sides(Copy3D(**{**box, **change}), DEVICE, DEVICE))) == 1, change
-# nothing to do, no pitch for one row, no height for one layer
-ok(cuda.cuMemcpy2D_v2(byref(sides(Copy2D(width=0, height=5), DEVICE, DEVICE))))
-ok(cuda.cuMemcpy2D_v2(byref(sides(Copy2D(width=9, height=1), DEVICE, HOST))))
-ok(cuda.cuMemcpy3D_v2(byref(sides(Copy3D(from_pitch=8, to_pitch=8, width=8, height=4, depth=1), DEVICE, HOST))))
-assert cuda.cuMemcpy2D_v2(byref(sides(Copy2D(width=9, height=1), 0, HOST))) == 1
-assert cuda.cuMemcpy2D_v2(None) == 1
-assert cuda.cuMemcpy2DAsync_v2(byref(Copy2D()), c_void_p(0x1234)) == 400
-assert cuda.cuMemcpy2D_v2(byref(sides(Copy2D(**fits), ARRAY, DEVICE))) == 1  # no array is named
-assert cuda.cuMemcpy3D_v2(byref(sides(Copy3D(**box), DEVICE, ARRAY))) == 1
 """,
     "damaged_cubins_reach_no_linker": """
 # What would kill nvJitLink is refused when it is added or loaded, also as code for another machine.
@@ -667,10 +567,6 @@ module = loaded(cubin)
 kernel = kernel_of(module, "apply_transform")
 for name, code in (("user_transform", 0), ("apply_transfor", 500), ("apply_transform2", 500), ("", 1)):
     assert function(module, name)[0] == code, name
-assert get(cuda.cuModuleGetFunctionCount, c_uint, module) == 1
-assert get(cuda.cuModuleEnumerateFunctions, c_void_p, 1, module) == kernel.value
-assert get(cuda.cuFuncGetName, c_char_p, kernel) == b"apply_transform"
-assert get(cuda.cuFuncGetModule, c_void_p, kernel) == module.value
 
 # refused images
 bad = small_ptx().replace(b"ret;", b"rett;")
@@ -679,9 +575,7 @@ for name, code in (("13.0/user-sm_100.cubin", 209), ("13.0/main.ltoir", 200), ("
 for image in (b"not an image at all", b"\\0", cubin[:64] + bytes(len(cubin))):
     assert load(image)[0] == 200, image
 assert load(bad.replace(b"8.0", b"9.0"))[0] == 218 and load(small_ptx("9.1"))[0] == 222
-assert cuda.cuModuleLoadData(byref(c_void_p()), None) == 1
 assert cuda.cuModuleLoadData(byref(c_void_p()), c_void_p(0x1000)) == 200  # nothing there
-assert cuda.cuModuleLoadData(None, cubin) == 1
 # fatbins: the cubin that fits, uncompressed and compressed
 fat = loaded(artifact("nvcc/user-plain.fatbin"))
 kernel_of(fat, "user_transform")
@@ -696,15 +590,6 @@ def attribute(number):
 threads, shared, _, local, registers, ptx, binary = map(attribute, range(7))
 assert (threads, shared, local, binary) == (128, 256, 0, 90), (threads, shared, local, binary)
 assert 0 < registers <= 255
-assert attribute(8) == 49152 - 256
-assert cuda.cuFuncGetAttribute(byref(c_int()), 99, kernel) == 1
-ok(cuda.cuFuncSetAttribute(kernel, 8, 100000))
-assert attribute(8) == 100000
-assert cuda.cuFuncSetAttribute(kernel, 8, 1 << 20) == 1
-for index, place in enumerate(((0, 8), (8, 4))):
-    assert get(cuda.cuFuncGetParamInfo, kernel, c_size_t(index), c_size_t, c_size_t) == place
-assert cuda.cuFuncGetParamInfo(kernel, c_size_t(2), byref(c_size_t()), byref(c_size_t())) == 1
-assert not hasattr(cuda, "cuFuncGetParamCount")  # of 13.2
 
 # variables have their memory and their first value
 from tests.emulated.memory_calls import read
@@ -714,82 +599,24 @@ first, size = variable(b"answer")
 assert size == 4 and read(first, 4) == bytes([42, 0, 0, 0])
 ok(cuda.cuMemsetD32_v2(first, 7, 1))
 assert variable(b"answer") == (first, 4)
-assert cuda.cuMemcpyDtoH_v2(addressof(create_string_buffer(8)), first, 5) == 1
 assert read(variable(b"factor")[0], 8) == struct.pack("d", 2.0) and variable(b"zeros")[1] == 1024
-for name, code in ((b"no_such", 500), (b"small", 1)):  # the latter is a kernel
-    assert cuda.cuModuleGetGlobal_v2(byref(c_uint64()), byref(c_size_t()), small, name) == code
-
-# a module that was unloaded, and what was in it
-ok(cuda.cuModuleUnload(small))
-assert cuda.cuModuleUnload(small) == function(small, "small")[0] == cuda.cuModuleUnload(c_void_p(0x1234)) == 400
-assert cuda.cuFuncGetName(byref(c_char_p()), kernel) == 400
-assert cuda.cuMemcpyDtoH_v2(addressof(create_string_buffer(8)), first, 4) == 1
-
-# options of loading: logs are written before the call returns
-log, info = create_string_buffer(512), create_string_buffer(512)
-keys, values = (c_int * 5)(3, 4, 5, 6, 12), (c_void_p * 5)(addressof(info), 512, addressof(log), 512, 1)
-module = c_void_p()
-assert cuda.cuModuleLoadDataEx(byref(module), bad, 5, keys, values) == 218
-assert b"rett" in log.value and values[3] in (len(log.value), len(log.value) + 1)
-assert cuda.cuModuleLoadDataEx(byref(module), small_ptx(), 1, (c_int * 1)(77), values) == 1
 with tempfile.NamedTemporaryFile() as file:
     file.write(cubin)
     file.flush()
     for name, code in ((file.name.encode(), 0), (b"/no/such/file", 301), (b"/", 2)):  # the last is a folder
         assert cuda.cuModuleLoad(byref(module), name) == code, name
-new(cuda.cuModuleGetLoadingMode, c_int)
 """,
-    "libraries": """
-# Libraries say at their first use what is wrong with their image; their kernels are functions of their module.
+    "files_of_libraries": """
+# The caller cannot preserve the binary of a file (an H200); a library of one has kernels.
 start()
-def library(image):
-    return new(cuda.cuLibraryLoadData, image, None, None, 0, None, None, 0)
-good = library(small_ptx())
 with tempfile.NamedTemporaryFile() as file:
     file.write(small_ptx())
     file.flush()
-    for key, code in ((0, 0), (1, 1)):  # the caller cannot preserve the binary of a file (an H200)
-        option = (c_int * 1)(key), (c_void_p * 1)(), 1
-        assert cuda.cuLibraryLoadFromFile(byref(c_void_p()), file.name.encode(), None, None, 0, *option) == code, key
-kernel = new(cuda.cuLibraryGetKernel, good, b"small")
-assert cuda.cuLibraryGetKernel(byref(c_void_p()), good, b"smal") == 500
-assert get(cuda.cuLibraryGetKernelCount, c_uint, good) == 2
-kernels = (c_void_p * 2)()
-ok(cuda.cuLibraryEnumerateKernels(kernels, 2, good))
-assert kernel.value in list(kernels)
-assert get(cuda.cuKernelGetName, c_char_p, kernel) == b"small"
-assert get(cuda.cuKernelGetLibrary, c_void_p, kernel) == good.value
-assert get(cuda.cuKernelGetAttribute, c_int, 0, kernel, 0) == 128
-assert cuda.cuKernelGetAttribute(byref(c_int()), 0, kernel, 9) == 101
-assert get(cuda.cuKernelGetParamInfo, kernel, c_size_t(1), c_size_t, c_size_t) == (8, 4)
-function_ = new(cuda.cuKernelGetFunction, kernel)
-module = new(cuda.cuLibraryGetModule, good)
-assert module.value != good.value
-assert get(cuda.cuModuleGetFunction, c_void_p, module, b"small") == function_.value
-assert get(cuda.cuFuncGetModule, c_void_p, function_) == module.value
-assert cuda.cuModuleUnload(module) == 800  # it belongs to the library
-assert get(cuda.cuLibraryGetGlobal, c_uint64, c_size_t, good, b"answer")[1] == 4
-for image, code in ((b"no image", 200), (artifact("13.0/user-sm_100.cubin"), 209), (small_ptx("9.9"), 222)):
-    bad = library(image)
-    assert cuda.cuLibraryGetKernel(byref(kernel), bad, b"small") == code
-    assert cuda.cuLibraryGetModule(byref(module), bad) == code
-    ok(cuda.cuLibraryUnload(bad))
-ok(cuda.cuLibraryUnload(good))
-assert cuda.cuLibraryUnload(good) == cuda.cuLibraryGetKernel(byref(kernel), good, b"small") == 400
-""",
-    "managed_variables": """
-# A managed variable has one address by both of its ways; another variable and a kernel are not managed.
-start()
-managed = b".visible .global .attribute(.managed) .align 4 .u32 shared = 7; "
-image = small_ptx().replace(b".visible", managed + b".visible", 1)
-library, address, size = new(cuda.cuLibraryLoadData, image, None, None, 0, None, None, 0), c_uint64(), c_size_t()
-place = get(cuda.cuLibraryGetManaged, c_uint64, c_size_t, library, b"shared")
-assert place == (get(cuda.cuLibraryGetGlobal, c_uint64, None, library, b"shared"), 4)
-assert string_at(place[0], 4) == bytes([7, 0, 0, 0])
-for name, managed, plain in ((b"answer", 500, 0), (b"small", 500, 1), (b"none", 500, 500), (b"", 1, 1), (None, 1, 1)):
-    assert cuda.cuLibraryGetManaged(byref(address), byref(size), library, name) == managed, name
-    assert cuda.cuLibraryGetGlobal(byref(address), byref(size), library, name) == plain, name
-assert cuda.cuLibraryGetManaged(None, None, library, b"shared") == 1
+    for key, code in ((1, 1), (0, 0)):
+        option, library = ((c_int * 1)(key), (c_void_p * 1)(), 1), c_void_p()
+        name = file.name.encode()
+        assert cuda.cuLibraryLoadFromFile(byref(library), name, None, None, 0, *option) == code, key
+new(cuda.cuLibraryGetKernel, library, b"small")
 """,
     "as_many_names_as_one_likes": """
 # Names of kernels to keep are not cut: the last of a hundred is there, and what was not named is dropped.

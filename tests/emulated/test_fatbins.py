@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.conformance.fatbin_record import CASES, ENTRIES, ENVIRONMENTS, fatbin
+from campaigns.conformance.fatbin_record import CASES, fatbin
 from pytest_cudalink import emulator
 
 HERE = Path(__file__).parent
@@ -59,19 +59,6 @@ def test_as_recorded(on_driver, tmp_path: Path, recording: Path) -> None:
 
     assert (answered["cuda"], answered["arch"]) == (recorded["cuda"], recorded["arch"])
     assert not differing(recorded, answered)
-
-
-def test_the_recording_has_what_it_is_about() -> None:
-    """It has at least 100 cases; every entry is in one; plain, packed, forced and forbidden compilation are in it."""
-    recorded = json.loads(RECORDED[0].read_text(encoding="utf-8"))["answers"]
-    texts = [*CASES.values(), *(entries for _, entries, _ in OTHER_DEVICES)]
-    used = {word.partition("@")[0] for text in texts for word in text.split()}
-    assert {path.stem for path in ENTRIES.glob("*.entry")} <= used
-    assert recorded.keys() == ENVIRONMENTS.keys()
-    assert recorded[""].keys() == CASES.keys()
-    assert len(CASES) >= 100
-    codes = {answer["module"][0] for cases in recorded.values() for answer in cases.values()}
-    assert codes == {0, 200, 209, 218, 222, 223, 300, 999}
 
 
 def test_a_change_is_seen() -> None:

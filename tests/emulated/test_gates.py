@@ -7,28 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.planted.expected_waits import WAITS
-
 Check = Callable[..., str]
 
 HEAD = """
 from pytest_cudalink.loader import gates
-"""
-#: Runs every fourth function of both tables of hidden waits within closed gates; prints what was found in each.
-PLANTED = """
-from tests.planted import hidden_waits
-gates._STILL = 0.02
-found = []
-for table in (hidden_waits.WAITS, hidden_waits.SOUND):
-    found.append({})
-    for name, function in itertools.islice(table.items(), 0, None, 4):
-        watches = []
-        def hot():
-            watches.append(gates.ClosedGates())
-            return watches[-1].closed()
-        function(hot)
-        found[-1][name] = [[one.call, one.python_stack, one.native_stack] for watch in watches for one in watch.found]
-print(json.dumps(found))
 """
 #: A context with memory, and a watch over calls.
 READY = """
@@ -38,23 +20,6 @@ ok(cuda.cuCtxSetCurrent(made))
 memory = new(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64))
 other = new(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64))
 """
-
-
-def test_planted_waits(check: Check) -> None:
-    """A call that waits is named with the line of Python and the frames of the driver; the twins have no finding.
-
-    `test_no_wait.py` runs the whole table, and `campaigns.hardware.no_wait` does within gates on a GPU.
-    """
-    found, sound = json.loads(check(HEAD + PLANTED))
-    assert len(found) == 5
-    assert sound == {name: [] for name in found}
-    for name, waits in found.items():
-        ((call, python, native),) = waits
-        assert call == WAITS[name]
-        assert any(line.endswith(f" in {name}") for line in python), python
-        assert native[0].startswith("libcuda.so")
-        assert any(line.endswith(f" {call}") for line in native)
-        assert len(native) <= 16
 
 
 #: By name: a program, and the calls that it finds.

@@ -7,7 +7,7 @@ import pytest
 from tests.emulated.conftest import programs
 
 START = """
-primary = start()
+start()
 
 class Resource(Structure):
     _fields_ = [("type", c_int), ("hidden", c_byte * 92), ("count", c_uint), ("least", c_uint), ("unit", c_uint)]
@@ -68,60 +68,6 @@ assert split({all_of})[0] == ({0 if all_of % unit == 0 else 915})
 
 
 PROGRAMS = {
-    "resources_that_are_refused": """
-# Other types are 914, a group that is split again 915; unknown devices and no resource at all are named first.
-assert of_device(9)[0] == 101 and of_device(0, 2)[0] == 914 and of_device(0, 1000)[0] == 914
-assert cuda.cuDeviceGetDevResource(0, None, 1) == 1
-_, _, result, rest = split(8, 2)
-assert (split(8, source=result[0])[0], split(8, source=Resource())[0]) == (915, 914)
-assert cuda.cuDevSmResourceSplitByCount(None, None, byref(of_device()[1]), None, 0, 8) == 1
-assert described(Resource())[0] == 914
-ok(described(result[0], result[1], rest)[0])
-_, _, other, _ = split(8, 2)
-assert described(result[0], other[0])[0] == 915
-assert cuda.cuDevResourceGenerateDesc(byref(c_void_p()), None, 0) == 1
-""",
-    "green_contexts": """
-# A green context has a context, a number and streams; destroying it ends them, and lets the primary one go.
-_, _, result, rest = split(16, 2)
-code, one = green(result[0], result[1])
-ok(code)
-context, found, number = new(cuda.cuCtxFromGreenCtx, one), Resource(), c_uint64()
-assert context.value == one.value != primary.value
-for call in (lambda: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
-             lambda: cuda.cuCtxGetDevResource(context, byref(found), 1)):
-    found.count = 0
-    ok(call())
-    assert (found.type, found.count) == (1, 32)
-ok(cuda.cuCtxGetDevResource(primary, byref(found), 1))
-assert found.count == 132
-new(cuda.cuGreenCtxGetId, one, c_uint64)
-assert cuda.cuGreenCtxGetId(None, byref(number)) == 201  # the current one is not green
-stream = new(cuda.cuGreenCtxStreamCreate, one, 1, 0)
-assert cuda.cuGreenCtxStreamCreate(byref(c_void_p()), one, 0, 0) == 1
-assert get(cuda.cuStreamGetGreenCtx, stream, c_void_p) == one.value
-assert get(cuda.cuStreamGetCtx, stream, c_void_p) == context.value
-assert get(cuda.cuStreamGetCtx_v2, stream, c_void_p, c_void_p) == (primary.value, one.value)
-assert get(cuda.cuStreamGetCtx_v2, None, c_void_p, c_void_p) == (primary.value, None)
-assert not get(cuda.cuStreamGetGreenCtx, None, c_void_p)
-event = event()
-ok(cuda.cuEventRecord(event, stream))  # of the primary context
-ok(cuda.cuGreenCtxRecordEvent(one, event))
-ok(cuda.cuGreenCtxWaitEvent(one, event))
-ok(cuda.cuCtxSetCurrent(context))
-assert allocate(64)
-assert cuda.cuCtxDestroy_v2(context) == 201
-ok(cuda.cuStreamDestroy_v2(stream))
-ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
-assert get(cuda.cuDevicePrimaryCtxGetState, 0, c_uint, c_int)[1]
-ok(cuda.cuGreenCtxDestroy(one))
-assert not get(cuda.cuDevicePrimaryCtxGetState, 0, c_uint, c_int)[1]
-assert cuda.cuCtxSynchronize() == 709
-for call in (cuda.cuGreenCtxDestroy, lambda one: cuda.cuCtxFromGreenCtx(byref(context), one),
-             lambda one: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
-             lambda one: cuda.cuGreenCtxRecordEvent(one, event)):
-    assert (call(one), call(c_void_p(0x1234)), call(None)) == (709, 709, 201)  # the current context died with it
-""",
     "creations_that_are_refused": """
 # Another device's resources, no default stream, what is not a description.
 _, _, result, _ = split(8, 1)
@@ -131,6 +77,7 @@ for given, device, flags, code in ((description, 0, 0, 1), (None, 0, 1, 0), (c_v
                                    (description, 2, 1, 101), (description, 1, 1, 915)):
     assert cuda.cuGreenCtxCreate(byref(made), given, device, flags) == code  # None is the whole device (recorded)
 assert cuda.cuGreenCtxCreate(None, description, 0, 1) == 1
+assert cuda.cuGreenCtxGetId(None, byref(c_uint64())) == 201  # the current one is not green
 """,
     "structured_splits": """
 # From 13.1 on groups can differ in size, and work queues are a resource.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 from tests.emulated.conftest import programs
 
@@ -46,32 +44,6 @@ def launch_with(kernel, grid, block, *attributes, parameters=None):
 one = (1, 1, 1)
 plain, bounded = kernel("plain"), kernel("bounded")
 """
-
-
-@pytest.mark.parametrize(
-    ("grid", "block", "shared", "code"),
-    [
-        ((1, 1, 1), (1024, 1, 1), 0, 801),
-        ((2**31 - 1, 1, 1), (1, 1, 1), 0, 801),
-        ((1, 65535, 65535), (1, 1, 64), 0, 801),
-        ((1, 1, 1), (32, 32, 1), 49152, 801),
-        ((0, 1, 1), (1, 1, 1), 0, 1),
-        ((1, 1, 0), (1, 1, 1), 0, 1),
-        ((1, 1, 1), (1, 0, 1), 0, 1),
-        ((1, 1, 1), (1025, 1, 1), 0, 1),
-        ((1, 1, 1), (4096, 1, 1), 0, 1),
-        ((1, 1, 1), (32, 33, 1), 0, 1),
-        ((1, 1, 1), (1, 1, 65), 0, 1),
-        ((1, 65536, 1), (1, 1, 1), 0, 1),
-        ((1, 1, 65536), (1, 1, 1), 0, 1),
-        ((2**31, 1, 1), (1, 1, 1), 0, 1),
-        ((1, 1, 1), (1, 1, 1), 49153, 1),
-        ((1, 1, 1), (1, 1, 1), 1 << 20, 1),
-    ],
-)
-def test_dimensions(check, grid: tuple[int, ...], block: tuple[int, ...], shared: int, code: int) -> None:
-    """Sizes of grid, block and dynamic shared memory against the limits of the device (recorded on an H100)."""
-    check(START + f"assert launch(plain, {grid}, {block}, {shared}) == {code}\n")
 
 
 def test_a_tile_kernel(check, toolkit) -> None:
@@ -164,26 +136,6 @@ clustered = kernel("clustered")
 assert (launch(clustered, (2, 1, 1), one), launch(clustered, (3, 1, 1), one)) == (801, 912)
 assert launch_with(plain, one, one, attribute(99, 0)) == launch_with(plain, one, one, attribute(14, 101)) == 1
 assert [get(cuda.cuFuncGetAttribute, c_int, number, clustered) for number in (11, 12, 13, 14)] == [2, 1, 1, 0]
-""",
-    "launches_of_before_cuda_4": """
-# cuLaunch and its neighbours take block, shared memory and parameters from the function.
-assert cuda.cuLaunch(plain) == 801  # a block of one thread
-ok(cuda.cuFuncSetBlockShape(plain, 64, 2, 1))
-for call in (cuda.cuLaunch(plain), cuda.cuLaunchGrid(plain, 2, 3), cuda.cuLaunchGridAsync(plain, 2, 3, None)):
-    assert call == 801
-assert "does not execute" in last_event()["note"]
-assert cuda.cuLaunchGridAsync(plain, 1, 1, c_void_p(0x1234)) == 400
-assert cuda.cuFuncSetBlockShape(plain, 0, 1, 1) == cuda.cuFuncSetSharedSize(plain, 49153) == 1
-assert cuda.cuLaunchGrid(plain, 0, 3) == 1
-ok(cuda.cuFuncSetBlockShape(bounded, 1, 1, 1))
-assert cuda.cuLaunch(bounded) == 801  # with parameters that were never set
-ok(cuda.cuParamSeti(bounded, 0, 5))
-ok(cuda.cuParamSetv(bounded, 8, char_buffer(b"1234"), 4))
-ok(cuda.cuParamSetSize(bounded, 12))
-assert cuda.cuLaunch(bounded) == 801
-ok(cuda.cuParamSetSize(bounded, 5000))
-assert cuda.cuLaunch(bounded) == 701
-assert cuda.cuParamSetSize(bounded, 100000) == cuda.cuParamSeti(bounded, -4, 5) == 1
 """,
     "on_several_devices": """
 # A cooperative launch on several devices checks each of its parts.

@@ -567,12 +567,6 @@ os._exit(0)  # the map is not Python's any more
     assert said == "done\n"
 
 
-def test_off(on_driver) -> None:
-    """With the checks off nothing is told."""
-    done = on_driver("13.0", PROGRAM, "logs", "close", "malloc", "2", lifetime="off")
-    assert json.loads(done.stdout)["found"]["close"]["red"] == 0
-
-
 STATE = '''
 import ctypes, gc
 import pytest

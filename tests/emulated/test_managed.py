@@ -19,18 +19,6 @@ stream = new(cuda.cuStreamCreate, 1)
 
 
 PROGRAMS = {
-    "allocating": """
-# Managed memory takes one of two flags, and the host uses it as the device does.
-other = c_uint64()
-for size, flags in ((0, 1), (64, 0), (64, 3), (64, 4)):
-    assert cuda.cuMemAllocManaged(byref(other), size, flags) == 1
-assert cuda.cuMemAllocManaged(None, 64, 1) == 1 and cuda.cuMemAllocManaged(byref(other), 1 << 50, 1) == 2
-ok(cuda.cuMemAllocManaged(byref(other), 64, 2))
-memmove(other.value, b"host", 4)
-assert read(other.value, 4) == b"host"
-ok(cuda.cuMemFree_v2(other.value))
-assert cuda.cuMemAdvise(other.value, 64, 1, 0) == 1
-""",
     "freeing_in_a_stream": """
 # Managed memory is not freed in the order of a stream: the call answers 801, and the memory stays.
 for order in (None, stream):
@@ -62,11 +50,6 @@ for device in (0, 1, -1):
 ok(cuda.cuMemAdvise(base, 1, 6, 0))
 assert ask(ACCESSED_BY, 0, 4096, 4) == [1, -1, -2, -2]
 assert ask(ACCESSED_BY, 4096, 4096, 2) == [0, 1] and ask(ACCESSED_BY, 0, 8193, 2) == [-2, -2]
-assert cuda.cuMemAdvise(base, 1, 3, 9) == 101 and cuda.cuMemAdvise(base, 1, 5, 9) == 101
-assert cuda.cuMemAdvise_v2(base, 1, 5, Location(HOST_NUMA, 0)) == cuda.cuMemAdvise_v2(base, 1, 3, Location(7, 0)) == 1
-for start, size, advice in ((0, 0, 1), (0, 6 * 4096, 1), (5 * 4096, 1, 1), (0, 1, 0), (0, 1, 7)):
-    assert cuda.cuMemAdvise(base + start, size, advice, 0) == 1, (start, size, advice)
-assert cuda.cuMemAdvise(allocate(64), 64, 1, 0) == 1
 """,
     "prefetches": """
 # The last location that a range was prefetched to is known, for single prefetches and for batches.
@@ -74,11 +57,6 @@ ok(cuda.cuMemPrefetchAsync(base, 4096, 1, None))
 ok(cuda.cuMemPrefetchAsync_v2(base + 4096, 4096, Location(HOST, 3), 0, stream))
 assert [ask(PREFETCHED, at, 4096) for at in (0, 4096, 8192)] == [1, -1, -2]
 assert [ask(at, 0, 1) for at in (PREFETCHED_TYPE, PREFETCHED_ID)] == [DEVICE, 1] and ask(PREFETCHED) == -2
-assert cuda.cuMemPrefetchAsync(base, 4096, 9, None) == 101 and cuda.cuMemPrefetchAsync(base, 0, 0, None) == 1
-assert cuda.cuMemPrefetchAsync_v2(base, 1, Location(DEVICE, 0), 1, None) == 1
-assert cuda.cuMemPrefetchAsync_v2(base, 1, Location(NOWHERE, 0), 0, None) == 1
-assert cuda.cuMemPrefetchAsync(allocate(64), 64, 0, None) == 1
-assert cuda.cuMemPrefetchAsync(base, 1, 0, c_void_p(12345)) == 400
 def batch(function="cuMemPrefetchBatchAsync", firsts=(0, 2), flags=0, on=stream, sizes=(4096,) * 3, locations=2):
     return getattr(cuda, function)(
         (c_uint64 * 3)(base, base + 4096, base + 8192), (c_size_t * 3)(*sizes), c_size_t(3),
@@ -89,26 +67,6 @@ assert [ask(PREFETCHED, at, 4096) for at in (0, 4096, 8192)] == [1, 1, -1]
 ok(batch("cuMemDiscardAndPrefetchBatchAsync", (0, 1)))
 assert [ask(PREFETCHED, at, 4096) for at in (0, 4096, 8192)] == [1, -1, -1]
 assert batch(firsts=(1, 2)) == batch(firsts=(0, 0)) == batch(firsts=(0, 3)) == batch(locations=0) == 1
-assert batch(flags=1) == batch(on=None) == batch(sizes=(1, 1, 0)) == batch(sizes=(1, 1, 1 << 40)) == 1
-ranges = (c_uint64 * 1)(base), (c_size_t * 1)(4096)
-ok(cuda.cuMemDiscardBatchAsync(*ranges, c_size_t(1), c_uint64(0), stream))
-assert cuda.cuMemDiscardBatchAsync(*ranges, c_size_t(0), c_uint64(0), stream) == 1
-assert cuda.cuMemDiscardBatchAsync(None, None, c_size_t(1), c_uint64(0), stream) == 1
-""",
-    "asking": """
-# Several attributes are asked at once; sizes and attributes that do not fit are refused.
-ok(cuda.cuMemAdvise(base, 5 * 4096, 1, 0))
-first, second = c_int(), (c_int * 2)()
-def several(sizes, attributes, count=2):
-    return cuda.cuMemRangeGetAttributes((c_void_p * 2)(ctypes.addressof(first), ctypes.addressof(second)),
-        (c_size_t * 2)(*sizes), (c_int * 2)(*attributes), c_size_t(count), c_uint64(base), c_size_t(4096))
-ok(several((4, 8), (READ_MOSTLY, ACCESSED_BY)))
-assert (first.value, list(second)) == (1, [-2, -2])
-assert several((8, 8), (READ_MOSTLY, ACCESSED_BY)) == several((4, 6), (READ_MOSTLY, ACCESSED_BY)) == 1
-assert several((4, 4), (READ_MOSTLY, 9)) == several((4, 4), (0, 1)) == several((4, 4), (1, 1), 0) == 1
-assert cuda.cuMemRangeGetAttribute(None, 4, READ_MOSTLY, base, 1) == 1
-assert cuda.cuMemRangeGetAttribute(byref(first), 4, READ_MOSTLY, base, 0) == 1
-assert cuda.cuMemRangeGetAttribute(byref(first), 4, READ_MOSTLY, 4096, 1) == 1
 """,
     "advice_against_a_model": """
 # Random advice agrees with a model that keeps a flag for each page, and nothing is kept of freed memory.

@@ -23,7 +23,7 @@ static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned fl
       .origin = FROM_ALLOCATION,
       .place = place,
       .flags = flags,
-      .sync_memops = place == MANAGED, /* until they are turned off (measured: test_setting) */
+      .sync_memops = place == MANAGED, /* until they are turned off (measured: edges/pointers) */
       .device = context->device,
       .context = context,
   };

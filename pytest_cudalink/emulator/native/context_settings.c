@@ -25,7 +25,7 @@ static CUresult ctx_get_flags(unsigned *flags) {
                ? CUDA_SUCCESS
                : state; /* a dead one has none (measured: test_without_a_context) */
   *flags = context->flags;
-  if (context->primary || context->green) *flags |= CU_CTX_MAP_HOST; /* only these say so (measured: test_flags) */
+  if (context->primary || context->green) *flags |= CU_CTX_MAP_HOST; /* only these say so (measured: edges/contexts) */
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
@@ -80,7 +80,7 @@ static CUresult ctx_set_limit(int limit, size_t value) {
   Context *context = cl_context(&state);
   if (!state) state = check_limit(limit, value);
   if (state) return state;
-  if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* in sixteenths of the cache (measured: test_limits) */
+  if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* in sixteenths of the cache (measured: edges/contexts) */
     int cache = 0;
     cl_device_attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &cache);
     size_t part = (size_t)cache / 16;

@@ -218,7 +218,7 @@ static CUresult primary_reset(EventLine *line, CUdevice device) {
 }
 EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
 
-/* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: test_flags). */
+/* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: edges/contexts). */
 static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_event_uint(line, "flags", flags);

@@ -92,7 +92,7 @@ EXPORTED(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, C
          copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size))
 
 /* A copy between devices cannot be captured, even if it is between contexts of one
-   (measured: test_what_cannot_be_captured). */
+   (measured: edges/capture_nodes). */
 static CUresult refuse_captured(const void *stream) {
   Stream *known;
   return LOCKED(cl_refuse_captured(stream, &known));

@@ -149,7 +149,7 @@ static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
 static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) {
   bool unnamed = parameters->type == NODE_KERNEL && !parameters->kernel.function && !parameters->kernel.kernel;
   if (unnamed) return CUDA_ERROR_INVALID_HANDLE; /* before the graph (measured: programs/graphs) */
-  /* the graph comes behind the child (measured: programs/graphs) and the condition (test_conditions_and_ownership) */
+  /* the graph comes behind the child (measured: programs/graphs) and the condition (edges/graph_conditional) */
   bool graph_last = parameters->type == NODE_CHILD || parameters->type == NODE_CONDITIONAL;
   if (!adding.out || (!adding.graph && !graph_last)) return CUDA_ERROR_INVALID_VALUE;
   cl_event_int(line, "type", parameters->type);

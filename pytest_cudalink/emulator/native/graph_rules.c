@@ -102,7 +102,7 @@ static CUresult prepare_conditional(ConditionalNode *conditional) {
     return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->size || conditional->size > most[conditional->type]) return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->context)
-    return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured: test_conditions_and_ownership) */
+    return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured: edges/graph_conditional) */
   return complete_context(&conditional->context);
 }
 

@@ -180,7 +180,7 @@ EXPORTED_WHEN(is_possible(advice, &location) && !is_numa(&location), cuMemAdvise
 
 /* -- prefetching -- */
 
-/* Neither prefetching nor discarding can be captured (measured: test_what_cannot_be_captured). */
+/* Neither prefetching nor discarding can be captured (measured: edges/capture). */
 static CUresult check_stream(const void *stream) {
   Stream *known;
   CUresult state = cl_check_context();

@@ -195,18 +195,6 @@ for free in range(6):
     assert gone()
 
 
-def test_no_zombie(child) -> None:
-    """A program that starts workers again and again has no child to reap."""
-    program = """
-for _ in range(20): assert linked(b"!segv").signal == signal.SIGSEGV
-try:
-    os.waitpid(-1, os.WNOHANG)
-except ChildProcessError:
-    print("no child")
-"""
-    assert finished(child(program)) == "no child\n"
-
-
 def stop(process: int) -> None:
     """Stop a process; each of its threads."""
     os.kill(process, signal.SIGSTOP)

@@ -319,18 +319,6 @@ def test_more_libraries_than_places(built, tmp_path) -> None:
         assert linked(str(library), b"x").image == b"in0x"
 
 
-def test_no_program(fake, monkeypatch, tmp_path) -> None:
-    """A program that is missing or cannot be executed is named, with the reason."""
-    for program, reason in ((tmp_path / "missing", "No such file"), (tmp_path / "plain", "Permission denied")):
-        if program.name == "plain":
-            program.write_text("")
-        monkeypatch.setattr(worker, "program", lambda program=program: program)
-        with pytest.raises(WorkerError, match=f"{program} cannot be started: {reason}"):
-            linked(fake, b"x")
-    monkeypatch.undo()
-    assert linked(fake, b"x").image == b"in0x"
-
-
 def test_no_library(tmp_path) -> None:
     """A library that is missing, or that is another one, is named with the loader's reason."""
     with pytest.raises(WorkerError, match="cannot open .*missing.so: .*cannot open shared object file"):
