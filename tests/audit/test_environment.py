@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
+from pytest_cudalink import doctor
 from pytest_cudalink.audit import targets
 from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audit_environment, conda, providers
 from pytest_cudalink.audit.libraries import cuda_functions
@@ -32,6 +33,12 @@ def _no_system(monkeypatch) -> None:
     """No toolkit and no driver of the machine counts; conda sees a driver of CUDA 13.0."""
     monkeypatch.setattr(providers, "_system_libraries", tuple)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
+
+
+@pytest.fixture
+def _alone(monkeypatch) -> None:
+    """The command asks the audit alone: what the doctor adds takes seconds, and has its own tests."""
+    monkeypatch.setattr(doctor, "examine_environment", audit_environment)
 
 
 class Made:
@@ -305,6 +312,7 @@ CONDA = "conda-meta/x-1-h0_0.json"
     ],
     ids=range(11),
 )
+@pytest.mark.usefixtures("_alone")
 def test_what_cannot_be_read(path: str, content: str | None, made, capsys) -> None:
     """Broken metadata is exit code 2, one line with the file and what to do, and nothing that a terminal would obey."""
     made.wheel("nvidia-x", "1", files=("x.so",))
@@ -344,6 +352,7 @@ def test_any_metadata(metadata, record, meta, tmp_path_factory) -> None:
 # -- the command
 
 
+@pytest.mark.usefixtures("_alone")
 def test_command(made, capsys) -> None:
     """The verdict comes first; then the finding, what needs it, what is there, and what to do. JSON has the same."""
     made.wheel("nvidia-nvjitlink-cu12", "12.8.93")

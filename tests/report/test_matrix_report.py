@@ -137,6 +137,8 @@ def test_what_joined_runs_keep() -> None:
     marked = cell("c", {}, hidden="/opt", unread=True)
     for one in (first.joined(marked), marked.joined(first)):
         assert (one.hidden, one.unread) == ("/opt", True)
+    cut = cell("c", {}, finished=False)
+    assert [one.finished for one in (first.joined(cut), cut.joined(first), joined)] == [False, False, True]
     assert CellRun("c").joined(CellRun("c")).exitstatus is None
     assert CellRun("c").joined(CellRun("c", exitstatus=1)).exitstatus == 1
     killed, failed = CellRun("c", exitstatus=-9), CellRun("c", exitstatus=1)  # a failed test does not hide a signal

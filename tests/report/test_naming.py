@@ -225,6 +225,12 @@ def test_exception_of_another_call() -> None:
     assert tells(MEMORY, [Raised(text), Raised("DriverError: cuMemAlloc")], others=["cuMemFree_v2"])
 
 
+def test_defaults() -> None:
+    """What is said is no alarm, and what is raised came from anywhere, unless somebody knows better."""
+    assert Raised("a") == Raised("a", by_call=False)
+    assert Said("a") == Said("a", alarm=False)
+
+
 def test_difference_to_a_clean_run() -> None:
     """Lines that a clean run has as often are not new, whatever values are in them."""
     before = [Said("a 1 at 0x7f00\nb\nb"), Said("c deadbeef-1234")]
