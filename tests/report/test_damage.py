@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -260,6 +261,25 @@ def _without_permission(folder: Path) -> None:
     assert f"{damaged_file} cannot be read: Permission denied" in done.stderr
     assert "the folder cannot be read: Permission denied" in done.stderr
     assert "2 cells, 1 test, 1 passed" in done.stdout
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch) -> None:
+    """It is named, whoever runs this; root may list every folder."""
+    lines(tmp_path / "good.jsonl", RUN, result("x"), END)
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path) == closed:
+            raise PermissionError(13, "Permission denied", str(closed))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    report = merge([tmp_path])
+    assert [cell.name for cell in report.cells] == ["c"]
+    assert report.damaged == {str(closed): "the folder cannot be read: Permission denied"}
+    assert merge([closed]).damaged == report.damaged
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,11 @@ WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts"
             (COLLECTED, START, WHOLE),
             "the run stopped early: 1 test not run; pytest ended with exit code 0, and no test",
         ),
+        ((COLLECTED, START, result(), START, WHOLE), "1 test began without a result: t.py::t"),
+        (
+            (COLLECTED, START, result(), result("f.py"), {**WHOLE, "counts": {"passed": 2}}),
+            "1 test ran, but did not belong to the collected ones: f.py",
+        ),
         ((COLLECTED, START, result(), result("f.py", "skipped"), {**WHOLE, "counts": {"passed": 1, "skipped": 1}}), ""),
         (
             (
