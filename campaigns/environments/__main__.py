@@ -29,6 +29,8 @@ from campaigns.environments import wheels
 from campaigns.environments.generator import CACHE, PACKAGES, PARTS, Recipe, brings, make, recipe, used_files
 
 _OPERATIONS: Final = Path(__file__).with_name("operations.py")
+#: Who is not root may mount in a name space in which it is.
+_AS_ROOT: Final = ("--map-root-user",) * bool(os.getuid())
 #: How often a user follows the doctor before giving up.
 _MOST_REPAIRS: Final = 4
 #: The doctor and the audit, in one process: both are the commands that users run.
@@ -71,7 +73,8 @@ _LINKING: Final = frozenset({"cuda-core", "numba-cuda", "nvmath-python", "cuda-c
 
 def outside(drawn: Recipe) -> set[str]:
     """The packages of which variables name the libraries; of a whole toolkit those that programs load together."""
-    named = {name for kind, what in drawn.damage if kind in ("library-path", "toolkit") for name, _ in what}
+    kinds = ("library-path", "toolkit", "cache")
+    named = {name for kind, what in drawn.damage if kind in kinds for name, _ in what}
     return named & {name for part in ("nvrtc", "nvJitLink") for name in PARTS[part]}
 
 
@@ -93,6 +96,7 @@ def operations(drawn: Recipe) -> Iterator[str]:
         yield "runtime"
     if drawn.driver and any(here["nvrtc"]):
         yield "image"
+    yield from (f"loaded lib{kind}.so" for kind in ("rpath", "runpath") if kind in dict(drawn.damage))
     yield from ("files", "pip-check")
 
 
@@ -146,10 +150,16 @@ class Made:
         others = ("CUDA", "LD_", "PYTHON", "VIRTUAL")
         self._env = {name: value for name, value in os.environ.items() if not name.startswith(others)}
         self._env |= make(drawn, self._prefix)
+        cache, local = (folder / name for name in ("ld.so.cache", "local"))
+        mounts = [f"mount --bind {cache} /etc/ld.so.cache"] * cache.exists()
+        mounts += [f"mount -t overlay overlay -o lowerdir={local}:/usr/local /usr/local"] * local.exists()
+        script = " && ".join([*mounts, 'exec "$@"'])
+        # what the machine has is as the environment's damage says, for its programs alone
+        self._inside = ["unshare", *_AS_ROOT, "--mount", "sh", "-c", script, "sh"] if mounts else []
 
     def _run(self, *arguments: str) -> list[str]:
         """The lines that the environment's Python prints, on the declared driver."""
-        command = [str(self._prefix / "bin" / "python"), *arguments]
+        command = [*self._inside, str(self._prefix / "bin" / "python"), *arguments]
         if self._drawn.driver:
             driver = (sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", self._drawn.driver)
             command = [*driver, "--", *command]
@@ -187,6 +197,7 @@ class Made:
             "linker": not names.isdisjoint(PARTS["nvJitLink"]),
             "driver": self._drawn.driver,
             "scratch": str(self._scratch),
+            "packages": str(site),
             "programs": str(site / "nvidia" / toolkit / "bin"),
             "files": used_files(self._drawn, site) if "files" in wanted else {},
         }
@@ -198,6 +209,17 @@ class Made:
             msg = f"{self._drawn}: {lines}"
             raise RuntimeError(msg)
         return {name: text for name, text in answers.items() if text is not None}
+
+    def has(self, operation: str) -> bool:
+        """Whether the file that an operation is about is in a wheel: those of CUDA 12 have neither of them."""
+        wanted = {
+            "ptxas": "bin/ptxas",
+            "nvcc": "bin/nvcc",
+            "nvcc-cccl": "bin/nvcc",
+            "link-cudadevrt": "lib/libcudadevrt.a",
+        }
+        file = wanted.get(operation)
+        return file is None or any(self._prefix.glob(f"lib/python*/site-packages/nvidia/*/{file}"))
 
     def repair(self, fixes: Sequence[str]) -> list[str]:
         """Run the doctor's first command, and again while it has one; return the commands."""
@@ -222,8 +244,8 @@ def try_one(drawn: Recipe, *, keep: bool = False, walk: bool = False) -> Result:
         result = Result(drawn, failed, len(wanted), codes, said, 0.0)
         if walk and failed and fixes:
             result.repairs = made.repair(fixes)
-            # the releases are others now, of which the recipe has no sizes
-            result.left = made.failed([one for one in wanted if one != "files"])
+            # the releases are others now, of which the recipe has no sizes, and which may have no such programs
+            result.left = made.failed([one for one in wanted if one != "files" and made.has(one)])
         result.seconds = time.monotonic() - began
         return result
     finally:

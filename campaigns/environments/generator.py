@@ -14,7 +14,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +47,12 @@ PARTS: Final = {
 _CORE: Final = ("nvrtc", "nvJitLink", "cudart")
 _TOOLS: Final = ("cccl", "nvcc", "nvvm", "crt")
 _LIBRARIES: Final = ("nvfatbin", "cufft", "curand", "cusparse")
+#: conda's names for packages of wheels.
+_CONDA: Final = {
+    **dict.fromkeys(PARTS["nvrtc"], "cuda-nvrtc"),
+    **dict.fromkeys(PARTS["nvJitLink"], "libnvjitlink"),
+    **dict.fromkeys(PARTS["cudart"], "cuda-cudart"),
+}
 _OF_12: Final = {dist for pair in PARTS.values() for dist in pair[1:]}
 _USERS: Final = tuple(name for name in PACKAGES if not name.startswith("nvidia-") and name != "cuda-pathfinder")
 #: The drivers that are declared, as users have them beside these toolkits.
@@ -63,7 +69,10 @@ class Recipe:
     # kind and what it is about: "missing" and "cut" (package and file), "over" and "variant" (package installed over
     # others), "left-over" (dist-info of a version that is gone), "unlisted" (package whose dist-info is gone), "gone"
     # (package whose files are), "library-path" (packages whose libraries LD_LIBRARY_PATH names), "toolkit" (packages in
-    # a folder that CUDA_HOME names)
+    # a folder that CUDA_HOME names), "local" (those in /usr/local/cuda), "cache" and "stale-cache" (packages whose
+    # libraries ld.so.cache names, and in the second case are gone), "conda" (packages that conda installed instead),
+    # "rpath" and "runpath" (release of nvJitLink that a library was built with, and the package in the folder that it
+    # names; None: the environment's)
     damage: list[tuple[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -93,7 +102,7 @@ def recipe(seed: int, number: int) -> Recipe:
     drawn.packages = [(name, chosen[name]) for name in sorted(chosen)]
     if source.random() < 0.3:
         drawn.driver = source.choice(_DRIVERS)
-    for kind in source.sample(tuple(_DAMAGE), source.choices((0, 1, 2), (55, 38, 7))[0]):
+    for kind in source.sample(tuple(_DAMAGE), source.choices((0, 1, 2), (45, 42, 13))[0]):
         if (what := _DAMAGE[kind](source, chosen)) is not None:
             drawn.damage.append((kind, what))
     return drawn
@@ -198,6 +207,22 @@ def _a_toolkit(source: random.Random, _: dict[str, str]) -> list[tuple[str, str]
     ]
 
 
+def _by_conda(source: random.Random, chosen: dict[str, str]) -> list[tuple[str, str]] | None:
+    """Some of the packages, of one minor as conda's cuda-version holds them to."""
+    here = [name for name in chosen if name in _CONDA]
+    some = source.sample(here, source.randint(1, len(here))) if here else []
+    return [(name, chosen[name]) for name in some if _minor(chosen[name]) == _minor(chosen[some[0]])] or None
+
+
+def _linked(source: random.Random, chosen: dict[str, str]) -> tuple[str, tuple[str, str] | None] | None:
+    here = [name for name in PARTS["nvJitLink"] if name in chosen]
+    if not here:
+        return None
+    releases = PACKAGES[here[0]]["releases"]
+    other = (here[0], source.choice(releases)) if source.random() < 0.4 else None
+    return _minor(source.choice(releases)), other
+
+
 def _variant(source: random.Random, chosen: dict[str, str]) -> tuple[str, str] | None:
     """The build for the other major, which installs the same paths."""
     for ours, theirs in (("12", "13"), ("13", "12")):
@@ -218,6 +243,12 @@ _DAMAGE: Final[dict[str, Callable[[random.Random, dict[str, str]], Any]]] = {
     "gone": lambda source, chosen: source.choice([one for one in chosen if one != "cuda-pathfinder"] or [None]),
     "library-path": _some_libraries,
     "toolkit": _a_toolkit,
+    "local": _a_toolkit,
+    "cache": _some_libraries,
+    "stale-cache": _some_libraries,
+    "conda": _by_conda,
+    "rpath": _linked,
+    "runpath": _linked,
 }
 
 
@@ -253,7 +284,8 @@ def used_files(drawn: Recipe, site: Path) -> dict[str, int]:
     """The files that programs use of the toolkit's packages, with their sizes; of several releases the smallest."""
     found: dict[str, int] = {}
     replaced = [what for kind, what in drawn.damage if kind in ("over", "variant")]
-    for name, version in [*drawn.packages, *replaced]:
+    moved = {name for kind, what in drawn.damage if kind == "conda" for name, _ in what}
+    for name, version in [*(one for one in drawn.packages if one[0] not in moved), *replaced]:
         if name.startswith(("nvidia-", "cuda-")):
             for place, size in _used_files_of(name, version).items():
                 path = f"{site}{place}"
@@ -385,9 +417,11 @@ def _remove_files(what: str, versions: dict[str, str], site: Path) -> None:
             (site / file.relative_to(tree)).unlink(missing_ok=True)
 
 
-def _name_libraries(what: list[tuple[str, str]], _: dict[str, str], site: Path) -> dict[str, str]:
-    folder = site.parents[3] / "old"
-    folder.mkdir()
+def _name_libraries(
+    what: list[tuple[str, str]], _: dict[str, str], site: Path, folder_name: str = "old"
+) -> dict[str, str]:
+    folder = site.parents[3] / folder_name
+    folder.mkdir(exist_ok=True)
     for one in what:
         for file in unpacked(*one).rglob("*.so*"):
             _link(file, folder / file.name)
@@ -395,12 +429,83 @@ def _name_libraries(what: list[tuple[str, str]], _: dict[str, str], site: Path) 
 
 
 def _name_toolkit(what: list[tuple[str, str]], _: dict[str, str], site: Path) -> dict[str, str]:
-    folder = site.parents[3] / "cuda"
+    folder = _toolkit_in(site.parents[3] / "cuda", what)
+    return {"CUDA_HOME": str(folder), "CUDA_PATH": str(folder)}
+
+
+def _toolkit_in(folder: Path, what: list[tuple[str, str]]) -> Path:
     for one in what:
         _lay(unpacked(*one) / "nvidia" / "cu13", folder)
     if not (folder / "lib64").exists():
         (folder / "lib64").symlink_to("lib")
-    return {"CUDA_HOME": str(folder), "CUDA_PATH": str(folder)}
+    return folder
+
+
+def _put_into_usr_local(what: list[tuple[str, str]], _: dict[str, str], site: Path) -> None:
+    _toolkit_in(site.parents[3] / "local" / "cuda", what)
+
+
+def _cache_libraries(what: list[tuple[str, str]], versions: dict[str, str], site: Path) -> None:
+    (folder,) = _name_libraries(what, versions, site, "cached").values()
+    conf = site.parents[3] / "ld.so.conf"
+    conf.write_text(f"{folder}\ninclude /etc/ld.so.conf\n", encoding="utf-8")
+    cache = conf.with_name("ld.so.cache")
+    subprocess.run(["ldconfig", "-X", "-C", str(cache), "-f", str(conf)], check=True, capture_output=True)
+
+
+def _cache_lost_libraries(what: list[tuple[str, str]], versions: dict[str, str], site: Path) -> None:
+    _cache_libraries(what, versions, site)
+    shutil.rmtree(site.parents[3] / "cached")
+
+
+def _install_by_conda(what: list[tuple[str, str]], versions: dict[str, str], site: Path) -> dict[str, str]:
+    """Put files where conda's packages have them, with the record of each."""
+    prefix = site.parents[2]
+    (prefix / "conda-meta").mkdir(exist_ok=True)
+    for name, version in what:
+        _remove_files(name, versions, site)
+        _remove_metadata(name, versions, site)
+        files = []
+        for file in unpacked(name, version).glob("nvidia/**/*"):
+            place = next((one for one in ("lib", "include") if one in file.parts), "")
+            if place and file.is_file():
+                inside = "/".join(file.parts[file.parts.index(place) + 1 :])
+                files.append(f"targets/x86_64-linux/include/{inside}" if place == "include" else f"lib/{inside}")
+                (prefix / files[-1]).parent.mkdir(parents=True, exist_ok=True)
+                _link(file, prefix / files[-1])
+        record = {"name": _CONDA[name], "version": version, "build": "0", "build_number": 0, "files": files}
+        (prefix / "conda-meta" / f"{_CONDA[name]}-{version}-0.json").write_text(json.dumps(record), encoding="utf-8")
+    return {"CONDA_PREFIX": str(prefix)}
+
+
+def _link_with(tag: str, what: tuple[str, tuple[str, str] | None], versions: dict[str, str], site: Path) -> None:
+    """Compile a library of a package that calls nvJitLink of a release, and names the folder to search for it."""
+    minor, other = what
+    name = other[0] if other else next(one for one in PARTS["nvJitLink"] if one in versions)
+    folder = Path("$ORIGIN/../nvidia", "nvjitlink" if name in _OF_12 else "cu13", "lib")
+    if other:
+        folder = site.parents[3] / f"linked-{tag}"
+        folder.mkdir()
+        for file in unpacked(*other).rglob("*.so*"):
+            _link(file, folder / file.name)
+    package = site / "linked_user"
+    package.mkdir(exist_ok=True)
+    function = f"__nvJitLinkCreate_{minor.replace('.', '_')}"
+    stub = site.parents[3] / f"libnvJitLink.so.{minor.partition('.')[0]}"
+    link = ("gcc", "-shared", "-fPIC", "-xc", "-")
+    subprocess.run(
+        [*link, "-o", str(stub), f"-Wl,-soname,{stub.name}"], input=f"void {function}(void) {{}}", text=True, check=True
+    )
+    call = f"void {function}(void); void user(void) {{ {function}(); }}"
+    new = "enable" if tag == "runpath" else "disable"
+    library = package / f"lib{tag}.so"
+    options = (f"-Wl,--{new}-new-dtags,-rpath,{folder}", "-xnone", str(stub), "-o", str(library))
+    subprocess.run([*link, *options], input=call, text=True, check=True)
+    info = site / "linked_user-1.0.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: linked-user\nVersion: 1.0\n", encoding="utf-8")
+    with (info / "RECORD").open("a", encoding="utf-8") as record:
+        record.write(f"linked_user/{library.name},,{library.stat().st_size}\n")
 
 
 _DONE: Final[dict[str, Callable[[Any, dict[str, str], Path], dict[str, str] | None]]] = {
@@ -413,4 +518,10 @@ _DONE: Final[dict[str, Callable[[Any, dict[str, str], Path], dict[str, str] | No
     "gone": _remove_files,
     "library-path": _name_libraries,
     "toolkit": _name_toolkit,
+    "local": _put_into_usr_local,
+    "cache": _cache_libraries,
+    "stale-cache": _cache_lost_libraries,
+    "conda": _install_by_conda,
+    "rpath": partial(_link_with, "rpath"),
+    "runpath": partial(_link_with, "runpath"),
 }

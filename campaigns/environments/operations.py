@@ -233,6 +233,11 @@ def load(name: str) -> None:
     library(name)
 
 
+def loaded(name: str) -> None:
+    """Load a library of a package as the loader finds what it links, with every function bound."""
+    ctypes.CDLL(f"{PLAN['packages']}/linked_user/{name}", os.RTLD_NOW)
+
+
 def imported(name: str) -> None:
     """Import a package; that it says of itself that it may not work counts as a failure."""
     with warnings.catch_warnings():

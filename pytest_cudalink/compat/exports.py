@@ -12,6 +12,7 @@ from which wheel on. C++ names (``_Z…``) are left out. A wheel's own version n
 
 from __future__ import annotations
 
+import mmap
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..base.regular_files import open_regular
 from ..base.tables import read_table
 from ..versions import CudaVersion
 from .releases import PTX_ISA
@@ -230,6 +232,29 @@ def _driver() -> dict[int, _Major]:
 
 
 _LINE: Final = re.compile(r"([a-z0-9-]+)(?:==|<\d+,>=)([\d.]+?)(?:\.\*)?")
+
+
+_ALIAS: Final = re.compile(rb"__nvJitLinkCreate_(\d+)_(\d+)\0")
+#: Most bytes that are searched in a library (the largest nvJitLink and NVRTC have 110 MB), and read where a mark is.
+_MOST_LIBRARY: Final = 1 << 30
+_WINDOW: Final = 1 << 16
+
+
+@cache
+def numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersion | None:
+    """Return the highest version that `pattern` finds near the first `mark` of a file."""
+    try:
+        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            start = content.find(mark, 0, _MOST_LIBRARY)
+            found = pattern.findall(content[start : start + _WINDOW])
+    except (OSError, ValueError):  # (ValueError: an empty file)
+        return None
+    return max((CudaVersion(int(major), int(minor)) for major, minor in found), default=None)
+
+
+def nvjitlink_release(path: str) -> CudaVersion | None:
+    """Return the release of nvJitLink by its newest symbol: it keeps the aliases of all older minors of its major."""
+    return numbers_in(path, b"__nvJitLinkCreate_", _ALIAS)
 
 
 class Pin(NamedTuple):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from ..audit.environment import EnvironmentAudit, audit_environment
+from ..audit.environment import Claim, EnvironmentAudit, audit_environment
 from ..base.finding import NO_DRIVER, SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
 from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
@@ -197,7 +198,7 @@ def examine(
     report.findings[:0] = [*_damaged_files(report, system), *_missing_companions(report, system)]
     report.findings += _bindings_findings(report, system)
     report.findings += judged.findings
-    report.findings += _runtime_findings(system, facts, assume_forward=assume_forward)
+    report.findings += _runtime_findings(system, facts, audit, assume_forward=assume_forward)
     report.findings += _outside_findings(report, judged, judge)
     report.findings += _copy_findings(report)
     report.findings += conflicts.values()
@@ -205,7 +206,7 @@ def examine(
     report.findings += _known_bad_findings(report, system)
     report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
-    report.findings = [replace(one, fix=one.fix.by(installer)) for one in report.findings]
+    report.findings = [_possible(replace(one, fix=one.fix.by(installer)), report.items) for one in report.findings]
     return report
 
 
@@ -280,9 +281,10 @@ def _merge_repairs(
     before = _faults(judged)
     asked = {name for name, _ in merged.values()}
     bounds: dict[str, dict[str, None]] = {name: {} for name in asked}
-    declared = [claim for claim in audit.claims if claim.how == "declared" and claim.versions]
+    declared = [claim for claim in audit.claims if claim.how == "declared"]
     for claim in declared:
-        bounds.setdefault(claim.name, {})[claim.versions] = None
+        if claim.versions:
+            bounds.setdefault(claim.name, {})[claim.versions] = None
     refused = {claim.name for claim in declared if claim.satisfied is False}
     for name, versions in merged.values():
         bounds[name][versions] = None
@@ -297,12 +299,38 @@ def _merge_repairs(
         if not left:
             break
     if command:
+        command = _with_dependents(command, declared)
         repaired = before if fewest < len(before) else []
         judged.findings = [
             replace(one, fix=command) if one in repaired and (one.fix or one.why == _NO_LINK) else one
             for one in judged.findings
         ]
         conflicts.update({one: replace(conflicts[one], fix=command) for one in merged})
+
+
+def _possible(finding: Finding, items: Sequence[Item]) -> Finding:
+    """Say what to delete where a command would leave a newer library that no distribution lists: it is found first."""
+    major = re.search(r"\][=>]=(\d+)\.", " ".join(finding.fix.install))
+    newer = [one for one in items if major and one.version and one.version.major > int(major[1])]
+    stuck = [one.path for one in newer if not one.wheel and one.found_via == "site-packages"]
+    if not stuck:
+        return finding
+    advice = f"delete {stuck[0]}{and_more(len(stuck) - 1)}: no distribution lists what a command would have to remove"
+    return replace(finding, fix=NO_COMMAND, otherwise=advice)
+
+
+def _with_dependents(command: Command, declared: Sequence[Claim]) -> Command:
+    """Replace with the wheels of a major what else NVIDIA has of it: it requires what is uninstalled."""
+    gone = {*command.uninstall}
+    while more := {one.by_name for one in declared if one.name in gone and one.by_name.startswith("nvidia-")} - gone:
+        gone |= more
+    known = component_table()["toolkit"]["extras"]
+    names = {re.sub("^nvidia-(?:cuda-)?", "", one) for one in gone.difference(command.uninstall)}
+    first, *others = command.install
+    extras = sorted({*Requirement(first).extras, *names.intersection(known)})
+    if extras and first.startswith("cuda-toolkit["):
+        first = f"cuda-toolkit[{','.join(extras)}]{first.partition(']')[2]}"
+    return command._replace(install=(first, *others), uninstall=tuple(sorted(gone)))
 
 
 def _needed(conflict: Finding) -> tuple[str, str] | None:
@@ -395,7 +423,9 @@ def _missing_companions(report: DoctorReport, system: System) -> Iterator[Findin
             )
 
 
-def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
+def _runtime_findings(
+    system: System, facts: DriverFacts, audit: EnvironmentAudit, *, assume_forward: bool
+) -> Iterator[Finding]:
     """Yield the distributions with a CUDA runtime of their own for which the driver is too old."""
     driver, versions = facts.cuda().value, system.versions()
     for name in component_table()["static-runtime"]["distributions"]:
@@ -406,13 +436,19 @@ def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: boo
         except InvalidVersion:  # which the audit of the environment names
             continue
         runtime = Item("static-libs", "cudart", name, "site-packages", "ctk", release, f"the version of {name}")
+        # those that accept no release of that major are installed in another one
+        of_major = [f"{driver.major}.{minor}.99" for minor in range(10)]
+        held = sorted({
+            one.by_name for one in audit.claims
+            if (one.name, one.how) == (name, "declared") and not [*SpecifierSet(one.versions).filter(of_major)]
+        })  # fmt: skip
         verdict = check_driver(runtime, facts, assume_forward=assume_forward, hint=driver_hint())
         if verdict.severity == "error":
             yield Finding(
                 "error",
                 f"{name} {versions[name]} contains the CUDA runtime {release}, whose calls the driver of CUDA {driver} "
                 "answers with cudaErrorInsufficientDriver (35)",
-                Command((f"{name}=={driver.major}.*",)),
+                Command((f"{name}=={driver.major}.*", *held)),
                 verdict.otherwise,
                 f"the driver of CUDA {driver} is too old for the runtime inside {name}",
             )
@@ -580,7 +616,7 @@ def _copy_findings(report: DoctorReport) -> Iterator[Finding]:
 
 
 def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
-    """Yield versions that are known to fail on some machines; a note if this one cannot decide it.
+    """Yield versions that are known to fail on some machines; a note if nothing here decides it.
 
     Those that fail on every machine are findings of the audit.
     """
@@ -590,7 +626,7 @@ def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[Findin
             continue
         is_open = one.open_conditions(arch=arch, driver=driver)
         only = f"; only {', '.join(is_open)}" if is_open else ""
-        severity: Severity = "note" if is_open else "warning"
+        severity: Severity = "note" if is_open else "error" if one.seen == "measured" else "warning"
         yield Finding(
             severity, f"known to fail: {one.text}{only}", Command(one.install), "" if one.install else one.advice
         )

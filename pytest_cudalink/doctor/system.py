@@ -87,6 +87,8 @@ class System:
 
         Raises ResolutionError if only loading the library would answer.
         """
+        if kind == "binaries" and (program := _pathfinder.program_of_wheels(name)):
+            return make_item(kind, name, program, "site-packages")
         if kind == "binaries" and name not in _pathfinder.program_names():
             return None  # cuda.pathfinder 1.5.0 does not know ptxas
         found: Any
@@ -132,11 +134,10 @@ class System:
             yield Copy(name, path, f"first for the loader as {soname}", fact.value, fact.witness)
 
     def has_bindings(self) -> bool:
-        """Whether cuda-bindings is installed with its nvJitLink module."""
-        try:
-            return importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
-        except ImportError:
-            return False
+        """Whether cuda-bindings is there with its nvJitLink module; it is not imported, as it may be damaged."""
+        spec = importlib.util.find_spec("cuda")
+        folders = (spec and spec.submodule_search_locations) or ()
+        return any(any(Path(one, "bindings").glob("nvjitlink.*so")) for one in folders)
 
     def installer(self, items: Iterable[Item]) -> Installer:
         """What installs CUDA's packages here: conda unless items are of wheels, which precede its own; pip, else uv."""

@@ -258,6 +258,12 @@ def looking_in(sites: Iterable[Path], prefix: Path) -> Iterator[None]:
         cache_clear()
 
 
+def program_of_wheels(name: str) -> str | None:
+    """A program that a wheel brings, where users run it; cuda.pathfinder 1.5 does not look for those of CUDA 13."""
+    folders = map(Path, site.getsitepackages())
+    return next((str(one) for folder in folders for one in sorted(folder.glob(f"nvidia/cu*/bin/{name}"))), None)
+
+
 def resolve(name: str) -> Resolved | None:
     """The library that ``load_nvidia_dynamic_lib(name)`` would load, without loading anything into this process.
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-import mmap
 import os
 import re
 import sys
@@ -29,8 +28,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from ..base.regular_files import open_regular, read_bounded
-from ..compat.exports import pin_of
+from ..base.regular_files import read_bounded
+from ..compat.exports import numbers_in, nvjitlink_release, pin_of
 from ..loader.maps import mapped_files
 from ..versions import CudaVersion
 from .items import Fact
@@ -39,13 +38,11 @@ _DEFINE: Final = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4
 #: Comments, also one that is cut off; and texts, in which nothing is a comment.
 _COMMENT: Final = re.compile(rb"""/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
 _CONTINUED: Final = re.compile(rb"\\\r?\n")
-_WINDOW: Final = 1 << 16
 #: Most bytes that are read of a header (cuda.h of CUDA 13 has 1 MB and its version near the top), of a wheel's METADATA
-#: or RECORD (the longest known have 3 MB), and searched in a library (the largest nvJitLink and NVRTC have 110 MB).
+#: or RECORD (the longest known have 3 MB).
 _MOST_HEADER: Final = 8 << 20
 _HEAD: Final = 1 << 17
 _MOST_METADATA: Final = 64 << 20
-_MOST_LIBRARY: Final = 1 << 30
 
 
 # -- cuda.h
@@ -245,27 +242,14 @@ def _by_toolkit(wheel: Wheel, path: str) -> Fact | None:
 
 
 _NVRTC: Final = re.compile(r"libnvrtc(?:-[0-9a-f]{8})?\.(?:alt\.)?so\.(\d+)")
-_NVJITLINK_ALIAS: Final = re.compile(rb"__nvJitLinkCreate_(\d+)_(\d+)\0")
 _NVRTC_BUILTINS: Final = re.compile(rb"libnvrtc-builtins\.so\.(\d+)\.(\d+)")
-
-
-@cache
-def _numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersion | None:
-    """The highest version that `pattern` finds near the first `mark` of a file."""
-    try:
-        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            start = content.find(mark, 0, _MOST_LIBRARY)
-            found = pattern.findall(content[start : start + _WINDOW])
-    except (OSError, ValueError):  # (ValueError: an empty file)
-        return None
-    return max((CudaVersion(int(major), int(minor)) for major, minor in found), default=None)
 
 
 def _nvjitlink_version(path: str) -> Fact | None:
     """The version of nvJitLink by its newest symbol: it keeps the aliases of all older minors of its major."""
     if not os.path.basename(path).startswith("libnvJitLink"):
         return None
-    version = _numbers_in(path, b"__nvJitLinkCreate_", _NVJITLINK_ALIAS)
+    version = nvjitlink_release(path)
     return version and Fact(version, f"its newest symbol, __nvJitLinkCreate_{version.major}_{version.minor}")
 
 
@@ -283,7 +267,7 @@ def _nvrtc_version(path: str) -> Fact | None:
     if len(releases := {tuple(name.split(".")[2:4]) for name in siblings}) == 1:
         version = CudaVersion(*map(int, releases.pop()))
         return Fact(version, f"the builtins next to it, {min(siblings)}")
-    inside = _numbers_in(path, b"libnvrtc-builtins.so.", _NVRTC_BUILTINS)
+    inside = numbers_in(path, b"libnvrtc-builtins.so.", _NVRTC_BUILTINS)
     return inside and Fact(inside, f"the builtins that it asks for, libnvrtc-builtins.so.{inside}")
 
 
@@ -307,7 +291,10 @@ def attribute(path: str) -> Fact:
     if own is not None:
         return own
     if wheel is None:
-        return _by_header(path, _site_of(path))
+        found = _by_header(path, _site_of(path))
+        if found.value is not None and (other := owner(found.witness.rpartition(" in ")[2])) is not None:
+            return Fact(None, f"no distribution lists {path}, and the nearest cuda.h is that of {other.name}")
+        return found
     if by_toolkit := _by_toolkit(wheel, path):
         return by_toolkit
     by_header = _by_header(path, wheel.site)
@@ -318,7 +305,7 @@ def attribute(path: str) -> Fact:
 
 def cache_clear() -> None:
     """Forget every answer."""
-    for function in (_cuda_version_of, distributions, _record, owner, requirements, _numbers_in):
+    for function in (_cuda_version_of, distributions, _record, owner, requirements, numbers_in):
         function.cache_clear()
 
 

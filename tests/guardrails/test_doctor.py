@@ -343,6 +343,25 @@ def test_what_no_command_repairs_keeps_its_own_advice() -> None:
     )
 
 
+def test_a_newer_library_that_no_distribution_lists() -> None:
+    """No command removes it, and it would be found before what one installs: a user deletes it."""
+    machine = Machine((replace(item("nvrtc", "13.2"), wheel=""), item("cudart", "13.2")), (), None)
+    errors = [one for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "error"]
+    assert {(str(one.fix), one.otherwise) for one in errors} == {
+        ("", "delete /13.2/nvrtc: no distribution lists what a command would have to remove")
+    }
+
+
+def test_what_holds_cuda_bindings_is_installed_with_it() -> None:
+    """A distribution that accepts no older major comes in another release, as cuda-python does."""
+    machine = Machine(tuple(WHOLE), (), None)
+    machine.installed = {"cuda-bindings": "13.0.3"}
+    claims = (claim("cuda-bindings", "~=13.0.3"), replace(claim("cuda-bindings", "<14,>=12.9.1"), by="nvmath 1"))
+    machine.audit = replace(Machine.audit, claims=claims)
+    fixes = {str(one.fix) for one in examine(facts=given("12.9"), system=machine).findings}
+    assert "pip install 'cuda-bindings==12.*' framework" in fixes
+
+
 def test_a_conflict_without_a_toolkit() -> None:
     machine = Machine((), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("version", "own", claim(CUFFT, "<13")),))
@@ -603,17 +622,16 @@ def test_what_this_machine_has(monkeypatch) -> None:
     assert (System().versions(), System().environment()) == ({"a": "1"}, "audit")
 
 
-@pytest.mark.parametrize("found", [None, "a module"])
-def test_bindings(monkeypatch, found) -> None:
-    """Their module of nvJitLink counts; without cuda-bindings there is no package to look in."""
-    monkeypatch.setattr(importlib.util, "find_spec", {"cuda.bindings.nvjitlink": found}.__getitem__)
-    assert System().has_bindings() is bool(found)
-
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(importlib.util, "find_spec", missing)
+def test_bindings(monkeypatch, tmp_path) -> None:
+    """Their module of nvJitLink counts, and is not imported; without cuda-bindings there is no package to look in."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert not System().has_bindings()
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
+    assert not System().has_bindings()
+    (tmp_path / "bindings").mkdir()
+    (tmp_path / "bindings" / "nvjitlink.abi3.so").write_bytes(b"cut off")
+    assert System().has_bindings()
 
 
 def test_nothing_links_and_nothing_would(monkeypatch) -> None:

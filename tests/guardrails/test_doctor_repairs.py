@@ -70,6 +70,9 @@ MIXTURES = {
         ["cuda-toolkit[cccl,cudart,nvjitlink,nvrtc]==13.5.0", "nvidia-nvjitlink==13.2.*",
          "framework: nvidia-cuda-nvrtc>=13.5,<14"], "", "13.5",
     ),
+    "a wheel outside of what the doctor looks for requires what goes": (
+        ["cuda-toolkit[cudart,nvjitlink,nvrtc]==13.0.2", "nvidia-cufft: nvidia-nvjitlink"], "", "12.8",
+    ),
     "a distribution forbids the newer linker": (
         ["cuda-toolkit[all]==13.0.2", "nvidia-cuda-nvcc==13.2.*", "nvidia-nvjitlink==13.5.*",
          "framework: nvidia-nvjitlink<13.5"], "", "13.5",

@@ -297,6 +297,24 @@ def test_what_the_runtime_says(run, bare, text: str, explained: bool) -> None:
     assert why(bare, RuntimeError(text)) == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "explained"),
+    [
+        ("RMM failure at: x.cpp:26: a resource requires CUDA 13.0 or higher", True),
+        ("this needs CUDA 12.9", True),
+        ("a resource requires CUDA 13.1 or higher", False),
+        ("requires CUDA 13 or a stream", False),
+    ],
+)
+def test_a_refusal_that_a_library_swallowed(run, monkeypatch, text: str, explained: bool) -> None:
+    """One that asks for an older release than the driver's did not get the answer to its question for the version."""
+    monkeypatch.setattr(environment_facts, "driver_version", lambda: V13_0)
+    assert why(run, RuntimeError(text)) == ""
+    run._emulated.refuse("cuGetExportTable")
+    begin(run)
+    assert ("it was refused in code outside of tests" in why(run, RuntimeError(text))) is explained
+
+
 @pytest.mark.parametrize("refused_in", ["A", ""])
 def test_a_runtime_that_was_refused(run, refused_in: str) -> None:
     """It repeats that answer: then weaker words are enough, also in the output, and other failures are counted."""

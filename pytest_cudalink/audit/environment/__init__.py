@@ -174,7 +174,7 @@ def audit_environment(
     claims += measured
     findings[:0] = _judged(claims, repair)
     findings += _lost(everything, repair)
-    findings += _known_to_fail(everything)
+    findings += _known_to_fail(everything, providers)
     if machine is not None:
         findings += misfits(machine, everything, needs)
     return EnvironmentAudit(
@@ -276,7 +276,7 @@ def _measured(
     for (stem, major), need in highest.items():
         provider = providers.of(stem, major, need.path)
         if provider and provider.owner is None and need.floor and (provider.release or need.floor) < need.floor:
-            older += _of_library_path(one, need, need.floor, provider)
+            older.append(_older(one, need, need.floor, provider))
         if provider and provider.owner and provider.owner.name != one.name and need.floor and provider.release:
             claims.append(_claim(one, need, need.floor, provider, declared))
     absent = {need.stem: need for (stem, major), need in linked.items() if not providers.of(stem, major, need.path)}
@@ -286,21 +286,26 @@ def _measured(
         stem for stem in absent for claim in declared
         if claim.by == str(one) and claim.satisfied is None and _is_package_of(claim.name, stem)
     }  # fmt: skip
-    return claims, [*older, *(_unprovided(one, need, repair) for need in absent.values() if need.stem not in served)]
+    nowhere = [need for need in absent.values() if need.stem not in served]
+    names = sorted({exports.distributions(need.stem).get(need.major) or "" for need in nowhere} - {""})
+    fix = repair.install(one.manager, names) if names and one.manager != "conda" else NO_COMMAND
+    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere)]
 
 
-def _of_library_path(one: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Iterator[Finding]:
-    """An older library that LD_LIBRARY_PATH puts before the one of the environment."""
-    folder = next((one for one in library_path() if os.path.dirname(provider.path) == one), "")  # noqa: PTH120 (of a text)
-    if folder:
-        yield Finding(
-            "error",
-            f"{provider.library} is that of CUDA {provider.release} in LD_LIBRARY_PATH; expected {floor} or newer: "
-            f"{Path(need.path).name} of {one} {need.evidence}",
-            otherwise=f"take {folder} out of LD_LIBRARY_PATH",
-            place=provider.path,
-            kind="floor",
-        )
+def _older(one: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Finding:
+    """An older library that a file gets from a folder of a variable or of its own, or from the system."""
+    folder, file = os.path.split(provider.path)[0], Path(need.path).name
+    by_variable = folder in library_path()
+    return Finding(
+        "error",
+        f"{provider.library} is that of CUDA {provider.release} in {'LD_LIBRARY_PATH' if by_variable else folder}; "
+        f"expected {floor} or newer: {file} of {one} {need.evidence}",
+        otherwise=f"take {folder} out of LD_LIBRARY_PATH"
+        if by_variable
+        else f"put one of CUDA {floor} or newer there, or before it in LD_LIBRARY_PATH if {file} has no RPATH",
+        place=provider.path,
+        kind="floor",
+    )
 
 
 def _is_package_of(name: str, stem: str) -> bool:
@@ -326,12 +331,13 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
     )  # fmt: skip
 
 
-def _unprovided(one: Installed, need: Need, repair: _Repair) -> Finding:
+def _unprovided(one: Installed, need: Need, fix: Command) -> Finding:
+    """A library that a distribution does not get. `fix`: installs all those of which NVIDIA has packages."""
     library = need.library
     name = exports.distributions(need.stem).get(need.major)
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
     optional = not name and _EXTENSION.search(need.path) is not None
-    fix = repair.install(one.manager, [name]) if name and one.manager != "conda" else NO_COMMAND
+    fix = fix if name else NO_COMMAND
     return Finding(
         "note" if optional else "error",
         f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {one} "
@@ -471,8 +477,9 @@ def _overwritten(shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repa
 
 
 def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]:
-    """CUDA's distributions of which files are missing or cut off: what an installer believes to be there."""
-    for one, paths in lost_files([one for one in everything if is_cuda_distribution(one.name)]):
+    """What CUDA's distributions, and those for one of its majors, lack of what an installer believes to be there."""
+    of_cuda = [one for one in everything if is_cuda_distribution(one.name) or _VARIANT.search(one.name)]
+    for one, paths in lost_files(of_cuda):
         yield Finding(
             "error",
             f"{one} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
@@ -524,9 +531,13 @@ def _several(library: str, copies: Sequence[Provider], severity: Severity) -> Fi
     )
 
 
-def _known_to_fail(everything: Sequence[Installed]) -> Iterator[Finding]:
+def _known_to_fail(everything: Sequence[Installed], providers: Providers) -> Iterator[Finding]:
     """Installed versions that meet a known-bad entry; a note where it also depends on the machine."""
     versions = {one.name: one.version for one in everything}
+    for name, major in (("nvidia-nvjitlink", 13), ("nvidia-nvjitlink-cu12", 12)):
+        system = providers.of("libnvJitLink", major, "")
+        if system is not None and system.owner is None and system.release:  # a program finds it, too
+            versions.setdefault(name, str(system.release))
     for one in known_bad.known_bad(versions):
         is_open = one.open_conditions()
         only = f"; only {', '.join(is_open)}" if is_open else ""

@@ -42,6 +42,11 @@ class Claim:
     # the distributions that require the extra, or the distribution, that brings the claim
     because: tuple[str, ...] = ()
 
+    @property
+    def by_name(self) -> str:
+        """The name of the distribution that requires it."""
+        return self.by.rpartition(" ")[0]
+
     def __str__(self) -> str:
         source = f", for {', '.join(self.because[:3])}" if self.because else ""
         return f"{self.versions or 'any version'} ({self.by}{source})"

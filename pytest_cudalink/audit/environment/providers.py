@@ -186,8 +186,10 @@ def _cached() -> Iterator[str]:
 
 
 def _system_release(stem: str, path: str) -> CudaVersion | None:
-    """The CUDA release of a system's library: from its full name, or from the toolkit's version.json."""
+    """The CUDA release of a system's library: from its symbols, its full name, or the toolkit's version.json."""
     real = os.path.realpath(path)
+    if stem == "libnvJitLink" and (release := exports.nvjitlink_release(real)):
+        return release
     match = _FULL_VERSION.search(real)
     if match and is_numbered(stem):
         return CudaVersion.parse(match[1])

@@ -45,6 +45,8 @@ _OF_CAPTURE: Final = r"(?i)stream_?capture|is capturing|during capture|\b90[0-8]
 _REPEATED: Final = (
     r"cudaErrorNotSupported|operation not supported|not supported with this CUDA|(?i:error|code|status)\W{1,3}801\b"
 )
+#: What libraries say that swallowed the refusal of a question for the version, as RMM does: it must be a release.
+_NEEDS: Final = r"(?i:requires|needs) CUDA (\d{1,3}\.\d{1,2})(?![.\d])"
 #: Members of the events of refusals that are not shown as calls that are not emulated.
 _SHOWN_APART: Final = {"image", "linker failed"}
 #: The call by which the runtime asks for them.
@@ -179,6 +181,7 @@ class Causes(Check):
         """
         from ...environment.facts import driver_version
         from ...linker import causes
+        from ...versions import CudaVersion
 
         words, note, output = _NOT_SUPPORTED, _NO_TABLES, ""
         if self._runtime_refused:
@@ -187,6 +190,9 @@ class Causes(Check):
             if report is not None:
                 output = f"{report.capstdout}\n{report.capstderr}"
         told = _telling(error, words) or re.search(words, output) or _kind(error) in self._of_refused_runtime
+        if not told and self._runtime_refused and (needs := re.search(_NEEDS, _telling(error, _NEEDS))):
+            # the driver is of that release, and only who was refused its version says that it is not
+            told = (driver_version() or (0, 0)) >= CudaVersion.parse(needs[1])
         if self._driver is not None and told:
             return _Refusals(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
