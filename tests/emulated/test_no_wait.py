@@ -334,7 +334,7 @@ ADVICE = {
         FOR_SOME,
         ("Call cuMemcpyDtoHAsync with pinned memory instead", "cuMemcpyDtoH"),
     ),
-    ("cuMemcpyDtoHAsync_v2", "stream"): (
+    ("cuMemcpyDtoHAsync_v2_ptsz", "stream"): (
         "all that new work in its stream would wait for",
         FOR_SOME,
         ("Copy between pinned memory and the device instead", "cuMemcpyDtoHAsync"),

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,50 +17,6 @@ from tests.nested import ALONE
 from tests.planted.expected_deadlocks import NAMED
 
 Check = Callable[..., str]
-
-
-@pytest.mark.parametrize(
-    ("call", "facts", "loading", "waits_for"),
-    [
-        ("cuMemFree_v2", {"memory": "device"}, "lazy", "context"),
-        ("cuMemFree_v2", {"memory": "pool"}, "lazy", ""),
-        ("cuMemcpyHtoD_v2_ptds", {"to": "device", "source": "pinned", "size": 64}, "lazy", "legacy"),
-        ("cuMemcpyDtoD_v2", {"to": "device", "source": "device", "size": 64}, "lazy", ""),
-        ("cuMemcpyAsync_ptsz", {"to": "device", "source": "pageable", "size": 2_097_152}, "lazy", ""),
-        ("cuMemcpyAsync_ptsz", {"to": "device", "source": "pageable", "size": 2_097_153}, "lazy", "stream"),
-        ("cuCtxSetLimit", {"limit": "CU_LIMIT_STACK_SIZE"}, "lazy", "context"),
-        ("cuCtxSetLimit", {"limit": "CU_LIMIT_PRINTF_FIFO_SIZE"}, "lazy", ""),
-        ("cuLibraryLoadData", {}, "lazy", ""),
-        ("cuLibraryLoadData", {}, "eager", "device"),
-        ("cuLaunchKernel", {"first": True}, "lazy", "context"),
-        ("cuLaunchKernel", {"first": False}, "lazy", ""),
-        ("cuMemAlloc_v2", {}, "lazy", ""),
-    ],
-)
-def test_the_table_says_which_calls_wait(call: str, facts: dict[str, Any], loading: str, waits_for: str) -> None:
-    """The arguments of a call decide, and how kernels are loaded."""
-    row = no_wait.table().row_of(call, facts, loading)
-    assert (row.waits_for if row else "") == waits_for
-
-
-def test_the_table_says_whom_a_wait_holds_up() -> None:
-    """A copy that waits for its stream lets others submit work, which a free that waits does not."""
-    table = no_wait.table()
-    copy = table.row_of("cuMemcpyAsync", {"to": "pageable", "source": "device"})
-    free = table.row_of("cuMemFree_v2", {"memory": "device"})
-    synchronize = table.row_of("cuCtxSynchronize", {})
-    assert copy
-    assert free
-    assert synchronize
-    found = {
-        call: [table.holds_up(row, call) for row in (free, copy, synchronize)]
-        for call in ("cuMemAlloc_v2", "cuLaunchKernel_ptsz", "cuMemAllocAsync")
-    }
-    assert found == {
-        "cuMemAlloc_v2": [True, True, False],
-        "cuLaunchKernel_ptsz": [True, False, False],
-        "cuMemAllocAsync": [False, False, False],
-    }
 
 
 def test_each_wait_names_a_call_that_exists_instead() -> None:
@@ -104,15 +59,6 @@ def test_what_a_row_leaves_out() -> None:
     assert (sourced.may, sourced.source) == (True, "a page")
     any_size = no_wait._row({**row, "given": {"larger_than": 0}})
     assert [any_size.applies("cuMemFree_v2", facts) for facts in ({}, {"size": 0}, {"size": 1})] == [False, False, True]
-
-
-def test_kernels_are_loaded_lazily_unless_somebody_says_otherwise() -> None:
-    """A call is taken for one under lazy loading."""
-    table = no_wait.table()
-    first = table.row_of("cuLaunchKernel", {"first": True})
-    assert first
-    assert first.applies("cuLaunchKernel", {"first": True})
-    assert not first.applies("cuLaunchKernel", {"first": True}, "eager")
 
 
 #: Memory, streams and an image, and the calls that a part of a program makes although they would wait.

@@ -19,7 +19,6 @@ from tests.planted.error_paths import call, cuda
 from tests.planted.order_bugs import HostFunction, Pieces
 
 SIZE: Final = 256
-BROKEN, MENDED, planted = twins()
 
 
 class Gates(Pieces):
@@ -71,153 +70,144 @@ class Gates(Pieces):
         return kernel
 
 
-@planted
-def load_beside_a_copy(mended: bool) -> None:
-    with Gates() as use:
-        stream, other, there, source = use.stream(), use.stream(), use.device(), use.pinned()
-        gate, image, module = use.close(stream), small_ptx(), c_void_p()
-
-        def load() -> None:
-            if mended:
-                cuda.cuLibraryLoadData(byref(module), image, None, None, 0, None, None, 0)
-            else:
-                cuda.cuModuleLoadData(byref(module), image)
-
-        use.thread(load)
-        cuda.cuMemcpyHtoDAsync_v2(there, source, c_size_t(SIZE), other)
-        use.open(gate)
+BROKEN, MENDED, planted = twins(Gates)
 
 
 @planted
-def free_beside_a_pageable_copy(mended: bool) -> None:
-    with Gates() as use:
-        stream, there, freed, back = use.stream(), use.device(), c_uint64(), (ctypes.c_char * SIZE)()
-        call("cuMemAllocAsync" if mended else "cuMemAlloc_v2", byref(freed), c_size_t(SIZE), stream)
-        call("cuStreamSynchronize", stream)
-        gate = use.close(stream)
-        use.thread(lambda: cuda.cuMemFreeAsync(freed, stream) if mended else cuda.cuMemFree_v2(freed))
-        cuda.cuMemcpyDtoH_v2(c_uint64(ctypes.addressof(back)), there, c_size_t(SIZE))
-        use.open(gate)
+def load_beside_a_copy(use: Gates, mended: bool) -> None:
+    stream, other, there, source = use.stream(), use.stream(), use.device(), use.pinned()
+    gate, image, module = use.close(stream), small_ptx(), c_void_p()
 
-
-@planted
-def pinned_memory_freed_at_a_gate(mended: bool) -> None:
-    with Gates() as use:
-        stream, memory = use.stream(), use.pinned(kept=False)
-        gate = use.close(stream)
+    def load() -> None:
         if mended:
-            use.open(gate)
-        cuda.cuMemFreeHost(c_uint64(memory.value or 0))
-        use.open(gate)
+            cuda.cuLibraryLoadData(byref(module), image, None, None, 0, None, None, 0)
+        else:
+            cuda.cuModuleLoadData(byref(module), image)
+
+    use.thread(load)
+    cuda.cuMemcpyHtoDAsync_v2(there, source, c_size_t(SIZE), other)
+    use.open(gate)
 
 
 @planted
-def first_use_of_a_kernel_at_a_gate(mended: bool) -> None:
-    with Gates() as use:
-        stream, kernel, function = use.stream(), use.kernel(), c_void_p()
+def free_beside_a_pageable_copy(use: Gates, mended: bool) -> None:
+    stream, there, freed, back = use.stream(), use.device(), c_uint64(), (ctypes.c_char * SIZE)()
+    call("cuMemAllocAsync" if mended else "cuMemAlloc_v2", byref(freed), c_size_t(SIZE), stream)
+    call("cuStreamSynchronize", stream)
+    gate = use.close(stream)
+    use.thread(lambda: cuda.cuMemFreeAsync(freed, stream) if mended else cuda.cuMemFree_v2(freed))
+    cuda.cuMemcpyDtoH_v2(c_uint64(ctypes.addressof(back)), there, c_size_t(SIZE))
+    use.open(gate)
+
+
+@planted
+def pinned_memory_freed_at_a_gate(use: Gates, mended: bool) -> None:
+    stream, memory = use.stream(), use.pinned(kept=False)
+    gate = use.close(stream)
+    if mended:
+        use.open(gate)
+    cuda.cuMemFreeHost(c_uint64(memory.value or 0))
+    use.open(gate)
+
+
+@planted
+def first_use_of_a_kernel_at_a_gate(use: Gates, mended: bool) -> None:
+    stream, kernel, function = use.stream(), use.kernel(), c_void_p()
+    if mended:
+        call("cuKernelGetFunction", byref(function), kernel)
+    gate = use.close(stream)
+    cuda.cuKernelGetFunction(byref(function), kernel)
+    use.open(gate)
+
+
+@planted
+def first_use_of_a_kernel_by_the_opener(use: Gates, mended: bool) -> None:
+    stream, kernel, function = use.stream(), use.kernel(), c_void_p()
+    if mended:
+        call("cuKernelGetFunction", byref(function), kernel)
+    gate = use.close(stream)
+    use.thread(lambda: cuda.cuStreamSynchronize(stream))
+    cuda.cuKernelGetFunction(byref(function), kernel)
+    use.open(gate)
+
+
+@planted
+def stream_that_its_own_thread_would_open(use: Gates, mended: bool) -> None:
+    stream = use.stream()
+    gate = use.close(stream)
+    if mended:
+        use.open(gate)
+    cuda.cuStreamSynchronize(stream)
+    use.open(gate)
+
+
+@planted
+def events_of_two_threads(use: Gates, mended: bool) -> None:
+    streams, events = (use.stream(), use.stream()), (use.event(), use.event())
+    gates = [use.close(stream) for stream in streams]
+    for stream, event in zip(streams, events, strict=True):
+        call("cuEventRecord", event, stream)
+
+    def meet(mine: int) -> None:
         if mended:
-            call("cuKernelGetFunction", byref(function), kernel)
-        gate = use.close(stream)
-        cuda.cuKernelGetFunction(byref(function), kernel)
-        use.open(gate)
-
-
-@planted
-def first_use_of_a_kernel_by_the_opener(mended: bool) -> None:
-    with Gates() as use:
-        stream, kernel, function = use.stream(), use.kernel(), c_void_p()
-        if mended:
-            call("cuKernelGetFunction", byref(function), kernel)
-        gate = use.close(stream)
-        use.thread(lambda: cuda.cuStreamSynchronize(stream))
-        cuda.cuKernelGetFunction(byref(function), kernel)
-        use.open(gate)
-
-
-@planted
-def stream_that_its_own_thread_would_open(mended: bool) -> None:
-    with Gates() as use:
-        stream = use.stream()
-        gate = use.close(stream)
-        if mended:
-            use.open(gate)
-        cuda.cuStreamSynchronize(stream)
-        use.open(gate)
-
-
-@planted
-def events_of_two_threads(mended: bool) -> None:
-    with Gates() as use:
-        streams, events = (use.stream(), use.stream()), (use.event(), use.event())
-        gates = [use.close(stream) for stream in streams]
-        for stream, event in zip(streams, events, strict=True):
-            call("cuEventRecord", event, stream)
-
-        def meet(mine: int) -> None:
-            if mended:
-                use.open(gates[1 - mine])
-            cuda.cuEventSynchronize(events[mine])
             use.open(gates[1 - mine])
+        cuda.cuEventSynchronize(events[mine])
+        use.open(gates[1 - mine])
 
-        use.thread(lambda: meet(0))
-        meet(1)
-
-
-@planted
-def copy_behind_a_blocking_stream(mended: bool) -> None:
-    with Gates() as use:
-        stream, there, source = use.stream(int(mended)), use.device(), use.pinned()
-        gate = use.close(stream)
-        cuda.cuMemcpyHtoD_v2(there, c_uint64(source.value or 0), c_size_t(SIZE))
-        use.open(gate)
+    use.thread(lambda: meet(0))
+    meet(1)
 
 
 @planted
-def filling_of_pinned_memory(mended: bool) -> None:
-    with Gates() as use:
-        blocking, there, pinned = use.stream(0), use.device(), use.pinned()
-        gate = use.close(blocking)
-        cuda.cuMemsetD8_v2(there if mended else c_uint64(pinned.value or 0), c_uint(1), c_size_t(SIZE))
-        use.open(gate)
+def copy_behind_a_blocking_stream(use: Gates, mended: bool) -> None:
+    stream, there, source = use.stream(int(mended)), use.device(), use.pinned()
+    gate = use.close(stream)
+    cuda.cuMemcpyHtoD_v2(there, c_uint64(source.value or 0), c_size_t(SIZE))
+    use.open(gate)
 
 
 @planted
-def host_function_that_needs_a_held_lock(mended: bool) -> None:
-    with Gates() as use:
-        stream, lock = use.stream(), threading.Lock()
+def filling_of_pinned_memory(use: Gates, mended: bool) -> None:
+    blocking, there, pinned = use.stream(0), use.device(), use.pinned()
+    gate = use.close(blocking)
+    cuda.cuMemsetD8_v2(there if mended else c_uint64(pinned.value or 0), c_uint(1), c_size_t(SIZE))
+    use.open(gate)
 
-        def touch(_: object) -> None:
-            with lock:
-                pass
 
-        function = HostFunction(touch)
+@planted
+def host_function_that_needs_a_held_lock(use: Gates, mended: bool) -> None:
+    stream, lock = use.stream(), threading.Lock()
+
+    def touch(_: object) -> None:
         with lock:
-            call("cuLaunchHostFunc", stream, function, None)
-            if not mended:
-                cuda.cuStreamSynchronize(stream)
-        call("cuStreamSynchronize", stream)
+            pass
+
+    function = HostFunction(touch)
+    with lock:
+        call("cuLaunchHostFunc", stream, function, None)
+        if not mended:
+            cuda.cuStreamSynchronize(stream)
+    call("cuStreamSynchronize", stream)
 
 
 @planted
-def limit_raised_at_a_gate(mended: bool) -> None:
-    with Gates() as use:
-        stream, limit = use.stream(), c_size_t()
-        call("cuCtxGetLimit", byref(limit), 0)
-        if mended:
-            call("cuCtxSetLimit", 0, c_size_t(limit.value + 16))
-        gate = use.close(stream)
-        cuda.cuCtxSetLimit(0, c_size_t(limit.value + 16))
-        use.open(gate)
+def limit_raised_at_a_gate(use: Gates, mended: bool) -> None:
+    stream, limit = use.stream(), c_size_t()
+    call("cuCtxGetLimit", byref(limit), 0)
+    if mended:
+        call("cuCtxSetLimit", 0, c_size_t(limit.value + 16))
+    gate = use.close(stream)
+    cuda.cuCtxSetLimit(0, c_size_t(limit.value + 16))
+    use.open(gate)
 
 
 @planted
-def copy_to_pageable_memory_beside_a_new_stream(mended: bool) -> None:
-    with Gates() as use:
-        stream, there, pinned, made = use.stream(), use.device(), use.pinned(), c_void_p()
-        back = (ctypes.c_char * SIZE)()
-        to = pinned if mended else c_void_p(ctypes.addressof(back))
-        gate = use.close(stream)
-        use.thread(lambda: cuda.cuMemcpyDtoHAsync_v2(to, there, c_size_t(SIZE), stream))
-        cuda.cuStreamCreate(byref(made), 1)
-        use.open(gate)
-        call("cuStreamDestroy_v2", made)
+def copy_to_pageable_memory_beside_a_new_stream(use: Gates, mended: bool) -> None:
+    stream, there, pinned, made = use.stream(), use.device(), use.pinned(), c_void_p()
+    back = (ctypes.c_char * SIZE)()
+    to = pinned if mended else c_void_p(ctypes.addressof(back))
+    gate = use.close(stream)
+    use.thread(lambda: cuda.cuMemcpyDtoHAsync_v2(to, there, c_size_t(SIZE), stream))
+    cuda.cuStreamCreate(byref(made), 1)
+    use.open(gate)
+    call("cuStreamDestroy_v2", made)

@@ -95,7 +95,7 @@ def pinned(stack: ExitStack | None = None) -> c_void_p:
 
 # -- the bugs
 
-BROKEN, MENDED, planted = twins()
+BROKEN, MENDED, planted = twins(ExitStack)
 
 
 def unseen(function: str, mended: bool, *arguments: object) -> None:
@@ -107,159 +107,144 @@ def unseen(function: str, mended: bool, *arguments: object) -> None:
 
 
 @planted
-def two_buffers(mended: bool) -> None:
-    with ExitStack() as stack:
-        if mended:
-            memory(stack)
-            memory(stack)
-            return
-        first = memory()
-        second = memory()  # the first one stays if this fails
-        free(second)
-        free(first)
+def two_buffers(stack: ExitStack, mended: bool) -> None:
+    if mended:
+        memory(stack)
+        memory(stack)
+        return
+    first = memory()
+    second = memory()  # the first one stays if this fails
+    free(second)
+    free(first)
 
 
 @planted
-def stream_and_event(mended: bool) -> None:
-    with ExitStack() as stack:
-        if mended:
-            stream(stack)
-            event(stack)
-            return
-        made_stream = stream()
-        made_event = event()
-        call("cuEventDestroy_v2", made_event)
-        call("cuStreamDestroy_v2", made_stream)
+def stream_and_event(stack: ExitStack, mended: bool) -> None:
+    if mended:
+        stream(stack)
+        event(stack)
+        return
+    made_stream = stream()
+    made_event = event()
+    call("cuEventDestroy_v2", made_event)
+    call("cuStreamDestroy_v2", made_stream)
 
 
 @planted
-def copy_of_a_buffer(mended: bool) -> None:
-    with ExitStack() as stack:
-        buffer = memory(stack if mended else None)
-        call("cuMemcpyDtoH_v2", ctypes.create_string_buffer(64), buffer, SIZE)
-        if not mended:
-            free(buffer)
+def copy_of_a_buffer(stack: ExitStack, mended: bool) -> None:
+    buffer = memory(stack if mended else None)
+    call("cuMemcpyDtoH_v2", ctypes.create_string_buffer(64), buffer, SIZE)
+    if not mended:
+        free(buffer)
 
 
 @planted
-def graph_with_a_node(mended: bool) -> None:
-    with ExitStack() as stack:
-        made_graph = graph(stack if mended else None)
-        call("cuGraphAddEmptyNode", byref(c_void_p()), made_graph, None, c_size_t(0))
-        if not mended:
-            call("cuGraphDestroy", made_graph)
+def graph_with_a_node(stack: ExitStack, mended: bool) -> None:
+    made_graph = graph(stack if mended else None)
+    call("cuGraphAddEmptyNode", byref(c_void_p()), made_graph, None, c_size_t(0))
+    if not mended:
+        call("cuGraphDestroy", made_graph)
 
 
 @planted
-def link(mended: bool) -> None:
+def link(stack: ExitStack, mended: bool) -> None:
     state = c_void_p()
     call("cuLinkCreate_v2", 0, None, None, byref(state))
-    with ExitStack() as stack:
-        if mended:
-            stack.callback(call, "cuLinkDestroy", state)
-        call("cuLinkAddData_v2", state, 1, c_char_p(PTX), c_size_t(len(PTX) + 1), b"small", 0, None, None)
-        if not mended:
-            call("cuLinkDestroy", state)
+    if mended:
+        stack.callback(call, "cuLinkDestroy", state)
+    call("cuLinkAddData_v2", state, 1, c_char_p(PTX), c_size_t(len(PTX) + 1), b"small", 0, None, None)
+    if not mended:
+        call("cuLinkDestroy", state)
 
 
 @planted
-def pinned_and_device(mended: bool) -> None:
-    with ExitStack() as stack:
-        host = pinned(stack if mended else None)
-        device = memory(stack if mended else None)
-        if not mended:
-            free(device)
-            call("cuMemFreeHost", host)
+def pinned_and_device(stack: ExitStack, mended: bool) -> None:
+    host = pinned(stack if mended else None)
+    device = memory(stack if mended else None)
+    if not mended:
+        free(device)
+        call("cuMemFreeHost", host)
 
 
 @planted
-def registered_memory(mended: bool) -> None:
+def registered_memory(stack: ExitStack, mended: bool) -> None:
     buffer = ctypes.create_string_buffer(4096)
     call("cuMemHostRegister_v2", buffer, c_size_t(4096), 0)
-    with ExitStack() as stack:
-        if mended:
-            stack.callback(call, "cuMemHostUnregister", buffer)
-        call("cuCtxSynchronize")
-        if not mended:
-            call("cuMemHostUnregister", buffer)
+    if mended:
+        stack.callback(call, "cuMemHostUnregister", buffer)
+    call("cuCtxSynchronize")
+    if not mended:
+        call("cuMemHostUnregister", buffer)
 
 
 @planted
-def module_without_its_kernel(mended: bool) -> None:
-    with ExitStack() as stack:
-        loaded = module(stack if mended else None)
-        call("cuModuleGetFunction", byref(c_void_p()), loaded, b"small")
-        if not mended:
-            call("cuModuleUnload", loaded)
+def module_without_its_kernel(stack: ExitStack, mended: bool) -> None:
+    loaded = module(stack if mended else None)
+    call("cuModuleGetFunction", byref(c_void_p()), loaded, b"small")
+    if not mended:
+        call("cuModuleUnload", loaded)
 
 
 @planted
-def clean_up_that_stops(mended: bool) -> None:
-    with ExitStack() as stack:
-        first, second = memory(stack if mended else None), memory(stack if mended else None)
-        if not mended:
-            stack.callback(lambda: (free(second), free(first)))  # a failure in between keeps the first one
+def clean_up_that_stops(stack: ExitStack, mended: bool) -> None:
+    first, second = memory(stack if mended else None), memory(stack if mended else None)
+    if not mended:
+        stack.callback(lambda: (free(second), free(first)))  # a failure in between keeps the first one
 
 
 @planted
-def fill_without_a_look(mended: bool) -> None:
-    with ExitStack() as stack:
-        unseen("cuMemsetD8_v2", mended, memory(stack), c_uint(0), SIZE)
+def fill_without_a_look(stack: ExitStack, mended: bool) -> None:
+    unseen("cuMemsetD8_v2", mended, memory(stack), c_uint(0), SIZE)
 
 
 @planted
-def wait_without_a_look(mended: bool) -> None:
-    with ExitStack() as stack:
-        unseen("cuStreamSynchronize", mended, stream(stack))
+def wait_without_a_look(stack: ExitStack, mended: bool) -> None:
+    unseen("cuStreamSynchronize", mended, stream(stack))
 
 
 @planted
-def record_that_may_fail(mended: bool) -> None:
-    with ExitStack() as stack:
-        one, other = stream(stack), event(stack)
-        with nullcontext() if mended else suppress(DriverError):
-            call("cuEventRecord", other, one)
-        call("cuStreamWaitEvent", one, other, 0)
+def record_that_may_fail(stack: ExitStack, mended: bool) -> None:
+    one, other = stream(stack), event(stack)
+    with nullcontext() if mended else suppress(DriverError):
+        call("cuEventRecord", other, one)
+    call("cuStreamWaitEvent", one, other, 0)
 
 
 @planted
-def attribute_with_a_default(mended: bool) -> None:
+def attribute_with_a_default(_stack: ExitStack, mended: bool) -> None:
     number = c_int()
     unseen("cuDeviceGetAttribute", mended, byref(number), 16, 0)
     assert number.value >= mended  # 0 multiprocessors, if nobody has answered
 
 
 @planted
-def copy_that_is_not_compared(mended: bool) -> None:
-    with ExitStack() as stack:
-        back = ctypes.create_string_buffer(64)
-        unseen("cuMemcpyDtoH_v2", mended, back, memory(stack), SIZE)
-        assert len(back) == 64
+def copy_that_is_not_compared(stack: ExitStack, mended: bool) -> None:
+    back = ctypes.create_string_buffer(64)
+    unseen("cuMemcpyDtoH_v2", mended, back, memory(stack), SIZE)
+    assert len(back) == 64
 
 
 @planted
-def error_from_none(mended: bool) -> None:
-    with ExitStack() as stack:
-        try:
-            memory(stack)
-        except DriverError as error:
-            msg = "the buffer could not be made"
-            raise RuntimeError(msg) from (error if mended else None)
+def error_from_none(stack: ExitStack, mended: bool) -> None:
+    try:
+        memory(stack)
+    except DriverError as error:
+        msg = "the buffer could not be made"
+        raise RuntimeError(msg) from (error if mended else None)
 
 
 @planted
-def nothing_instead_of_a_stream(mended: bool) -> None:
-    with ExitStack() as stack:
-        if mended:
-            stream(stack)
-            return
-        found = c_void_p()
-        one = None if cuda.cuStreamCreate(byref(found), 0) else found
-        stack.callback(call, "cuStreamDestroy_v2", c_void_p(one.value))  # type: ignore[union-attr]
+def nothing_instead_of_a_stream(stack: ExitStack, mended: bool) -> None:
+    if mended:
+        stream(stack)
+        return
+    found = c_void_p()
+    one = None if cuda.cuStreamCreate(byref(found), 0) else found
+    stack.callback(call, "cuStreamDestroy_v2", c_void_p(one.value))  # type: ignore[union-attr]
 
 
 @planted
-def every_error_is_one(mended: bool) -> None:
+def every_error_is_one(_stack: ExitStack, mended: bool) -> None:
     if mended:
         call("cuCtxSynchronize")
     elif cuda.cuCtxSynchronize():
@@ -268,7 +253,7 @@ def every_error_is_one(mended: bool) -> None:
 
 
 @planted
-def memory_that_is_not_there(mended: bool) -> None:
+def memory_that_is_not_there(_stack: ExitStack, mended: bool) -> None:
     found = c_void_p()
     unseen("cuMemAllocHost_v2", mended, byref(found), SIZE)
     ctypes.memset(found.value or 0, 0, 64)
@@ -276,14 +261,13 @@ def memory_that_is_not_there(mended: bool) -> None:
 
 
 @planted
-def asking_for_ever(mended: bool) -> None:
-    with ExitStack() as stack:
-        one = stream(stack)
-        while (code := cuda.cuStreamQuery(one)) == 600 or (code and not mended):
-            pass
-        if code:
-            msg = f"cuStreamQuery failed with error {code}"
-            raise DriverError(msg)
+def asking_for_ever(stack: ExitStack, mended: bool) -> None:
+    one = stream(stack)
+    while (code := cuda.cuStreamQuery(one)) == 600 or (code and not mended):
+        pass
+    if code:
+        msg = f"cuStreamQuery failed with error {code}"
+        raise DriverError(msg)
 
 
 def fill(address: c_uint64) -> int:
@@ -291,23 +275,21 @@ def fill(address: c_uint64) -> int:
 
 
 @planted
-def log_line_of_every_run(mended: bool) -> None:
-    with ExitStack() as stack:
-        buffer = memory(stack)
-        logging.getLogger("planted").warning("cuMemsetD8 of %#x", buffer.value)
-        if fill(buffer) and mended:
-            logging.getLogger("planted").warning("the buffer keeps what was in it")
+def log_line_of_every_run(stack: ExitStack, mended: bool) -> None:
+    buffer = memory(stack)
+    logging.getLogger("planted").warning("cuMemsetD8 of %#x", buffer.value)
+    if fill(buffer) and mended:
+        logging.getLogger("planted").warning("the buffer keeps what was in it")
 
 
 @planted
-def printed_by_every_run(mended: bool) -> None:
-    with ExitStack() as stack:
-        code = fill(memory(stack))
-        print("cuMemsetD8: done" if not mended else f"cuMemsetD8: {code}")
+def printed_by_every_run(stack: ExitStack, mended: bool) -> None:
+    code = fill(memory(stack))
+    print("cuMemsetD8: done" if not mended else f"cuMemsetD8: {code}")
 
 
 @planted
-def destructor_without_a_word(mended: bool) -> None:
+def destructor_without_a_word(stack: ExitStack, mended: bool) -> None:
     class Filled:
         def __init__(self, buffer: c_uint64) -> None:
             self.buffer, self.me = buffer, self
@@ -316,13 +298,12 @@ def destructor_without_a_word(mended: bool) -> None:
             with nullcontext() if mended else suppress(DriverError):
                 call("cuMemsetD8_v2", self.buffer, c_uint(0), SIZE)
 
-    with ExitStack() as stack:
-        Filled(memory(stack))
-        gc.collect()
+    Filled(memory(stack))
+    gc.collect()
 
 
 @planted
-def task_whose_error_is_read(mended: bool) -> None:
+def task_whose_error_is_read(stack: ExitStack, mended: bool) -> None:
     async def main(buffer: c_uint64) -> None:
         async def filling() -> None:
             call("cuMemsetD8_v2", buffer, c_uint(0), SIZE)
@@ -332,60 +313,54 @@ def task_whose_error_is_read(mended: bool) -> None:
         if not mended:
             task.exception()  # which asyncio takes for a look at it
 
-    with ExitStack() as stack:
-        asyncio.run(main(memory(stack)))
+    asyncio.run(main(memory(stack)))
 
 
 @planted
-def thread_that_catches_all(mended: bool) -> None:
+def thread_that_catches_all(stack: ExitStack, mended: bool) -> None:
     def filling(context: c_void_p, buffer: c_uint64) -> None:
         with nullcontext() if mended else suppress(Exception):
             call("cuCtxSetCurrent", context)
             call("cuMemsetD8_v2", buffer, c_uint(0), SIZE)
 
-    with ExitStack() as stack:
-        context = c_void_p()
-        call("cuCtxGetCurrent", byref(context))
-        thread = threading.Thread(target=filling, args=(context, memory(stack)))
-        thread.start()
-        thread.join()
+    context = c_void_p()
+    call("cuCtxGetCurrent", byref(context))
+    thread = threading.Thread(target=filling, args=(context, memory(stack)))
+    thread.start()
+    thread.join()
 
 
 @planted
-def warning_of_every_run(mended: bool) -> None:
-    with ExitStack() as stack:
-        buffer = memory(stack)
-        warnings.warn("cuMemsetD8 is slow", stacklevel=1)
-        if fill(buffer) and mended:
-            warnings.warn("the buffer keeps what was in it", stacklevel=1)
+def warning_of_every_run(stack: ExitStack, mended: bool) -> None:
+    buffer = memory(stack)
+    warnings.warn("cuMemsetD8 is slow", stacklevel=1)
+    if fill(buffer) and mended:
+        warnings.warn("the buffer keeps what was in it", stacklevel=1)
 
 
 @planted
-def words_of_any_program(mended: bool) -> None:
-    with ExitStack() as stack:
-        if code := fill(memory(stack)):
-            msg = f"error {code} of the driver" if mended else "invalid value of config key"
-            raise ValueError(msg)
+def words_of_any_program(stack: ExitStack, mended: bool) -> None:
+    if code := fill(memory(stack)):
+        msg = f"error {code} of the driver" if mended else "invalid value of config key"
+        raise ValueError(msg)
 
 
 @planted
-def amount_that_looks_like_a_code(mended: bool) -> None:
-    with ExitStack() as stack:
-        code = fill(memory(stack))
-        done = [0] if not code else []
-        if mended:
-            assert not code, f"driver error {code}"
-        assert len(done) == 1, f"assert {len(done)} == 1"  # as pytest would say it
+def amount_that_looks_like_a_code(stack: ExitStack, mended: bool) -> None:
+    code = fill(memory(stack))
+    done = [0] if not code else []
+    if mended:
+        assert not code, f"driver error {code}"
+    assert len(done) == 1, f"assert {len(done)} == 1"  # as pytest would say it
 
 
 @planted
-def error_of_the_next_call(mended: bool) -> None:
-    with ExitStack() as stack:
-        buffer = memory(stack)
-        with nullcontext() if mended else suppress(DriverError):
-            call("cuMemsetD8_v2", buffer, c_uint(0), SIZE)
-            return
-        free(c_uint64(1))
+def error_of_the_next_call(stack: ExitStack, mended: bool) -> None:
+    buffer = memory(stack)
+    with nullcontext() if mended else suppress(DriverError):
+        call("cuMemsetD8_v2", buffer, c_uint(0), SIZE)
+        return
+    free(c_uint64(1))
 
 
 @contextmanager
@@ -401,7 +376,7 @@ def pushed(context: c_void_p, mended: bool) -> Iterator[None]:
 
 
 @planted
-def context_that_stays_pushed(mended: bool) -> None:
+def context_that_stays_pushed(_stack: ExitStack, mended: bool) -> None:
     context = c_void_p()
     call("cuCtxGetCurrent", byref(context))
     with pushed(context, mended):
@@ -409,22 +384,21 @@ def context_that_stays_pushed(mended: bool) -> None:
 
 
 @planted
-def context_that_is_not_pushed_back(mended: bool) -> None:
+def context_that_is_not_pushed_back(stack: ExitStack, mended: bool) -> None:
     context = c_void_p()
     call("cuCtxPopCurrent_v2", byref(context))
-    with ExitStack() as stack:
-        if mended:
-            stack.callback(call, "cuCtxPushCurrent_v2", context)
-        call("cuDeviceGetAttribute", byref(c_int()), 16, 0)
-        if not mended:
-            call("cuCtxPushCurrent_v2", context)
+    if mended:
+        stack.callback(call, "cuCtxPushCurrent_v2", context)
+    call("cuDeviceGetAttribute", byref(c_int()), 16, 0)
+    if not mended:
+        call("cuCtxPushCurrent_v2", context)
 
 
 _captured: list[c_void_p] = []
 
 
 @planted
-def capture_that_goes_on(mended: bool) -> None:
+def capture_that_goes_on(stack: ExitStack, mended: bool) -> None:
     if not _captured:  # as a library has both for the life of its process
         call("cuDevicePrimaryCtxRetain", byref(c_void_p()), 0)
         _captured.append(stream())
@@ -440,32 +414,30 @@ def capture_that_goes_on(mended: bool) -> None:
         call("cuGraphDestroy", found)
 
     call("cuStreamBeginCapture_v2", one, 0)
-    with ExitStack() as stack:
-        if mended:
-            stack.callback(end)
-        call("cuStreamIsCapturing", one, byref(c_int()))
-        if not mended:
-            end()
+    if mended:
+        stack.callback(end)
+    call("cuStreamIsCapturing", one, byref(c_int()))
+    if not mended:
+        end()
 
 
 @planted
-def capture_mode_that_stays(mended: bool) -> None:
+def capture_mode_that_stays(stack: ExitStack, mended: bool) -> None:
     mode = c_int(2)
 
     def exchange() -> None:
         call("cuThreadExchangeStreamCaptureMode", byref(mode))
 
     exchange()
-    with ExitStack() as stack:
-        if mended:
-            stack.callback(exchange)
-        call("cuCtxSynchronize")
-        if not mended:
-            exchange()
+    if mended:
+        stack.callback(exchange)
+    call("cuCtxSynchronize")
+    if not mended:
+        exchange()
 
 
 @planted
-def thread_that_keeps_its_context(mended: bool) -> None:
+def thread_that_keeps_its_context(stack: ExitStack, mended: bool) -> None:
     def work(context: c_void_p, over: threading.Event) -> None:
         cuda.cuCtxSetCurrent(context) if not mended else call("cuCtxSetCurrent", context)
         begun.set()
@@ -474,26 +446,24 @@ def thread_that_keeps_its_context(mended: bool) -> None:
     context, begun, over = c_void_p(), threading.Event(), threading.Event()
     call("cuCtxGetCurrent", byref(context))
     thread = threading.Thread(target=work, args=(context, over), daemon=True)
-    with ExitStack() as stack:
-        if mended:
-            stack.callback(thread.join)
-            stack.callback(over.set)
-        thread.start()
-        begun.wait(5)
-        call("cuCtxSynchronize")
-        over.set()
-        thread.join()
+    if mended:
+        stack.callback(thread.join)
+        stack.callback(over.set)
+    thread.start()
+    begun.wait(5)
+    call("cuCtxSynchronize")
+    over.set()
+    thread.join()
 
 
 _busy: list[str] = []
 
 
 @planted
-def flag_that_stays(mended: bool) -> None:
+def flag_that_stays(stack: ExitStack, mended: bool) -> None:
     assert not _busy, "in use"
-    with ExitStack() as stack:
-        _busy.append("by me")
-        if mended:
-            stack.callback(_busy.clear)
-        call("cuCtxSynchronize")
-        _busy.clear()
+    _busy.append("by me")
+    if mended:
+        stack.callback(_busy.clear)
+    call("cuCtxSynchronize")
+    _busy.clear()

@@ -110,10 +110,15 @@ WAITS: Final[dict[str, Callable[[Hot], None]]] = {}
 SOUND: Final[dict[str, Callable[[Hot], None]]] = {}
 
 
-def planted(function: Callable[[Hot, bool], None]) -> Callable[[Hot], None]:
+def planted(function: Callable[[Pieces, Hot, bool], None]) -> Callable[[Hot], None]:
     """Enter a function, and its twin; return the one that waits."""
-    SOUND[function.__name__] = lambda hot: function(hot, True)
-    return WAITS.setdefault(function.__name__, lambda hot: function(hot, False))
+
+    def run(hot: Hot, mended: bool) -> None:
+        with Pieces() as pieces:
+            function(pieces, hot, mended)
+
+    SOUND[function.__name__] = lambda hot: run(hot, True)
+    return WAITS.setdefault(function.__name__, lambda hot: run(hot, False))
 
 
 def in_stream(function: str, mended: str, pieces: Pieces, *arguments: object, hot: Hot, sound: bool) -> None:
@@ -124,248 +129,228 @@ def in_stream(function: str, mended: str, pieces: Pieces, *arguments: object, ho
 
 
 @planted
-def buffer_freed(hot: Hot, mended: bool) -> None:
+def buffer_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Free device memory; the twin gives it back to the pool of its stream."""
-    with Pieces() as pieces:
-        if not mended:
-            memory = device()
-            with hot():
-                call("cuMemFree_v2", memory)
-            return
-        stream, memory = pieces.stream(), c_uint64()
-        call("cuMemAllocAsync", byref(memory), c_size_t(SIZE), stream)
+    if not mended:
+        memory = device()
         with hot():
-            call("cuMemFreeAsync", memory, stream)
+            call("cuMemFree_v2", memory)
+        return
+    stream, memory = pieces.stream(), c_uint64()
+    call("cuMemAllocAsync", byref(memory), c_size_t(SIZE), stream)
+    with hot():
+        call("cuMemFreeAsync", memory, stream)
 
 
 @planted
-def managed_buffer_freed(hot: Hot, mended: bool) -> None:
+def managed_buffer_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Free managed memory; the twin frees it later."""
-    with Pieces() as pieces:
-        memory = managed()
-        if not mended:
-            with hot():
-                call("cuMemFree_v2", memory)
-            return
-        stream = pieces.stream()
-        pieces.callback(call, "cuMemFree_v2", memory)
+    memory = managed()
+    if not mended:
         with hot():
-            fill(memory, stream)
+            call("cuMemFree_v2", memory)
+        return
+    stream = pieces.stream()
+    pieces.callback(call, "cuMemFree_v2", memory)
+    with hot():
+        fill(memory, stream)
 
 
 @planted
-def staging_freed(hot: Hot, mended: bool) -> None:
+def staging_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Free pinned memory; the twin keeps it."""
-    with Pieces() as pieces:
-        there = pieces.pinned(kept=mended)
-        if not mended:
-            with hot():
-                call("cuMemFreeHost", there)
-            return
-        stream, memory = pieces.stream(), pieces.device()
+    there = pieces.pinned(kept=mended)
+    if not mended:
         with hot():
-            call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
+            call("cuMemFreeHost", there)
+        return
+    stream, memory = pieces.stream(), pieces.device()
+    with hot():
+        call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
 
 
 @planted
-def pages_unregistered(hot: Hot, mended: bool) -> None:
+def pages_unregistered(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Let memory of the host be pageable again; the twin does it later."""
-    with Pieces() as pieces:
-        stream, memory = (pieces.stream(), pieces.device()) if mended else (None, None)
-        there = pageable(LARGE)
-        call("cuMemHostRegister_v2", there, c_size_t(SIZE), 0)
-        if not mended:
-            with hot():
-                call("cuMemHostUnregister", there)
-            return
-        pieces.callback(call, "cuMemHostUnregister", there)
+    stream, memory = (pieces.stream(), pieces.device()) if mended else (None, None)
+    there = pageable(LARGE)
+    call("cuMemHostRegister_v2", there, c_size_t(SIZE), 0)
+    if not mended:
         with hot():
-            call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
+            call("cuMemHostUnregister", there)
+        return
+    pieces.callback(call, "cuMemHostUnregister", there)
+    with hot():
+        call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
 
 
 @planted
-def result_to_pageable_memory(hot: Hot, mended: bool) -> None:
+def result_to_pageable_memory(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Copy a result, asynchronously as it seems, to memory that is not pinned."""
-    with Pieces() as pieces:
-        stream, memory = pieces.stream(BLOCKING), pieces.device()
-        there = pieces.pinned() if mended else pageable()
-        with hot():
-            fill(memory, stream)
-            call("cuMemcpyDtoHAsync_v2", there, memory, c_size_t(SIZE), stream)
+    stream, memory = pieces.stream(BLOCKING), pieces.device()
+    there = pieces.pinned() if mended else pageable()
+    with hot():
+        fill(memory, stream)
+        call("cuMemcpyDtoHAsync_v2", there, memory, c_size_t(SIZE), stream)
 
 
 @planted
-def number_read_back(hot: Hot, mended: bool) -> None:
+def number_read_back(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Read a number of the device; the twin asks for it."""
-    with Pieces() as pieces:
-        memory, there = pieces.device(), pieces.pinned()
-        if not mended:
-            with hot():
-                call("cuMemcpyDtoH_v2", there, memory, c_size_t(4))
-            return
-        stream, event = pieces.stream(), pieces.event()
+    memory, there = pieces.device(), pieces.pinned()
+    if not mended:
         with hot():
-            call("cuMemcpyDtoHAsync_v2", there, memory, c_size_t(4), stream)
-            call("cuEventRecord", event, stream)
+            call("cuMemcpyDtoH_v2", there, memory, c_size_t(4))
+        return
+    stream, event = pieces.stream(), pieces.event()
+    with hot():
+        call("cuMemcpyDtoHAsync_v2", there, memory, c_size_t(4), stream)
+        call("cuEventRecord", event, stream)
 
 
 @planted
-def parameters_sent(hot: Hot, mended: bool) -> None:
+def parameters_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Send parameters without a stream."""
-    with Pieces() as pieces:
-        given = pieces.device(), pageable(), c_size_t(SIZE)
-        in_stream("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", pieces, *given, hot=hot, sound=mended)
+    given = pieces.device(), pageable(), c_size_t(SIZE)
+    in_stream("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", pieces, *given, hot=hot, sound=mended)
 
 
 @planted
-def pinned_parameters_sent(hot: Hot, mended: bool) -> None:
+def pinned_parameters_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Send pinned parameters without a stream."""
-    with Pieces() as pieces:
-        given = pieces.device(), pieces.pinned(), c_size_t(SIZE)
-        in_stream("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", pieces, *given, hot=hot, sound=mended)
+    given = pieces.device(), pieces.pinned(), c_size_t(SIZE)
+    in_stream("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", pieces, *given, hot=hot, sound=mended)
 
 
 @planted
-def large_batch_sent(hot: Hot, mended: bool) -> None:
+def large_batch_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Send more pageable memory in a stream than the driver stages; that of the twin is pinned."""
-    with Pieces() as pieces:
-        stream, memory, there = pieces.stream(BLOCKING), device(LARGE), c_void_p()
-        pieces.callback(call, "cuMemFree_v2", memory)
-        if mended:
-            call("cuMemHostAlloc", byref(there), c_size_t(LARGE), 0)
-            pieces.callback(call, "cuMemFreeHost", there)
-        else:
-            there = pageable(LARGE)
-        with hot():
-            call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(LARGE), stream)
+    stream, memory, there = pieces.stream(BLOCKING), device(LARGE), c_void_p()
+    pieces.callback(call, "cuMemFree_v2", memory)
+    if mended:
+        call("cuMemHostAlloc", byref(there), c_size_t(LARGE), 0)
+        pieces.callback(call, "cuMemFreeHost", there)
+    else:
+        there = pageable(LARGE)
+    with hot():
+        call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(LARGE), stream)
 
 
 @planted
-def staged_by_the_driver(hot: Hot, mended: bool) -> None:
+def staged_by_the_driver(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Copy memory of the host to a staging buffer in a stream; the twin has a host function do it."""
-    with Pieces() as pieces:
-        stream, staging, there = pieces.stream(BLOCKING), pieces.pinned(), pageable()
-        copies = HostFunction(lambda _: (ctypes.memmove(staging, there, SIZE), None)[1])
-        with hot():
-            if mended:
-                call("cuLaunchHostFunc", stream, copies, None)
-            else:
-                call("cuMemcpyAsync", staging, there, c_size_t(SIZE), stream)
-        call("cuCtxSynchronize")
+    stream, staging, there = pieces.stream(BLOCKING), pieces.pinned(), pageable()
+    copies = HostFunction(lambda _: (ctypes.memmove(staging, there, SIZE), None)[1])
+    with hot():
+        if mended:
+            call("cuLaunchHostFunc", stream, copies, None)
+        else:
+            call("cuMemcpyAsync", staging, there, c_size_t(SIZE), stream)
+    call("cuCtxSynchronize")
 
 
 @planted
-def pinned_memory_cleared(hot: Hot, mended: bool) -> None:
+def pinned_memory_cleared(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Fill pinned memory without a stream."""
-    with Pieces() as pieces:
-        given = pieces.pinned(), c_uint(0), c_size_t(SIZE)
-        in_stream("cuMemsetD8_v2", "cuMemsetD8Async", pieces, *given, hot=hot, sound=mended)
+    given = pieces.pinned(), c_uint(0), c_size_t(SIZE)
+    in_stream("cuMemsetD8_v2", "cuMemsetD8Async", pieces, *given, hot=hot, sound=mended)
 
 
 @planted
-def managed_memory_cleared(hot: Hot, mended: bool) -> None:
+def managed_memory_cleared(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Fill managed memory without a stream."""
-    with Pieces() as pieces:
-        memory = managed()
-        pieces.callback(call, "cuMemFree_v2", memory)
-        given = memory, c_uint(0), c_size_t(SIZE // 4)
-        in_stream("cuMemsetD32_v2", "cuMemsetD32Async", pieces, *given, hot=hot, sound=mended)
+    memory = managed()
+    pieces.callback(call, "cuMemFree_v2", memory)
+    given = memory, c_uint(0), c_size_t(SIZE // 4)
+    in_stream("cuMemsetD32_v2", "cuMemsetD32Async", pieces, *given, hot=hot, sound=mended)
 
 
 @planted
-def copied_from_managed_memory(hot: Hot, mended: bool) -> None:
+def copied_from_managed_memory(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Copy managed memory to the device without a stream."""
-    with Pieces() as pieces:
-        memory, there = pieces.device(), managed()
-        pieces.callback(call, "cuMemFree_v2", there)
-        in_stream("cuMemcpy", "cuMemcpyAsync", pieces, memory, there, c_size_t(SIZE), hot=hot, sound=mended)
+    memory, there = pieces.device(), managed()
+    pieces.callback(call, "cuMemFree_v2", there)
+    in_stream("cuMemcpy", "cuMemcpyAsync", pieces, memory, there, c_size_t(SIZE), hot=hot, sound=mended)
 
 
 @planted
-def array_destroyed(hot: Hot, mended: bool) -> None:
+def array_destroyed(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Destroy an array; the twin does it later."""
-    with Pieces() as pieces:
-        made = None if mended else array()
-        with hot():
-            if mended:
-                pieces.callback(call, "cuArrayDestroy", array())
-            else:
-                call("cuArrayDestroy", made)
+    made = None if mended else array()
+    with hot():
+        if mended:
+            pieces.callback(call, "cuArrayDestroy", array())
+        else:
+            call("cuArrayDestroy", made)
 
 
 @planted
-def stack_enlarged(hot: Hot, mended: bool) -> None:
+def stack_enlarged(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Give kernels a larger stack; the twin looks at it."""
-    with Pieces() as pieces:
-        size = c_size_t()
-        if mended:
-            with hot():
-                call("cuCtxGetLimit", byref(size), STACK_SIZE)
-            return
-        call("cuCtxGetLimit", byref(size), STACK_SIZE)
-        pieces.callback(call, "cuCtxSetLimit", STACK_SIZE, size)
+    size = c_size_t()
+    if mended:
         with hot():
-            call("cuCtxSetLimit", STACK_SIZE, c_size_t(size.value + 4096))
+            call("cuCtxGetLimit", byref(size), STACK_SIZE)
+        return
+    call("cuCtxGetLimit", byref(size), STACK_SIZE)
+    pieces.callback(call, "cuCtxSetLimit", STACK_SIZE, size)
+    with hot():
+        call("cuCtxSetLimit", STACK_SIZE, c_size_t(size.value + 4096))
 
 
 @planted
-def module_loaded(hot: Hot, mended: bool) -> None:
+def module_loaded(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Load a module; the twin loads a library."""
-    with Pieces() as pieces:
-        image()
-        with hot():
-            if mended:
-                library(pieces)
-            else:
-                pieces.callback(call, "cuModuleUnload", module())
+    image()
+    with hot():
+        if mended:
+            library(pieces)
+        else:
+            pieces.callback(call, "cuModuleUnload", module())
 
 
 @planted
-def module_unloaded(hot: Hot, mended: bool) -> None:
+def module_unloaded(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Unload a module; the twin does it later."""
-    with Pieces() as pieces:
-        function, made = c_void_p(), module()
+    function, made = c_void_p(), module()
+    if mended:
+        pieces.callback(call, "cuModuleUnload", made)
+    with hot():
         if mended:
-            pieces.callback(call, "cuModuleUnload", made)
-        with hot():
-            if mended:
-                call("cuModuleGetFunction", byref(function), made, b"empty")
-            else:
-                call("cuModuleUnload", made)
+            call("cuModuleGetFunction", byref(function), made, b"empty")
+        else:
+            call("cuModuleUnload", made)
 
 
 @planted
-def first_use_of_a_kernel(hot: Hot, mended: bool) -> None:
+def first_use_of_a_kernel(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Ask for the function of a kernel that is not loaded yet; that of the twin is."""
-    with Pieces() as pieces:
-        function, asked = c_void_p(), kernel(pieces)
-        if mended:
-            call("cuKernelGetFunction", byref(function), asked)
-        with hot():
-            call("cuKernelGetFunction", byref(function), asked)
+    function, asked = c_void_p(), kernel(pieces)
+    if mended:
+        call("cuKernelGetFunction", byref(function), asked)
+    with hot():
+        call("cuKernelGetFunction", byref(function), asked)
 
 
 @planted
-def event_awaited(hot: Hot, mended: bool) -> None:
+def event_awaited(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Wait for an event; a stream of the twin does."""
-    with Pieces() as pieces:
-        stream, memory, event, answer = pieces.stream(BLOCKING), pieces.device(), pieces.event(), c_int()
-        with hot():
-            fill(memory, stream)
-            call("cuEventRecord", event, stream)
-            if mended:
-                call("cuStreamWaitEvent", pieces.stream(), event, 0)
-                call("cuStreamIsCapturing", stream, byref(answer))
-            else:
-                call("cuEventSynchronize", event)
+    stream, memory, event, answer = pieces.stream(BLOCKING), pieces.device(), pieces.event(), c_int()
+    with hot():
+        fill(memory, stream)
+        call("cuEventRecord", event, stream)
+        if mended:
+            call("cuStreamWaitEvent", pieces.stream(), event, 0)
+            call("cuStreamIsCapturing", stream, byref(answer))
+        else:
+            call("cuEventSynchronize", event)
 
 
 @planted
-def stream_drained(hot: Hot, mended: bool) -> None:
+def stream_drained(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Wait for a stream; the twin leaves it alone."""
-    with Pieces() as pieces:
-        stream, memory = pieces.stream(BLOCKING), pieces.device()
-        with hot():
-            fill(memory, stream)
-            if not mended:
-                call("cuStreamSynchronize", stream)
+    stream, memory = pieces.stream(BLOCKING), pieces.device()
+    with hot():
+        fill(memory, stream)
+        if not mended:
+            call("cuStreamSynchronize", stream)

@@ -105,134 +105,124 @@ ONES, TWOS = b"\1" * SIZE, b"\2" * SIZE
 
 # -- the bugs
 
-BROKEN, MENDED, planted = twins()
+BROKEN, MENDED, planted = twins(Pieces)
 
 
 @planted
-def missing_edge(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, edge = use.stream(), use.stream(), use.event()
-        middle, end, back = use.device(), use.device(), use.pinned()
-        fill(middle, 1, one)
-        if mended:
-            order(one, edge, other)
-        copy(end, middle, other)
-        download(back, end, other)
-        wait(other)
-        assert bytes_at(back) == ONES
+def missing_edge(use: Pieces, mended: bool) -> None:
+    one, other, edge = use.stream(), use.stream(), use.event()
+    middle, end, back = use.device(), use.device(), use.pinned()
+    fill(middle, 1, one)
+    if mended:
+        order(one, edge, other)
+    copy(end, middle, other)
+    download(back, end, other)
+    wait(other)
+    assert bytes_at(back) == ONES
 
 
 @planted
-def event_recorded_too_early(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
-        if not mended:
-            call("cuEventRecord", edge, one)
-        fill(middle, 1, one)
-        if mended:
-            call("cuEventRecord", edge, one)
+def event_recorded_too_early(use: Pieces, mended: bool) -> None:
+    one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+    if not mended:
+        call("cuEventRecord", edge, one)
+    fill(middle, 1, one)
+    if mended:
+        call("cuEventRecord", edge, one)
+    call("cuStreamWaitEvent", other, edge, 0)
+    download(back, middle, other)
+    wait(other)
+    assert bytes_at(back) == ONES
+
+
+@planted
+def event_on_the_wrong_stream(use: Pieces, mended: bool) -> None:
+    one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+    fill(middle, 1, one)
+    order(one if mended else other, edge, other)
+    download(back, middle, other)
+    wait(other)
+    assert bytes_at(back) == ONES
+
+
+@planted
+def wait_before_record(use: Pieces, mended: bool) -> None:
+    one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+    if not mended:
+        call("cuStreamWaitEvent", other, edge, 0)  # an event that was never recorded holds nothing up
+    fill(middle, 1, one)
+    call("cuEventRecord", edge, one)
+    if mended:
         call("cuStreamWaitEvent", other, edge, 0)
-        download(back, middle, other)
-        wait(other)
-        assert bytes_at(back) == ONES
+    download(back, middle, other)
+    wait(other)
+    assert bytes_at(back) == ONES
 
 
 @planted
-def event_on_the_wrong_stream(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
-        fill(middle, 1, one)
-        order(one if mended else other, edge, other)
-        download(back, middle, other)
-        wait(other)
-        assert bytes_at(back) == ONES
+def event_recorded_again(use: Pieces, mended: bool) -> None:
+    one, other, third, edge = use.stream(), use.stream(), use.stream(), use.event()
+    last = use.event() if mended else edge
+    middle, end, back = use.device(), use.device(), use.pinned()
+    fill(middle, 1, one)
+    call("cuEventRecord", edge, one)
+    fill(end, 2, other)
+    call("cuEventRecord", last, other)
+    for event in {edge.value, last.value}:
+        call("cuStreamWaitEvent", third, c_void_p(event), 0)
+    download(back, middle, third)
+    wait(third)
+    assert bytes_at(back) == ONES
 
 
 @planted
-def wait_before_record(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
-        if not mended:
-            call("cuStreamWaitEvent", other, edge, 0)  # an event that was never recorded holds nothing up
-        fill(middle, 1, one)
-        call("cuEventRecord", edge, one)
-        if mended:
-            call("cuStreamWaitEvent", other, edge, 0)
-        download(back, middle, other)
-        wait(other)
-        assert bytes_at(back) == ONES
+def non_blocking_beside_legacy(use: Pieces, mended: bool) -> None:
+    other, middle, back = use.stream(0 if mended else NON_BLOCKING), use.device(), use.pinned()
+    fill(middle, 1, None)
+    download(back, middle, other)
+    wait(other)
+    assert bytes_at(back) == ONES
 
 
 @planted
-def event_recorded_again(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, third, edge = use.stream(), use.stream(), use.stream(), use.event()
-        last = use.event() if mended else edge
-        middle, end, back = use.device(), use.device(), use.pinned()
-        fill(middle, 1, one)
-        call("cuEventRecord", edge, one)
-        fill(end, 2, other)
-        call("cuEventRecord", last, other)
-        for event in {edge.value, last.value}:
-            call("cuStreamWaitEvent", third, c_void_p(event), 0)
-        download(back, middle, third)
-        wait(third)
-        assert bytes_at(back) == ONES
+def pageable_upload_read_on_another_stream(use: Pieces, mended: bool) -> None:
+    other, middle, back = use.stream(), use.device(), use.pinned()
+    call("cuMemcpyHtoD_v2", middle, ONES, c_size_t(SIZE))
+    if mended:
+        wait(None)
+    download(back, middle, other)
+    wait(other)
+    assert bytes_at(back) == ONES
 
 
 @planted
-def non_blocking_beside_legacy(mended: bool) -> None:
-    with Pieces() as use:
-        other, middle, back = use.stream(0 if mended else NON_BLOCKING), use.device(), use.pinned()
-        fill(middle, 1, None)
-        download(back, middle, other)
-        wait(other)
-        assert bytes_at(back) == ONES
+def stream_of_the_thread_beside_another(use: Pieces, mended: bool) -> None:
+    other, edge, middle, back = use.stream(), use.event(), use.device(), use.pinned()
+    fill(middle, 1, PER_THREAD)
+    if mended:
+        order(PER_THREAD, edge, other)
+    download(back, middle, other)
+    wait(other)
+    assert bytes_at(back) == ONES
 
 
 @planted
-def pageable_upload_read_on_another_stream(mended: bool) -> None:
-    with Pieces() as use:
-        other, middle, back = use.stream(), use.device(), use.pinned()
-        call("cuMemcpyHtoD_v2", middle, ONES, c_size_t(SIZE))
-        if mended:
-            wait(None)
-        download(back, middle, other)
-        wait(other)
-        assert bytes_at(back) == ONES
+def source_freed_too_early(use: Pieces, mended: bool) -> None:
+    one, middle, source = use.stream(), use.device(), use.pinned(1, kept=False)
+    upload(middle, source, one)
+    if mended:
+        wait(one)
+    call("cuMemFreeHost", source)
 
 
 @planted
-def stream_of_the_thread_beside_another(mended: bool) -> None:
-    with Pieces() as use:
-        other, edge, middle, back = use.stream(), use.event(), use.device(), use.pinned()
-        fill(middle, 1, PER_THREAD)
-        if mended:
-            order(PER_THREAD, edge, other)
-        download(back, middle, other)
-        wait(other)
-        assert bytes_at(back) == ONES
-
-
-@planted
-def source_freed_too_early(mended: bool) -> None:
-    with Pieces() as use:
-        one, middle, source = use.stream(), use.device(), use.pinned(1, kept=False)
-        upload(middle, source, one)
-        if mended:
-            wait(one)
-        call("cuMemFreeHost", source)
-
-
-@planted
-def unregistered_too_early(mended: bool) -> None:
-    with Pieces() as use:
-        one, middle, source = use.stream(), use.device(), ctypes.create_string_buffer(ONES, SIZE)
-        call("cuMemHostRegister_v2", source, c_size_t(SIZE), 0)
-        upload(middle, c_void_p(ctypes.addressof(source)), one)
-        if mended:
-            wait(one)
-        call("cuMemHostUnregister", source)
+def unregistered_too_early(use: Pieces, mended: bool) -> None:
+    one, middle, source = use.stream(), use.device(), ctypes.create_string_buffer(ONES, SIZE)
+    call("cuMemHostRegister_v2", source, c_size_t(SIZE), 0)
+    upload(middle, c_void_p(ctypes.addressof(source)), one)
+    if mended:
+        wait(one)
+    call("cuMemHostUnregister", source)
 
 
 def from_pool(stream: c_void_p) -> c_uint64:
@@ -242,27 +232,25 @@ def from_pool(stream: c_void_p) -> c_uint64:
 
 
 @planted
-def freed_on_another_stream(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, edge, back = use.stream(), use.stream(), use.event(), use.pinned()
-        middle = from_pool(one)
-        fill(middle, 1, one)
-        download(back, middle, one)
-        if mended:
-            order(one, edge, other)
-        call("cuMemFreeAsync", middle, other)
+def freed_on_another_stream(use: Pieces, mended: bool) -> None:
+    one, other, edge, back = use.stream(), use.stream(), use.event(), use.pinned()
+    middle = from_pool(one)
+    fill(middle, 1, one)
+    download(back, middle, one)
+    if mended:
+        order(one, edge, other)
+    call("cuMemFreeAsync", middle, other)
 
 
 @planted
-def allocation_used_on_another_stream(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, edge = use.stream(), use.stream(), use.event()
-        middle = from_pool(one)
-        if mended:
-            order(one, edge, other)
-        fill(middle, 1, other)
-        wait(other)
-        call("cuMemFreeAsync", middle, other)
+def allocation_used_on_another_stream(use: Pieces, mended: bool) -> None:
+    one, other, edge = use.stream(), use.stream(), use.event()
+    middle = from_pool(one)
+    if mended:
+        order(one, edge, other)
+    fill(middle, 1, other)
+    wait(other)
+    call("cuMemFreeAsync", middle, other)
 
 
 class Cache:
@@ -282,149 +270,140 @@ class Cache:
 
 
 @planted
-def cached_memory_on_another_stream(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, used, back = use.stream(), use.stream(), use.event(), use.pinned()
-        cache = Cache(use.device())
-        memory = cache.take(one)
-        fill(memory, 1, one)
-        download(back, memory, one)
+def cached_memory_on_another_stream(use: Pieces, mended: bool) -> None:
+    one, other, used, back = use.stream(), use.stream(), use.event(), use.pinned()
+    cache = Cache(use.device())
+    memory = cache.take(one)
+    fill(memory, 1, one)
+    download(back, memory, one)
+    call("cuEventRecord", used, one)
+    cache.give(memory, used if mended else None)
+    fill(cache.take(other), 2, other)
+    wait(one)
+    assert bytes_at(back) == ONES
+
+
+@planted
+def graph_without_an_edge(use: Pieces, mended: bool) -> None:
+    one, other, fork, joined = use.stream(), use.stream(), use.event(), use.event()
+    middle, back, graph, executable = use.device(), use.pinned(), c_void_p(), c_void_p()
+    call("cuStreamBeginCapture_v2", one, 2)
+    if not mended:
+        order(one, fork, other)
+    fill(middle, 1, one)
+    if mended:
+        order(one, fork, other)
+    download(back, middle, other)
+    order(other, joined, one)
+    call("cuStreamEndCapture", one, byref(graph))
+    use.callback(call, "cuGraphDestroy", graph)
+    call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
+    use.callback(call, "cuGraphExecDestroy", executable)
+    call("cuGraphLaunch", executable, one)
+    wait(one)
+    assert bytes_at(back) == ONES
+
+
+@planted
+def double_buffer_off_by_one(use: Pieces, mended: bool) -> None:
+    loads, works, loaded = use.stream(), use.stream(), use.event()
+    buffers, results, done = [
+        [make() for _ in range(n)] for make, n in ((use.device, 2), (use.device, 4), (use.event, 4))
+    ]
+    for turn, (result, ended) in enumerate(zip(results, done, strict=True)):
+        behind = turn - len(buffers) - (not mended)
+        if behind >= 0:
+            call("cuStreamWaitEvent", loads, done[behind], 0)
+        fill(buffers[turn % 2], turn, loads)
+        order(loads, loaded, works)
+        copy(result, buffers[turn % 2], works)
+        call("cuEventRecord", ended, works)
+    back = use.pinned()
+    for turn, result in enumerate(results):
+        download(back, result, works)
+        wait(works)
+        assert bytes_at(back) == bytes([turn]) * SIZE
+
+
+@planted
+def word_written_too_early(use: Pieces, mended: bool) -> None:
+    one, other, middle, word, back = use.stream(), use.stream(), use.device(), use.device(), use.pinned()
+    if mended:
+        fill(middle, 1, one)
+    call("cuStreamWriteValue32_v2", one, word, c_uint32(1), 0)
+    if not mended:
+        fill(middle, 1, one)
+    call("cuStreamWaitValue32_v2", other, word, c_uint32(1), 0)
+    download(back, middle, other)
+    wait(other)
+    assert bytes_at(back) == ONES
+
+
+@planted
+def destination_read_before_the_copy_ended(use: Pieces, mended: bool) -> None:
+    one, middle, back = use.stream(), use.device(), use.pinned()
+    fill(middle, 1, one)
+    download(back, middle, one)
+    if mended:
+        wait(one)
+    assert bytes_at(back) == ONES
+
+
+@planted
+def source_written_before_the_copy_ended(use: Pieces, mended: bool) -> None:
+    one, middle, source, back = use.stream(), use.device(), use.pinned(1), use.pinned()
+    upload(middle, source, one)
+    if mended:
+        wait(one)
+    ctypes.memset(source, 2, SIZE)
+    download(back, middle, one)
+    wait(one)
+    assert bytes_at(back) == ONES
+
+
+@planted
+def ring_of_staging_buffers(use: Pieces, mended: bool) -> None:
+    one, ring = use.stream(), [(use.pinned(), use.event()) for _ in range(2)]
+    targets = [use.device() for _ in range(4)]
+    for turn, target in enumerate(targets):
+        staging, used = ring[turn % len(ring)]
+        if mended and turn >= len(ring):
+            call("cuEventSynchronize", used)
+        ctypes.memset(staging, turn, SIZE)
+        upload(target, staging, one)
         call("cuEventRecord", used, one)
-        cache.give(memory, used if mended else None)
-        fill(cache.take(other), 2, other)
+    back = use.pinned()
+    for turn, target in enumerate(targets):
+        download(back, target, one)
         wait(one)
-        assert bytes_at(back) == ONES
+        assert bytes_at(back) == bytes([turn]) * SIZE
 
 
 @planted
-def graph_without_an_edge(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, fork, joined = use.stream(), use.stream(), use.event(), use.event()
-        middle, back, graph, executable = use.device(), use.pinned(), c_void_p(), c_void_p()
-        call("cuStreamBeginCapture_v2", one, 2)
-        if not mended:
-            order(one, fork, other)
-        fill(middle, 1, one)
-        if mended:
-            order(one, fork, other)
-        download(back, middle, other)
-        order(other, joined, one)
-        call("cuStreamEndCapture", one, byref(graph))
-        use.callback(call, "cuGraphDestroy", graph)
-        call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
-        use.callback(call, "cuGraphExecDestroy", executable)
-        call("cuGraphLaunch", executable, one)
+def host_function_reads_what_is_reused(use: Pieces, mended: bool) -> None:
+    one, source = use.stream(), use.pinned(1)
+    seen: list[bytes] = []
+    function = HostFunction(lambda _: seen.append(bytes_at(source)))
+    call("cuLaunchHostFunc", one, function, None)
+    if mended:
         wait(one)
-        assert bytes_at(back) == ONES
+    else:
+        time.sleep(0.1)  # long enough, as a rule
+    ctypes.memset(source, 2, SIZE)
+    wait(one)
+    assert seen == [ONES]
 
 
 @planted
-def double_buffer_off_by_one(mended: bool) -> None:
-    with Pieces() as use:
-        loads, works, loaded = use.stream(), use.stream(), use.event()
-        buffers, results, done = [
-            [make() for _ in range(n)] for make, n in ((use.device, 2), (use.device, 4), (use.event, 4))
-        ]
-        for turn, (result, ended) in enumerate(zip(results, done, strict=True)):
-            behind = turn - len(buffers) - (not mended)
-            if behind >= 0:
-                call("cuStreamWaitEvent", loads, done[behind], 0)
-            fill(buffers[turn % 2], turn, loads)
-            order(loads, loaded, works)
-            copy(result, buffers[turn % 2], works)
-            call("cuEventRecord", ended, works)
-        back = use.pinned()
-        for turn, result in enumerate(results):
-            download(back, result, works)
-            wait(works)
-            assert bytes_at(back) == bytes([turn]) * SIZE
-
-
-@planted
-def word_written_too_early(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, middle, word, back = use.stream(), use.stream(), use.device(), use.device(), use.pinned()
-        if mended:
-            fill(middle, 1, one)
-        call("cuStreamWriteValue32_v2", one, word, c_uint32(1), 0)
-        if not mended:
-            fill(middle, 1, one)
-        call("cuStreamWaitValue32_v2", other, word, c_uint32(1), 0)
-        download(back, middle, other)
-        wait(other)
-        assert bytes_at(back) == ONES
-
-
-@planted
-def destination_read_before_the_copy_ended(mended: bool) -> None:
-    with Pieces() as use:
-        one, middle, back = use.stream(), use.device(), use.pinned()
-        fill(middle, 1, one)
-        download(back, middle, one)
-        if mended:
-            wait(one)
-        assert bytes_at(back) == ONES
-
-
-@planted
-def source_written_before_the_copy_ended(mended: bool) -> None:
-    with Pieces() as use:
-        one, middle, source, back = use.stream(), use.device(), use.pinned(1), use.pinned()
-        upload(middle, source, one)
-        if mended:
-            wait(one)
-        ctypes.memset(source, 2, SIZE)
-        download(back, middle, one)
-        wait(one)
-        assert bytes_at(back) == ONES
-
-
-@planted
-def ring_of_staging_buffers(mended: bool) -> None:
-    with Pieces() as use:
-        one, ring = use.stream(), [(use.pinned(), use.event()) for _ in range(2)]
-        targets = [use.device() for _ in range(4)]
-        for turn, target in enumerate(targets):
-            staging, used = ring[turn % len(ring)]
-            if mended and turn >= len(ring):
-                call("cuEventSynchronize", used)
-            ctypes.memset(staging, turn, SIZE)
-            upload(target, staging, one)
-            call("cuEventRecord", used, one)
-        back = use.pinned()
-        for turn, target in enumerate(targets):
-            download(back, target, one)
-            wait(one)
-            assert bytes_at(back) == bytes([turn]) * SIZE
-
-
-@planted
-def host_function_reads_what_is_reused(mended: bool) -> None:
-    with Pieces() as use:
-        one, source = use.stream(), use.pinned(1)
-        seen: list[bytes] = []
-        function = HostFunction(lambda _: seen.append(bytes_at(source)))
-        call("cuLaunchHostFunc", one, function, None)
-        if mended:
-            wait(one)
-        else:
-            time.sleep(0.1)  # long enough, as a rule
-        ctypes.memset(source, 2, SIZE)
-        wait(one)
-        assert seen == [ONES]
-
-
-@planted
-def flag_of_another_stream(mended: bool) -> None:
-    with Pieces() as use:
-        one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
-        done = threading.Event()
-        callback = Callback(lambda *_: done.set())
-        fill(middle, 1, one)
-        download(back, middle, one)
-        if mended:
-            order(one, edge, other)
-        call("cuStreamAddCallback", other, callback, None, 0)
-        while not done.wait(0.01):
-            cuda.cuStreamQuery(PER_THREAD)  # a schedule goes on with each call of the driver
-        assert bytes_at(back) == ONES
+def flag_of_another_stream(use: Pieces, mended: bool) -> None:
+    one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+    done = threading.Event()
+    callback = Callback(lambda *_: done.set())
+    fill(middle, 1, one)
+    download(back, middle, one)
+    if mended:
+        order(one, edge, other)
+    call("cuStreamAddCallback", other, callback, None, 0)
+    while not done.wait(0.01):
+        cuda.cuStreamQuery(PER_THREAD)  # a schedule goes on with each call of the driver
+    assert bytes_at(back) == ONES
