@@ -256,34 +256,6 @@ def told():
 
 
 PROGRAMS = {
-    "order_in_a_stream": """
-# A stream at a closed gate is not ready, does nothing behind it, and does all of it once the gate is open.
-gate = Gate(apart)
-ok(fill(apart, 7))
-done = event()
-ok(cuda.cuEventRecord(done, apart))
-assert (cuda.cuStreamQuery(apart), cuda.cuEventQuery(done), read()) == (600, 600, 0)
-assert cuda.cuEventElapsedTime(byref(c_float()), done, done) == 600
-assert cuda.cuStreamQuery(other) == cuda.cuStreamQuery(None) == 0
-gate.open()
-ok(cuda.cuEventSynchronize(done))
-assert (cuda.cuStreamQuery(apart), read()) == (0, 7)
-""",
-    "a_write_opens_a_gate": """
-# A value that another stream writes lets a waiting one go on, also in a batch; 64 bits, and every condition.
-gate = Gate(apart)
-ok(fill(apart, 3))
-ok(cuda.cuStreamWriteValue32_v2(other, gate.address, 1, 0))
-ok(cuda.cuStreamSynchronize(apart))
-assert read() == 3
-wide = c_uint64.from_address(words + 2048)
-ok(cuda.cuStreamWaitValue64_v2(apart, c_uint64(addressof(wide)), c_uint64(2**40), 0))
-ok(cuda.cuStreamWriteValue32_v2(apart, gate.address, 9, 0))
-assert (cuda.cuStreamQuery(apart), gate.word.value) == (600, 1)
-wide.value = 2**40 + 5
-ok(cuda.cuStreamSynchronize(apart))
-assert gate.word.value == 9
-""",
     "the_legacy_stream": """
 # It waits for blocking streams, and they wait for it, but not for each other; none waits for a non-blocking one.
 # An event on a blocking stream without work of its own waits for the legacy one; without a time it is no work of the
@@ -395,31 +367,6 @@ ok(cuda.cuLaunchHostFunc(blocking, first, None))
 ok(cuda.cuLaunchHostFunc(other, second, None))
 ok(cuda.cuCtxSynchronize())
 assert order == [1, 2]
-""",
-    "the_driver_in_a_host_function": """
-# No context is current there and functions are refused by 800; streams and events may be asked, as on an H100.
-answers = {}
-@HOST
-def call(data):
-    answers.update(
-        current=cuda.cuCtxGetCurrent(byref(c_void_p())), set=cuda.cuCtxSetCurrent(context),
-        attribute=cuda.cuDeviceGetAttribute(byref(c_int()), 16, 0),
-        pointer=cuda.cuPointerGetAttribute(byref(c_int()), 2, c_uint64(memory)),
-        allocation=cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(64)), free=cuda.cuMemFree_v2(c_uint64(memory)),
-        legacy=cuda.cuStreamQuery(None), stream=cuda.cuStreamQuery(other), event=cuda.cuEventQuery(done),
-        version=cuda.cuDriverGetVersion(byref(c_int())),
-    )
-    answers["note"] = last_note("cuMemFree_v2")
-def last_note(name):
-    return [one for one in events() if one["call"] == name][-1]["note"]
-done = event()
-ok(cuda.cuLaunchHostFunc(apart, call, None))
-ok(cuda.cuStreamSynchronize(apart))
-note = answers.pop("note")
-permitted = {name for name, code in answers.items() if code == 0}
-assert permitted == {"stream", "event", "version"} and set(answers.values()) == {0, 800}, answers
-assert note == "a host function or a callback must not call the driver"
-ok(cuda.cuMemFree_v2(c_uint64(memory)))
 """,
     "default_streams_of_threads": """
 # Each thread has its own, by handle 2 and by the `_ptsz` names; cuGetProcAddress gives those on request.
@@ -539,18 +486,6 @@ for gated in (True, False):
     gate.open(apart)
     assert read() == 6
 """,
-    "functions_that_wait_for_the_context": """
-# Freeing memory and loading a module wait for every stream of the context, also a non-blocking one.
-module = c_void_p()
-image = small_ptx()
-calls = (
-    lambda: cuda.cuMemFree_v2(c_uint64(allocate(64))), lambda: cuda.cuMemFreeHost(c_uint64(pinned())),
-    lambda: cuda.cuModuleLoadData(byref(module), image), lambda: cuda.cuModuleUnload(module),
-    lambda: cuda.cuCtxSynchronize(),
-)
-for call in calls:
-    assert waits(Gate(apart), call)
-""",
     "a_forked_child": """
 # A child that is forked while work is pending has neither the work nor the engine, and ends.
 gate = Gate(apart)
@@ -561,18 +496,6 @@ if not child:
 assert os.waitpid(child, 0)[1] == 0
 gate.open(apart)
 assert read() == 2
-""",
-    "rows_of_pageable_memory": ROWS
-    + """
-# They are read in the call and written later, as a single one is (recorded: programs of the theme "order").
-host, gate, back = pageable(), Gate(apart), create_string_buffer(24)
-memset(host, 5, 64)
-ok(put_rows(host, memory, apart))
-memset(host, 6, 64)
-assert (cuda.cuStreamQuery(apart), read()) == (600, 0)
-gate.open(apart)
-ok(cuda.cuMemcpy(c_uint64(addressof(back)), c_uint64(memory), c_size_t(24)))
-assert back.raw == (b"\\5" * 4 + bytes(4)) * 3
 """,
     "copies_of_arrays": ARRAY
     + """
@@ -593,15 +516,6 @@ memset(own_pages, 7, 64)
 assert cuda.cuStreamQuery(apart) == 600
 assert waits(gate, lambda: fetch(own_pages, apart))  # memory of the host's own is written by the host
 assert byte(own_pages) == 6
-
-device = c_uint64(memory)
-to_array, from_array = (array, c_size_t(0), device, c_size_t(64)), (device, array, c_size_t(0), c_size_t(64))
-for name, arguments in (("cuMemcpyDtoA_v2", to_array), ("cuMemcpyAtoD_v2", from_array)):
-    assert not waits(Gate(legacy), lambda: getattr(cuda, name)(*arguments)), name
-for name in ("cuMemcpyHtoA_v2", "cuMemcpyAtoH_v2"):
-    host = c_void_p(pinned())
-    arguments = (array, c_size_t(0), host, c_size_t(64)) if "HtoA" in name else (host, array, c_size_t(0), c_size_t(64))
-    assert waits(Gate(legacy), lambda: getattr(cuda, name)(*arguments)), name
 
 ok(cuda.cuStreamBeginCapture_v2(apart, 2))
 ok(put(here, apart))
