@@ -173,6 +173,18 @@ def test_pair_through_an_extra(made) -> None:
     assert str(finding.fix).endswith("install --upgrade torch libcudf-cu13")
 
 
+def test_installed_version_and_missing(made) -> None:
+    """A version that is not accepted, and a distribution that is not there, each with the command of its manager."""
+    made.wheel("nvidia-nvjitlink-cu12", "12.4.127", installer="uv")
+    made.wheel("a", "1", "nvidia-nvjitlink-cu12>=12.6", "nvidia-cuda-nvrtc-cu12~=12.6", "numpy>=99")
+    made.wheel("b", "2", "nvidia-nvjitlink-cu12<13", 'nvidia-cufft-cu12==1; sys_platform == "win32"')
+    missing, wrong = sorted(made.audit().findings, key=lambda one: one.kind)
+    assert missing.what == "nvidia-cuda-nvrtc-cu12 is missing; expected ~=12.6 (a 1)"
+    assert str(missing.fix) == f"pip --python {made.prefix} install 'nvidia-cuda-nvrtc-cu12~=12.6'"
+    assert wrong.what == "nvidia-nvjitlink-cu12 is 12.4.127; expected >=12.6 (a 1)"
+    assert str(wrong.fix) == f"uv pip install --python {made.prefix} 'nvidia-nvjitlink-cu12>=12.6,<13'"
+
+
 # -- sound environments
 
 RELEASES = tables.read_table("toolchains.toml")["releases"]
@@ -273,6 +285,27 @@ def test_editable_installs(how, made) -> None:
 
 
 # -- conda
+
+
+@pytest.mark.parametrize(
+    ("depends", "constrains", "texts"),
+    [
+        (("libnvjitlink >=12.9",), (), ["libnvjitlink is 12.8.93; expected >=12.9 (x 1)"]),
+        (("cuda-nvrtc 12.8.*",), (), ["cuda-nvrtc is missing; expected 12.8.* (x 1)"]),
+        ((), ("libnvjitlink <12.8",), ["libnvjitlink is 12.8.93; expected <12.8 (x 1)"]),
+        ((), ("cuda-nvrtc <12.8",), []),
+        (("__cuda >=13.1",), (), ["__cuda is 13.0; expected >=13.1 (x 1)"]),
+        (("__cuda",), (), []),
+        (("libnvjitlink 12.8.93 h0_0", "cuda-version =12.8"), (), []),
+        (("libnvjitlink 12.8.93 h1_0",), (), ["libnvjitlink is 12.8.93; expected ==12.8.93 (x 1)"]),
+    ],
+)
+def test_conda_specifications(depends, constrains, texts, made) -> None:
+    """Each kind of requirement of a conda package, with what conda says of it."""
+    made.conda("cuda-version", "12.8")
+    made.conda("libnvjitlink", "12.8.93", "cuda-version >=12.8,<12.9.0a0")
+    made.conda("x", "1", *depends, constrains=constrains)
+    assert [one.what for one in made.audit().findings] == texts
 
 
 def test_conda_without_its_rules(made, monkeypatch) -> None:

@@ -426,6 +426,9 @@ because = "no-wheels"
         ("toolkits = 1", ["1: toolkits: needed a table, found a number (1)"]),
         ("[axes]\nx = 1", ["2: axes.x: needed a table, found a number (1)", "2: axes.x: needs a list of values for"]),
         ('[cells.a]\nctk = ["13.0"]', ["2: cells.a.ctk: needed a string, found a list (['13.0'])"]),
+        ("[cells.a]\nctk = true", ["2: cells.a.ctk: needed a string, found a boolean (True)"]),
+        ('[cells.a]\nnvjitlink = "12.7"', ["2: cells.a.nvjitlink: NVIDIA published no wheels of CUDA 12.7; use 12."]),
+        ('[cells.a]\nlocal = "/opt/cuda"\nhidden = ["/opt/cuda*"]', ["2: cells.a.local: is only for source"]),
         ('cells.a = "b"', ["1: cells.a: needed a table, found a string ('b')"]),
         ('[cells.a]\nnvjitlink = "absent"\nbackend = "nvjitlink"', ["3: cells.a.backend: 'nvjitlink' cannot be"]),
         (
