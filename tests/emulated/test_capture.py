@@ -28,35 +28,6 @@ first, second = stream(1), stream(1)
 
 
 PROGRAMS = {
-    "operations_become_nodes": """
-# Fills, copies, host functions, memory operations, allocations and launches; nothing is done. Graphs are 900.
-begin(first)
-ok(fill(first, 5))
-ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory + 32), c_uint64(memory), c_size_t(16), first))
-ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
-ok(cuda.cuStreamWriteValue32_v2(first, c_uint64(memory), 9, 0))
-inner = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(64), first)
-ok(cuda.cuMemFreeAsync(inner, first))
-module = loaded(small_ptx())
-other = kernel_of(module, "other")
-ok(cuda.cuLaunchKernel(other, 1, 1, 1, 1, 1, 1, 0, first, None, None))
-assert cuda.cuLaunchKernel(other, 0, 1, 1, 1, 1, 1, 0, first, None, None) == 1
-ok(cuda.cuEventRecordWithFlags(event(), first, 1))
-ok(cuda.cuStreamWaitEvent(first, event(), 1))
-code, graph = end(first)
-ok(code)
-assert kinds(graph) == [2, 1, 3, 12, 10, 11, 0, 7, 6] and not calls
-begin(first)
-ok(fill(first, 5))
-ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
-code, child = end(first)
-executable = new(cuda.cuGraphInstantiateWithFlags, child, c_uint64(0))
-begin(first)
-assert cuda.cuGraphLaunch(executable, first) == 900 and end(first)[0] == 901 and not calls
-ok(cuda.cuGraphLaunch(executable, first))
-ok(cuda.cuStreamSynchronize(first))
-assert calls == [7]
-""",
     "a_graph_that_a_capture_works_in_is_instantiated": """
 # With the nodes that it has by then, where the mode lets calls through (recorded: programs of "order").
 state, graph, executable = c_int(), c_void_p(), c_void_p()

@@ -33,3 +33,13 @@ def test_suite_of_the_driver_backend(version: str, pytestconfig, toolchain, tool
     assert done.returncode == 0, done.stdout[-4000:]
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 40
     assert "kernels" in done.stdout
+
+
+def test_demo(on_driver) -> None:
+    """What the emulated driver links is proved from the image, as without a GPU."""
+    done = on_driver("13.0", "-m", "pytest_cudalink.cli", "demo", "--backend=driver")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "driver: CUDA 13.0 (emulated)" in " ".join(done.stdout.split())
+    assert "ok PTX without LTO: 2 .text section(s), expected 2" in " ".join(done.stdout.split())
+    assert "ok LTO-IR with LTO: 1 .text section(s), expected 1" in " ".join(done.stdout.split())
+    assert "the driver is emulated and runs no kernels: the images are the proof" in " ".join(done.stdout.split())

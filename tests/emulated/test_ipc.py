@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.emulator import notes
-from tests.emulated.conftest import programs
 
 HEAD = """from tests.emulated.memory_calls import *
 start()
@@ -110,56 +109,6 @@ def test_workers(pytester, run_pytest, ways, codes) -> None:
     pytester.makepyfile(test_it=AT_ONCE)
     run_pytest("--cudalink-driver=13.0", "--cudalink-device=memory=64MiB", "-n2", *ways).assert_outcomes(passed=2)
     assert "".join(sorted(file.read_text() for file in pytester.path.glob("code-*"))) == codes
-
-
-PROGRAMS = {
-    "memory": """
-# What one process exports another one reads and writes; contents of before the export are there.
-handle, out = Handle(), c_uint64()
-small, address = allocate(1), allocate(100_000)  # which lie in one slab: no page begins with the second
-assert address % 4096
-write(address, b"before")
-write(address + 99_990, b"the end")
-ok(cuda.cuIpcGetMemHandle(byref(handle), address))
-same = Handle()
-ok(cuda.cuIpcGetMemHandle(byref(same), address + 50))
-assert bytes(same) == bytes(handle) and read(address, 6) == b"before"
-write(address + 10, b"after")
-print(child('''
-handle, first, second = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), c_uint64(), c_uint64()
-assert cuda.cuIpcOpenMemHandle_v2(byref(first), handle, 0) == cuda.cuIpcOpenMemHandle_v2(None, handle, 1) == 1
-ok(cuda.cuIpcOpenMemHandle_v2(byref(first), handle, 1))
-ok(cuda.cuIpcOpenMemHandle_v2(byref(second), handle, 1))
-at = first.value
-assert at == second.value
-assert (read(at, 6), read(at + 10, 5), read(at + 99_990, 7)) == (b"before", b"after", b"the end")
-write(at + 20, b"child")
-again = Handle()
-assert cuda.cuIpcGetMemHandle(byref(again), at) == 1 and cuda.cuMemFree_v2(at) == 1
-host = create_string_buffer(8)
-assert cuda.cuMemcpyDtoH_v2(addressof(host), at + 99_999, 2) == 1  # checked to the byte
-ok(cuda.cuIpcCloseMemHandle(at))
-assert read(at, 6) == b"before"
-ok(cuda.cuIpcCloseMemHandle(at))
-assert cuda.cuIpcCloseMemHandle(at) == 1 and cuda.cuMemcpyDtoH_v2(addressof(host), at, 1) == 1
-print("done")
-''', text_of(handle)))
-assert read(address + 20, 5) == b"child"
-assert cuda.cuIpcOpenMemHandle_v2(byref(out), handle, 1) == 201  # our own
-damaged = Handle.from_buffer_copy(bytes(64))
-assert cuda.cuIpcOpenMemHandle_v2(byref(out), damaged, 1) == 1
-assert cuda.cuIpcGetMemHandle(None, address) == cuda.cuIpcGetMemHandle(byref(handle), 4096) == 1
-code, pooled = from_pool(new_pool(), 64)
-ok(cuda.cuMemAllocManaged(byref(out), 64, 1))
-assert cuda.cuIpcGetMemHandle(byref(handle), pooled) == cuda.cuIpcGetMemHandle(byref(handle), out.value) == 1
-for address in (small, address):
-    ok(cuda.cuMemFree_v2(address))
-other = allocate(100_000)
-ok(cuda.cuIpcGetMemHandle(byref(same), other))
-assert bytes(same) != bytes(handle)
-""",
-}
-test_programs = programs(PROGRAMS, HEAD)
 
 
 def names() -> set[str]:

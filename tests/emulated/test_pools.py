@@ -56,41 +56,6 @@ for location, kind in ((HOST, PINNED), (HOST_NUMA, PINNED), (HOST, MANAGED), (DE
     assert read(address, 4) == b"text"
     assert cuda.cuMemGetAddressRange_v2(None, None, address) == (500 if kind == PINNED else 0)
 """,
-    "current_pools": """
-# Each location has a default pool that stays, and a current one that cuMemAllocAsync takes from.
-current = c_void_p()
-def current_of(device):
-    return get(cuda.cuDeviceGetMemPool, c_void_p, device)
-default = new(cuda.cuDeviceGetDefaultMemPool, 0)
-assert current_of(0) == default.value != current_of(1)
-assert cuda.cuDeviceGetMemPool(None, 0) == 1 and cuda.cuDeviceGetMemPool(byref(current), 9) == 1
-assert cuda.cuDeviceGetDefaultMemPool(byref(current), 9) == 101
-assert cuda.cuMemPoolDestroy(default) == 1
-pool, other = new_pool(), new_pool((DEVICE, 1))
-assert cuda.cuDeviceSetMemPool(0, None) == cuda.cuDeviceSetMemPool(0, other) == 1
-assert cuda.cuDeviceSetMemPool(9, pool) == 1
-ok(cuda.cuDeviceSetMemPool(0, pool))
-assert current_of(0) == pool.value
-address = new(cuda.cuMemAllocAsync, c_uint64, 100, None)
-assert pool_value(pool, USED) == 100
-ok(cuda.cuMemPoolDestroy(pool))
-assert current_of(0) == default.value
-write(address.value, b"still there")
-assert read(address.value, 11) == b"still there"
-ok(cuda.cuMemFreeAsync(address, None))
-at = Location(HOST, 5)
-default = get(cuda.cuMemGetDefaultMemPool, c_void_p, byref(at), PINNED)
-assert default == get(cuda.cuMemGetMemPool, c_void_p, byref(Location(HOST, 0)), PINNED)
-pool = new_pool((HOST, 0))
-assert cuda.cuMemSetMemPool(byref(at), MANAGED, pool) == 1
-ok(cuda.cuMemSetMemPool(byref(at), PINNED, pool))
-assert get(cuda.cuMemGetMemPool, c_void_p, byref(at), PINNED) == pool.value
-assert cuda.cuMemGetMemPool(byref(current), byref(Location(NOWHERE, 0)), PINNED) == 1
-ok(cuda.cuMemGetMemPool(byref(current), byref(Location(NOWHERE, 0)), MANAGED))
-assert cuda.cuMemGetMemPool(byref(current), byref(Location(DEVICE, 9)), PINNED) == 1
-assert cuda.cuMemGetMemPool(byref(current), byref(Location(HOST_NUMA_CURRENT, 0)), PINNED) == 801
-assert cuda.cuMemGetMemPool(byref(current), None, PINNED) == 1
-""",
     "access": """
 # A device uses the memory of another one's pool when it was let in, and not before.
 pool = new_pool((DEVICE, 1))
@@ -214,7 +179,6 @@ run_state_machine_as_test(Pools, settings=settings(max_examples=60, stateful_ste
 test_programs = programs(
     PROGRAMS,
     HEAD,
-    current_pools={"device": "sm_90:2"},
     access={"device": "sm_90:2"},
     a_stream_brings_its_context={"device": "sm_90:2"},
     faults={"faults": "cuMemAllocAsync:2=2;cuMemPoolCreate:1=801"},
