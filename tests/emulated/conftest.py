@@ -95,3 +95,38 @@ def check(on_driver) -> Callable[..., str]:
         return str(done.stdout)
 
     return run
+
+
+STATE = '''
+import ctypes, gc
+import pytest
+
+CU = ctypes.CDLL("libcuda.so.1")
+
+class State:
+    """A link state whose option values are not kept: the driver finds another number there."""
+    def __init__(self, found=99):
+        self.found = found
+        context = ctypes.c_void_p()
+        assert CU.cuInit(0) == 0 and CU.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert CU.cuCtxSetCurrent(context) == 0
+        self.handle, self.values = ctypes.c_void_p(), (ctypes.c_uint64 * 1)(1)
+        assert CU.cuLinkCreate_v2(1, (ctypes.c_int * 1)(12), self.values, ctypes.byref(self.handle)) == 0
+    def __del__(self):
+        self.values[0] = self.found
+        CU.cuLinkDestroy(self.handle)
+'''
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, run_pytest, toolchain):
+    """Run pytest on an emulated driver, in a folder with `state.py` and the given modules."""
+    toolchain("13.0")
+    pytester.makepyfile(state=STATE)
+    pytester.syspathinsert()
+
+    def run(*arguments: str, **modules: str) -> pytest.RunResult:
+        pytester.makepyfile(**modules)
+        return run_pytest("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
+
+    return run

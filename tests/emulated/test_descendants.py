@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cudalink import cli
 from pytest_cudalink.emulator import notes
-from tests.emulated.test_lifetimes import STATE
+from tests.emulated.conftest import STATE
 from tests.nested import ALONE, BOTH, ISOLATED, XDIST
 
 WAYS = pytest.mark.parametrize("workers", [ALONE, BOTH])
@@ -73,19 +73,6 @@ def test_user_object(driver_lifetimes):
     assert violation.history[0] == "user object 1 was destroyed by cuUserObjectRelease, called from:", violation
     assert all("cuUserObjectRelease" in place for place in (violation.history[1], violation.native_stack[0]))
 '''
-
-
-@pytest.fixture
-def suite(pytester: pytest.Pytester, run_pytest, toolchain):
-    """Run pytest on an emulated driver, in a folder with `state.py` and the given modules."""
-    toolchain("13.0")
-    pytester.makepyfile(state=STATE)
-
-    def run(*arguments: str, **modules: str) -> pytest.RunResult:
-        pytester.makepyfile(**modules)
-        return run_pytest("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
-
-    return run
 
 
 @pytest.mark.slow
@@ -263,6 +250,7 @@ def test_late_in_an_isolated_test(suite, late_plugins, late, tests) -> None:
 
 
 BAD = "import state; state.State()"
+BREAKS = STATE.replace("import pytest", "") + "State()"
 REFUSING = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -462,8 +450,7 @@ def test_notes_without_a_folder(on_driver, monkeypatch) -> None:
         patch.setattr(notes.tempfile, "mkstemp", lambda **_: (_ for _ in ()).throw(FileNotFoundError()))
         mine = notes.Notes("")
     assert mine.path.startswith("/proc/")
-    program = STATE.replace("import pytest", "") + "State()"
-    assert on_driver("13.0", "-c", program, lifetime="fail", env={notes.VARIABLE: mine.path}).returncode == 0
+    assert on_driver("13.0", "-c", BREAKS, lifetime="fail", env={notes.VARIABLE: mine.path}).returncode == 0
     (note,) = mine.take_counted()
     assert (note["violation"], note["option"]) == (1, "CU_JIT_LOG_VERBOSE")
     assert mine.end() == []
@@ -473,9 +460,8 @@ def test_a_file_of_another_kind(on_driver, tmp_path) -> None:
     """A variable that names another file changes nothing there: the violation is on stderr."""
     other = tmp_path / "mine"
     other.write_bytes(bytes(5000))
-    program = STATE.replace("import pytest", "") + "State()"
     for path in (other, tmp_path / "nowhere"):
-        done = on_driver("13.0", "-c", program, lifetime="fail", env={notes.VARIABLE: str(path)})
+        done = on_driver("13.0", "-c", BREAKS, lifetime="fail", env={notes.VARIABLE: str(path)})
         assert (done.returncode, CHANGED in done.stderr) == (1, True)
     assert other.read_bytes() == bytes(5000)
     assert [*tmp_path.iterdir()] == [other]

@@ -12,7 +12,7 @@ import pytest
 from pytest_cudalink import emulator
 from pytest_cudalink.emulator import faults
 from pytest_cudalink.versions import CudaVersion
-from tests.emulated.test_lifetimes import STATE
+from tests.emulated.conftest import STATE
 from tests.nested import ALONE, BOTH, NO_AUTOLOAD, XDIST, with_plugins
 
 LINK = """

@@ -567,26 +567,6 @@ os._exit(0)  # the map is not Python's any more
     assert said == "done\n"
 
 
-STATE = '''
-import ctypes, gc
-import pytest
-
-CU = ctypes.CDLL("libcuda.so.1")
-
-class State:
-    """A link state whose option values are not kept: the driver finds another number there."""
-    def __init__(self, found=99):
-        self.found = found
-        context = ctypes.c_void_p()
-        assert CU.cuInit(0) == 0 and CU.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-        assert CU.cuCtxSetCurrent(context) == 0
-        self.handle, self.values = ctypes.c_void_p(), (ctypes.c_uint64 * 1)(1)
-        assert CU.cuLinkCreate_v2(1, (ctypes.c_int * 1)(12), self.values, ctypes.byref(self.handle)) == 0
-    def __del__(self):
-        self.values[0] = self.found
-        CU.cuLinkDestroy(self.handle)
-'''
-
 SUITE = """
 from state import *
 
@@ -623,19 +603,9 @@ def test_expected(driver_lifetimes):
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester, run_pytest, toolchain):
-    """Run the suite above, or another, with arguments, in a separate process."""
-    toolchain("13.0")
-
-    def run(*arguments: str, tests: str = SUITE, **env: str) -> pytest.RunResult:
-        pytester.makepyfile(state=STATE, test_suite=tests)
-        pytester.syspathinsert()
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in env.items():
-                patch.setenv(name, value)
-            return run_pytest("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
-
-    return run
+def suite(suite):
+    """Run the suite above, or another, with arguments."""
+    return lambda *arguments, tests=SUITE: suite(*arguments, test_suite=tests)
 
 
 @pytest.mark.parametrize("workers", [ALONE, XDIST])

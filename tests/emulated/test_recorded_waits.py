@@ -82,66 +82,6 @@ def recording(**rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"about": about, **{kind: rows.get(kind, []) for kind in ("one", "held", "limit", "depth")}}
 
 
-@pytest.mark.parametrize(
-    ("kind", "row", "loading", "answer"),
-    [
-        ("one", one(), "LAZY", "returns"),
-        ("one", one("cuMemFree_v2", "device, 64"), "LAZY", "waits"),
-        ("one", one("cuMemFree_v2", "device, 64", "none"), "LAZY", "returns"),
-        ("one", one("cuMemFree_v2", "device, 64", "another context"), "LAZY", "returns"),
-        ("one", one("cuMemFree_v2", "of a pool"), "LAZY", "returns"),
-        ("one", one("cuLibraryLoadData", "cubin", "another context"), "EAGER", "waits"),
-        ("one", one("cuLibraryLoadData", "cubin", "another context"), "LAZY", "returns"),
-        ("one", one("cuLibraryUnload", "not used"), "LAZY", "returns"),
-        ("one", one("cuLibraryUnload", "used"), "LAZY", "waits"),
-        ("one", one("cuCtxSetLimit", "stack, larger"), "LAZY", "waits"),
-        ("one", one("cuCtxSetLimit", "stack, same"), "LAZY", "returns"),
-        ("one", one("cuMemcpyHtoA_v2", "pageable"), "LAZY", "waits"),
-        ("one", one("cuMemcpyAtoH_v2", "pageable", "non-blocking"), "LAZY", "returns"),
-        ("one", one("cuMemcpyDtoA_v2", ""), "LAZY", "returns"),
-        ("one", {**one("cuStreamSynchronize", ""), "stream": "legacy"}, "LAZY", "waits"),
-        ("one", {**one("cuStreamSynchronize", "", "legacy"), "stream": "blocking"}, "LAZY", "returns"),
-        ("one", {**one("cuEventSynchronize", "", "legacy"), "stream": "blocking"}, "LAZY", "waits"),
-        ("one", one("cuEventSynchronize", "never recorded", "legacy"), "LAZY", "returns"),
-        (
-            "one",
-            {**one("cuMemcpyDtoHAsync_v2", "device to pageable, 4096", "same"), "stream": "blocking"},
-            "LAZY",
-            "waits",
-        ),
-        ("one", one("cuMemcpyDtoD_v2", "device to sync memops"), "LAZY", "waits"),
-        ("one", one("cuMemcpyDtoD_v2", "device to device, 4096"), "LAZY", "returns"),
-        ("one", one("cuMemFree_v2", "sync memops", "legacy, host function, copy behind"), "LAZY", "waits"),
-        ("one", one("cuCtxSetLimit", "L2 persisting"), "LAZY", "waits"),
-        ("one", one("cuCtxSetLimit", "heap, smaller"), "LAZY", "returns"),
-        ("held", held("cuMemFree_v2 device, 64", "held"), "LAZY", "held"),
-        ("held", {**held("cuMemFree_v2 device, 64", "held"), "second": "legacy"}, "LAZY", "held"),
-        ("held", {**held("cuMemFree_v2 device, 64", "free"), "second": "another context"}, "LAZY", "free"),
-        ("held", held("cuMemFree_v2 device, 64", "free", "cuMemAllocAsync", ""), "LAZY", "free"),
-        ("held", held("cuMemUnmap", "nobody waits"), "LAZY", "nobody waits"),
-        ("held", held("cuCtxSynchronize", "held", "cuLibraryLoadData", "cubin"), "EAGER", "held"),
-    ],
-)
-def test_a_row_is_looked_up(kind: str, row: dict[str, Any], loading: str, answer: str) -> None:
-    """The words of a question are conditions of the table; where the gate is decides who waits for it."""
-    assert waits.said(kind, row, loading) == answer
-
-
-@pytest.mark.parametrize(
-    ("name", "to", "stream", "place", "answer"),
-    [
-        ("cuMemcpyAsync", "device", "blocking", "same", 2097153),
-        ("cuMemcpyAsync", "pinned", "blocking", "same", "every size waits"),
-        ("cuMemcpyAsync", "device", "non-blocking", "legacy", "no size waits"),
-        ("cuMemcpy", "device", "blocking", "blocking", "every size waits"),
-    ],
-)
-def test_the_limit_of_a_copy_is_looked_up(name: str, to: str, stream: str, place: str, answer: Any) -> None:
-    """The least size that waits is one byte above the table's."""
-    row = {"name": name, "to": to, "source": "pageable", "stream": stream, "place": place}
-    assert waits.said("limit", row, "LAZY") == answer
-
-
 def test_a_wrong_answer_is_counted() -> None:
     """A row is equal if it is under each loading that was asked; rows without an answer are left out."""
     lazy = {"LAZY": [["returns", 0]], "EAGER": [["waits", 0]]}
