@@ -83,6 +83,7 @@ def operations(drawn: Recipe) -> Iterator[str]:
     names = drawn.names | outside(drawn)
     here = {part: [name in names for name in pair] for part, pair in PARTS.items()}
     yield from (one for one, parts in _OF_PARTS.items() if all(any(here[part]) for part in parts))
+    yield from (f"load-12 {part}" for part in ("cufft", "curand", "cusparse", "cusolver", "cublas") if all(here[part]))
     yield from (one for one, parts in _OF_NVCC.items() if all(here[part][0] for part in parts))
     modules = dict.fromkeys(module for name in sorted(names) for module in PACKAGES[name].get("imports", ()))
     # pynvjitlink needs the driver's library
@@ -196,6 +197,9 @@ class Made:
             "bindings": "cuda-bindings" in names,
             "linker": not names.isdisjoint(PARTS["nvJitLink"]),
             "driver": self._drawn.driver,
+            "overwrites": any(
+                version in PACKAGES[name].get("overwrites", ()) for name, version in self._drawn.packages
+            ),
             "scratch": str(self._scratch),
             "packages": str(site),
             "programs": str(site / "nvidia" / toolkit / "bin"),

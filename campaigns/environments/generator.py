@@ -102,8 +102,8 @@ def recipe(seed: int, number: int) -> Recipe:
     drawn.packages = [(name, chosen[name]) for name in sorted(chosen)]
     if source.random() < 0.3:
         drawn.driver = source.choice(_DRIVERS)
-    for kind in source.sample(tuple(_DAMAGE), source.choices((0, 1, 2), (45, 42, 13))[0]):
-        if (what := _DAMAGE[kind](source, chosen)) is not None:
+    for kind in source.sample(tuple(_KINDS), source.choices((0, 1, 2), (45, 42, 13))[0]):
+        if (what := _KINDS[kind][0](source, chosen)) is not None:
             drawn.damage.append((kind, what))
     return drawn
 
@@ -233,25 +233,6 @@ def _variant(source: random.Random, chosen: dict[str, str]) -> tuple[str, str] |
     return None
 
 
-_DAMAGE: Final[dict[str, Callable[[random.Random, dict[str, str]], Any]]] = {
-    "missing": _a_file,
-    "cut": _a_file,
-    "over": _another_release,
-    "variant": _variant,
-    "left-over": _another_release,
-    "unlisted": lambda source, chosen: source.choice([*chosen]) if len(chosen) > 1 else None,
-    "gone": lambda source, chosen: source.choice([one for one in chosen if one != "cuda-pathfinder"] or [None]),
-    "library-path": _some_libraries,
-    "toolkit": _a_toolkit,
-    "local": _a_toolkit,
-    "cache": _some_libraries,
-    "stale-cache": _some_libraries,
-    "conda": _by_conda,
-    "rpath": _linked,
-    "runpath": _linked,
-}
-
-
 # -- wheels
 
 
@@ -286,7 +267,7 @@ def used_files(drawn: Recipe, site: Path) -> dict[str, int]:
     replaced = [what for kind, what in drawn.damage if kind in ("over", "variant")]
     moved = {name for kind, what in drawn.damage if kind == "conda" for name, _ in what}
     for name, version in [*(one for one in drawn.packages if one[0] not in moved), *replaced]:
-        if name.startswith(("nvidia-", "cuda-")):
+        if re.search("^(?:nvidia|cuda)-|-cu(?:da)?1[23]x?$", name):
             for place, size in _used_files_of(name, version).items():
                 path = f"{site}{place}"
                 found[path] = min(size, found.get(path, size))
@@ -375,7 +356,7 @@ def make(drawn: Recipe, prefix: Path) -> dict[str, str]:
         _lay(unpacked(name, version), site)
     variables: dict[str, str] = {}
     for kind, what in drawn.damage:
-        variables |= _DONE[kind](what, dict(drawn.packages), site) or {}
+        variables |= _KINDS[kind][1](what, dict(drawn.packages), site) or {}
     return variables
 
 
@@ -508,20 +489,26 @@ def _link_with(tag: str, what: tuple[str, tuple[str, str] | None], versions: dic
         record.write(f"linked_user/{library.name},,{library.stat().st_size}\n")
 
 
-_DONE: Final[dict[str, Callable[[Any, dict[str, str], Path], dict[str, str] | None]]] = {
-    "missing": _lose,
-    "cut": _cut,
-    "over": _install_over,
-    "variant": _install_over,
-    "left-over": _leave_metadata,
-    "unlisted": _remove_metadata,
-    "gone": _remove_files,
-    "library-path": _name_libraries,
-    "toolkit": _name_toolkit,
-    "local": _put_into_usr_local,
-    "cache": _cache_libraries,
-    "stale-cache": _cache_lost_libraries,
-    "conda": _install_by_conda,
-    "rpath": partial(_link_with, "rpath"),
-    "runpath": partial(_link_with, "runpath"),
+def _one_of(source: random.Random, chosen: dict[str, str]) -> str | None:
+    others = [one for one in chosen if one != "cuda-pathfinder"]
+    return source.choice(others) if others else None
+
+
+#: Each kind of damage: what draws it, and what does it.
+_KINDS: Final[dict[str, tuple[Callable[..., Any], Callable[..., dict[str, str] | None]]]] = {
+    "missing": (_a_file, _lose),
+    "cut": (_a_file, _cut),
+    "over": (_another_release, _install_over),
+    "variant": (_variant, _install_over),
+    "left-over": (_another_release, _leave_metadata),
+    "unlisted": (_one_of, _remove_metadata),
+    "gone": (_one_of, _remove_files),
+    "library-path": (_some_libraries, _name_libraries),
+    "toolkit": (_a_toolkit, _name_toolkit),
+    "local": (_a_toolkit, _put_into_usr_local),
+    "cache": (_some_libraries, _cache_libraries),
+    "stale-cache": (_some_libraries, _cache_lost_libraries),
+    "conda": (_by_conda, _install_by_conda),
+    "rpath": (_linked, partial(_link_with, "rpath")),
+    "runpath": (_linked, partial(_link_with, "runpath")),
 }

@@ -233,6 +233,12 @@ def load(name: str) -> None:
     library(name)
 
 
+def load_12(name: str) -> None:
+    """Load those of CUDA 12 where cuda.pathfinder prefers CUDA 13's, as programs of CUDA 12 do."""
+    for path in Path(PLAN["packages"], "nvidia", name, "lib").glob("*.so*"):
+        ctypes.CDLL(str(path), os.RTLD_NOW)
+
+
 def loaded(name: str) -> None:
     """Load a library of a package as the loader finds what it links, with every function bound."""
     ctypes.CDLL(f"{PLAN['packages']}/linked_user/{name}", os.RTLD_NOW)
@@ -264,14 +270,18 @@ def links() -> None:
     except (OSError, RuntimeError):
         if not PLAN["driver"]:
             raise
+        if PLAN["overwrites"]:
+            raise Failed("the link by the driver overwrites freed memory") from None
         cubin = PTX
     if PLAN["driver"]:
         image_of(cubin)
 
 
 def image() -> None:
-    """Give the driver what this environment makes for it: PTX, and where there is nvJitLink, cubins of it otherwise."""
+    """Give the driver what this environment makes for it: PTX, or cubins of it, and what its nvJitLink links."""
     image_of(compiled(KERNEL))
+    if PLAN["linker"]:
+        image_of(linked(compiled(KERNEL), 2))
 
 
 def image_of(ptx: bytes) -> None:

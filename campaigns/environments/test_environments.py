@@ -98,8 +98,8 @@ def test_agreement(failed, codes, agrees: bool, words: str) -> None:
 def test_the_same_seed_gives_the_same_environments(monkeypatch) -> None:
     """Numbers do not depend on each other; most environments differ."""
     monkeypatch.setattr(generator, "requirements", lambda *_: ())
-    monkeypatch.setitem(generator._DAMAGE, "missing", lambda *_: None)
-    monkeypatch.setitem(generator._DAMAGE, "cut", lambda *_: None)
+    monkeypatch.setitem(generator._KINDS, "missing", (lambda *_: None, None))
+    monkeypatch.setitem(generator._KINDS, "cut", (lambda *_: None, None))
     first = [str(recipe(1, number)) for number in range(50)]
     assert [str(recipe(1, number)) for number in reversed(range(50))] == first[::-1]
     assert [str(recipe(2, number)) for number in range(50)] != first
