@@ -103,6 +103,13 @@ def test_schema_refuses_wrong_values(event, change, validator) -> None:
         validator.validate({"event": event, "time": 1.0, **LINES[event], **change})
 
 
+@pytest.mark.parametrize("line", ['"run", "argv": 1', '"run", "schema": 1, "argv": 1', '"start", "schema": 9'])
+def test_a_line_of_this_version_that_does_not_fit(line) -> None:
+    """Only a run says the version of its format."""
+    with pytest.raises(RecordError, match="^is not a valid event "):
+        records.decode(f'{{"event": {line}}}'.encode())
+
+
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_last_line_that_does_not_fit(end) -> None:
     """Only a line without its end can be cut."""
@@ -176,6 +183,8 @@ def test_unknown_events_and_keys_are_ignored(tmp_path) -> None:
         ('{"event": "run", "schema": 2}', "line 1: run.schema is 2; this version reads formats up to 1"),
         ('not json\n{"event": "run", "schema": 1}', "line 1 is not an event"),
         ('{"event": "start", "nodeid": "a"}', "no event 'run' before the others"),
+        ('{"event": "test", "nodeid": "a", "outcome": "passed"}', "no event 'run' before the others"),
+        ('{"event": "link", "target": "bundled"}', "no event 'run' before the others"),
         ('{"event": "start", "nodeid": 7}\n', "line 1 is not a valid event 'start': Expected `str`, got `int`"),
     ],
 )
