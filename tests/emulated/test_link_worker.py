@@ -118,21 +118,6 @@ assert code == 218 and log.decode() == ("error   : libnvJitLink 13.0 did not fin
 assert ended()[0]["linker"] == "late"
 sound()
 """,
-    "states_survive_another": """
-# A state whose worker dies of another state's input goes on, and its log has every line once.
-info = ctypes.create_string_buffer(4096)
-keys, values = (c_int * 2)(3, 4), (c_void_p * 2)(ctypes.addressof(info), 4096)
-state, image, size = c_void_p(), c_void_p(), c_size_t()
-ok(cuda.cuLinkCreate_v2(2, keys, values, byref(state)))
-def add(name):
-    ok(cuda.cuLinkAddData_v2(state, PTX, small_ptx(), c_size_t(len(small_ptx())), name, 0, None, None))
-add(b"a")
-assert link([(PTX, CASES["ptx"][1](b"!segv"))])[0] == 218
-ok(cuda.cuLinkComplete(state, byref(image), byref(size)))
-assert string_at(image, size.value).rstrip(b"\\0") == b"a" + small_ptx().rstrip(b"\\0")
-assert info.value == b"a was added", info.value
-ok(cuda.cuLinkDestroy(state))
-""",
     "modules_are_compiled_in_the_worker": """
 # A load whose PTX ends the library fails as that of bad PTX does.
 assert load(CASES["ptx"][1](b"!segv"))[0] == 218

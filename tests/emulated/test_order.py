@@ -151,7 +151,7 @@ here, there, back = allocate(4096), allocate(4096), pinned()
 legacy, own = c_void_p(1), c_void_p(2)
 """
 
-#: What is ordered, by why.
+#: What is ordered, by why; `RECORDED` has the copies of pageable memory.
 ORDERED = {
     "another range": "fill(here, a); fill(here + 64, b)",
     "both read": "fill(here, a); record(edge, a); wait(b, edge); load(back, a, here); load(back + 64, b, here)",
@@ -170,19 +170,8 @@ fill(here, a); record(edge, a); wait(b, edge); record(other, b); wait(c, other);
     "the legacy stream comes before": "fill(here, legacy); fill(here, blocking)",
     "through the legacy stream": "fill(here, blocking); fill(there, legacy); fill(here, own)",
     "the default stream of a thread": "fill(here, own); fill(here, legacy)",
-    "a copy of pinned memory": "ok(cuda.cuMemcpyHtoD_v2(here, back, 64)); fill(here, a)",
-    "a pageable copy to its stream": "put(here); fill(here, blocking); put(there); load(back, own, there)",
-    "a pageable copy and its stream's end": "put(here); ok(cuda.cuStreamSynchronize(None)); fill(here, a)",
-    "a pageable copy and an event": "put(here); record(edge, None); wait(a, edge); fill(here, a)",
-    "a pageable copy and the next one": "put(here); put(there); fill(here, a)",
-    "a pageable copy and a copy that waits": "put(here); ok(cuda.cuMemcpyDtoH_v2(back, there, 4)); fill(here, a)",
-    "a pageable copy to the host": "ok(cuda.cuMemcpy(c_uint64(back), c_uint64(addressof(page)), 64)); fill(back, a)",
     "a pageable copy and cuMemFree": "put(here); ok(cuda.cuMemFree_v2(here))",
     "a pageable copy behind another stream's work": "fill(there, blocking); put(here); fill(there, a)",
-    "a pageable copy to memory whose operations synchronize": """
-ok(cuda.cuPointerSetAttribute(byref(c_uint(1)), 6, c_uint64(here))); put(here); fill(here, a)
-ok(cuda.cuMemsetD8_v2(c_uint64(here + 64), 1, c_size_t(64))); fill(here + 64, a)
-ok(cuda.cuMemcpyDtoD_v2(c_uint64(there), c_uint64(here + 128), c_size_t(64))); fill(there, a)""",
     "cuMemFree waits": "fill(here, a); ok(cuda.cuMemFree_v2(here))",
     "a context that is none": "assert cuda.cuCtxDestroy_v2(c_void_p(0x1234)) == 201",
     "a new stream": "fill(here, a); ok(cuda.cuStreamSynchronize(a)); fill(here, stream())",
@@ -248,16 +237,7 @@ UNORDERED = {
     "two blocking ones": "fill(here, blocking); fill(here, stream(0))",
     "the host waited for another stream": "fill(here, a); ok(cuda.cuStreamSynchronize(b)); fill(here, b)",
     "a copy that waits for its own stream": "fill(here, a); ok(cuda.cuMemcpyDtoH_v2(back, there, 4)); fill(here, b)",
-    "a pageable copy": "put(here); fill(here, a)",
     "a pageable copy of one byte": "put(here, 1); fill(here, a)",
-    "a pageable copy in a thread's stream": """
-ok(cuda.cuMemcpyHtoD_v2_ptds(c_uint64(here), page, c_size_t(64))); fill(here, blocking)""",
-    "a pageable copy to an array": """
-array = new(cuda.cuArrayCreate_v2, struct.pack("<QQiI", 64, 0, 1, 1))
-ok(cuda.cuMemcpyHtoA_v2(array, c_size_t(0), page, c_size_t(64)))
-ok(cuda.cuMemcpyAtoHAsync_v2(c_void_p(back), array, c_size_t(0), c_size_t(64), a))""",
-    "a copy between devices": """
-ok(cuda.cuMemcpyDtoD_v2(c_uint64(here), c_uint64(there), c_size_t(64))); fill(here, a)""",
     "a copy that waits is late": "fill(here, a); ok(cuda.cuMemcpyDtoH_v2(back, here, 4))",
     "rows of a matrix": """
 fill(here, a, 512)

@@ -387,21 +387,6 @@ ok(cuda.cuStreamSynchronize_ptsz(None))
 address = get(cuda.cuGetProcAddress_v2, b"cuStreamGetId", c_void_p, 13000, c_uint64(2), None)
 assert get(CFUNCTYPE(c_int, c_void_p, c_void_p)(address), None, c_uint64) == identity(own)
 """,
-    "captures_of_default_streams": """
-# Two threads capture their default streams side by side, and the `_ptsz` forms do not touch another stream's.
-def capture():
-    ok(cuda.cuStreamBeginCapture_v2(own, 1))
-    ok(fill(own))
-    return cuda.cuStreamEndCapture(own, byref(c_void_p()))
-ok(cuda.cuStreamBeginCapture_v2(own, 1))
-thread, answers = in_thread(capture)
-thread.join()
-assert answers == [0]
-graph = new(cuda.cuStreamEndCapture, own, c_void_p)
-ok(cuda.cuStreamBeginCapture_v2(blocking, 1))
-ok(cuda.cuMemsetD8Async_ptsz(c_uint64(memory), 1, c_size_t(4), None))
-ok(cuda.cuStreamEndCapture(blocking, byref(graph)))
-""",
     "graphs": """
 # A graph with host functions and gates keeps its edges; launches of one executable graph run one after another.
 calls = []
