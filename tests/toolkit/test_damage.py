@@ -136,7 +136,7 @@ def test_one_changed_byte(feed: Feed, compiled) -> None:
     """The ELF header's bytes of a cubin, and some others: no signal; ``nox -s abuse`` tries more of them."""
     image, sibling = compiled["main", "cubin"].code, compiled["user", "cubin"].code
     links: list[Images] = [[("cubin", image), ("cubin", sibling)]]
-    for at in (*range(64), *range(64, len(image), 97)):
+    for at in (*range(64), *range(64, len(image), 194)):
         for value in (0, 0xFF):
             changed = bytearray(image)
             changed[at] = value
