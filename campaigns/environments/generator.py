@@ -209,6 +209,8 @@ def _a_toolkit(source: random.Random, _: dict[str, str]) -> list[tuple[str, str]
 
 def _by_conda(source: random.Random, chosen: dict[str, str]) -> list[tuple[str, str]] | None:
     """Some of the packages, of one minor as conda's cuda-version holds them to."""
+    if chosen.get("cuda-bindings") in ("12.8.0", "12.9.0"):
+        return None  # these find conda's libraries by the RPATH of conda's Python, which no wheel has
     here = [name for name in chosen if name in _CONDA]
     some = source.sample(here, source.randint(1, len(here))) if here else []
     return [(name, chosen[name]) for name in some if _minor(chosen[name]) == _minor(chosen[some[0]])] or None

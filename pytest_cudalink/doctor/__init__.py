@@ -68,6 +68,8 @@ _LINKER: Final = Item("dynamic-libs", "nvJitLink", "", "site-packages", "ctk", N
 _TILE_WHEELS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 _NO_LINK: Final = "nothing here links PTX or LTO-IR"
 
+_OLD_DRIVER: Final = "the driver"
+
 _COUNTED: Final = SEVERITIES[:2]
 
 
@@ -206,7 +208,15 @@ def examine(
     report.findings += _known_bad_findings(report, system)
     report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
-    report.findings = [_possible(replace(one, fix=one.fix.by(installer)), report.items) for one in report.findings]
+    held = {one.name for one in audit.claims if not one.by_name.startswith("nvidia-") and one.by_name != "cuda-toolkit"}
+    stuck = [one.why for one in report.findings if held.intersection(one.fix.uninstall) and one.otherwise]
+    report.findings = [
+        # what a package is built with cannot go, and then a part of another release for the driver helps nobody
+        replace(one, fix=NO_COMMAND)
+        if one.otherwise and one.why and (one.why in stuck or (stuck and one.why.startswith(_OLD_DRIVER)))
+        else _possible(replace(one, fix=one.fix.by(installer)), report.items)
+        for one in report.findings
+    ]
     return report
 
 
@@ -450,7 +460,7 @@ def _runtime_findings(
                 "answers with cudaErrorInsufficientDriver (35)",
                 Command((f"{name}=={driver.major}.*", *held)),
                 verdict.otherwise,
-                f"the driver of CUDA {driver} is too old for the runtime inside {name}",
+                f"{_OLD_DRIVER} of CUDA {driver} is too old for the runtime inside {name}",
             )
 
 
@@ -550,7 +560,7 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
 def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
     if severity == "unknown":
         return f"not known whether the driver of CUDA {driver} runs the toolkit"
-    return f"the driver of CUDA {driver} is too old for the toolkit"
+    return f"{_OLD_DRIVER} of CUDA {driver} is too old for the toolkit"
 
 
 def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:

@@ -352,6 +352,16 @@ def test_a_newer_library_that_no_distribution_lists() -> None:
     }
 
 
+def test_a_wheel_that_a_package_is_linked_with_stays() -> None:
+    """No command takes it away for an older driver: a newer driver is the remedy."""
+    machine = Machine(tuple(WHOLE), (), None)
+    machine.installed = {"cuda-bindings": "13.0.3"}
+    machine.audit = replace(Machine.audit, claims=(claim("w-nvJitLink", ">=13.0", "symbols"),))
+    errors = [one for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "error"]
+    assert {str(one.fix) for one in errors if one.otherwise} == {""}
+    assert all("install a driver" in one.otherwise for one in errors if one.otherwise)
+
+
 def test_what_holds_cuda_bindings_is_installed_with_it() -> None:
     """A distribution that accepts no older major comes in another release, as cuda-python does."""
     machine = Machine(tuple(WHOLE), (), None)
