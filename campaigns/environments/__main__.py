@@ -191,7 +191,7 @@ class Made:
         """Do what users do; return what went wrong, by operation."""
         (site,) = self._prefix.glob("lib/python*/site-packages")
         names = self._drawn.names | outside(self._drawn)
-        toolkit = "cu13" if "nvidia-cuda-nvcc" in names else "cuda_nvcc"
+        toolkit = "cu13" if (site / "nvidia" / "cu13" / "bin").is_dir() else "cuda_nvcc"
         plan = {
             "operations": wanted,
             "bindings": "cuda-bindings" in names,

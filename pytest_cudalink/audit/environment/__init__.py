@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ...base.budget import AuditError
 from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
-from ...base.install_command import NO_COMMAND, Command, Installer, install_command
+from ...base.install_command import NO_COMMAND, Command, Installer, install_command, installer_here
 from ...base.regular_files import open_regular
 from ...base.words import and_more, counted
 from ...compat import exports, known_bad
@@ -614,5 +614,6 @@ class _Repair:
         prefix = shlex.quote(str(self._place.prefix))
         if manager == "conda":
             return Installer("conda", f" --prefix {prefix}")
-        here = manager != "uv" and str(self._place.prefix) == sys.prefix
-        return Installer("uv" if manager == "uv" else "pip", "" if here else f" --python {prefix}")
+        if manager != "uv" and str(self._place.prefix) == sys.prefix:
+            return installer_here()  # an environment may have no pip, whatever installed a distribution
+        return Installer("uv" if manager == "uv" else "pip", f" --python {prefix}")
