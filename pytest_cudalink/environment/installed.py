@@ -149,6 +149,8 @@ def _system_sites(prefix: Path, python: str) -> tuple[Path, ...]:
 def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Installed], list[Unreadable]]:
     """Return the distributions of an environment, the first of each name, and what could not be read.
 
+    Of two in one folder, that whose RECORD describes the files: an installer left the metadata of another release.
+
     `files`: read which libraries they installed, too.
     """
     found: dict[str, Installed] = {}
@@ -165,7 +167,8 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
                 continue
             try:
                 one = _read_distribution(site / name)
-                if one.name not in found:
+                earlier = found.get(one.name)
+                if earlier is None or (Path(earlier.path).parent == site and _unlike(one) < _unlike(earlier)):
                     found[one.name] = replace(one, files=_files_of(site, site / name, one)) if files else one
                 unreadable += _not_utf_8(site / name)
             except (OSError, ValueError) as error:
@@ -174,6 +177,16 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
                 text = "METADATA is missing; expected a file" if missing else reason
                 unreadable.append(Unreadable(str(site / name), f"{text}: install the distribution again"))
     return list(found.values()), unreadable
+
+
+def _unlike(one: Installed) -> int:
+    """The number of files that have not the size that the RECORD of a distribution says."""
+    metadata = Path(one.path)
+    sizes = {}
+    with suppress(OSError, ValueError):
+        rows = _rows(metadata / "RECORD", lambda line: bool(_USED.search(line)))
+        sizes = {metadata.parent / row[0]: row[2] for row in rows if len(row) == 3 and row[2]}
+    return sum(not path.is_file() or str(path.stat().st_size) != size for path, size in sizes.items())
 
 
 def _with_linked(sites: Sequence[Path]) -> list[Path]:

@@ -364,6 +364,16 @@ def test_what_cannot_be_read(path: str, content: str | None, made, capsys) -> No
     assert "\x1b" not in output
 
 
+@pytest.mark.parametrize("left", ["12.4.127", "12.9.99"])
+def test_metadata_of_another_release_that_an_installer_left(left: str, made) -> None:
+    """The release counts whose RECORD has the sizes of the files, whichever of the two comes first."""
+    for version, size in (("12.9.86", 3), (left, 4)):
+        (made.wheel("nvidia-x", version) / "RECORD").write_text(f"x.so,,{size}\n", encoding="utf-8")
+    (made.site / "x.so").write_bytes(b"new")
+    made.wheel("user", "1", "nvidia-x==12.9.86")
+    assert kinds(made.audit()) == []
+
+
 def test_leftovers_of_pip_do_not_count(made) -> None:
     """Folders that pip renames before it removes them are not distributions."""
     made.wheel("x", "1").rename(made.site / "~-1.dist-info")
