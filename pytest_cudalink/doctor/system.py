@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from .. import probes
 from ..audit.environment import EnvironmentAudit, audit_environment
@@ -183,7 +183,8 @@ class Elsewhere(System):
     def installer(self, items: Iterable[Item]) -> Installer:
         conda = self._place.conda_meta and not any(one.wheel for one in items)
         prefix = shlex.quote(str(self._place.prefix))
-        return Installer("conda", f" --prefix {prefix}") if conda else Installer("pip", f" --python {prefix}")
+        name: Literal["pip", "uv"] = "pip" if "pip" in self.versions() else "uv"
+        return Installer("conda", f" --prefix {prefix}") if conda else Installer(name, f" --python {prefix}")
 
     def is_outside(self, item: Item) -> bool:
         return not item.wheel and not Path(item.path).is_relative_to(self._place.prefix)

@@ -438,7 +438,10 @@ def test_doctor_and_audit_have_one_verdict(driver: str, verdict: str | None, tmp
     found = [json.loads(capsys.readouterr().out)["verdict"]]
     for prefix in ([], [str(tmp_path)]):
         main(["audit", *options, *prefix])
-        found.append(json.loads(capsys.readouterr().out)["verdict"])
+        found.append((audit := json.loads(capsys.readouterr().out))["verdict"])
+    of_doctor = [one["fix"] for one in audit["findings"] if one["kind"] == "doctor" and one["fix"]]
+    assert all(one.startswith(f"uv pip uninstall --python {tmp_path} ") for one in of_doctor)  # there is no pip
+    assert bool(of_doctor) is (verdict == "incoherent")
     assert found[1:] == [verdict or found[0]] * 2
 
 
