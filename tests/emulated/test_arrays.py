@@ -158,16 +158,35 @@ ok(cuda.cuSurfObjectGetResourceDesc(byref(got), surface))
 assert got.one == array.value
 ok(cuda.cuSurfObjectDestroy(surface))
 assert cuda.cuSurfObjectGetResourceDesc(byref(got), surface) == 1
+for wrong in (Resource(2, 0, memory, FLOAT, 1, 64), Resource(0, 0, 0x1234)):
+    assert cuda.cuSurfObjectCreate(byref(surface), byref(wrong)) == 1
+new(cuda.cuCtxCreate_v2, 0, 0)
+assert cuda.cuSurfObjectCreate(byref(surface), byref(resources[0])) == 705
 """,
     "texture_references": """
-# A reference gives back what was set.
-reference = new(cuda.cuTexRefCreate)
+# A reference gives back what was set; what was not bound is 1, and what is no reference is 400.
+reference, array, memory = c_void_p(), made(64, 32, 0, UINT8, 4), allocate(1 << 16)
+got, many, pointer, offset = c_int(), c_int(), c_void_p(), c_size_t(7)
+ok(cuda.cuTexRefCreate(byref(reference)))
+assert get(cuda.cuTexRefGetFormat, c_int, c_int, reference) == (FLOAT, 1)
+for name in ("cuTexRefGetArray", "cuTexRefGetMipmappedArray", "cuTexRefGetAddress_v2"):
+    assert getattr(cuda, name)(byref(pointer), reference) == 1
+ok(cuda.cuTexRefSetArray(reference, array, 1))
+assert get(cuda.cuTexRefGetArray, c_void_p, reference) == array.value
+assert get(cuda.cuTexRefGetFormat, c_int, c_int, reference) == (UINT8, 4)
+assert get(cuda.cuTexRefSetAddress_v2, c_size_t, reference, c_uint64(memory), c_size_t(64)) == 0
+assert get(cuda.cuTexRefGetAddress_v2, c_uint64, reference) == memory
+assert cuda.cuTexRefGetArray(byref(pointer), reference) == 1
 color, read = (c_float * 4)(1, 2, 3, 4), (c_float * 4)()
 ok(cuda.cuTexRefSetBorderColor(reference, color))
 ok(cuda.cuTexRefGetBorderColor(read, reference))
 assert tuple(read) == (1, 2, 3, 4)
 ok(cuda.cuTexRefSetMipmapLevelClamp(reference, c_float(1), c_float(2)))
 assert get(cuda.cuTexRefGetMipmapLevelClamp, c_float, c_float, reference) == (1, 2)
+assert cuda.cuTexRefSetArray(reference, c_void_p(0x1234), 1) == 400
+ok(cuda.cuTexRefDestroy(reference))
+assert cuda.cuTexRefDestroy(reference) == 400
+assert cuda.cuTexRefGetFlags(byref(got), reference) == 400
 """,
 }
 test_programs_of_textures = programs(OF_TEXTURES, TEXTURES)
