@@ -15,6 +15,21 @@ def created(flags=0):
 
 
 PROGRAMS = {
+    "flags": """
+# A context waits in one way; only a primary one says that host memory is mapped when it was not asked to.
+for wrong in (3, 5, 6, 7, 0x100, 0x1000):
+    assert created(wrong)[0] == 1
+    assert cuda.cuDevicePrimaryCtxSetFlags_v2(0, wrong) == cuda.cuDevicePrimaryCtxSetFlags_v2(0, 8) == 1
+    assert cuda.cuCtxSetFlags(wrong) == 1
+assert get(cuda.cuCtxGetFlags, c_uint) == 8
+for right in (0, 1, 2, 4, 0x14, 0x80):
+    code, context = created(right)
+    ok(code)
+    assert get(cuda.cuCtxGetFlags, c_uint) == right
+    ok(cuda.cuCtxDestroy_v2(context))
+assert cuda.cuCtxCreate_v2(byref(c_void_p()), 3, 9) == 101
+assert cuda.cuCtxCreate_v2(None, 0, 9) == 101 and cuda.cuCtxCreate_v2(None, 0, 0) == 1
+""",
     "graphics_data": """
 # It is refused where there is some, and left alone where there is none; shares of multiprocessors are another request.
 context, affinity, graphics = c_void_p(), (c_uint * 2)(0, 4), (c_uint64 * 2)(1, 0x1000)

@@ -71,6 +71,26 @@ assert launch(required, one, (2, 1, 1)) == launch(required, one, (64, 1, 1)) == 
 
 
 PROGRAMS = {
+    "launches_of_before_cuda_4": """
+# cuLaunch and its neighbours take block, shared memory and parameters from the function.
+assert cuda.cuLaunch(plain) == 801  # a block of one thread
+ok(cuda.cuFuncSetBlockShape(plain, 64, 2, 1))
+for call in (cuda.cuLaunch(plain), cuda.cuLaunchGrid(plain, 2, 3), cuda.cuLaunchGridAsync(plain, 2, 3, None)):
+    assert call == 801
+assert "does not execute" in last_event()["note"]
+assert cuda.cuLaunchGridAsync(plain, 1, 1, c_void_p(0x1234)) == 400
+assert cuda.cuFuncSetBlockShape(plain, 0, 1, 1) == cuda.cuFuncSetSharedSize(plain, 49153) == 1
+assert cuda.cuLaunchGrid(plain, 0, 3) == 1
+ok(cuda.cuFuncSetBlockShape(bounded, 1, 1, 1))
+assert cuda.cuLaunch(bounded) == 801  # with parameters that were never set
+ok(cuda.cuParamSeti(bounded, 0, 5))
+ok(cuda.cuParamSetv(bounded, 8, char_buffer(b"1234"), 4))
+ok(cuda.cuParamSetSize(bounded, 12))
+assert cuda.cuLaunch(bounded) == 801
+ok(cuda.cuParamSetSize(bounded, 5000))
+assert cuda.cuLaunch(bounded) == 701
+assert cuda.cuParamSetSize(bounded, 100000) == cuda.cuParamSeti(bounded, -4, 5) == 1
+""",
     "handles": """
 # No kernel and no such kernel are 400; so is a stream that is not alive; no context is 201.
 for wrong in (None, c_void_p(0x1234), module):
