@@ -163,6 +163,12 @@ def _is_file_of(path: str, row: Sequence[str]) -> bool:
     return row[1] == f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
 
 
+def _other_libraries(wheel: Wheel) -> int:
+    """The number of libraries of a wheel that are not as long as its RECORD says: those of another release."""
+    rows = csv.reader(line for line in _record(wheel).decode("utf-8", "replace").splitlines() if ".so" in line)
+    return sum(not _is_file_of(os.path.join(wheel.site, row[0]), row) for row in rows)
+
+
 @cache
 def owner(path: str) -> Wheel | None:
     """The wheel whose RECORD lists exactly this path; symbolic links are not followed.
@@ -176,7 +182,8 @@ def owner(path: str) -> Wheel | None:
     relative = os.path.relpath(path, site).replace(os.sep, "/")
     rows = {wheel: row for wheel in distributions(site) if (row := _row(wheel, relative))}
     if len(rows) > 1:
-        return next((wheel for wheel, row in rows.items() if _is_file_of(path, row)), next(iter(rows)))
+        described = [wheel for wheel, row in rows.items() if _is_file_of(path, row)]
+        return min(described or rows, key=_other_libraries)
     return next(iter(rows), None)
 
 
