@@ -77,21 +77,21 @@ def _names_in(folder: str) -> list[str]:
         return []
 
 
-def _by_header(path: str, limit: str | None) -> Fact:
-    """The release by the nearest ``cuda.h`` above a file, not above `limit`."""
+def _by_header(path: str, limit: str | None) -> tuple[Fact, str]:
+    """The release by the nearest ``cuda.h`` above a file, not above `limit`, and the path of that; empty if unknown."""
     folder = os.path.dirname(path)
     while True:
         found = {header: version for header in _headers_under(folder) if (version := _cuda_version_of(header))}
         versions = set(found.values())
         if len(versions) == 1:
             header, version = next(iter(found.items()))
-            return Fact(version, f"CUDA_VERSION {version.major * 1000 + version.minor * 10} in {header}")
+            return Fact(version, f"CUDA_VERSION {version.major * 1000 + version.minor * 10} in {header}"), header
         if versions:
             disagree = ", ".join(f"{header} ({version})" for header, version in found.items())
-            return Fact(None, f"the headers of {folder} disagree: {disagree}")
+            return Fact(None, f"the headers of {folder} disagree: {disagree}"), ""
         parent = os.path.dirname(folder)
         if folder in (limit, parent):
-            return Fact(None, f"no cuda.h above {path}")
+            return Fact(None, f"no cuda.h above {path}"), ""
         folder = parent
 
 
@@ -298,13 +298,13 @@ def attribute(path: str) -> Fact:
     if own is not None:
         return own
     if wheel is None:
-        found = _by_header(path, _site_of(path))
-        if found.value is not None and (other := owner(found.witness.rpartition(" in ")[2])) is not None:
+        found, header = _by_header(path, _site_of(path))
+        if header and (other := owner(header)) is not None:
             return Fact(None, f"no distribution lists {path}, and the nearest cuda.h is that of {other.name}")
         return found
     if by_toolkit := _by_toolkit(wheel, path):
         return by_toolkit
-    by_header = _by_header(path, wheel.site)
+    by_header, _ = _by_header(path, wheel.site)
     if by_header.value is not None:
         return by_header
     return Fact(None, f"no installed cuda-toolkit requires {wheel.name} {wheel.version}, and {by_header.witness}")

@@ -105,7 +105,7 @@ def test_commands(kind, name, tmp_path, monkeypatch, capsys) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "folder"])
 @pytest.mark.parametrize("file", ["METADATA", "RECORD"])
 def test_metadata(kind, file, tmp_path, monkeypatch) -> None:
-    """An installed package with such metadata counts as not installed, and the doctor does not wait for it."""
+    """A package with such metadata counts as not installed; the doctor does not wait for it, and knows too little."""
     package = tmp_path / "nvidia_nvjitlink-99.0.dist-info"
     package.mkdir()
     if file != "METADATA":
@@ -114,4 +114,4 @@ def test_metadata(kind, file, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert wheels.all_versions().get("nvidia-nvjitlink") != "99.0"
     assert not any(one.version == "99.0" for one in wheels.installed_wheels("nvidia-nvjitlink"))
-    assert main(["doctor"]) in ((0, 1) if file == "RECORD" else (1, 2))
+    assert main(["doctor"]) in (1, 2)  # as the parts beside it are

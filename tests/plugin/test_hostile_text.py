@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from pytest_cudalink.report import read
-from tests.emulated.test_lifetimes import STATE
+from tests.emulated.conftest import STATE
 from tests.report.samples import OBEYED
 
 MODULE = r"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import read
-from tests.emulated.test_lifetimes import STATE
+from tests.emulated.conftest import STATE
 from tests.nested import ALONE, BOTH
 
 MODULE = """
