@@ -68,7 +68,7 @@ _LINKER: Final = Item("dynamic-libs", "nvJitLink", "", "site-packages", "ctk", N
 _TILE_WHEELS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 _NO_LINK: Final = "nothing here links PTX or LTO-IR"
 
-_OLD_DRIVER: Final = "old driver"
+_OLD_DRIVER: Final = "the driver"
 
 _COUNTED: Final = SEVERITIES[:2]
 
@@ -213,7 +213,7 @@ def examine(
     report.findings = [
         # what a package is built with cannot go, and then a part of another release for the driver helps nobody
         replace(one, fix=NO_COMMAND)
-        if one.otherwise and one.why and (one.why in stuck or (stuck and one.kind == _OLD_DRIVER))
+        if one.otherwise and one.why and (one.why in stuck or (stuck and one.place == _OLD_DRIVER))
         else _possible(replace(one, fix=one.fix.by(installer)), report.items)
         for one in report.findings
     ]
@@ -461,7 +461,7 @@ def _runtime_findings(
                 Command((f"{name}=={driver.major}.*", *held)),
                 verdict.otherwise,
                 f"the driver of CUDA {driver} is too old for the runtime inside {name}",
-                kind=_OLD_DRIVER,
+                place=_OLD_DRIVER,
             )
 
 
@@ -555,8 +555,8 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
         )
         if verdict.severity != "note":
             fix, cause = repair(items, driver, at_most=True), _driver_cause(driver, verdict.severity)
-            kind = "" if verdict.severity == "unknown" else _OLD_DRIVER
-            yield Finding(verdict.severity, verdict.what, fix, verdict.otherwise, cause, kind=kind)
+            place = "" if verdict.severity == "unknown" else _OLD_DRIVER
+            yield Finding(verdict.severity, verdict.what, fix, verdict.otherwise, cause, place=place)
 
 
 def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
@@ -587,7 +587,7 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
             "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
             (whole and whole.fix) or repair((item["nvrtc"],), driver, at_most=True),
             why=whole.why if whole else f"the driver of CUDA {driver} refuses the PTX of NVRTC {nvrtc} (222)",
-            kind=_OLD_DRIVER,
+            place=_OLD_DRIVER,
         )
     # the pipeline rule reports LTO-IR that is too new
     if nvrtc and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(nvrtc, nvjitlink):

@@ -22,9 +22,14 @@ from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
 from pytest_cudalink.base import tables
 from pytest_cudalink.base.elf import ElfError
-from pytest_cudalink.base.install_command import install_command
+from pytest_cudalink.base.finding import Finding
+from pytest_cudalink.base.install_command import Command, install_command
 from pytest_cudalink.cli import main
+from pytest_cudalink.compat.releases import DRIVER_RELEASES
+from pytest_cudalink.doctor.system import System
 from pytest_cudalink.environment import installed
+from pytest_cudalink.guardrails.driver import DriverFacts
+from pytest_cudalink.guardrails.items import Fact
 from tests.stubs.conftest import compile_c
 
 
@@ -421,6 +426,44 @@ def test_command(made, capsys) -> None:
     assert "\n::error title=error%3A version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
     assert main(["audit"]) == 2
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
+
+
+def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
+    """Its own errors and what it does not know, once; its command for a finding of both; nothing on Windows."""
+    made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
+    made.wheel("x", "1", "nvidia-nvjitlink-cu12>=12.9")
+    record = made.wheel("y", "1") / "RECORD"
+    record.unlink()
+    os.mkfifo(record)
+    alone = audit_environment(made.prefix)
+    (unread,) = alone.unreadable
+    both = replace(alone.findings[0], fix=Command(("repairs-both",)))
+    own = Finding("error", "an error"), Finding("unknown", "a doubt")
+    left = Finding("warning", "no verdict"), Finding("unknown", f"{unread.path}: {unread.text}")
+    asked = []
+
+    def examine(*, facts: DriverFacts, system: System) -> doctor.DoctorReport:
+        asked.append((facts, system))
+        return doctor.DoctorReport(findings=[both, *own, *left])
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    found = doctor.examine_environment(made.prefix, driver="12.8", gpu="A100")
+    assert found.findings == (both, *(replace(one, kind="doctor") for one in own))
+    assert (found.exit_code, found.unreadable) == (1, alone.unreadable)
+    ((facts, system),) = asked
+    assert (str(facts.cuda().value), facts.release().value) == ("12.8", DRIVER_RELEASES[facts.cuda().value])
+    assert system.driver(facts.cuda()).arch == "sm_80"
+    assert system.environment().claims == alone.claims
+    monkeypatch.setattr(sys, "prefix", str(made.prefix))
+    doctor.examine_environment(made.prefix)
+    doctor.examine_environment()
+    assert [type(system).__name__ for _, system in asked] == ["Elsewhere", "System", "System"]
+    assert [one.driver(Fact(None, "")).arch for _, one in asked[1:]] == [None, None]
+    windows = tmp_path / "windows"
+    (windows / "Lib").mkdir(parents=True)
+    made.site.rename(windows / "Lib/site-packages")
+    assert doctor.examine_environment(windows) == audit_environment(windows)
+    assert len(asked) == 3
 
 
 @pytest.mark.slow
