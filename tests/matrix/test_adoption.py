@@ -461,12 +461,12 @@ SUITS = "note: the CUDA runtime does not run on the emulated driver, so that cel
         (
             {
                 "cpp/CMakeLists.txt": "project(a\n  VERSION 1\n  LANGUAGES CXX CUDA)\n",
-                "tests/CMakeLists.txt": "enable_language(CUDA)",
                 "docs/CMakeLists.txt": "enable_language(CUDA)",
                 "setup.py": "",
             },
             ["cpp/CMakeLists.txt builds for the CUDA runtime: each cell with the project needs nvcc"],
         ),
+        ({"tests/CMakeLists.txt": "enable_language(CUDA)", "setup.py": ""}, []),
         ({"CMakeLists.txt": "project(a LANGUAGES CXX)\nfind_package(CUDAToolkit)\n", "setup.py": ""}, []),
     ],
 )
