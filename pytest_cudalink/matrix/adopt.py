@@ -532,7 +532,7 @@ def _module(root: Path, name: str) -> tuple[str, str]:
     `name`: the project's. Its module has that name, or is in a namespace that begins it: ``cuda-cccl`` is
     ``cuda.cccl``.
     """
-    parts = [part for part in re.split(r"[-.]+", name) if part]
+    parts = re.split(r"[-.]+", name)
     whole = "_".join(parts)
     if not whole:
         return "mylib", ""
