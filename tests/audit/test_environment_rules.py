@@ -1182,7 +1182,8 @@ def test_verdict(findings, unreadable, files: int, code: int, summary: str) -> N
 def test_the_own_environment(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pip, where it is installed, needs no prefix for the environment that it runs in."""
     made.wheel("a", "1", "nvidia-cublas-cu12")
-    made.wheel("pip", "26")
+    (made.site / "pip.py").touch()
+    monkeypatch.syspath_prepend(str(made.site))
     monkeypatch.setattr(sys, "prefix", str(made.prefix))
     assert str(made.audit().findings[0].fix) == "pip install nvidia-cublas-cu12"
 
