@@ -11,9 +11,7 @@ import argparse
 import gc
 import importlib
 import importlib.util
-import math
 import os
-import random
 import resource
 import signal
 import sys
@@ -47,8 +45,6 @@ OPTIONS = ("-x", "-q", "-pno:cudalink", "-pno:xdist", "-pno:cacheprovider", "--a
 WITHOUT_FIXTURES = "--noconftest"
 #: Seconds: of CPU time over what the tests take without a change, and on the clock, for what sleeps.
 CPU_SECONDS, CLOCK_SECONDS = 10, 180
-#: The part of `--seconds` that is for the C.
-_C_SHARE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -130,24 +126,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
 
-    start, seconds = time.monotonic(), options.seconds or math.inf
-    of_python = seconds * (1 - _C_SHARE if c else 1)
-    if options.seconds is not None:
-        random.Random(options.seed).shuffle(python)
-    if python and not _judge_python(python, options.jobs, start, of_python, tally):
-        return 2
-    killers = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name) if options.seconds is not None else {}
-    tally.faults += [f"in {SAMPLE.name}, but there is no such mutant: {key}" for key in killers if key not in known]
-    # sorted by a number of their own, few have another place after an edit
+    # sorted by numbers of their own, few have another place after an edit, and each run of a sample judges the same
+    python.sort(key=lambda one: zlib.crc32(f"{options.seed} {one[0].key(one[1])}".encode()))
     c.sort(key=lambda one: zlib.crc32(f"{options.seed} {native.key(*one)}".encode()))
-    if options.seconds is not None:
-        c = [one for one in c if native.key(*one) in killers]
+    start, killers = time.monotonic(), dict[str, str]()
+    if options.sample is not None:
+        killers = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name)
+        tally.faults += [f"in {SAMPLE.name}, but there is no such mutant: {key}" for key in killers if key not in known]
+        python, c = python[: options.sample], [one for one in c if native.key(*one) in killers]
+    if python and not _judge_python(python, options.jobs, tally):
+        return 2
     # a random one is neither known nor looked for: enough of them must be killed
-    add = partial(tally.add, may_survive=options.seconds is None)
-    end = start + seconds
-    reason = native.judge_all(c[: options.number], killers, configuration["native"], options.jobs, end, add)
+    add = partial(tally.add, may_survive=options.sample is None)
+    reason = native.judge_all(c[: options.number], killers, configuration["native"], options.jobs, add)
     _table(tally.counts, time.monotonic() - start)
-    whole = not options.only and options.seconds is None  # else only survivors that are not listed are faults
+    whole = not options.only and options.sample is None  # else only survivors that are not listed are faults
     for language, least in (("py", configuration["least-percent"]), ("c", configuration["native"]["least-percent"])):
         killed, survived = _sum(counts for file, counts in tally.counts.items() if file.endswith(f".{language}"))
         percent = 100 * killed / (killed + survived) if killed + survived else 100
@@ -159,17 +152,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if tally.faults else 0
 
 
-def _judge_python(
-    chosen: Sequence[tuple[Judged, Mutant]], jobs: int, start: float, seconds: float, tally: Tally
-) -> bool:
-    """Judge the mutants of the Python for some seconds; gives whether the tests pass without a change."""
+def _judge_python(chosen: Sequence[tuple[Judged, Mutant]], jobs: int, tally: Tally) -> bool:
+    """Judge mutants of the Python; gives whether the tests pass without a change."""
     _prepare()
-    sound = _sound(dict.fromkeys(judged.tests for judged, _ in chosen), start + seconds / 2)
+    if not all(_is_sound(tests) for tests in dict.fromkeys(judged.tests for judged, _ in chosen)):
+        return False
     gc.freeze()  # a child would collect, and so copy, what the parent imported
-    able = [(judged, mutant) for judged, mutant in chosen if judged.tests in sound]
-    for judged, mutant, killed in _run(able, jobs, start + seconds):
+    for judged, mutant, killed in _run(chosen, jobs):
         tally.add(judged.file, judged.key(mutant), "its tests" if killed else "")
-    return bool(sound)
+    return True
 
 
 def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
@@ -203,7 +194,9 @@ def survivors(text: str, name: str = SURVIVORS.name) -> dict[str, str]:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m campaigns.mutants", description=__doc__.splitlines()[0])
     parser.add_argument("only", nargs="?", default="", help="judge the files whose path has this in it")
-    parser.add_argument("--seconds", type=float, metavar="N", help="judge mutants in a random order for N seconds")
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="judge N mutants of the Python, and those of sample.txt"
+    )
     parser.add_argument("--seed", type=int, default=0, help="which order: the same seed, the same order (default 0)")
     parser.add_argument("--number", type=int, default=1000, help="judge so many of the C, in that order (default 1000)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time")
@@ -227,20 +220,15 @@ def _prepare() -> None:
     os.chdir(ROOT)
 
 
-def _sound(every: Iterable[tuple[str, ...]], until: float) -> set[tuple[str, ...]]:
-    """Return the tests that pass without any change, those of one module or more until a time; empty if some fail."""
-    sound: set[tuple[str, ...]] = set()
-    for tests in every:
-        if sound and time.monotonic() > until:
-            break
-        if status := _baseline(tests):
-            words = " ".join(tests)
-            sys.stderr.write(
-                f"campaigns.mutants: exit status {status} without any change; expected 0; see pytest {words}\n"
-            )
-            return set()
-        sound.add(tests)
-    return sound
+def _is_sound(tests: tuple[str, ...]) -> bool:
+    """Whether tests pass without any change; says so if they do not."""
+    status = _baseline(tests)
+    if status:
+        words = " ".join(tests)
+        sys.stderr.write(
+            f"campaigns.mutants: exit status {status} without any change; expected 0; see pytest {words}\n"
+        )
+    return not status
 
 
 def _baseline(tests: Sequence[str]) -> int:
@@ -266,16 +254,12 @@ def _baseline(tests: Sequence[str]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _run(chosen: Sequence[tuple[Judged, Mutant]], jobs: int, until: float) -> Iterator[tuple[Judged, Mutant, bool]]:
-    """Fork for each mutant, some at a time, until a time; gives each in its order, with whether it was killed."""
+def _run(chosen: Sequence[tuple[Judged, Mutant]], jobs: int) -> Iterator[tuple[Judged, Mutant, bool]]:
+    """Fork for each mutant, some at a time; gives each in its order, with whether it was killed."""
     waiting: dict[int, int] = {}
     results: dict[int, bool] = {}
     following = given = 0
     while given < len(chosen):
-        if following and time.monotonic() > until:
-            if not waiting:
-                return
-            chosen = chosen[:following]
         while following < len(chosen) and len(waiting) < jobs:
             waiting[_judge(*chosen[following])] = following
             following += 1

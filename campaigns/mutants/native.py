@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -62,10 +61,9 @@ def judge_all(
     killers: Mapping[str, str],
     configuration: Mapping[str, Sequence[str]],
     jobs: int,
-    until: float,
     add: Callable[[str, str, str], None],
 ) -> str:
-    """Judge mutants in order until a time, and count each; gives the reason why some could not be judged.
+    """Judge mutants in order, and count each; gives the reason why some could not be judged.
 
     `killers`: the test that judges a mutant, by its key; if there are none, all that reach it do.
     `configuration`: which those are, of `modules.toml`.
@@ -86,19 +84,14 @@ def judge_all(
         if not killers:
             left_out = judges.learn()
 
-        def judge(number: int) -> str | None:
-            file, mutant = chosen[number]
-            if number >= jobs and time.monotonic() > until:
-                return None
-            return judges.judge(
-                file, mutant, [killers[key(file, mutant)]] if killers else judges.reaching(file, mutant)
-            )
+        def judge(one: tuple[str, CMutant]) -> str:
+            return judges.judge(*one, [killers[key(*one)]] if killers else judges.reaching(*one))
 
         with ThreadPoolExecutor(jobs) as pool:
-            for (file, mutant), killer in zip(chosen, pool.map(judge, range(len(chosen))), strict=True):
+            for (file, mutant), killer in zip(chosen, pool.map(judge, chosen), strict=True):
                 if killer == EQUAL:
                     equal += 1
-                elif killer is not None:
+                else:
                     add(file, key(file, mutant), killer)
         judges.close()
     sys.stdout.write(f"{equal} changes of the C make no difference to the compiler, or are not C\n")

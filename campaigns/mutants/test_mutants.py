@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 import tomllib
@@ -13,7 +12,6 @@ import pytest
 
 from pytest_cudalink.base import compiler
 
-from . import __main__ as program
 from . import native
 from .__main__ import CONFIGURATION, ROOT, SAMPLE, SURVIVORS, judged_modules, survivors
 from .c_operators import CSource
@@ -140,20 +138,6 @@ def test_every_listed_survivor_is_a_mutant() -> None:
     known = {one.key(mutant) for one in modules for mutant in one.mutants}
     known |= {native.key(*one) for one in native.mutants()}
     assert set(survivors(SURVIVORS.read_text(encoding="utf-8"))) <= known
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_run_that_is_out_of_time(jobs: int, monkeypatch) -> None:
-    """What has begun is judged, and nothing else."""
-
-    def judge(*_: object) -> int:
-        if child := os.fork():
-            return child
-        os._exit(0)
-
-    monkeypatch.setattr(program, "_judge", judge)
-    chosen = [(number, number) for number in range(3)]
-    assert list(program._run(chosen, jobs, until=0.0)) == [(number, number, False) for number in range(jobs)]
 
 
 def test_a_module_that_the_campaign_has_imported() -> None:

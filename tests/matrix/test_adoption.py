@@ -720,6 +720,11 @@ OF_POETRY = ["pytest<9,>=8.4", "mock", "scikit-optimize==0.10.2", "nox-poetry[a,
     ("files", "packages", "reasons"),
     [
         ({"pyproject.toml": POETRY}, OF_POETRY, ["packages: what poetry's group 'test' requires"]),
+        (
+            {"pyproject.toml": f"{POETRY}\n[tool.pytest]\nrequired_plugins = ['nox_poetry']\n"},
+            OF_POETRY,
+            ["packages: what poetry's group 'test' requires"],
+        ),
         ({"pyproject.toml": f"{POETRY}\n[dependency-groups]\ntest = []\n"}, [], []),
         ({"pyproject.toml": '[tool.poetry.dev-dependencies]\npytest = ">=8.4,<10"\n'}, ["pytest<10,>=8.4"], ["'dev'"]),
         (

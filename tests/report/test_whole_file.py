@@ -54,6 +54,10 @@ def test_pipes_and_devices(tmp_path) -> None:
     regular_files.write_whole(pipe, "text")
     assert os.read(reading, 99) == b"text"
     os.close(reading)
+    signal.alarm(5)  # ends this process where the pipe is waited for
+    with pytest.raises(OSError, match="a pipe or a device; expected a regular file"):
+        regular_files.open_regular(pipe)
+    signal.alarm(0)
     regular_files.write_whole(Path("/dev/null"), "text")
     assert not Path("/dev/null").is_file()
     with pytest.raises(OSError, match="No space"):
