@@ -28,8 +28,6 @@ from .loadable import LoadableLibrary, buffer, read_dynamic
 from .opened import OpenedLibrary, stem_of_name
 from .scan import Scan, file_majors, scan_path
 
-__all__ = ["Need", "has_runtime", "needs_of", "needs_of_scan"]
-
 #: Names of functions that a header inlines with the version of the headers in them.
 _NAMED_VERSION: Final = re.compile(r"__nvJitLink\w+?_(\d{2})_(\d{1,2})")
 #: Names of C++ and of MSVC's C++, which the table leaves out.

@@ -16,21 +16,6 @@ from ..base.tables import matrices_dir
 from ..versions import CudaVersion
 from .releases import PTX_ISA
 
-__all__ = [
-    "FORMAT",
-    "KINDS",
-    "STATUSES",
-    "STEPS",
-    "TILE",
-    "Atlas",
-    "AtlasAnswer",
-    "Grid",
-    "RealDriver",
-    "atlas_of",
-    "columns",
-    "load",
-]
-
 FORMAT: Final = 1
 
 #: The kind that nothing links: tileiras compiles it.

@@ -7,18 +7,6 @@ from bisect import bisect_left
 from ..versions import CudaVersion, Needs
 from . import names
 
-__all__ = [
-    "DRIVER_BRANCH_FLOOR",
-    "DRIVER_RELEASES",
-    "LATEST_KNOWN",
-    "NVVM_IR",
-    "PTX_ISA",
-    "STAND_INS",
-    "needs_for_nvvm_ir",
-    "needs_for_ptx_isa",
-    "ptx_isa_of",
-]
-
 #: Driver release that each CUDA version first came with.
 DRIVER_RELEASES: dict[CudaVersion, str] = {CudaVersion(*release): driver for release, driver, *_ in names.RELEASES}
 

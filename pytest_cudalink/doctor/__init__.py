@@ -39,10 +39,6 @@ from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion
 from .system import IN_PROCESS, Copy, Elsewhere, ResolutionError, System
 
-__all__ = [
-    "LOOKED_FOR", "Copy", "DoctorReport", "Finding", "FindingCause", "PredictedLink", "examine", "examine_environment",
-]  # fmt: skip
-
 #: Its name before all findings had one form.
 DoctorFinding = Finding
 #: The items that the page lists, by kind.

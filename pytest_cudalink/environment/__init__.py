@@ -2,7 +2,3 @@
 
 Import the two modules by name: `requirements` is pure and loads at start-up, `facts` brings the probes with it.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

@@ -26,8 +26,6 @@ from ..base import elf
 from ..base.budget import AuditError
 from ..base.regular_files import read_bounded
 
-__all__ = ["Installed", "Place", "Unreadable", "find_place", "is_library", "read_distributions", "recorded_hashes"]
-
 _NAME: Final = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]{0,200}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
 #: The lines of a RECORD with libraries, headers, programs, bitcode and Python modules.
 _USED: Final = re.compile(r"\.so(?:\.\d+){0,4},|(?:^|/)(?:include|bin|nvvm)/.|\.py,")

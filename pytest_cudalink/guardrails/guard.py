@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from packaging.specifiers import SpecifierSet
 
-from ..compat.names import GUARD_RAIL_MODES as MODES
-from ..compat.names import GuardRailMode as Mode
+from ..compat.names import GUARD_RAIL_MODES, GuardRailMode
 from . import _pathfinder, attribution
 from .driver import DriverFacts, parse_cuda_version, parse_release
 from .items import ALREADY_LOADED, CompatibilityWarning, Item, ItemKind, Verdict, error_of, libraries_by_name
@@ -24,20 +23,9 @@ from .rules import judge, parse_constraint
 if TYPE_CHECKING:
     from cuda.pathfinder import LoadedDL, LocatedBitcodeLib, LocatedHeaderDir, LocatedStaticLib
 
-__all__ = [
-    "DEFAULT_MODE",
-    "DRIVER_COMPATIBILITY_VARIABLE",
-    "MODES",
-    "MODE_VARIABLE",
-    "CompatibilityGuardRails",
-    "Mode",
-    "driver_hint",
-    "forward_compatibility_assumed",
-    "make_item",
-    "mode_from_environment",
-]
 
-
+Mode = GuardRailMode
+MODES: Final = GUARD_RAIL_MODES
 MODE_VARIABLE: Final = "CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS"
 #: The mode if neither an argument nor the variable names one.
 DEFAULT_MODE: Final[Mode] = "best_effort"

@@ -11,8 +11,6 @@ from ..base.finding import Finding
 from ..base.tables import read_matrix
 from ..versions import CudaVersion
 
-__all__ = ["ALREADY_LOADED", "Fact", "Item", "ItemKind", "PackagedWith", "Status", "Verdict", "compatible", "label_of"]
-
 Status = Literal["compatible", "incompatible", "insufficient_metadata"]
 ItemKind = Literal["dynamic-libs", "headers", "static-libs", "bitcode-libs", "binaries", "artifacts"]
 #: What the severities of verdicts are called; the others are "incompatible".

@@ -11,8 +11,6 @@ from ..versions import Needs, skew_remedy
 from .items import ALREADY_LOADED, Item, Verdict, compatible, component_table
 from .repair import by_hand, repair
 
-__all__ = ["ARTIFACT_KINDS", "Pipeline", "check_pipeline"]
-
 #: The kinds of artifacts that a library may pass to another one.
 ARTIFACT_KINDS: Final = ("ltoir", "ptx", "elf", "cubin")
 #: The producer and consumer of which the atlas has every pair of releases.

@@ -34,20 +34,6 @@ from .items import (
 from .pipelines import Pipeline, check_pipeline
 from .repair import by_hand, extra_of, published_releases, repair, worth
 
-__all__ = [
-    "Driver",
-    "KnownDriver",
-    "branch_of",
-    "check_constraint",
-    "check_driver",
-    "check_item",
-    "check_linked",
-    "check_pair",
-    "judge",
-    "judge_all",
-    "parse_constraint",
-]
-
 _RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
 
 

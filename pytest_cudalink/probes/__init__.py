@@ -17,32 +17,10 @@ from typing import Final, NamedTuple
 
 from ..base import elf
 from ..base._warn import warn as warn_caller
-from ..base.elf import DamagedLibraryError
+from ..base.elf import DamagedLibraryError as DamagedLibraryError  # of what `nvjitlink` raises
 from ..compat.wheels import NVJITLINK, installed_wheel
 from ..versions import CudaVersion
 from . import elsewhere, libcuda
-
-__all__ = [
-    "FIRST_USABLE_NVJITLINK",
-    "DamagedLibraryError",
-    "Fakes",
-    "NvJitLink",
-    "cache_clear",
-    "device_arch",
-    "driver_version",
-    "fake",
-    "fakes",
-    "hiders",
-    "importing",
-    "listeners",
-    "nvjitlink",
-    "nvjitlink_version",
-    "nvjitlink_wheel",
-    "replace_fakes",
-    "unloaded_nvjitlink",
-    "wheel_version",
-    "with_fakes",
-]
 
 #: Who hides nvJitLink from every library of this process.
 hiders: Final[list[str]] = []

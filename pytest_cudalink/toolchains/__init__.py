@@ -28,9 +28,9 @@ from ..base.progress import progress, run_and_tell
 from ..base.tables import read_table
 from ..compat.releases import STAND_INS
 from ..versions import CudaVersion
+from .folders import ToolchainError as ToolchainError
+from .folders import UntrustedError as UntrustedError
 from .folders import (
-    ToolchainError,
-    UntrustedError,
     check_entry,
     check_folder,
     check_parents,
@@ -40,27 +40,6 @@ from .folders import (
     own_only,
     read_regular,
 )
-
-__all__ = [
-    "DOWNLOADS",
-    "Layout",
-    "Toolchain",
-    "ToolchainError",
-    "UntrustedError",
-    "add",
-    "cache_root",
-    "check_cache",
-    "find",
-    "folder",
-    "installed",
-    "library_path",
-    "packages",
-    "releases",
-    "releases_table",
-    "remove",
-    "run_installer",
-    "toolkit_version",
-]
 
 Layout = Literal["libs", "ctk"]
 #: What `add` downloads for a release, from the smallest to the largest; `python -m tools.make_toolchains` adds
