@@ -23,7 +23,7 @@ from typing import Any
 from campaigns.conformance.programs import compare, record
 from pytest_cudalink.emulator.recorder import answers, questions
 from pytest_cudalink.emulator.recorder.asking import PRIVATE
-from pytest_cudalink.emulator.recorder.images import TEXTS
+from pytest_cudalink.emulator.recorder.execute import texts
 
 #: A pair that fewer programs show is chance.
 _LEAST = 2
@@ -42,7 +42,7 @@ def _fits(program: list[Any], told: list[Any]) -> bool:
     """Whether every machine with this driver can be asked a program."""
     private = any(call[0] == "cuDeviceGetAttribute" and call[2] in PRIVATE for call in program)
     dies = any(one and one[0] == "signal" for one in told)
-    return set(_images(program)) <= set(TEXTS) and not private and not dies
+    return set(_images(program)) <= set(texts()) and not private and not dies
 
 
 def _shown(program: list[Any], told: list[Any]) -> set[tuple[str, str]]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from campaigns.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS, save
+from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator import no_wait
 
 RECORDED: Final = Path(__file__).parent / "recorded"
@@ -91,6 +92,33 @@ def facts(call: str, given: str) -> dict[str, Any]:
     return found
 
 
+def applies(row: no_wait.Wait, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> bool:
+    """Whether a call waits by a row.
+
+    `call`: its symbol.
+    `facts`: what is known of its arguments: ``memory``, ``to`` and ``source`` with one kind of memory each, ``size`` in
+    bytes, ``limit`` that it changes, ``first``, ``sync_memops``.
+    `loading`: ``"lazy"`` or ``"eager"``.
+    """
+    return (
+        no_wait.base_of(call) in row.calls
+        and row.loading in ("", loading)
+        and all(
+            facts.get("size", 0) > value
+            if name == "larger_than"
+            else facts.get(name) in value
+            if isinstance(value, tuple)
+            else facts.get(name) == value
+            for name, value in row.given.items()
+        )
+    )
+
+
+def row_of(call: str, facts: Mapping[str, Any], loading: str = "lazy") -> no_wait.Wait | None:
+    """The row by which a call waits, or None; the parameters are those of `applies`."""
+    return next((one for one in no_wait.waits() if applies(one, call, facts, loading)), None)
+
+
 def reaches(waits_for: str, stream: str, place: str) -> bool:
     """Whether a gate is among what a call with a stream waits for, whatever the gate is and what stands behind it."""
     place = place.partition(", ")[0]
@@ -111,7 +139,7 @@ def reaches(waits_for: str, stream: str, place: str) -> bool:
 def _waiting(name: str, stream: str, place: str, loading: str) -> no_wait.Wait | None:
     """The row of the table by which a question waits for a gate, if it does."""
     question = QUESTIONS[name]
-    row = no_wait.table().row_of(question.call, facts(question.call, question.given), loading.lower())
+    row = row_of(question.call, facts(question.call, question.given), loading.lower())
     if row is None or question.given == "never recorded":
         return None
     there = "same" if name == OWN_GATE else place
@@ -146,12 +174,12 @@ def said(kind: str, row: Row, loading: str) -> Any:
 
 def _holds_up(waiting: no_wait.Wait, row: Row, second: str) -> bool:
     """Whether a call that waits holds up the one of a row; the legacy stream's work looks at all streams."""
-    locks = no_wait.table().locks
-    submits = no_wait.base_of(row["call"]) in locks["submission"]
+    locks, call = read_table("emulator/waits.toml")["locks"], no_wait.base_of(row["call"])
+    submits = call in locks["submission"]
     from_legacy = waiting.waits_for == "stream" and row["stream"] == "legacy"
     in_legacy = second == "legacy" and QUESTIONS[f"{row['call']} {row['given']}".strip()].in_stream
     looks = submits and "context" in waiting.holds and (from_legacy or in_legacy)
-    return looks or no_wait.table().holds_up(waiting, row["call"])
+    return looks or any(call in locks[lock] for lock in waiting.holds)
 
 
 def _limit(row: Row, loading: str) -> Any:
@@ -159,11 +187,7 @@ def _limit(row: Row, loading: str) -> Any:
     by_size = {
         size: wait.given.get("larger_than", 0)
         for size in (1, 1 << 40)
-        if (
-            wait := no_wait.table().row_of(
-                row["name"], {"to": row["to"], "source": row["source"], "size": size}, loading.lower()
-            )
-        )
+        if (wait := row_of(row["name"], {"to": row["to"], "source": row["source"], "size": size}, loading.lower()))
         and reaches(wait.waits_for, row["stream"], row["place"])
     }
     if len(by_size) == 1:

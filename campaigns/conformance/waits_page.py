@@ -8,7 +8,8 @@ from functools import cache
 
 from campaigns.conformance import waits
 from campaigns.hardware.waits import GROUPS, MOST, OWN_GATE, QUESTIONS, Question, copy
-from pytest_cudalink.emulator.no_wait import Wait, table
+from pytest_cudalink.emulator import no_wait
+from pytest_cudalink.emulator.no_wait import Wait
 
 #: The device whose answers are shown where the others' are not told apart.
 H100 = "NVIDIA H100 80GB HBM3"
@@ -63,17 +64,17 @@ def waiting() -> Iterator[tuple[Wait, list[Question]]]:
         question = QUESTIONS[name]
         for loading, waits_there in by_loading.items():
             facts = waits.facts(question.call, question.given)
-            row = table().row_of(question.call, facts, loading.lower()) if waits_there else None
+            row = waits.row_of(question.call, facts, loading.lower()) if waits_there else None
             if row:
-                found.setdefault(table().waits.index(row), []).append(question)
+                found.setdefault(no_wait.waits().index(row), []).append(question)
     for kind, limit in waits.rows(waits.recorded()[H100]):
         if kind == "limit" and any(isinstance(answer, int) for answer in waits.answers(limit).values()):
             question = copy(limit["name"], limit["to"], limit["source"], MOST)
-            row = table().row_of(question.call, waits.facts(question.call, question.given))
+            row = waits.row_of(question.call, waits.facts(question.call, question.given))
             if row:
-                found.setdefault(table().waits.index(row), []).append(question)
+                found.setdefault(no_wait.waits().index(row), []).append(question)
     for number, questions in sorted(found.items()):
-        yield table().waits[number], questions
+        yield no_wait.waits()[number], questions
 
 
 def _waiting() -> str:
@@ -94,13 +95,13 @@ def _waiting() -> str:
 def instead(row: Wait, questions: list[Question]) -> str:
     """The call that does not wait; one that waits, too, with some memory is named with the rest."""
     if row.instead != "{}Async":
-        earlier = ", earlier" if table().row_of(row.instead, {"first": True}) else ""
+        earlier = ", earlier" if waits.row_of(row.instead, {"first": True}) else ""
         return listed(filter(None, [row.instead])) + earlier
     free = [
         asked(one)
         for one in questions
-        if not table().row_of(row.instead_of(one.call), waits.facts(one.call, one.given))
-        and not table().row_of(f"{row.instead_of(one.call)}_v2", waits.facts(one.call, one.given))
+        if not waits.row_of(row.instead_of(one.call), waits.facts(one.call, one.given))
+        and not waits.row_of(f"{row.instead_of(one.call)}_v2", waits.facts(one.call, one.given))
     ]
     if not free:
         return ""

@@ -28,47 +28,10 @@ class Wait(NamedTuple):
     source: str  # where it says that
     instead: str  # a symbol, the call that does not wait; empty if there is none
 
-    def applies(self, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> bool:
-        """Whether a call waits by this row.
-
-        `call`: its symbol.
-        `facts`: what is known of its arguments: ``memory``, ``to`` and ``source`` with one kind of memory each,
-        ``size`` in bytes, ``limit`` that it changes, ``first``, ``sync_memops``.
-        `loading`: ``"lazy"`` or ``"eager"``.
-        """
-        return (
-            base_of(call) in self.calls
-            and self.loading in ("", loading)
-            and all(
-                facts.get("size", 0) > value
-                if name == "larger_than"
-                else facts.get(name) in value
-                if isinstance(value, tuple)
-                else facts.get(name) == value
-                for name, value in self.given.items()
-            )
-        )
-
     def instead_of(self, call: str) -> str:
         """Return the call that does the same without the wait, by its name in cuda.h; empty if there is none."""
         name = base_of(call).partition("_v")[0].replace("Unaligned", "")
         return self.instead.replace("{}", name).partition("_v")[0]
-
-
-class WaitTable(NamedTuple):
-    """Which calls wait for what."""
-
-    waits: tuple[Wait, ...]
-    locks: Mapping[str, frozenset[str]]  # by lock the calls of other threads that are held up while it is held
-    room: Mapping[str, int]  # by "work", "copy" and "staged" how much unfinished work a stream takes behind the first
-
-    def row_of(self, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> Wait | None:
-        """Return the row by which a call waits, or None; the parameters are those of `Wait.applies`."""
-        return next((one for one in self.waits if one.applies(call, facts, loading)), None)
-
-    def holds_up(self, row: Wait, call: str) -> bool:
-        """Whether a call that waits by a row holds up a call of another thread."""
-        return any(base_of(call) in self.locks[lock] for lock in row.holds)
 
 
 def base_of(symbol: str) -> str:
@@ -77,14 +40,9 @@ def base_of(symbol: str) -> str:
 
 
 @cache
-def table() -> WaitTable:
-    """Return what ``data/emulator/waits.toml`` has; the driver's build refuses names that the C does not know."""
-    content = read_table("emulator/waits.toml")
-    return WaitTable(
-        tuple(map(_row, content["wait"])),
-        {name: frozenset(calls) for name, calls in content["locks"].items()},
-        content["room"],
-    )
+def waits() -> tuple[Wait, ...]:
+    """Return the rows of ``data/emulator/waits.toml``; the driver's build refuses names that the C does not know."""
+    return tuple(map(_row, read_table("emulator/waits.toml")["wait"]))
 
 
 def _row(row: Mapping[str, Any]) -> Wait:
@@ -162,14 +120,14 @@ def sentences_of_row(number: int, call: str) -> tuple[str, str, str]:
     `number`: of the row, from 1; 0 for a copy that reads pageable memory before it returns.
     `call`: its symbol.
     """
-    row = table().waits[number - 1] if number else None
+    row = waits()[number - 1] if number else None
     if row is None:
-        waits, documented = "It reads pageable memory before it returns", _PAGEABLE
+        waiting, documented = "It reads pageable memory before it returns", _PAGEABLE
     else:
-        waits, documented = f"It waits for {_WORDS[row.waits_for]}", _documented(row)
+        waiting, documented = f"It waits for {_WORDS[row.waits_for]}", _documented(row)
     place = "behind" if call.startswith("cuMemcpy") else "before"
     fix = f"fix  Wait {place} {_plain(call)}, by cuStreamSynchronize or by cuEventSynchronize for an event."
-    return f"{waits} ({_RECORDING}).", documented, fix
+    return f"{waiting} ({_RECORDING}).", documented, fix
 
 
 def violation_of_wait(
@@ -187,7 +145,7 @@ def violation_of_wait(
     `waits_for`: as `Wait.waits_for`; empty if it is not known.
     `seen`: whether it waited behind a gate, and not by the table alone.
     """
-    rows = [row for row in table().waits if base_of(call) in row.calls and waits_for in ("", row.waits_for)]
+    rows = [row for row in waits() if base_of(call) in row.calls and waits_for in ("", row.waits_for)]
     name = _plain(call)
     instead = next((found for row in rows if (found := row.instead_of(call))), "")
     objects = {row.waits_for for row in rows}
@@ -202,7 +160,7 @@ def violation_of_wait(
     change = f"Call {_plain(instead)} instead" if instead else "Call it elsewhere"
     if name.startswith("cuMemcpy"):  # the asynchronous form waits, too, where memory is pageable
         change = f"Call {_plain(instead)} with pinned memory instead" if instead else _PINNED
-    elif any(instead in row.calls and row.loading != "eager" for row in table().waits):
+    elif any(instead in row.calls and row.loading != "eager" for row in waits()):
         change = f"Call {instead} before, where a wait does no harm"
     fix = f'{change}, or allow it: no_wait=["{name}"].' if name else f"{change}."
     what = f"waits for {waited}"

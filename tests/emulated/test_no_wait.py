@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.emulator.no_wait import allowed_symbols, sentences_of_row, table, violation_of_wait
+from pytest_cudalink.emulator.no_wait import allowed_symbols, sentences_of_row, violation_of_wait, waits
 from tests.planted.expected_waits import WAITS
 
 #: Lets the check close gates, as on a GPU, although the driver is an emulated one.
@@ -283,7 +283,7 @@ def test_unknown_names(name: str, hint: str) -> None:
 
 def test_sentences_of_a_row() -> None:
     """They say for what a call waits, what is documented, and to wait behind a copy, or before anything else."""
-    rows = table().waits
+    rows = waits()
     known = {number: row.calls[0] for number, row in enumerate(rows, 1)}
     free = next(number for number, call in known.items() if call == "cuMemFree_v2")
     copies = [number for number, call in known.items() if call == "cuMemcpy2DAsync_v2"]
@@ -308,7 +308,7 @@ def test_sentences_of_a_row() -> None:
 
 def test_each_row_reads() -> None:
     """Each call of the table has a sentence for what it waits for, what is documented, and a change."""
-    for row in table().waits:
+    for row in waits():
         for call in row.calls:
             found = violation_of_wait(call, waits_for=row.waits_for)
             why, fix = found.advice.splitlines()

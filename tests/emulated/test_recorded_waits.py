@@ -15,7 +15,7 @@ import pytest
 from campaigns.conformance import waits, waits_page
 from campaigns.hardware.waits import DEEPEST, NO_DEVICE, NO_TIME, TASKS, Item, Recorder, item_of, items, save
 from pytest_cudalink import emulator
-from pytest_cudalink.emulator.no_wait import table
+from pytest_cudalink.base.tables import read_table
 
 #: What each call that was asked for its depth submits.
 ROOM = {
@@ -43,7 +43,8 @@ def test_the_table_says_how_much_work_fills_a_stream(device: str) -> None:
     """Behind a gate as many calls return as were recorded, by what they submit; host functions always do."""
     found = {row["name"]: {*waits.answers(row).values()} for row in waits.recorded()[device]["depth"]}
     assert found.pop("cuLaunchHostFunc") == {f"none of {DEEPEST} waits"}
-    assert found == {name: {table().room[what]} for name, what in ROOM.items()}
+    room = read_table("emulator/waits.toml")["room"]
+    assert found == {name: {room[what]} for name, what in ROOM.items()}
 
 
 def test_two_gpus_answer_alike() -> None:

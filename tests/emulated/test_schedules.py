@@ -380,7 +380,7 @@ assert driver.violations == ()
 """,
     "waits_that_nobody_promises_are_left_out": """
 # Work stays pending over a call whose wait is left out; the others wait, and each is listed with its place.
-from pytest_cudalink.emulator.no_wait import table
+from pytest_cudalink.emulator.no_wait import waits
 host = pinned()
 ok(cuda.cuMemsetD8_v2(c_uint64(memory), 5, c_size_t(64)))
 def work():
@@ -401,7 +401,7 @@ late = next(seed for seed in seeds() if not work() and driver.scheduled_work()[0
 assert after([], free) and not after(None, free)
 one, = driver.unpromised_waits()
 assert (one.number, one.function, one.pending) == (1, "cuMemFree_v2", True)
-assert "cuMemFree_v2" in table().waits[one.row - 1].calls and table().waits[one.row - 1].given == {
+assert "cuMemFree_v2" in waits()[one.row - 1].calls and waits()[one.row - 1].given == {
     "memory": ("device", "managed")}
 assert one.python_stack[-1].endswith("in free") and one.native_stack
 assert [after(numbers, lambda: free() or free()) for numbers in ([1], [2], [1, 2])] == [True, True, False]

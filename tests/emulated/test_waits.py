@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.conformance.waits import applies, row_of
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator import no_wait
 from tests.emulated.conftest import programs
@@ -22,7 +23,7 @@ Check = Callable[..., str]
 def test_each_wait_names_a_call_that_exists_instead() -> None:
     """What a row suggests can be called, by its name in cuda.h."""
     functions = read_table("emulator/functions.toml")["functions"]
-    found = {call: row.instead_of(call) for row in no_wait.table().waits for call in row.calls if row.instead}
+    found = {call: row.instead_of(call) for row in no_wait.waits() for call in row.calls if row.instead}
     assert found["cuMemcpy2DUnaligned_v2"] == "cuMemcpy2DAsync"
     assert found["cuMemFree_v2"] == "cuMemFreeAsync"
     assert not [name for name in found.values() if name not in functions]
@@ -30,7 +31,6 @@ def test_each_wait_names_a_call_that_exists_instead() -> None:
 
 def test_what_may_wait_is_not_promised() -> None:
     """A program can rely on a wait only where the documentation says that there is one, not that there may be."""
-    table = no_wait.table()
     found = {
         (call, *facts.values()): bool(row.promised) and not row.may
         for call, facts in (
@@ -40,10 +40,12 @@ def test_what_may_wait_is_not_promised() -> None:
             ("cuMemcpyDtoH_v2", {"to": "pageable", "source": "device"}),
             ("cuMemcpyDtoHAsync_v2", {"to": "pageable", "source": "device"}),
         )
-        if (row := table.row_of(call, facts))
+        if (row := row_of(call, facts))
     }
     assert [*found.values()] == [True, False, False, True, False]
-    assert all(row.may == row.promised.startswith(("may ", "might ", "loading a kernel may ")) for row in table.waits)
+    assert all(
+        row.may == row.promised.startswith(("may ", "might ", "loading a kernel may ")) for row in no_wait.waits()
+    )
 
 
 def test_what_a_row_leaves_out() -> None:
@@ -58,7 +60,11 @@ def test_what_a_row_leaves_out() -> None:
     sourced = no_wait._row({**row, "promised": "may wait", "may": True, "source": "a page"})
     assert (sourced.may, sourced.source) == (True, "a page")
     any_size = no_wait._row({**row, "given": {"larger_than": 0}})
-    assert [any_size.applies("cuMemFree_v2", facts) for facts in ({}, {"size": 0}, {"size": 1})] == [False, False, True]
+    assert [applies(any_size, "cuMemFree_v2", facts) for facts in ({}, {"size": 0}, {"size": 1})] == [
+        False,
+        False,
+        True,
+    ]
 
 
 #: Memory, streams and an image, and the calls that a part of a program makes although they would wait.

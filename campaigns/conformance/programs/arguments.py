@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_cudalink.emulator.recorder.images import KERNELS
-
 from .images import IMAGES
 from .images import image as load
 
@@ -170,6 +168,8 @@ def _image_of(g: Generator) -> str:
     return "program"
 
 
+#: Kernels of "program" and the number of their parameters.
+KERNELS = {"plain": 0, "small": 2, "wide": 2}
 _KERNELS = {
     "program": tuple(KERNELS), "linked": ("apply_transform",), "older": ("apply_transform",), "undefined": ("calls",),
 }  # fmt: skip

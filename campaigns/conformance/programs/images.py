@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from pytest_cudalink.emulator.recorder import images
+from pytest_cudalink.emulator.recorder import execute
 
 ARTIFACTS = Path(__file__).parents[3] / "tests" / "data" / "artifacts"
 
@@ -25,6 +25,6 @@ IMAGES = ("program", "other", "broken", "newer", "undefined", "text", *_FILES)
 @cache
 def image(name: str) -> bytes:
     """The bytes of an image, a NUL at the end."""
-    if name in images.TEXTS:
-        return images.image(name)
+    if name in execute.texts():
+        return execute.image(name)
     return (ARTIFACTS / _FILES[name]).read_bytes() + b"\0" * 8

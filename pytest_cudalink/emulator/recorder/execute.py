@@ -54,7 +54,6 @@ from functools import cache
 from typing import Any
 
 from ...base.tables import read_table
-from .images import image
 
 Program = list[list[Any]]
 Answer = list[Any] | None
@@ -99,6 +98,24 @@ def layouts() -> dict[str, tuple[int, dict[str, tuple[int, str]]]]:
         )
         for name, one in read_table("recorder/layouts.toml").items()
     }
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Return the device code that questions load, by name: PTX, and texts that are damaged."""
+    ptx: dict[str, str] = read_table("recorder/samples.toml")["images"]
+    return {
+        **ptx,
+        "broken": ptx["program"].replace("st.shared.u32", "st.nowhere.u32"),
+        "newer": ptx["program"].replace(".version 8.0", ".version 12.0"),
+        "undefined": f"{ptx['other']}.extern .func missing();\n.visible .entry calls() {{ call missing; ret; }}\n",
+        "text": "this is no image",
+    }
+
+
+def image(name: str) -> bytes:
+    """Return the bytes of an image, which end with a NUL."""
+    return texts()[name].encode() + b"\0"
 
 
 class Alias(Exception):  # noqa: N818 (no error: the call is left out)

@@ -15,7 +15,7 @@ from pytest_cudalink import emulator
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.cli import main
 from pytest_cudalink.emulator.recorder import grade, record
-from pytest_cudalink.emulator.recorder.images import TEXTS
+from pytest_cudalink.emulator.recorder.execute import texts
 from pytest_cudalink.emulator.recorder.questions import GROUPS, RECORDED, DriverQuestion, questions, versions
 from pytest_cudalink.versions import CudaVersion
 from tests.compiled import compile_c
@@ -98,7 +98,7 @@ def test_programs_fit_every_device() -> None:
     """The recorded programs load no code for one architecture, and wait for no gate."""
     for one in questions():
         if one.group == "programs":
-            assert set(re.findall(r'"!(\w+)"', json.dumps(one.calls))) <= set(TEXTS), one.name
+            assert set(re.findall(r'"!(\w+)"', json.dumps(one.calls))) <= set(texts()), one.name
 
 
 def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
