@@ -332,7 +332,7 @@ assert ask(b"cuDevSmResourceSplit", 13010) == (500, 2, False)
 assert ask(b"cuLibraryGetKernel", 12000) == (0, 0, True)
 assert ask(b"cuLibraryGetKernel", 11000) == (0, 2, False)  # the caller asked as one of before it
 assert ask(b"cuNoSuchFunction", 12000) == (0, 1, False)
-assert ask(b"cuCtxCreate", 12050)[0] != 0  # this form is newer
+assert ask(b"cuCtxCreate", 12050) == (0, 0, True)  # the newest form that it has
 assert not any(hasattr(cuda, name) for name in ("cuGreenCtxCreate", "cuLibraryGetKernelCount", "cuCtxCreate_v4"))
 assert cuda.cuGetProcAddress_v2(None, None, 12000, c_uint64(0), None) == 1
 address = new(cuda.cuGetProcAddress, b"cuInit", c_void_p, 2000, c_uint64(0))
@@ -362,10 +362,13 @@ ok(nvml.nvmlSystemGetDriverVersion(text, 80))
 assert text.value.decode() == {emulator.release_of(CudaVersion(major, minor))!r}
 assert get(nvml.nvmlSystemGetCudaDriverVersion, c_int) == {major * 1000 + minor * 10}
 address, status = c_void_p(), c_int()
-forms = (("cuLibraryGetKernelCount", 12040), ("cuEventElapsedTime", 12080), ("cuDevSmResourceSplit", 13010))
-for name, since in forms:
+for name, since in (("cuLibraryGetKernelCount", 12040), ("cuDevSmResourceSplit", 13010)):
     code = cuda.cuGetProcAddress_v2(name.encode(), byref(address), since, c_uint64(0), byref(status))
     assert (code == 0) == (since <= {major * 1000 + minor * 10}), (name, code)
+# A caller of a newer version gets the newest form from drivers of CUDA 12, and 1 from those of CUDA 13.
+code = cuda.cuGetProcAddress_v2(b"cuDeviceGetUuid", byref(address), 110400, c_uint64(0), byref(status))
+assert code == cuda.cuGetProcAddress(b"cuDeviceGetUuid", byref(address), 110400, c_uint64(0)) == {int(major > 12)}
+assert {major > 12} or address.value == cast(cuda.cuDeviceGetUuid_v2, c_void_p).value
 start()
 if {planned.nvjitlink is None}:
     code, _, log = link([(PTX, small_ptx())])

@@ -28,7 +28,7 @@ static const Function functions[] = {
 #undef FUNCTION_TABLE
 
 enum { FOUND = 0, SYMBOL_NOT_FOUND = 1, VERSION_NOT_SUFFICIENT = 2 };
-enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 };
+enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2, REFUSES_NEWER = 13000 };
 
 static const Function *function_named(const char *name) {
   size_t low = 0, high = sizeof functions / sizeof *functions;
@@ -54,14 +54,22 @@ static int oldest(const Function *function) {
   return !plain || (stream && stream < plain) ? stream : plain;
 }
 
+/* Drivers of CUDA 12 give their newest form to callers of any newer version: Warp 1.7.1 asks as one of 110400, which
+   570.181 answers and 580 refuses (leisaac#35). */
+static bool is_refused(int version) {
+  int own = cl_config()->version;
+  return version > own && own >= REFUSES_NEWER;
+}
+
 /* The rule that gave all 9,030 recorded answers of a real driver. */
 static int look_up(const char *name, int version, uint64_t flags, void **address) {
   const Function *function = function_named(name);
+  int own = cl_config()->version;
   *address = NULL;
   if (!function) return SYMBOL_NOT_FOUND;
   bool per_thread = (flags & PER_THREAD_STREAM) && function->stream[0].version;
   const Form *form =
-      newest(per_thread ? function->stream : function->plain, version < 0 ? cl_config()->version : version);
+      newest(per_thread ? function->stream : function->plain, version < 0 || version > own ? own : version);
   if (!form) return VERSION_NOT_SUFFICIENT;
   *address = cl_addresses[form->symbol];
   return FOUND;
@@ -82,7 +90,7 @@ static CUresult get_proc_address_v2(EventLine *line, const char *name, void **ad
     *address = NULL;
     if (status) *status = VERSION_NOT_SUFFICIENT;
   }
-  if (newer || version > cl_config()->version) {
+  if (newer || is_refused(version)) {
     cl_event_text(line, "name", name, NAME_ROOM);
     cl_event_int(line, "version", version);
     return newer ? cl_noted(line, CUDA_ERROR_NOT_FOUND, "newer than the emulated driver") : CUDA_ERROR_INVALID_VALUE;
@@ -98,7 +106,7 @@ static CUresult get_proc_address(EventLine *line, const char *name, void **addre
   if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) return CUDA_ERROR_INVALID_VALUE;
   cl_event_text(line, "name", name, NAME_ROOM);
   if (is_newer_than_driver(name)) return CUDA_ERROR_NOT_FOUND;
-  if (version > cl_config()->version) return CUDA_ERROR_INVALID_VALUE;
+  if (is_refused(version)) return CUDA_ERROR_INVALID_VALUE;
   void *result;
   if (look_up(name, version, flags, &result) != FOUND) return CUDA_ERROR_NOT_FOUND;
   *address = result;
