@@ -31,8 +31,7 @@ from ..guardrails.driver import DriverFacts
 from ..guardrails.guard import driver_hint, forward_compatibility_assumed
 from ..guardrails.items import Fact, Item, ItemKind, Verdict, component_table, label_of
 from ..guardrails.pipelines import Pipeline
-from ..guardrails.remedy import trials
-from ..guardrails.repair import repair
+from ..guardrails.repair import repair, trials
 from ..guardrails.rules import check_driver, judge_all, parse_constraint
 from ..linker import dispatch
 from ..probes import FIRST_USABLE_NVJITLINK

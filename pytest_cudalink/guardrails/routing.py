@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.imports import start_postponed
 from . import _pathfinder
 from .guard import CompatibilityGuardRails
+from .pipelines import check_input
 
 if TYPE_CHECKING:
     from ..artifacts import Artifact
@@ -129,8 +130,6 @@ def declare_pipeline(producer: str, consumer: str, artifact_kind: str) -> None:
 
 
 def _check_linker_input(name: str, artifact: Artifact, nvjitlink: CudaVersion) -> Exception | None:
-    from .linking import check_input
-
     current = present()
     return check_input(current.guard, name, artifact, nvjitlink) if current else None
 

@@ -12,9 +12,9 @@ from packaging.requirements import Requirement
 
 from pytest_cudalink.base.install_command import NO_COMMAND, Command, Installer, install_command
 from pytest_cudalink.doctor.system import System
-from pytest_cudalink.guardrails import remedy
+from pytest_cudalink.guardrails import repair as repair_rules
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item
-from pytest_cudalink.guardrails.remedy import Trial, trials
+from pytest_cudalink.guardrails.repair import Trial, trials
 from pytest_cudalink.versions import CudaVersion
 
 
@@ -196,18 +196,17 @@ def test_trials(items: str, driver: str | None, others: str, number: int, lines:
 
     Programs have wheels since CUDA 13, and what other distributions require is installed or rules a release out.
     """
-    releases = [CudaVersion.parse(one) for one in ("11.8", "12.0", "12.6", "12.9", "13.0", "13.1", "13.2")]
-    monkeypatch.setattr(remedy, "published_releases", lambda: releases)
+    there = [wanted(one) for one in items.split(", ")]
+    known = [CudaVersion.parse(one) for one in ("11.8", "12.0", "12.6", "12.9", "13.0", "13.1", "13.2")]
+    releases = sorted({*known, *(one.version for one in there if one.version)} - {CudaVersion(12, 7)})
+    monkeypatch.setattr(repair_rules, "published_releases", lambda: releases)
     asked = [word.rpartition(":") for word in others.split()]
     absent = [wanted(f"{name} - absent") for how, _, name in asked if how == "absent"]
     given = [(how, Requirement(text)) for how, _, text in asked if how != "absent"]
     bounds = {one.name: str(one.specifier) for _, one in given}
     needed = [one.name for how, one in given if how == "needed"]
     release = CudaVersion.parse(driver) if driver else None
-    made = [
-        shown(one)
-        for one in trials([wanted(one) for one in items.split(", ")], release, bounds, needed=needed, absent=absent)
-    ]
+    made = [shown(one) for one in trials(there, release, bounds, needed=needed, absent=absent)]
     *first, last = lines
     assert (list(dict.fromkeys(made))[: len(first)], made[-2], len(made)) == (first, last, number)
 
