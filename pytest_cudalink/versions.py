@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 __all__ = ["FIRST_BRANCH", "CudaVersion", "Needs", "ranges", "skew_remedy"]
 
@@ -66,6 +69,16 @@ class Needs(NamedTuple):
 
     def __str__(self) -> str:
         return f"newer than CUDA {self.version}" if self.newer_than else f"CUDA {self.version}"
+
+
+def distribution_version(text: str) -> Version | None:
+    """Return the version of a distribution; None for a text that is not one of PEP 440."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
 
 
 def skew_remedy(needs: Needs, linker: CudaVersion, *, driver: bool = False) -> str:

@@ -20,7 +20,7 @@ from pytest_cudalink.compat.releases import (
     needs_for_ptx_isa,
     ptx_isa_of,
 )
-from pytest_cudalink.versions import CudaVersion, Needs, skew_remedy
+from pytest_cudalink.versions import CudaVersion, Needs, distribution_version, skew_remedy
 
 versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
 
@@ -217,3 +217,9 @@ def test_skew_remedy_is_about_nvjitlink_by_default() -> None:
     """Without a word about the driver the linker is nvJitLink."""
     needs = Needs(CudaVersion(13, 2))
     assert skew_remedy(needs, CudaVersion(13, 0)) == skew_remedy(needs, CudaVersion(13, 0), driver=False)
+
+
+@pytest.mark.parametrize(("text", "read"), [("12.09.86", "12.9.86"), ("1.0rc1", "1.0rc1"), ("13.0-custom", "None")])
+def test_the_version_of_a_distribution(text: str, read: str) -> None:
+    """One that PEP 440 does not know is none."""
+    assert str(distribution_version(text)) == read

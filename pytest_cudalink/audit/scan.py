@@ -17,7 +17,7 @@ from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
 from .libraries import MAJORS, majors_of
 from .loadable import LoadableLibrary, buffer, data_ranges, is_elf, is_pe, pe_data_ranges, read_elf, read_pe, resolve
-from .members import DEVICE_CODE, Members, members_of, members_of_archive
+from .members import DEVICE_CODE, Members, members_of
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
@@ -76,19 +76,11 @@ def scan_path(path: str | Path) -> Scan:
     Raises AuditError if the path does not exist, or is not a wheel, folder or library.
     """
     budget = Budget(str(path))
-    return _scan(str(path), members_of(Path(path), budget), budget)
+    return scan_members(str(path), members_of(Path(path), budget), budget)
 
 
-def scan_archive(name: str, archived: IO[bytes]) -> Scan:
-    """Read a wheel that is open already, under its file name.
-
-    Raises AuditError if it is not a wheel.
-    """
-    budget = Budget(name)
-    return _scan(name, members_of_archive(name, archived, budget), budget)
-
-
-def _scan(path: str, members: Members, budget: Budget) -> Scan:
+def scan_members(path: str, members: Members, budget: Budget) -> Scan:
+    """Read the files of a wheel or a folder."""
     scan = Scan(path, budget=budget)
     for name, opened in members:
         try:

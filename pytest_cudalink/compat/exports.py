@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..base.regular_files import open_regular
 from ..base.tables import read_table
-from ..versions import CudaVersion
+from ..versions import CudaVersion, distribution_version
 from .releases import PTX_ISA
 
 if TYPE_CHECKING:
@@ -142,14 +142,10 @@ def release_of_wheel(distribution: str, version: str) -> CudaVersion | None:
     `distribution`, `version`: package, such as ``nvidia-cublas-cu12``, and its version. A version that no release has
     belongs to the release of the newest older one, unless it is newer than all that are known.
     """
-    one = _packages().get(distribution.lower().replace("_", "-"))
-    if one is None:
-        return None
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
-    try:
-        wanted = Version(version)
-    except InvalidVersion:
+    one, wanted = _packages().get(distribution.lower().replace("_", "-")), distribution_version(version)
+    if one is None or wanted is None:
         return None
     if one.numbered:
         return CudaVersion(wanted.major, wanted.minor)
@@ -288,14 +284,8 @@ def pin_of(wheel: str, version: str) -> Pin | None:
 
     A version between those of two releases is a patch of the older one, as nvidia-cuda-nvcc-cu12 12.5.82 is.
     """
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        wanted = Version(version)
-    except InvalidVersion:
-        return None
-    known = _ordered(wheel)
-    if not known or wanted.is_prerelease or wanted < known[0][0]:
+    wanted, known = distribution_version(version), _ordered(wheel)
+    if wanted is None or not known or wanted.is_prerelease or wanted < known[0][0]:
         return None
     at = bisect_right(known, wanted, key=lambda one: one[0])
     below, pin = known[at - 1]

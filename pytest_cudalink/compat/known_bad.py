@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from ..base.tables import read_table
-from ..versions import CudaVersion
+from ..versions import CudaVersion, distribution_version
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -152,7 +152,7 @@ def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
         elif name in brought:
             release, names = release_of_wheel(name, text), brought[name]
         else:
-            version = _version(text)
+            version = distribution_version(text)
             if version is not None:
                 found.setdefault(name, set()).add(version)
             continue
@@ -166,16 +166,7 @@ def _wheels() -> frozenset[str]:
 
 
 def _release(driver: str | None) -> Version | None:
-    return _version(driver or "")
-
-
-def _version(text: str) -> Version | None:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
+    return distribution_version(driver or "")
 
 
 def _in(spec: str, version: Version) -> bool:

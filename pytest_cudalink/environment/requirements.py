@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..compat.architectures import ARCHITECTURES, known_architectures
+from ..versions import distribution_version
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -83,12 +84,8 @@ def _runs(arch: str, major: int, minor: int) -> bool:
 
 
 def _contains(specifier: SpecifierSet, version: str) -> bool:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return specifier.contains(Version(version), prereleases=True)
-    except InvalidVersion:
-        return False
+    found = distribution_version(version)
+    return found is not None and specifier.contains(found, prereleases=True)
 
 
 def _shown(specifier: SpecifierSet) -> str:

@@ -26,12 +26,12 @@ from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from ..base.regular_files import read_bounded
 from ..compat.exports import numbers_in, nvjitlink_release, pin_of
 from ..loader.maps import mapped_files
-from ..versions import CudaVersion
+from ..versions import CudaVersion, distribution_version
 from .items import Fact
 
 _DEFINE: Final = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4,6})\b", re.MULTILINE)
@@ -211,11 +211,8 @@ def _toolkits(path: str) -> Iterator[Wheel]:
 
 
 def _release(text: str) -> CudaVersion | None:
-    try:
-        version = Version(text)
-    except InvalidVersion:
-        return None
-    return CudaVersion(version.major, version.minor)
+    version = distribution_version(text)
+    return None if version is None else CudaVersion(version.major, version.minor)
 
 
 def _by_toolkit(wheel: Wheel, path: str) -> Fact | None:

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cudalink.audit import Audit
-from pytest_cudalink.audit.scan import scan_archive
+from pytest_cudalink.audit.members import members_of_archive
+from pytest_cudalink.audit.scan import scan_members
 from pytest_cudalink.audit.wheel import audit_scan
+from pytest_cudalink.base.budget import Budget
 from pytest_cudalink.cli.audit_device_code import served
 from tools.package_index import RangeFile, wheel_named
 
@@ -21,8 +23,9 @@ WHEELS: list[str] = tomllib.loads(Path(__file__).with_name("published.toml").rea
 
 def audit_on_index(name: str) -> Audit:
     """Audit a wheel of the package index; only the members that are read are transferred."""
+    budget = Budget(name)
     with io.BufferedReader(RangeFile(wheel_named(name)), 1 << 20) as file:
-        return audit_scan(scan_archive(name, file))
+        return audit_scan(scan_members(name, members_of_archive(name, file, budget), budget))
 
 
 def row(found: Audit) -> str:

@@ -16,6 +16,7 @@ from pytest_cudalink.audit import scan as scan_module
 from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage
 from pytest_cudalink.audit.device_code.verdicts import grouped
 from pytest_cudalink.audit.loadable import LoadableLibrary
+from pytest_cudalink.audit.members import members_of
 from pytest_cudalink.audit.opened import OpenedLibrary
 from pytest_cudalink.audit.scan import (
     Scan,
@@ -23,7 +24,7 @@ from pytest_cudalink.audit.scan import (
     file_majors,
     hinted_major,
     nvjitlink_needs,
-    scan_archive,
+    scan_members,
     scan_path,
     wheel_major,
 )
@@ -230,8 +231,9 @@ def test_what_a_wheel_costs_ends_its_scan(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(budget, "MOST_ENTRIES", 2)
     monkeypatch.setattr(budget, "LEAST_BYTES", 8)
     monkeypatch.setattr(budget, "MOST_RATIO", 0)
-    with (tmp_path / "x.whl").open("rb") as file, pytest.raises(AuditError, match="^y: would become larger than 8 "):
-        scan_archive("y", file)
+    asked = budget.Budget("y")
+    with pytest.raises(AuditError, match="^y: would become larger than 8 "):
+        scan_members("y", members_of(tmp_path / "x.whl", asked), asked)
     inside = Scan("", elves={"lib/a.so": elf(soname="libx.so.1"), "b.so": elf()}).present
     assert inside == {"libx.so.1": "lib/a.so", "a.so": "lib/a.so", "b.so": "b.so"}
     spent: list[int] = []

@@ -12,10 +12,10 @@ from typing import Final
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from ...base.regular_files import read_bounded
 from ...environment.installed import Installed, Place, Unreadable
+from ...versions import distribution_version
 from .. import targets
 from ..targets import InstallTarget, targets_of
 from . import conda
@@ -69,7 +69,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
         if one.manager == "conda":
             continue
         parsed[one.name] = list(_parsed(one, unreadable))
-        if is_cuda_distribution(one.name) and not _is_version(one.version):
+        if is_cuda_distribution(one.name) and distribution_version(one.version) is None:
             text = f"version is {one.version[:80]!r}; expected one such as 12.9.86: install the distribution again"
             unreadable.append(Unreadable(one.path, text))
     target = _target(place, distributions)
@@ -85,14 +85,6 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
                     str(installed[name]), about, versions, "declared", f"Requires-Dist: {requirement}"[:300],
                     satisfied, because=tuple(str(installed[one]) for one in sorted(because.get(name, ()))),
                 )  # fmt: skip
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
 
 
 def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requirement]:
