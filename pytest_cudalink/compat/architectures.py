@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -70,14 +68,6 @@ def dropped_by(release: CudaVersion, arch: str) -> bool:
 
 #: What is said with a name and distinguishes nothing.
 _MAKER: Final = re.compile(r"nvidia|geforce|tesla|quadro|[^a-z0-9]")
-_COMPARED: Final[dict[str, Callable[[CudaVersion, CudaVersion], bool]]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-    "==": operator.eq,
-    "": operator.eq,
-}
 
 
 @cache
@@ -147,14 +137,16 @@ def drivers_in(text: str) -> tuple[CudaVersion, ...]:
 
     Raises ValueError if a part of the range is not a driver, or no known driver is in it.
     """
+    from packaging.specifiers import Specifier
+
     chosen = list(DRIVER_RELEASES)
     for part in text.split(","):
         match = re.fullmatch(r"\s*(>=|<=|==|>|<|)\s*(\S+)\s*", part)
         if match is None:
             msg = f"drivers {text!r}: {part!r} is not a bound; write a range such as '>=525' or '>=535,<580'"
             raise ValueError(msg)
-        bound = driver_named(match[2])
-        chosen = [one for one in chosen if _COMPARED[match[1]](one, bound)]
+        bound = Specifier(f"{match[1] or '=='}{driver_named(match[2])}")
+        chosen = [one for one in chosen if bound.contains(str(one))]
     if not chosen:
         msg = f"drivers {text!r}: no known driver is in this range"
         raise ValueError(msg)

@@ -12,13 +12,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from .. import probes
 from ..base.regular_files import read_bounded
 from ..compat.wheels import installed_wheel
+from ..probes import elsewhere, libcuda
 from ..versions import CudaVersion
 from .requirements import EnvironmentFact
+
+if TYPE_CHECKING:
+    from ..emulator import Emulation
 
 #: Distributions that have a line in the records, by their name there.
 PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
@@ -36,10 +40,15 @@ def _installed(*names: str) -> EnvironmentFact:
     return EnvironmentFact(None, "absent", f"no {' or '.join(names)} is installed")
 
 
+def _emulation() -> Emulation | None:
+    """The emulated driver of this process."""
+    from ..emulator.preload import emulation
+
+    return emulation()
+
+
 def driver_is_emulated() -> bool:
     """Whether the driver library of this process is the emulated driver; False without a driver."""
-    from ..probes import libcuda
-
     try:
         return hasattr(libcuda.library(), "cudalinkEmulatorVersion")
     except libcuda.DriverNotFoundError:
@@ -48,22 +57,16 @@ def driver_is_emulated() -> bool:
 
 def driver_version() -> CudaVersion | None:
     """CUDA version of the driver, real or faked, without a call in this process; None where it is unknown."""
-    from ..emulator.preload import emulation as emulation_of_process
-    from ..probes import elsewhere
-
     faked = probes.fakes()
     if faked.fakes_driver:
         return faked.driver  # type: ignore[return-value] # (a fake that is not unset)
-    emulation = emulation_of_process()
+    emulation = _emulation()
     return emulation.version if emulation is not None else elsewhere.driver().version
 
 
 def device_arch() -> str | None:
     """Architecture of the first device that this process sees, without a call in it; None without a device."""
-    from ..emulator.preload import emulation as emulation_of_process
-    from ..probes import elsewhere
-
-    emulation = emulation_of_process()
+    emulation = _emulation()
     if emulation is None or "CUDA_VISIBLE_DEVICES" in os.environ:
         return elsewhere.driver(device=True).arch
     return emulation.arch if emulation.devices.number else None
@@ -73,7 +76,7 @@ def driver_exists() -> bool:
     """Whether this process has or could open a driver, real or emulated; it opens none."""
     from ..emulator import preload
 
-    return preload.emulation() is not None or preload.driver_exists()
+    return _emulation() is not None or preload.driver_exists()
 
 
 def _driver() -> EnvironmentFact:
@@ -87,16 +90,12 @@ def _driver() -> EnvironmentFact:
 
 
 def _kind() -> Literal["real", "emulated"]:
-    from ..emulator.preload import emulation as emulation_of_process
-
-    return "real" if emulation_of_process() is None else "emulated"
+    return "real" if _emulation() is None else "emulated"
 
 
 def _driver_release() -> EnvironmentFact:
     """Release of the driver, such as 580.65.06."""
-    from ..emulator.preload import emulation as emulation_of_process
-
-    emulation = emulation_of_process()
+    emulation = _emulation()
     if emulation is not None:
         return EnvironmentFact(emulation.release, "emulated", "the emulated driver")
     try:
@@ -112,7 +111,6 @@ def _driver_release() -> EnvironmentFact:
 def _nvjitlink() -> EnvironmentFact:
     """Ask the wheel, or another process, unless the library is loaded: tests see that, and guard rails judge it."""
     from ..emulator.preload import loaded_file
-    from ..probes import elsewhere
 
     if not loaded_file("libnvJitLink.so"):
         wheel = probes.unloaded_nvjitlink()

@@ -10,7 +10,7 @@ from typing import Self, cast
 from ..artifacts import Artifact, Kind, inspect
 from ..base.laziness import cached_property
 from ..base.regular_files import DATA, read_bounded
-from ..targets.events import LinkInput
+from ..targets.base import LinkInput
 from ..versions import Needs
 
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]

@@ -11,16 +11,14 @@ from ..base.laziness import names_of
 from .base import BackendChoice
 
 if TYPE_CHECKING:
-    from .base import ForcedBackendError, StaleRecipeError, Target
-    from .events import LinkEvent, LinkInput
+    from .base import ForcedBackendError, LinkEvent, LinkInput, StaleRecipeError, Target
     from .steering import Watch, watch
     from .unsteered import UnsteeredLink
 else:
     __getattr__ = names_of(
         __name__,
         {
-            ".base": "ForcedBackendError StaleRecipeError Target",
-            ".events": "LinkEvent LinkInput",
+            ".base": "ForcedBackendError LinkEvent LinkInput StaleRecipeError Target",
             ".steering": "Watch watch",
             ".unsteered": "UnsteeredLink",
         },

@@ -16,8 +16,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
-from .base import Backend, Recipe, StaleRecipeError, Target, recipe_for
-from .events import LinkInput
+from ..probes import libcuda
+from .base import Backend, LinkInput, Recipe, StaleRecipeError, Target, recipe_for
 from .steering import Watch, as_backend, current, replace_everywhere
 from .unsteered import is_covered, seen
 
@@ -174,7 +174,7 @@ def _making(module: ModuleType, recipe: Recipe, watched: Watch) -> Iterator[None
     with watched.step(), _set(module, recipe, backend) if _differs(module, backend) else nullcontext():
         watched.backend = backend or _decided(module) or "unknown"
         if backend == "driver":
-            _need_driver()
+            libcuda.library()  # raises our own DriverNotFoundError, so that the run can skip with one reason
         yield
 
 
@@ -192,10 +192,3 @@ def _differs(module: ModuleType, backend: Backend | None) -> bool:
     # a target that is left out links through this one, which is forced
     run = current()
     return run is not None and run.wanted(_NAME).backend is not None
-
-
-def _need_driver() -> None:
-    """Raise our own DriverNotFoundError if there is no driver, so that the run can skip with one reason."""
-    from ..probes import libcuda
-
-    libcuda.library()

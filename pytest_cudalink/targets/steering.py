@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, Final, Literal, NoReturn, cast
+from typing import Final, Literal, NoReturn, cast
 
 from .. import probes
 from ..loader.imports import ImportWatch, start_postponed
-from .base import Backend, BackendChoice, ForcedBackendError, StaleRecipeError, Target
-from .events import LinkEvent, LinkInput
+from ..probes import libcuda
+from .base import Backend, BackendChoice, ForcedBackendError, LinkEvent, LinkInput, StaleRecipeError, Target
 from .unsteered import UnsteeredLink, covered, listeners
 
 #: Asked before a target is forced and before it links: (target, choice, inputs) to the choice that counts.
@@ -333,7 +333,9 @@ class Watch:
 
     def _report(self, error: BaseException | None) -> None:
         run = self._run
-        if self._done or run is None or run is not _active() or _reached_no_linker(error):
+        if self._done or run is None or run is not _active():
+            return
+        if isinstance(error, libcuda.DriverNotFoundError):  # then no link was made either
             return
         self._done = True
         run.report(
@@ -361,12 +363,6 @@ class Watch:
         """Let `source` choose the backend of this link: it is no longer compared with the choice of the run."""
         self.choice = BackendChoice(source=source)
         self._made_in = None
-
-
-def _reached_no_linker(error: BaseException | None) -> bool:
-    """Whether an error says that there is no driver: then no link was made either."""
-    api: Any = sys.modules.get("pytest_cudalink.probes.libcuda")
-    return error is not None and api is not None and isinstance(error, api.DriverNotFoundError)
 
 
 def _driver_version() -> str | None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from ..loader.imports import start_postponed
 from ..loader.jitlink import jitlink_calls
-from .events import outcome
+from .base import outcome
 
 
 class _Thread(threading.local):
