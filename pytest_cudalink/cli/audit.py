@@ -203,7 +203,8 @@ def _needs(found: Audit) -> Iterator[str]:
         elif all(need.how == "opened" for need in needs):
             opened.setdefault((needs[0].path, stem, needs[0].evidence), []).append(major)
     for (path, stem, evidence), majors in opened.items():
-        yield f"  {path}  may open {_of_cuda(stem)} {', '.join(map(str, majors))}  ({evidence})"
+        what = "the driver" if stem == "libcuda" else f"{stem} of CUDA {', '.join(map(str, majors))}"
+        yield f"  {path}  may open {what}  ({evidence})"
 
 
 def _of_cuda(stem: str) -> str:

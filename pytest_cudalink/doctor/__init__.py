@@ -64,6 +64,9 @@ _TILE_WHEELS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm"
 _NO_LINK: Final = "nothing here links PTX or LTO-IR"
 
 _OLD_DRIVER: Final = "the driver"
+_NO_ANSWER: Final = (
+    "take a toolkit's folder stubs, whose libcuda answers 34, out of LD_LIBRARY_PATH; or repair the driver"
+)
 
 _COUNTED: Final = SEVERITIES[:2]
 
@@ -534,10 +537,14 @@ def _mixed(report: DoctorReport) -> str:
 
 def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
     """Yield the driver rule's findings by CUDA release: one finding for all items that one command repairs."""
-    driver: CudaVersion | None = facts.cuda().value
+    cuda = facts.cuda()
+    driver: CudaVersion | None = cuda.value
     if driver is None:
-        text = f"the driver rule was not checked: {facts.cuda().witness}"
-        yield Finding("note", text, why=NO_DRIVER)
+        text = f"the driver rule was not checked: {cuda.witness}"
+        if cuda.absent or cuda.given:
+            yield Finding("note", text, why=NO_DRIVER)
+        else:
+            yield Finding("unknown", text, otherwise=_NO_ANSWER, why="the driver here does not say its version")
         return
     groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
     for item in report.items:

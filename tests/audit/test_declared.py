@@ -211,6 +211,7 @@ def test_severity() -> None:
     assert kinds([opened, replace(opened, demanded=True)]) == [("undeclared", "error")]
     assert kinds([need(how="opened")], "nvidia-nvjitlink-cu12==12.8.93") == [("pin", "note")]
     assert kinds([need(), need(major=13, floor=None, how="opened")]) == [("undeclared", "error")]
+    assert kinds([need("libcudnn", 11, None, "linked")]) == []  # a package of CUDA 13 would bring another cuDNN
 
 
 @pytest.mark.parametrize(

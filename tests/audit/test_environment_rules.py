@@ -607,10 +607,12 @@ def test_copies(made: Faked) -> None:
     ],
 )
 def test_files_of_two_distributions(made: Faked, names, files, digest, expected) -> None:
-    """Other contents are a error of libraries and of variants of one project; a file that is the same is none."""
+    """Other contents are an error of libraries and of variants of one project; a note has no command to uninstall."""
     for name in names:
         made.wheel(name, "1", files=files, digest=digest)
-    found = [f"{one.severity} {one.what}" for one in made.audit().findings]
+    findings = made.audit().findings
+    found = [f"{one.severity} {one.what}" for one in findings]
+    assert [bool(one.fix) for one in findings] == [one.severity == "error" for one in findings]
     wanted = (expected or "").replace("@@", str(made.prefix / "lib")).replace("@", str(made.site))
     assert [one.startswith(wanted) for one in found] == ([True] if expected else []), found
 

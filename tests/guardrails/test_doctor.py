@@ -267,6 +267,20 @@ def test_findings(items, driver, arch, code, texts) -> None:
         assert all(part in line for part in text.split(" * ")), line
 
 
+def test_a_driver_that_does_not_say_its_version() -> None:
+    """A toolkit's stub, which answers 34, is not the absence of a driver: nothing is known, and it is said why."""
+
+    class Stub(DriverFacts):
+        def cuda(self) -> Fact:
+            return Fact(None, "cuDriverGetVersion failed: unknown CUresult (34)")
+
+    report = made(*WHOLE, facts=Stub())
+    (finding,) = report.findings
+    assert (report.exit_code, finding.severity, finding.why[:10]) == (2, "unknown", "the driver")
+    assert "(34)" in finding.what
+    assert "stubs" in finding.otherwise
+
+
 def claim(name: str, versions: str, how: str = "declared") -> Claim:
     return Claim("framework 1.0", name, versions, how, "", satisfied=True)
 

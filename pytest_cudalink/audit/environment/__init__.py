@@ -465,12 +465,14 @@ def _overwritten(shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repa
         libraries = [path for path in paths if is_library(path)]
         variants = len({_VARIANT.sub("", one.name) for one in several}) == 1
         first = (libraries or paths)[0]
+        counts = bool(libraries or variants)
         yield Finding(
-            "error" if libraries or variants else "note",
+            "error" if counts else "note",
             f"{first}{and_more(len(paths) - 1)} {'are' if paths[1:] else 'is'} installed by "
             f"{' and '.join(sorted(map(str, several)))} with other contents; expected one of them: "
             "the last install won",
-            repair.reinstall(several),
+            repair.reinstall(several) if counts else NO_COMMAND,
+            otherwise="" if counts else "nothing, if no program imports this file",
             place=first,
             kind="same-file",
         )

@@ -299,6 +299,8 @@ def _without_table(needs: Iterable[Need], declared: Declared, dependent: Collect
         files = {need.path for need in users}
         alone = {need.path for need in linked if need.stem != "libcuda"} - files
         majors = {need.major for need in users}
+        if not majors - {11}:  # whose packages are not known
+            continue
         fitting = tuple(one for one in names if len(majors) > 1 or one.endswith("-cu12") == (12 in majors)) or names
         is_error = not alone and declared.followed and not files & {*dependent}
         directly = "" if declared.followed else " directly"
