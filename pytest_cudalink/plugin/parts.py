@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from .conditions.backends import Backends
@@ -78,3 +78,5 @@ REQUIRED: Final[Key[Required]] = Key("require", "session.require:Required")
 RESULTS: Final[Key[Results]] = Key("results", "records.results:Results")
 SCHEDULES: Final[Key[Schedules]] = Key("schedules", "hostile.schedules:Schedules")
 STICKY_GUARD: Final[Key[StickyGuard]] = Key("sticky", "watch.sticky:StickyGuard")
+#: Those that run each test again.
+RERUNS: Final[tuple[Key[Any], ...]] = (FAULT_SWEEP, SCHEDULES)

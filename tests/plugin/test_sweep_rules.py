@@ -473,10 +473,10 @@ def test_adding_up(some: list[SweepFinding], others: list[SweepFinding]) -> None
     """Processes hand over what they found as JSON, and it adds up; where nothing is said, no call is left out."""
     assert (SweptTrial().unlisted, SweepTotals().repeats) == (0, 0)
     both = ({"a": 1, "b": 1}, {"c": 1}, {"d": 1}, {"f", "g"}, {"h"}, {"i"})
-    first, second = SweepTotals(), SweepTotals(10, 20, 30, 40, 50, 60, *both, findings=others)
-    first.add(SweepTotals(1, 2, 3, 4, 5, 6, {"a": 1}, called={"f"}, findings=some))
+    first, second = SweepTotals(), SweepTotals(10, 20, *both[:3], others, 30, 40, 50, 60, *both[3:])
+    first.add(SweepTotals(1, 2, {"a": 1}, {}, {}, some, 3, 4, 5, 6, {"f"}))
     first.add(msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(second))), SweepTotals))
-    assert first == SweepTotals(11, 22, 33, 44, 55, 66, {"a": 2, "b": 1}, *both[1:], findings=some + others)
+    assert first == SweepTotals(11, 22, {"a": 2, "b": 1}, *both[1:3], some + others, 33, 44, 55, 66, *both[3:])
 
 
 def test_lines_that_may_be_known_for_good_reason() -> None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-import pytest
 
 from ...base.finding import Finding
 from ...base.words import counted
 from ...report.asked_for import AskedFor
-from ..isolation.copies import ProcessNotes, RunsAgain, show
+from ..isolation.copies import ProcessNotes, RunsAgain, Totals, show
 from ..run import from_controller
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
@@ -25,6 +23,8 @@ from .repeat import command, place_of
 from .schedule_rules import Reliance, ScheduleFailure, Work, by_kind, shrink
 
 if TYPE_CHECKING:
+    import pytest
+
     from ..run import Run
 
 #: Most places of a test at which it fails that are looked into.
@@ -59,7 +59,15 @@ class _TrialRequest(NamedTuple):
     left_out: Sequence[int] | None = ()
 
 
-class Schedules(RunsAgain):
+@dataclass
+class ScheduleTotals(Totals):
+    """What the schedules of one test, or of several, found."""
+
+    findings: list[ScheduleFailure] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)  # numbers of the operations of all tests
+
+
+class Schedules(RunsAgain[ScheduleTotals]):
     """A plugin object that runs each test under schedules after it ran, and adds up the failures."""
 
     category = "schedule"
@@ -68,38 +76,25 @@ class Schedules(RunsAgain):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._option: ScheduleRequest = parse(run.settings.schedules.value)
-        #: The folder in which each worker of xdist notes what it has found, because it may crash.
-        self.notes: str = from_controller(run.config).get("schedules") or self._copies.folder
-        self._notes = ProcessNotes(Path(self.notes), ".schedules")
-        self._failures: list[ScheduleFailure] = []
-        self._tests = self._runs = 0
-        self._known: set[int] = set()  # numbers of the operations of all tests
-        self._left: Counter[str] = Counter()  # number of tests that did not run under schedules, by the reason
-        self._spared: Counter[str] = Counter()  # the same of those that need not
-        self._lost: Counter[str] = Counter()  # number of schedules that were left out, by the reason
+        folder = Path(from_controller(run.config).get(self.category) or self._copies.folder)
+        self.notes = ProcessNotes(run, folder, ".schedules", ScheduleTotals)
+        self.totals = ScheduleTotals()
 
     # -- the runs
 
-    def again(self, item: pytest.Item) -> None:
+    def again(self, item: pytest.Item, found: ScheduleTotals) -> None:
         """Run a test under schedules."""
-        known = len(self._failures)
-        self._run_late(item)
-        if self._run.is_worker:
-            with suppress(OSError):
-                self._notes.add(self._run.worker, self.as_json(known))
-
-    def _run_late(self, item: pytest.Item) -> None:
         promised = self._option.promised
         clean = self._trial(item, _TrialRequest(0, (), promised=promised))
         if clean is None or clean.kind or clean.outcome != "passed":
             why = self._copies.why_not if clean is None else f"{clean.outcome} in a separate process"
-            left = self._left if self.passed else self._spared
-            left[clean.detail if clean is not None and not clean.outcome else why] += 1
+            left = found.skipped if self.passed else found.spared
+            left[clean.detail if clean is not None and not clean.outcome else why] = 1
             return
         if not clean.works:
-            self._spared[_NOTHING] += 1
+            found.spared[_NOTHING] = 1
             return
-        self._known.update(work.number for work in clean.works)
+        found.known = {work.number for work in clean.works}
         asked = [
             _TrialRequest(seed, self._option.displaced, promised=promised, left_out=None if promised else ())
             for seed in self._option.seeds
@@ -112,15 +107,14 @@ class Schedules(RunsAgain):
             if hangs == _HANGS:
                 break
         if lost := len(asked) - len(trials):
-            self._lost[_HUNG if hangs == _HANGS else self._copies.why_not] += lost
-        self._tests += 1
-        self._runs += len(trials)
+            found.lost[_HUNG if hangs == _HANGS else self._copies.why_not] = lost
+        found.tests, found.runs = 1, len(trials)
         failing = [(asked[number].seed, trial) for number, trial in sorted(trials.items()) if trial.kind]
         alike: dict[tuple[str, str], tuple[int, _Trial]] = {}
         for seed, trial in failing:
             alike.setdefault((trial.kind, trial.detail if trial.kind == "violation" else trial.place), (seed, trial))
         for seed, trial in [*alike.values()][:_SHRUNK]:
-            self._failures.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
+            found.findings.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
         show(item, f"{counted(len(trials), 'schedule')}, {len(failing)} failing", verbosity=1)
 
     def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> ScheduleFailure:
@@ -170,37 +164,12 @@ class Schedules(RunsAgain):
 
     # -- what they found
 
-    def as_json(self, first: int = 0) -> dict[str, Any]:
-        """Return everything for the process that adds up; of the failures those from a number on."""
-        return {
-            "failures": msgspec.to_builtins(self._failures[first:]),
-            "counts": [self._tests, self._runs],
-            "known": sorted(self._known),
-            "left": [dict(self._left), dict(self._spared), dict(self._lost)],
-        }
-
-    def add(self, given: Mapping[str, Any]) -> None:
-        """Add what `as_json` returned in another process."""
-        self._failures += msgspec.convert(given["failures"], list[ScheduleFailure])
-        tests, runs = given["counts"]
-        self._tests += tests
-        self._runs += runs
-        self._known.update(given["known"])
-        for mine, theirs in zip((self._left, self._spared, self._lost), given["left"], strict=True):
-            mine.update(theirs)
-
-    def add_notes(self, worker: str) -> None:
-        """Add what a worker of xdist has noted before it died."""
-        noted: list[dict[str, Any]] = [*filter(None, self._notes.of(worker))]
-        if noted:
-            self.add({**noted[-1], "failures": [one for given in noted for one in given["failures"]]})
-
     def end(self, _session: pytest.Session) -> None:
         """Fail the run for each failure."""
         if self._run.is_worker:
             return
         root = str(self._run.config.rootpath)
-        for one in by_kind(self._failures):
+        for one in by_kind(self.totals.findings):
             first, *lines = one.lines(root, self._option.number)
             repeat = command(self._run, f"--cudalink-schedules={one.asked}", one.place)
             finding = Finding("error", first, kind=one.kind, evidence=tuple(lines))
@@ -208,24 +177,18 @@ class Schedules(RunsAgain):
 
     def asked(self) -> list[AskedFor]:
         """Return how many of the tests ran under schedules, and how many of the schedules."""
-        due = self._tests + self._left.total()
-        lost = dict(self._lost)
-        if not due and self._spared[_NOTHING]:
+        totals = self.totals
+        lost = dict(totals.lost)
+        if not (totals.tests or totals.skipped) and _NOTHING in totals.spared:
             lost["no test queues what can be late"] = 1
         displaced = set(self._option.displaced or ())
-        if self._tests and displaced and displaced.isdisjoint(self._known):
+        if totals.tests and displaced and displaced.isdisjoint(totals.known):
             lost[f"no test has one of the operations {self._option.wanted}"] = 1
-        return [
-            AskedFor("schedules", due + self._spared.total(), self._tests, dict(self._left), dict(self._spared)),
-            AskedFor("delays", self._runs + sum(lost.values()), self._runs, lost),
-        ]
+        return [totals.asked("schedules"), AskedFor("delays", totals.runs + sum(lost.values()), totals.runs, lost)]
 
     def lines(self) -> list[str]:
         """Return the lines of the summary on the whole; `failing` has the others."""
-        due = self._tests + self._left.total()
-        tests = f"{self._tests} of {counted(due, 'test')}" if self._tests < due else counted(due, "test")
-        ran = f"{counted(self._runs, 'run')} of {tests}"
-        return [f"schedules: {ran} from seed {self._option.seed}, {counted(len(self.failing), 'failure')}"]
+        return [f"schedules: {self.totals} from seed {self._option.seed}, {counted(len(self.failing), 'failure')}"]
 
 
 class _Wait(NamedTuple):

@@ -35,7 +35,7 @@ _LOST: Final = (46, "device")
 _LINKER_ERROR: Final = (6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
 
 
-class FaultSweep(RunsAgain):
+class FaultSweep(RunsAgain[SweepTotals]):
     """A plugin object that sweeps each test after it ran, and adds up the findings."""
 
     category = "fault"
@@ -44,20 +44,15 @@ class FaultSweep(RunsAgain):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._baseline = Baseline(run)
-        folder = from_controller(run.config).get("fault_sweep") or ""
-        self._notes = SweepNotes(run, folder=folder, scratch=self._copies.folder)
-        option, *self._others = self._notes.option.split("+")
+        folder = from_controller(run.config).get(self.category) or ""
+        self.notes: SweepNotes = SweepNotes(run, folder=folder, scratch=self._copies.folder)
+        option, *self._others = self.notes.option.split("+")
         self._single, self._functions, self._ways = _read(option)
         # a finding is repeated whatever machine made its run
         self._budget, self._part = (0, (1, 1)) if self._single else _budget(run.settings.fault_budget.value)
         self._taken: set[str] = set()
         self._interrupted = False
         self.totals = SweepTotals()
-
-    @property
-    def notes(self) -> str:
-        """The folder in which each worker of xdist notes what it has found, because it may crash."""
-        return str(self._notes.folder)
 
     # -- an interrupted sweep that goes on
 
@@ -72,29 +67,25 @@ class FaultSweep(RunsAgain):
         """Take what the interrupted sweep has found in tests of this run; once, in the process that adds up."""
         if self._run.is_worker:
             return
-        for nodeid in self._notes.done.keys() & set(nodeids) - self._taken:
+        for nodeid in self.notes.done.keys() & set(nodeids) - self._taken:
             self._taken.add(nodeid)
-            self.totals.add(self._notes.done[nodeid])
+            self.totals.add(self.notes.done[nodeid])
 
     # -- the runs
 
-    def again(self, item: pytest.Item) -> None:
-        """Sweep a test, unless the interrupted run did."""
-        if item.nodeid in self._notes.done:
-            return
-        found = self._sweep(item)
-        self._notes.add(item.nodeid, found)
+    def again(self, item: pytest.Item, found: SweepTotals) -> None:
+        """Sweep a test."""
+        found.add(self._sweep(item))
         if found.runs:
             number = counted(len(fault_sweep.merged(found.findings)), "finding")
             show(item, f"{counted(found.runs, 'run')} with a fault, {number}", verbosity=0)
-        self.totals.add(found)
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
         (_, clean, stacks), *_ = [*self._trials(item, [None]), (0, None, [])]
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
             reason = self._copies.why_not if clean is None else f"{ended} in a separate process"
-            return SweepTotals(unswept={reason: 1}) if self.passed else SweepTotals(spared={reason: 1})
+            return SweepTotals(skipped={reason: 1}) if self.passed else SweepTotals(spared={reason: 1})
         root = str(item.config.rootpath)
         calls = [
             Call(function, fault_sweep.site_of(stack or (), root))
@@ -165,20 +156,6 @@ class FaultSweep(RunsAgain):
 
     # -- what they found
 
-    def as_json(self) -> Any:
-        """Return everything for the process that adds up."""
-        return msgspec.to_builtins(self.totals)
-
-    def add(self, given: Mapping[str, Any]) -> None:
-        """Add what `as_json` returned in another process."""
-        self.totals.add(msgspec.convert(given, SweepTotals))
-
-    def add_notes(self, worker: str) -> None:
-        """Add what a worker of xdist has noted in this run before it died."""
-        for nodeid, found in self._notes.of(worker).items():
-            if nodeid not in self._notes.done:
-                self.totals.add(found)
-
     def end(self, session: pytest.Session) -> None:
         """Fail the run for each finding that the baseline does not know; write a baseline where there is none."""
         if self._run.is_worker:
@@ -189,7 +166,7 @@ class FaultSweep(RunsAgain):
             or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         )
         if not self._interrupted:
-            self._notes.forget(self._taken)
+            self.notes.forget(self._taken)
         if self._baseline.missing and self._is_whole:
             self._baseline.write(self.totals.findings)
         for finding, number in fault_sweep.new_findings(self.totals.findings, self._baseline.known or ()):
@@ -206,8 +183,6 @@ class FaultSweep(RunsAgain):
     def asked(self) -> list[AskedFor]:
         """Return how much of the sweep happened: its tests and runs, the sweep that goes on, and the baseline."""
         totals = self.totals
-        due = totals.tests + sum(totals.unswept.values())
-        swept = AskedFor("fault sweep", due + sum(totals.spared.values()), totals.tests, totals.unswept, totals.spared)
         allowed = {
             f"cudalink_fault_budget={self._budget}; raise it to fail more calls": totals.left,
             f"{fault_sweep.REPEATS} calls by the same lines fail; cudalink_fault_budget=0 fails all": totals.repeats,
@@ -224,11 +199,11 @@ class FaultSweep(RunsAgain):
             lost,
             {why: number for why, number in allowed.items() if number},
         )
-        found = [swept, calls]
-        if self._notes.done:
-            gone = len(self._notes.done) - len(self._taken)
+        found = [totals.asked("fault sweep"), calls]
+        if self.notes.done:
+            gone = len(self.notes.done) - len(self._taken)
             left = {"select them again, or begin with --cudalink-fault-sweep": gone} if gone else {}
-            found.append(AskedFor("resume", len(self._notes.done), len(self._taken), left))
+            found.append(AskedFor("resume", len(self.notes.done), len(self._taken), left))
         if self._baseline.unwritten:
             found.append(AskedFor("baseline", 1, 0, {self._baseline.unwritten: 1}))
         elif self._baseline.missing and self._part[1] > 1:
@@ -254,19 +229,17 @@ class FaultSweep(RunsAgain):
     def lines(self) -> list[str]:
         """Return the lines of the summary on the whole; `failing` has the others."""
         totals, baseline = self.totals, self._baseline
-        due = totals.tests + sum(totals.unswept.values())
-        tests = f"{totals.tests} of {counted(due, 'test')}" if totals.tests < due else counted(due, "test")
         known = f", {counted(len(baseline.known), 'line')} in {baseline.name}" if baseline.known is not None else ""
         number = counted(len(fault_sweep.merged(totals.findings)), "finding")
-        found = [f"fault sweep: {counted(totals.runs, 'run')} of {tests}, {number}{known}"]
+        found = [f"fault sweep: {totals}, {number}{known}"]
         found += filter(None, [baseline.written])
-        if self._interrupted and self._notes.kept:
+        if self._interrupted and self.notes.kept:
             found.append("the sweep was interrupted; go on with --cudalink-fault-sweep=resume")
             found.append(f"  resume: {command(self._run, '--cudalink-fault-sweep=resume')}")
         elif self._interrupted and not self._single:
             found.append("the sweep was interrupted, and what it has found could not be kept in pytest's cache")
-        if self._notes.damaged:
-            notes = counted(self._notes.damaged, "note")
+        if self.notes.damaged:
+            notes = counted(self.notes.damaged, "note")
             found.append(f"{notes} of the interrupted sweep cannot be read; their tests were swept again")
         if self._is_whole:
             gone = fault_sweep.gone(totals.findings, baseline.known or (), totals.tried - totals.partly)

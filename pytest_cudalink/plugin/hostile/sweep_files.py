@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import pytest
 
 from ...base import regular_files
@@ -89,7 +88,7 @@ class Baseline:
             self.written = f"there was no baseline; wrote {self._file} with {counted(len(lines), 'line')}{known}"
 
 
-class SweepNotes:
+class SweepNotes(ProcessNotes[SweepTotals]):
     """What was swept, in pytest's cache, so that an interrupted sweep can go on.
 
     Without a cache, the notes are in a temporary folder, for the findings of a worker of xdist that dies.
@@ -97,23 +96,19 @@ class SweepNotes:
     `folder`: that of the controller in a worker; empty in every other process.
     `scratch`: the temporary folder.
     `option`: the value of the option; that of the interrupted sweep for one that goes on.
-    `done`: what an interrupted sweep has found, by test.
     `damaged`: number of notes that cannot be read.
     `kept`: whether an interrupted sweep can go on.
     Raises pytest.UsageError if no sweep was interrupted that could go on.
     """
 
     def __init__(self, run: Run, *, folder: str, scratch: str) -> None:
+        super().__init__(run, Path(folder or scratch), _SUFFIX, SweepTotals)
         self.option = run.settings.fault_sweep.value
-        self.done: dict[str, SweepTotals] = {}
         self.damaged, self.kept = 0, False
-        self._worker = run.worker
         known: pytest.Cache | None = None if self.option[:1].isdigit() else getattr(run.config, "cache", None)
-        self.folder = Path(folder or scratch)
         if not folder and known is not None:
             with suppress(OSError):
                 self.folder, self.kept = known.mkdir("cudalink-fault-sweep"), True
-        self._notes = ProcessNotes(self.folder, _SUFFIX)
         if self.option == "resume":
             self._resume()
         elif not folder:
@@ -151,7 +146,7 @@ class SweepNotes:
         except ValueError as error:
             raise self._unreadable(file, f"it has {self.option!r}; {error}") from None
         for noted in sorted(self.folder.glob(f"*{_SUFFIX}")):
-            found, damaged = self._read(noted.name.removesuffix(_SUFFIX))
+            found, damaged = self.of(noted.name.removesuffix(_SUFFIX))
             self.done |= found
             self.damaged += damaged
 
@@ -162,28 +157,6 @@ class SweepNotes:
             "write that value into the file, as a line, to keep what was swept, or begin with --cudalink-fault-sweep"
         )
         return pytest.UsageError(msg)
-
-    def of(self, worker: str) -> dict[str, SweepTotals]:
-        """Return what a worker of xdist has noted, by test."""
-        return self._read(worker)[0]
-
-    def _read(self, worker: str) -> tuple[dict[str, SweepTotals], int]:
-        """Return what a process has noted in its file, by test, and how many lines cannot be read."""
-        noted, damaged = {}, 0
-        for one in self._notes.of(worker):
-            try:
-                nodeid, found = one
-                noted[str(nodeid)] = msgspec.convert(found, SweepTotals)
-            except (ValueError, TypeError, msgspec.MsgspecError):
-                damaged += 1
-        return noted, damaged
-
-    def add(self, nodeid: str, found: SweepTotals) -> None:
-        """Note what was found in a test."""
-        try:
-            self._notes.add(self._worker, [nodeid, msgspec.to_builtins(found)])
-        except OSError:
-            self.kept = False
 
     def forget(self, taken: Collection[str]) -> None:
         """Forget everything, unless there is a test that this run has not taken over."""

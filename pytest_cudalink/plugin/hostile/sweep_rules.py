@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ...report.naming import Error, Raised, Said, new, tells
+from ..isolation.copies import Totals
 
 #: Kinds of findings, worst first, each with what the test or its code did.
 KINDS: Final = {
@@ -134,32 +135,17 @@ class SweepFinding:
 
 
 @dataclass
-class SweepTotals:
+class SweepTotals(Totals):
     """What the sweep of one test, or of several, found."""
 
-    tests: int = 0  # how many tests were swept
-    runs: int = 0  # in how many runs with a fault
     planned: int = 0  # in how many runs each call would have failed in each way
     left: int = 0  # how many of them the budget left out
     elsewhere: int = 0  # how many other machines make
     repeats: int = 0  # how many were left out because enough others of their function and stack failed
-    lost: dict[str, int] = field(default_factory=dict)  # number of runs that could not be made, by the reason
-    unswept: dict[str, int] = field(default_factory=dict)  # number of tests that were not swept, by the reason
-    # the same of those that did not pass in their own run either
-    spared: dict[str, int] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)  # the functions that tests called and that could fail
     tried: set[str] = field(default_factory=set)  # `baseline_place` of each call that failed
     partly: set[str] = field(default_factory=set)  # the same of those that did not fail in every way that was planned
     findings: list[SweepFinding] = field(default_factory=list)
-
-    def add(self, other: SweepTotals) -> None:
-        """Add what was found in other tests."""
-        for name in ("tests", "runs", "planned", "left", "elsewhere", "repeats", "findings"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("lost", "unswept", "spared"):
-            setattr(self, name, dict(Counter(getattr(self, name)) + Counter(getattr(other, name))))
-        for name in ("called", "tried", "partly"):
-            setattr(self, name, getattr(self, name) | getattr(other, name))
 
 
 def site_of(stack: Sequence[str], root: str) -> str:

@@ -6,15 +6,20 @@ import json
 import os
 import tempfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+import msgspec
 import pytest
 
 from ...base.regular_files import read_bounded
 from ...base.safe_text import line
+from ...base.words import counted
+from ...report.asked_for import AskedFor
 from .. import pytest_private
 from ..parts import ASKED, COPIES, RECORD_FILE
 from . import processes
@@ -85,7 +90,43 @@ class Copies:
             self._servers.end()
 
 
-class RunsAgain(ABC):
+@dataclass
+class Totals:
+    """What the reruns of one test, or of several, found; those of one kind have more fields, and findings of a type."""
+
+    tests: int = 0  # how many tests were run again
+    runs: int = 0  # how often
+    lost: dict[str, int] = field(default_factory=dict)  # number of runs that could not be made, by the reason
+    skipped: dict[str, int] = field(default_factory=dict)  # number of tests that were not run again, by the reason
+    spared: dict[str, int] = field(default_factory=dict)  # the same of those that need not
+    findings: list[Any] = field(default_factory=list)
+
+    def add(self, other: Self) -> None:
+        """Add what was found in other tests."""
+        for name, theirs in vars(other).items():
+            mine = getattr(self, name)
+            if isinstance(mine, dict):
+                mine = dict(Counter(mine) + Counter(theirs))
+            else:
+                mine = mine | theirs if isinstance(mine, set) else mine + theirs
+            setattr(self, name, mine)
+
+    def asked(self, kind: str) -> AskedFor:
+        """Return how many of the tests were run again."""
+        due = self.tests + sum(self.skipped.values())
+        return AskedFor(kind, due + sum(self.spared.values()), self.tests, self.skipped, self.spared)
+
+    def __str__(self) -> str:
+        """Return the number of runs and of tests."""
+        due = self.tests + sum(self.skipped.values())
+        of = f"{self.tests} of " if self.tests < due else ""
+        return f"{counted(self.runs, 'run')} of {of}{counted(due, 'test')}"
+
+
+T = TypeVar("T", bound=Totals)
+
+
+class RunsAgain(ABC, Generic[T]):
     """A plugin object that runs each test again after the test's own run, whose reports are pytest's.
 
     `run`: in a controller of xdist, one that only adds up.
@@ -97,6 +138,8 @@ class RunsAgain(ABC):
     category = ""
     found = ("", "")
     passed = False
+    totals: T
+    notes: ProcessNotes[T]
 
     def __init__(self, run: Run) -> None:
         self._run, self._copies = run, run.part(COPIES)
@@ -133,40 +176,69 @@ class RunsAgain(ABC):
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self.passed = False
         done = yield
-        if not (item.session.shouldstop or item.session.shouldfail):
-            self.again(item)
+        if not (item.session.shouldstop or item.session.shouldfail or item.nodeid in self.notes.done):
+            found = type(self.totals)()
+            try:
+                self.again(item, found)
+                self.notes.add(item.nodeid, found)
+            finally:
+                self.totals.add(found)
         return done
 
     @abstractmethod
-    def again(self, item: pytest.Item) -> None:
-        """Run a test again, as often as it takes."""
+    def again(self, item: pytest.Item, found: T) -> None:
+        """Run a test again, as often as it takes, and add what that finds."""
+
+    def as_json(self) -> Any:
+        """Return everything for the process that adds up."""
+        return msgspec.to_builtins(self.totals)
+
+    def add(self, given: Mapping[str, Any]) -> None:
+        """Add what `as_json` returned in another process."""
+        self.totals.add(msgspec.convert(given, type(self.totals)))
+
+    def add_notes(self, worker: str) -> None:
+        """Add what a worker of xdist has noted in this run before it died."""
+        for nodeid, found in self.notes.of(worker)[0].items():
+            if nodeid not in self.notes.done:
+                self.totals.add(found)
 
 
-class ProcessNotes:
+class ProcessNotes(Generic[T]):
     """What each process of a run has found, a line for each test, because a worker of xdist may die.
 
     `folder`: that of all processes.
     `suffix`: ends the name of a process's file.
+    `done`: what an earlier run has found, by test.
+    `kept`: whether everything could be noted.
     """
 
-    def __init__(self, folder: Path, suffix: str) -> None:
-        self._folder, self._suffix = folder, suffix
+    def __init__(self, run: Run, folder: Path, suffix: str, kind: type[T]) -> None:
+        self.folder, self._suffix, self._kind, self._worker = folder, suffix, kind, run.worker
+        self.done: dict[str, T] = {}
+        self.kept = True
 
-    def add(self, worker: str | None, found: object) -> None:
-        """Note what was found in a test; raises OSError if it cannot be written."""
-        with (self._folder / f"{worker or 'main'}{self._suffix}").open("a", encoding="utf-8") as file:
-            file.write(f"\n{json.dumps(found)}\n")  # the line before may be cut
+    def add(self, nodeid: str, found: T) -> None:
+        """Note what was found in a test."""
+        try:
+            with (self.folder / f"{self._worker or 'main'}{self._suffix}").open("a", encoding="utf-8") as file:
+                # the line before may be cut
+                file.write(f"\n{json.dumps([nodeid, msgspec.to_builtins(found)])}\n")
+        except OSError:
+            self.kept = False
 
-    def of(self, worker: str) -> Iterator[Any]:
-        """Yield what a process has noted; None for a line that cannot be read."""
-        lines: list[bytes] = []
+    def of(self, worker: str) -> tuple[dict[str, T], int]:
+        """Return what a process has noted, by test, and how many lines cannot be read."""
+        noted, damaged, lines = {}, 0, [b""]
         with suppress(OSError):  # it ran no test
-            lines = read_bounded(self._folder / f"{worker}{self._suffix}", _LONGEST).splitlines()
+            lines = read_bounded(self.folder / f"{worker}{self._suffix}", _LONGEST).splitlines()
         for text in filter(None, lines):
             try:
-                yield json.loads(text)
-            except ValueError:
-                yield None
+                nodeid, found = json.loads(text)
+                noted[str(nodeid)] = msgspec.convert(found, self._kind)
+            except (ValueError, TypeError, msgspec.MsgspecError):
+                damaged += 1
+        return noted, damaged
 
 
 def show(item: pytest.Item, found: str, *, verbosity: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ...compat.options import label
 from ...report.asked_for import AskedFor, judged, left_out, merged, unmet
 from .. import parts, pytest_private
-from ..parts import FAULT_SWEEP, FAULTS, HAND_OVER, ISOLATION, RECORD_FILE, REQUIRED, SCHEDULES, Key
+from ..parts import FAULTS, HAND_OVER, ISOLATION, RECORD_FILE, REQUIRED, RERUNS, Key
 from ..settings import Setting
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _blocked(config: pytest.Config) -> list[str]:
 
 
 #: The parts that a run is asked for; each has a method ``asked`` that returns its entries.
-_PARTS: Final[tuple[Key[Any], ...]] = (REQUIRED, FAULTS, ISOLATION, FAULT_SWEEP, SCHEDULES, HAND_OVER)
+_PARTS: Final[tuple[Key[Any], ...]] = (REQUIRED, FAULTS, ISOLATION, *RERUNS, HAND_OVER)
 #: Those of which a controller of xdist has none, and which its workers hand over.
 _OF_WORKERS: Final[tuple[Key[Any], ...]] = (ISOLATION,)
 

@@ -396,7 +396,7 @@ class Ends:
 
     # before pytest writes its JUnit file; last what judges, by what the others found, whether all that was asked for
     # has happened
-    _FIRST = (parts.PROVENANCE, parts.FAULTS, parts.FAULT_SWEEP, parts.SCHEDULES, parts.ASKED)
+    _FIRST: Final[tuple[parts.Key[Any], ...]] = (parts.PROVENANCE, parts.FAULTS, *parts.RERUNS, parts.ASKED)
     # after the sums, see `pytest_sessionfinish` of this module
     _LAST = (parts.RESULTS, parts.HAND_OVER, parts.STICKY_GUARD)
 
@@ -432,8 +432,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run.failing = [*book.totals.failing, *(asked.unmet if asked is not None else ())]
     if session.exitstatus == pytest.ExitCode.OK:
         run.failing += _run_again(run, book.totals)
-    again = (run.get(parts.FAULT_SWEEP), run.get(parts.SCHEDULES))
-    found = any(part is not None and part.failing for part in again)
+    found = any((part := run.get(key)) is not None and part.failing for key in parts.RERUNS)
     if (run.failing or found) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -473,7 +472,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(terminalreporter.config)
     happened = (run.part(parts.LEDGER).totals, run.new_processes, run.settings.guard_rails.value != "off")
-    made = (run.get(parts.ASKED), run.get(parts.FAULT_SWEEP), run.get(parts.SCHEDULES))
+    made = map(run.get, (parts.ASKED, *parts.RERUNS))
     if run.is_controller or any(happened) or any(made):
         from ..watch import guard
         from . import summary

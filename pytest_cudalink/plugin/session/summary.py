@@ -13,7 +13,7 @@ from ...base.words import and_more, counted, listed
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from .. import pytest_private
 from ..conditions import unsteered
-from ..parts import ASKED, FAULT_SWEEP, LEDGER, SCHEDULES
+from ..parts import ASKED, LEDGER, RERUNS
 from ..records.facts import VIOLATIONS
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
 
     `not_routed`: the callers that the guard rails do not see.
     """
-    book, again = run.part(LEDGER), [part for part in (run.get(FAULT_SWEEP), run.get(SCHEDULES)) if part is not None]
+    book, again = run.part(LEDGER), [part for key in RERUNS if (part := run.get(key)) is not None]
     asked = [part for part in (*again, run.get(ASKED)) if part is not None]
     lines = [line for part in asked for line in part.lines()]
     found = [counted(len(part.failing), *part.found) for part in again if part.failing]

@@ -9,7 +9,7 @@ import pytest
 
 from ...report.asked_for import AskedFor
 from .. import pytest_private
-from ..parts import ASKED, DESCENDANTS, FAULT_SWEEP, FAULTS, HAND_OVER, LEDGER, SCHEDULES, Key
+from ..parts import ASKED, DESCENDANTS, FAULTS, HAND_OVER, LEDGER, RERUNS, Key
 from ..run import Run, from_controller, is_active, run_of
 from ..settings import Setting, Settings
 
@@ -21,7 +21,7 @@ _REFUSED: Final = "cudalink_refused"
 _ACTIVE: Final = "cudalink_active"
 _LISTENER: Final = "cudalink-listener"
 #: Parts of which the controller has one that adds up those of its workers.
-_ADDED_UP: Final[tuple[Key[Any], ...]] = (FAULTS, FAULT_SWEEP, SCHEDULES)
+_ADDED_UP: Final[tuple[Key[Any], ...]] = (FAULTS, *RERUNS)
 
 
 def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str, str]] | None:
@@ -55,9 +55,7 @@ def configure_node(node: Any, activate: Callable[[pytest.Config], object]) -> No
             "settings": {name: tuple(setting) for name, setting in run.settings.items()},
             "withheld": run.withheld,
         }
-        for name, part in (("schedules", run.get(SCHEDULES)), ("fault_sweep", run.get(FAULT_SWEEP))):
-            if part is not None:
-                given[name] = part.notes
+        given |= {part.category: str(part.notes.folder) for key in RERUNS if (part := run.get(key)) is not None}
     elif not config.pluginmanager.hasplugin(_LISTENER):
         config.pluginmanager.register(_Listener(config, activate), _LISTENER)
     node.workerinput["cudalink"] = given
@@ -136,8 +134,8 @@ class HandOver:
             faults.lose(self._run)
             self._lost.add(node.gateway.id)
             self._run.part(ASKED)
-            for part in (self._run.get(FAULT_SWEEP), self._run.get(SCHEDULES)):
-                if part is not None:
+            for key in RERUNS:
+                if (part := self._run.get(key)) is not None:
                     part.add_notes(node.gateway.id)
             return
         self._run.late_header = self._run.late_header or given["late_header"]
