@@ -27,7 +27,8 @@ from .page_parts import (
     versions,
 )
 from .verdict import SYMBOLS, figures, verdict
-from .views import NAMES, Section, cause_lines, cell_title, sections
+from .views import NAMES, Section, cell_title, sections
+from .wording import explanation
 
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
@@ -202,7 +203,7 @@ def _data(
     for column, (cell, causes) in enumerate(zip(report.cells, report.causes, strict=True)):
         for test, detail in cell.details.items():
             cause = causes.get(test)
-            reason, lines = number(block(detail.reason)), "\n".join(cause_lines(cause)) if cause is not None else ""
+            reason, lines = number(block(detail.reason)), explanation(cause) if cause is not None else ""
             details.setdefault(index[test], {})[column] = reason, number(block(detail.text)), number(lines)
             if cause is not None and cause["kind"] == "not_emulated":
                 gpu.setdefault(index[test], []).append(column)

@@ -15,7 +15,6 @@ from .asked_for import KINDS, is_worth_a_look
 from .cell_run import BAD, CellRun
 from .compare import Comparison, OutcomeChange, incomplete
 from .matrix_report import Group, MatrixReport
-from .records import CauseRecord
 from .wording import (
     by_cause,
     call_in_words,
@@ -425,14 +424,7 @@ def block_of(report: MatrixReport, group: Group) -> Block:
     if group.explanation:
         title += f", explained by {group.explanation}"
     tests, cells = tuple(map(line, group.tests)), tuple(map(line, group.cells))
-    return Block(line(title), cause_lines(group.cause, group.others), tests, cells)
-
-
-def cause_lines(cause: CauseRecord, others: int = 0) -> tuple[str, ...]:
-    """Return why tests fail as lines that are safe to show; the first says how many other errors are left out."""
-    more = f" (and {counted(others, 'other')})" if others else ""
-    texts = {"what": f"{line(cause['what'])}{more}", "why": line(cause["why"]), "fix": [*map(line, cause["fix"])]}
-    return tuple(explanation(texts).splitlines())
+    return Block(line(title), tuple(explanation(group.cause, group.others).splitlines()), tests, cells)
 
 
 def _findings(report: MatrixReport) -> Section:

@@ -12,7 +12,7 @@ from ..base.finding import NO_DRIVER
 from ..base.words import counted
 
 if TYPE_CHECKING:
-    from .records import CrashRecord
+    from .records import CauseRecord, CrashRecord
 
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"
@@ -95,12 +95,13 @@ def not_emulated(functions: Iterable[str]) -> str:
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not emulated"
 
 
-def explanation(cause: Mapping[str, Any]) -> str:
+def explanation(cause: CauseRecord, others: int = 0) -> str:
     """Return why a test failed, as lines that are safe to show and begin with ``error``, ``why`` and ``fix``.
 
-    `cause`: as `records.CauseRecord`.
+    `others`: how many other errors the first line leaves out.
     """
-    lines = [f"error  {safe_text.line(cause['what'])}", f"why    {safe_text.line(cause['why'])}"]
+    more = f" (and {counted(others, 'other')})" if others else ""
+    lines = [f"error  {safe_text.line(cause['what'])}{more}", f"why    {safe_text.line(cause['why'])}"]
     lines += [f"{'' if number else 'fix':<6} {safe_text.line(text)}" for number, text in enumerate(cause["fix"])]
     return "\n".join(lines)
 
