@@ -26,7 +26,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from campaigns.environments import wheels
-from campaigns.environments.generator import CACHE, PACKAGES, PARTS, Recipe, brings, make, recipe, used_files
+from campaigns.environments.generator import (
+    CACHE,
+    PACKAGES,
+    PARTS,
+    Recipe,
+    brings,
+    make,
+    recipe,
+    requirements,
+    used_files,
+)
 
 _OPERATIONS: Final = Path(__file__).with_name("operations.py")
 #: Who is not root may mount in a name space in which it is.
@@ -78,12 +88,22 @@ def outside(drawn: Recipe) -> set[str]:
     return named & {name for part in ("nvrtc", "nvJitLink") for name in PARTS[part]}
 
 
+def _linked_with(drawn: Recipe) -> Iterator[str]:
+    """Yield loads of the libraries whose needs were meant to be there, as by programs that are linked with them."""
+    by_conda = {name for kind, what in drawn.damage if kind == "conda" for name, _ in what}
+    inside = {name: version for name, version in drawn.packages if name not in by_conda}
+    for part in ("cufft", "curand", "cusparse", "cusolver", "cublas"):
+        for major, name in zip((13, 12), PARTS[part], strict=True):
+            if name in inside and inside.keys() >= {need.name for need in requirements(name, inside[name])}:
+                yield f"load-{major} {part}"
+
+
 def operations(drawn: Recipe) -> Iterator[str]:
     """Yield what users of an environment do: only that for which all that it needs was meant to be there."""
     names = drawn.names | outside(drawn)
     here = {part: [name in names for name in pair] for part, pair in PARTS.items()}
     yield from (one for one, parts in _OF_PARTS.items() if all(any(here[part]) for part in parts))
-    yield from (f"load-12 {part}" for part in ("cufft", "curand", "cusparse", "cusolver", "cublas") if all(here[part]))
+    yield from _linked_with(drawn)
     yield from (one for one, parts in _OF_NVCC.items() if all(here[part][0] for part in parts))
     modules = dict.fromkeys(module for name in sorted(names) for module in PACKAGES[name].get("imports", ()))
     # pynvjitlink needs the driver's library

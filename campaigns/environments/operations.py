@@ -233,10 +233,14 @@ def load(name: str) -> None:
     library(name)
 
 
-def load_12(name: str) -> None:
-    """Load those of CUDA 12 where cuda.pathfinder prefers CUDA 13's, as programs of CUDA 12 do."""
-    for path in Path(PLAN["packages"], "nvidia", name, "lib").glob("*.so*"):
+def load_12(name: str, folder: str = "") -> None:
+    """Load those of a wheel as programs do that are linked with them, which load nothing before."""
+    for path in Path(PLAN["packages"], "nvidia", folder or name, "lib").glob(f"lib{name}*.so*"):
         ctypes.CDLL(str(path), os.RTLD_NOW)
+
+
+def load_13(name: str) -> None:
+    load_12(name, "cu13")
 
 
 def loaded(name: str) -> None:
