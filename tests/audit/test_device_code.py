@@ -700,3 +700,14 @@ def test_code_without_an_architecture_has_not_been_written_for_one_gpu() -> None
     assert len(found.failures(["sm_90"], [driver])) == sum(
         answer.outcome.fails for _, answer in found.answers("sm_90", driver)
     )
+
+
+def test_images_without_code(tmp_path) -> None:
+    """What nvcc makes of host code for one GPU runs on none, and nothing misses it; a kernel beside it is judged."""
+    empty, kernel = ((SAMPLES / f"{name}.cubin").read_bytes() for name in ("empty", "virtual"))
+    assert [one.empty for one in images(SAMPLES)].count(True) == 1
+    for name, code, fails in (("empty", (empty,), False), ("both", (empty, kernel), True)):
+        file = wheel(tmp_path / f"{name}.whl", **{f"{at}__cubin": one for at, one in enumerate(code)})
+        found = device_code(file)
+        assert bool(found.failures(["sm_90"], [driver_named("580")])) is fails
+        assert len(found.judged) == len(code) - 1

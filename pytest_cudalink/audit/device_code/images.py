@@ -62,6 +62,7 @@ class DeviceImage:
     # the PTX architecture that a cubin was made from, which bounds what a linker takes it for
     virtual_arch: str | None = None
     note: str = ""  # why something is not known of it
+    empty: bool = False  # whether it has neither functions nor variables: what nvcc makes of host code alone
 
     @property
     def number(self) -> int:
@@ -295,6 +296,10 @@ def _looked_into(image: DeviceImage, content: bytes) -> DeviceImage:
     return _of_cubin(image, content)
 
 
+#: Sections of variables, which other code need not see.
+_VARIABLES: Final = re.compile(rb"\.nv\.(?:global|constant)")
+
+
 def _of_cubin(image: DeviceImage, content: bytes) -> DeviceImage:
     seen = inspect(content)
     flags = int.from_bytes(content[48:52], "little")
@@ -311,6 +316,7 @@ def _of_cubin(image: DeviceImage, content: bytes) -> DeviceImage:
         relocatable=content[16:18] == b"\1\0",  # ET_REL
         virtual_arch=_virtual_arch(content, flags),
         note="; ".join(seen.problems),
+        empty=not (seen.problems or seen.text_sections or seen.defined or seen.undefined or _VARIABLES.search(content)),
     )
 
 

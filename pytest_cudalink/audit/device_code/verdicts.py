@@ -55,8 +55,9 @@ class DeviceCode:
 
     @property
     def judged(self) -> tuple[ImageGroup, ...]:
-        """The groups that a driver gets; all of them where there are only those for a linker."""
-        return tuple(group for group in self.groups if not group.for_linker) or self.groups
+        """The groups with code that a driver gets; where there are only those for a linker, these."""
+        found = tuple(group for group in self.groups if not all(image.empty for image in group.images))
+        return tuple(group for group in found if not group.for_linker) or found
 
     def answers(self, arch: str, driver: CudaVersion) -> list[tuple[ImageGroup, DriverAnswer]]:
         """The answer for each group that a driver gets, the worst first."""

@@ -1,6 +1,7 @@
 """Make the fatbins of this folder with the nvcc 13.0 on the PATH: one program, packed in each way that nvcc has.
 
-``none`` is not packed, ``speed`` by LZ4, ``size`` by zstd. ``virtual.cubin`` is for sm_86, from PTX for compute_80.
+``none`` is not packed, ``speed`` by LZ4, ``size`` by zstd. ``virtual.cubin`` is for sm_86, from PTX for compute_80;
+``empty.cubin`` is of a program without device code.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ def main() -> None:
         out = ["-o", str(folder / "virtual.cubin")]
         code = "-gencode=arch=compute_80,code=sm_86"
         subprocess.run(["nvcc", "-cubin", code, source.name, *out], check=True, cwd=work)
+        source.write_text("int main() {}\n", encoding="utf-8")
+        out = ["-o", str(folder / "empty.cubin")]
+        subprocess.run(["nvcc", "-cubin", "-arch=sm_75", source.name, *out], check=True, cwd=work)
 
 
 if __name__ == "__main__":
