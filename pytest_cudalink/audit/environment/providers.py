@@ -65,8 +65,11 @@ class Providers:
 
     def __init__(self, distributions: Iterable[Installed]) -> None:
         self._owners: dict[str, list[Installed]] = {}
+        self._sites: dict[str, None] = {}
         found: dict[str, Provider] = {}
         for owner in distributions:
+            if owner.manager != "conda":
+                self._sites[os.path.dirname(owner.path)] = None  # noqa: PTH120 (of a text)
             for path in owner.files:
                 library = _loaded_as(path)
                 if library is None:
@@ -96,7 +99,13 @@ class Providers:
             if (there := _first_of(_listed(folder), stem, major)) is not None:
                 return there
         wheels = [one for one in candidates if one.owner and one.owner.manager != "conda"]
-        return next(iter(wheels or candidates), None) or _first_of(_system_libraries(), stem, major)
+        found = next(iter(wheels or candidates), None) or _first_of(self._unlisted(), stem, major)
+        return found or _first_of(_system_libraries(), stem, major)
+
+    def _unlisted(self) -> Iterator[str]:
+        """The libraries where wheels have them, whose distribution has lost its metadata: programs load them still."""
+        for site in self._sites:
+            yield from (str(path) for path in sorted(Path(site).glob("nvidia/*/lib/*.so.*")))
 
 
 def library_path() -> list[str]:
