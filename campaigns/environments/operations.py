@@ -8,6 +8,7 @@ cuda-bindings loads them where that is installed, else as cuda.pathfinder does.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import json
@@ -332,5 +333,7 @@ def attempt(name: str) -> str | None:
 
 if __name__ == "__main__":
     PLAN = json.loads(Path(sys.argv[1]).read_text())
+    with contextlib.suppress(Exception):  # the operations that need it say what is wrong
+        importlib.import_module("cuda.pathfinder")
     for one in PLAN["operations"]:
         print(json.dumps([one, attempt(one)]), flush=True)
