@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..audit import Audit, Dependency, Need
     from ..audit.environment import Claim, EnvironmentAudit
     from ..base.finding import Finding
+    from ..base.install_command import Command
 
 #: RPATHs that differ, and notes of one kind, that are shown.
 _MOST_RPATHS: Final = 3
@@ -259,10 +260,14 @@ def _audit_environment(options: argparse.Namespace) -> int:
 
 
 def _environment_lines(found: EnvironmentAudit) -> Iterator[str]:
+    from ..base.finding import SEVERITIES
+
     yield f"Verdict: {found.verdict}: {line(found.summary)} ({found.seconds:.1f} s)"
-    for finding in found.findings:
+    commands: set[Command] = set()
+    for finding in sorted(found.findings, key=lambda one: SEVERITIES.index(one.severity)):
         yield ""
-        yield from (_shorter(one, found) for one in _environment_finding(finding))
+        yield from (_shorter(one, found) for one in _environment_finding(finding, repeated=finding.fix in commands))
+        commands |= {finding.fix} if finding.fix else set()
     if found.unreadable:
         yield ""
     for one in found.unreadable:
@@ -274,7 +279,8 @@ def _shorter(text: str, found: EnvironmentAudit) -> str:
     return text.replace(f"{line(found.prefix)}/lib/python{line(found.python)}/site-packages/", "…/")
 
 
-def _environment_finding(finding: Finding) -> Iterator[str]:
+def _environment_finding(finding: Finding, *, repeated: bool) -> Iterator[str]:
+    """The lines of a finding. `repeated`: whether one above has its command, which repairs both."""
     yield f"{finding.severity}: {line(finding.what)}"
     for claim in finding.evidence[:_MOST_NEEDS]:
         yield f"  needs  {_need(claim)}"
@@ -283,7 +289,7 @@ def _environment_finding(finding: Finding) -> Iterator[str]:
     if finding.place:
         yield f"  there  {line(finding.place)}"
     for word, remedy in zip(("do", "or"), finding.remedies, strict=False):
-        yield f"  {word}     {line(remedy)}"
+        yield f"  {word}     {'the same command' if repeated and word == 'do' else line(remedy)}"
 
 
 def _need(claim: Claim) -> str:

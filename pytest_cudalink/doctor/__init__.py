@@ -239,7 +239,7 @@ def examine_environment(target: str | Path | None = None, *, driver: str = "", g
         audit,
         findings=(
             *(repaired.get(one.what, one) for one in audit.findings),
-            *(replace(one, kind="doctor") for one in own),
+            *(replace(one, kind="doctor", place="") for one in own),
         ),
     )
 
@@ -620,6 +620,9 @@ def _copy_findings(report: DoctorReport) -> Iterator[Finding]:
         item = chosen.get(copy.name)
         if item is None or copy.version == item.version or os.path.realpath(item.path) == os.path.realpath(copy.path):
             continue
+        # the loader finds libraries of another major for the programs of that major alone
+        if copy.role != IN_PROCESS and copy.version and item.version and copy.version.major != item.version.major:
+            continue
         yield Finding(
             "warning",
             f"another {copy.name} is {copy.role}: {copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness}), "
@@ -633,11 +636,12 @@ def _copy_findings(report: DoctorReport) -> Iterator[Finding]:
 def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     """Yield versions that are known to fail on some machines; a note if nothing here decides it.
 
-    Those that fail on every machine are findings of the audit.
+    Those that fail on every machine are findings of the audit, and so are those of a machine that it is asked about.
     """
     arch, driver = report.driver["arch"], report.driver["release"]
+    said = {one.what for one in report.findings}
     for one in known_bad.known_bad(system.versions(), arch=arch, driver=driver):
-        if not one.open_conditions():
+        if not one.open_conditions() or f"known to fail: {one.text}" in said:
             continue
         is_open = one.open_conditions(arch=arch, driver=driver)
         only = f"; only {', '.join(is_open)}" if is_open else ""

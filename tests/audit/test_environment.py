@@ -428,6 +428,26 @@ def test_command(made, capsys) -> None:
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
 
 
+@pytest.mark.usefixtures("_alone")
+def test_errors_come_first_and_a_command_once(made, capsys, monkeypatch) -> None:
+    """At two in the morning a note above the error is read first, and a command twice is run twice."""
+    fix = Command(("a",))
+    found = [Finding("note", "a note"), *(Finding("error", one, fix) for one in ("one", "two")), Finding("error", "x")]
+    audited = replace(audit_environment(made.prefix), findings=tuple(found))
+    monkeypatch.setattr(doctor, "examine_environment", lambda *_, **__: audited)
+    assert main(["audit", "--environment", str(made.prefix)]) == 1
+    _, *lines = capsys.readouterr().out.splitlines()
+    shown = [
+        "error: one",
+        "  do     pip install a",
+        "error: two",
+        "  do     the same command",
+        "error: x",
+        "note: a note",
+    ]
+    assert [line for line in lines if line] == shown
+
+
 def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
     """Its own errors and what it does not know, once; its command for a finding of both; nothing on Windows."""
     made.wheel("nvidia-nvjitlink-cu12", "12.8.93")

@@ -280,6 +280,16 @@ def test_what_is_declared_and_missing_is_said_once(made: Faked) -> None:
     ]  # fmt: skip
 
 
+def test_library_whose_distribution_lost_its_metadata(made: Faked) -> None:
+    """It is found where wheels have theirs, in the place that programs search."""
+    made.wheel("a", "1", files=(made.put("a/a.so", CUDART_13),))
+    made.put("nvidia/cu12/lib/libcudart.so.12")
+    (missing,) = made.audit().findings
+    assert missing.kind == "unprovided"
+    made.put("nvidia/cu13/lib/libcudart.so.13")
+    assert made.audit().findings == ()
+
+
 def test_libraries_that_are_only_opened(made: Faked) -> None:
     """That nothing brings them is no fault: the program may do without."""
     for name, content in (("a", b"libnvJitLink.so.12\0" + LTOIR), ("b", JITIFY)):
@@ -721,6 +731,18 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
     (note,) = (one for one in found if one.severity == "note")
     assert note.what.endswith("; only on drivers >=580")
     assert all((one.severity, one.what[-1]) == ("error", ")") for one in found if one is not note)
+    for driver, numba in (("12.8", []), ("13.0", [("note", note.what.partition(";")[0])])):
+        on_it = audit_environment(made.prefix, driver=driver).findings
+        assert [(one.severity, one.what) for one in on_it if "numba" in one.what] == numba
+
+
+def test_command_for_what_is_known_to_fail(made: Faked) -> None:
+    """It is for the environment that was audited, by what installed the package."""
+    made.wheel("cuda-core", "1.0.0", installer="uv")
+    made.wheel("cuda-bindings", "12.8.0", installer="uv")
+    fixes = [str(one.fix) for one in made.audit().findings if one.fix]
+    assert fixes
+    assert all(fix.startswith(f"uv pip install --python {made.prefix} ") for fix in fixes)
 
 
 # -- where a library comes from

@@ -706,11 +706,12 @@ def test_copies() -> None:
     assert "/13.0/nvrtc (CUDA 13.0)" in finding.what
     assert "before anything loads the other copy" in finding.otherwise
     assert finding.why == "other copies are loaded from /opt/torch"
-    for_loader = replace(other, role="first for the loader as libnvrtc.so.13")
+    for_loader = replace(other, role="first for the loader as libnvrtc.so.13", version=CudaVersion(13, 1))
+    of_12 = replace(other, role="first for the loader as libnvrtc.so.12")
     same = replace(other, path="/13.0/nvrtc", version=None)
     of_none = replace(other, name="nvvm")
     headers = item("nvrtc", "12.8", "headers")
-    found = made(*WHOLE, headers, facts=given("12.8"), copies=(same, of_none, for_loader)).findings
+    found = made(*WHOLE, headers, facts=given("12.8"), copies=(same, of_none, of_12, for_loader)).findings
     (finding,) = (one for one in found if one.what.startswith("another "))
     assert finding.why == "other copies come first for the loader, from /opt/torch"
     assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or remove /opt/torch from it")

@@ -174,7 +174,7 @@ def audit_environment(
     claims += measured
     findings[:0] = _judged(claims, repair)
     findings += _lost(everything, repair)
-    findings += _known_to_fail(everything, providers)
+    findings += _known_to_fail(everything, providers, repair, machine)
     if machine is not None:
         findings += misfits(machine, everything, needs)
     return EnvironmentAudit(
@@ -533,23 +533,28 @@ def _several(library: str, copies: Sequence[Provider], severity: Severity) -> Fi
     )
 
 
-def _known_to_fail(everything: Sequence[Installed], providers: Providers) -> Iterator[Finding]:
-    """Installed versions that meet a known-bad entry; a note where it also depends on the machine."""
+def _known_to_fail(
+    everything: Sequence[Installed], providers: Providers, repair: _Repair, machine: TargetMachine | None
+) -> Iterator[Finding]:
+    """Installed versions that meet a known-bad entry; a note where it also depends on a machine that is not known."""
     versions = {one.name: one.version for one in everything}
     for name, major in (("nvidia-nvjitlink", 13), ("nvidia-nvjitlink-cu12", 12)):
         system = providers.of("libnvJitLink", major, "")
         if system is not None and system.owner is None and system.release:  # a program finds it, too
             versions.setdefault(name, str(system.release))
-    for one in known_bad.known_bad(versions):
-        is_open = one.open_conditions()
+    arch, driver = (machine.arch or None, machine.release) if machine else (None, None)
+    for one in known_bad.known_bad(versions, arch=arch, driver=driver):
+        is_open = one.open_conditions(arch=arch, driver=driver)
         only = f"; only {', '.join(is_open)}" if is_open else ""
         concerned = {*one.versions}.union(*(known_bad.components().get(name, ()) for name in one.versions))
+        there = [each for each in everything if each.name in concerned]
+        by_conda = not there or there[0].manager == "conda"
         yield Finding(
-            "note" if is_open else "error",
+            "note" if is_open or (one.open_conditions() and one.seen == "reported") else "error",
             f"known to fail: {one.text}{only}",
-            Command(one.install),
+            Command(one.install) if by_conda else repair.install(there[0].manager, one.install),
             otherwise="" if one.install else one.advice,
-            place=", ".join(sorted(str(there) for there in everything if there.name in concerned)),
+            place=", ".join(sorted(map(str, there))),
             kind="known-bad",
         )
 

@@ -29,6 +29,11 @@ class TargetMachine:
     driver: CudaVersion
     arch: str  # of its GPU, such as "sm_80"; empty where no GPU is asked about
 
+    @property
+    def release(self) -> str | None:
+        """The first release of such a driver."""
+        return DRIVER_RELEASES.get(self.driver)
+
     def __str__(self) -> str:
         gpu = f" with {self.arch}" if self.arch else ""
         return f"a driver of CUDA {self.driver} ({driver_branch(self.driver)}){gpu}"
