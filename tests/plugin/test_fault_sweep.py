@@ -99,23 +99,6 @@ def test_copies_have_the_device_for_themselves(pytester: pytest.Pytester, run_py
     assert result.ret == 0
 
 
-def test_sound_test(sweep) -> None:
-    """The mended twin has no finding, and the run passes."""
-    result = sweep("MENDED", ("two_buffers",), "--cudalink-fault-sweep=cuMemFree")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["fault sweep: 4 runs of 1 test, 0 findings"])
-
-
-@pytest.mark.slow
-def test_words_of_every_run(sweep) -> None:
-    """A line that the clean run logs, too, notices nothing; a line of the run with the error alone does."""
-    names = ("log_line_of_every_run", "words_of_any_program")
-    result = sweep("BROKEN", names, "--cudalink-fault-sweep=cuMemsetD8", "-ocudalink_fault_budget=1")
-    assert [one["kind"] for one in findings(result)] == ["swallowed", "no-cause"]
-    mended = sweep("MENDED", names, "--cudalink-fault-sweep=cuMemsetD8", "-ocudalink_fault_budget=1")
-    mended.stdout.fnmatch_lines(["fault sweep: 2 runs of 2 tests, 0 findings"])
-
-
 def test_record_that_the_test_clears(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """A warning that a clean run does not log notices an error, although the test drops it from caplog."""
     pytester.makepyfile(
@@ -178,14 +161,6 @@ def test_items_of_one_name(pytester: pytest.Pytester, run_pytest, toolkit) -> No
     isolated = run_pytest("--cudalink-driver=13.0", "--cudalink-processes=isolated")
     assert isolated.ret != pytest.ExitCode.OK
     assert "2 tests are called test_items_of_one_name.items::same; expected one: " in str(isolated.stdout)
-
-
-def test_state_that_is_left(sweep) -> None:
-    """A finding says which state a run has left, and what puts it back."""
-    result = sweep("BROKEN", ("context_that_stays_pushed",), "--cudalink-fault-sweep=cuCtxSynchronize")
-    assert [(one["kind"], one["function"]) for one in findings(result)] == [("state", "cuCtxSynchronize")]
-    left = "a primary context of device 0 under a primary context of device 0, and a clean run with a primary context*"
-    result.stdout.fnmatch_lines([f"state: *: it left the stack of its thread with {left}; pop what was pushed *"])
 
 
 @pytest.mark.slow

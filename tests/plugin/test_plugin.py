@@ -226,18 +226,6 @@ def test_parts() -> None:
     assert len(PARTS) == len(KEYS)
 
 
-@pytest.mark.parametrize("autoload", [True, False])
-def test_both_ways_to_load(run, pytester, autoload) -> None:
-    """The plugin loads by itself; ``-p cudalink`` works where plugins are not loaded by themselves."""
-    module, option = FORCED.format(backend="nvjitlink", policy="strict-major"), "--force-backend=nvjitlink"
-    if autoload:
-        pytester.makepyfile(module)
-        result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, option)
-    else:
-        result = run(module, option, fresh=True)
-    result.assert_outcomes(passed=1)
-
-
 def test_switched_off(pytester) -> None:
     """``-p no:cudalink`` leaves nothing behind."""
     pytester.makepyfile("def test(request): assert not request.config.pluginmanager.has_plugin('cudalink')")

@@ -274,10 +274,3 @@ def test_a_violation_is_not_skipped(run, pytester) -> None:
     )
 
     result.assert_outcomes(failed=1)
-
-
-def test_a_file_that_cannot_be_collected(run) -> None:
-    """A refused call during the import of a test file is shown with the error."""
-    result, _ = run("fail()\n")
-
-    result.stdout.fnmatch_lines(["*- cudalink: not emulated -*", "cuFirst: not written yet"])

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from pytest_cudalink import cli
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
@@ -187,13 +186,14 @@ def test_loaded_by_option_and_conftest(run, pytester, monkeypatch, first) -> Non
 
 @pytest.mark.parametrize("more", [pytest.param(("-q",), id="alone"), BOTH])
 def test_all_skipped_is_red(run, pytester, more) -> None:
-    """A run whose tests on the driver were all skipped fails, and says how to allow it; the records say so, too."""
+    """A run whose tests on the driver were all skipped fails, and says how to allow it; records and JUnit say so."""
     module = f"{EACH}\ndef test_plain(): pass\n"
-    result = run(module, "--cudalink-report=r.jsonl", *more, plugins=("no_toolkit",))
+    result = run(module, "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more, plugins=("no_toolkit",))
     result.assert_outcomes(passed=2, skipped=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([NOT_RUN.format(1)])
     assert result.stdout.str().count("The run fails because") == 1
+    assert '<property name="cudalink.require" value="The run fails because ' in (pytester.path / "r.xml").read_text()
     records = (pytester.path / "r.jsonl").read_text().splitlines()
     (end,) = [event for event in map(json.loads, records) if event["event"] == "end"]
     assert end["exitstatus"] == 1
@@ -272,17 +272,6 @@ def test_late_driver_in_record_and_report(run, pytester, more) -> None:
     if not more:
         run("def test(): pass", *arguments)
         assert read(pytester.path / "r.jsonl").found is None
-
-
-def test_requirement_in_junit(run, pytester, capsys) -> None:
-    """Pytest's JUnit report and ``cudalink report`` say which requirement the run did not meet."""
-    result = run("def test(): pass", "--cudalink-require=links", "--junitxml=r.xml", "--cudalink-report=r.jsonl")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    sentence = "The run fails because no link was made (1: no target linked anything); "
-    assert f'<property name="cudalink.require" value="{sentence}' in (pytester.path / "r.xml").read_text()
-    capsys.readouterr()
-    assert cli.main(["report", str(pytester.path / "r.jsonl"), "--markdown=-"]) == 1
-    assert sentence in capsys.readouterr().out.replace("\\", "")
 
 
 @pytest.mark.slow

@@ -191,38 +191,6 @@ def test_environment(run, toolkit, pytester, monkeypatch) -> None:
     assert "old" not in pytester.path.joinpath("elsewhere.jsonl").read_text().splitlines()
 
 
-@pytest.mark.slow
-def test_crashed_worker(run, pytester) -> None:
-    """Under xdist the crash is told with the driver's last calls, and the rest goes on."""
-    _, found = run(
-        """
-def test_before(): link('driver')
-def test_crash():
-    link('driver')
-    os.kill(os.getpid(), 11)
-def test_after(): link('nvjitlink')
-""",
-        "-n1",
-        "-ocudalink_events=events.jsonl",
-    )
-    assert outcomes(found) == {"test_before": ["passed"], "test_crash": ["crashed"], "test_after": ["passed"]}
-    (crash,) = found.crashes
-    assert crash.nodeid.endswith("::test_crash")
-    assert crash.worker == "gw0"
-    assert any("cuLinkDestroy" in event for event in crash.last_events)
-    assert found.end.counts == {"passed": 2, "crashed": 1}
-    # what it linked before it died was written when it happened
-    assert [link.nodeid.rpartition("::")[2] for link in found.links] == ["test_before", "test_crash", "test_after"]
-
-
-def test_interrupted(run) -> None:
-    """A test that the end of the run cut has no outcome: it has begun, and is named as unfinished."""
-    _, found = run("def test_before(): pass\ndef test_cut(): raise KeyboardInterrupt\ndef test_after(): pass\n")
-    assert outcomes(found) == {"test_before": ["passed"]}
-    assert [start.nodeid.rpartition("::")[2] for start in found.unfinished] == ["test_cut"]
-    assert found.end.counts == {"passed": 1}
-
-
 LATE = "@pytest.hookimpl(wrapper=True, tryfirst=True)\ndef "
 
 
@@ -253,12 +221,6 @@ def test_whatever_ends_a_run_late(run, pytester, conftest, test, code, fault) ->
     (cell,) = merge([pytester.path / "run.jsonl"]).cells
     assert fault in cell.fault
     assert not set(cell.counts) & BAD
-
-
-def test_nothing_but_set_up(run, pytester) -> None:
-    """Tests that did not run are not reported as passed."""
-    assert run("def test_one(): assert False\n", "--setup-only")[0].ret == 0
-    assert "no test ran" in merge([pytester.path / "run.jsonl"]).cells[0].fault
 
 
 FIRST = "def test_one(): assert False\ndef test_two(): pass\n"
@@ -368,27 +330,6 @@ def test_crashes_once():
     assert [(test.worker, test.attempt) for test in found.tests] == expected
     assert outcomes(found) == {"test_crashes_once": ["crashed", "passed"]}
     assert found.unfinished == []
-
-
-def test_library_imported_in_a_test(pytester, run_pytest, samples, toolkit) -> None:
-    """The first import of a library, in the middle of a test, counts what follows for that test."""
-    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
-    pytester.makepyfile(
-        """
-def test_imports_and_links(request):
-    from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-    Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90")).link("cubin")
-
-def test_properties(request):
-    from pytest_cudalink.plugin import parts, run
-    ledger = run.run_of(request.config).get(parts.LEDGER)
-    assert ledger.totals.links == {"bundled/nvjitlink": 1}
-    assert not ledger.outside.links
-"""
-    )
-    result = run_pytest("-ocudalink_properties=on")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["bundled: 1 link (1 on nvJitLink)"])
 
 
 def test_unwritable_report(pytester, run_pytest) -> None:
