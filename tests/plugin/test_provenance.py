@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from pytest_cudalink.report import read
-from tests.nested import NO_HYPOTHESIS
+from tests.nested import ALONE, ISOLATED, NO_HYPOTHESIS
 from tests.system_runtime import make_system_runtime
 
 slow = pytest.mark.slow
@@ -130,12 +130,13 @@ def test_two_majors_in_the_summary(run, pytester, toolkit) -> None:
     }
 
 
-def test_two_majors_without_records(pytester, run_pytest, systems) -> None:
-    """The names alone show that there may be two."""
+@pytest.mark.parametrize("arguments", [ALONE, ISOLATED])
+def test_two_majors_without_records(pytester, run_pytest, systems, arguments) -> None:
+    """The names alone show that there may be two, also in another process."""
     opened = "; ".join(f"ctypes.CDLL({str(path)!r})" for path in (systems.old, systems.new))
     pytester.makepyfile(f"import ctypes\ndef test(): {opened}")
 
-    result = run_pytest("--cudalink-provenance=any")
+    result = run_pytest("--cudalink-provenance=any", *arguments)
 
     result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])
 
@@ -220,15 +221,6 @@ def test_phases(run, phase) -> None:
 
     result.assert_outcomes(passed=phase != "setup", errors=1)
     assert [one.during for one in found if one.place == "system"] == ["setup" if phase == "setup" else "teardown"]
-    result.stdout.fnmatch_lines([FROM_SYSTEM])
-
-
-@pytest.mark.parametrize("how", ["xfail", "skip"])
-def test_no_outcome_hides_it(run, how) -> None:
-    """An expected failure and a skip become a failure."""
-    result, _ = run(f"def test():\n    ctypes.CDLL(OLD)\n    pytest.{how}('its own')", "--cudalink-provenance=wheels")
-
-    result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([FROM_SYSTEM])
 
 
@@ -330,29 +322,6 @@ def test_isolated(run) -> None:
         ("libcudart.so.13", None),
         ("libcudart.so.12", "test_it.py::test_b"),
     ]
-
-
-@pytest.mark.slow
-def test_two_majors_in_another_process(run) -> None:
-    """The summary of the process that waits has them."""
-    result, _ = run("def test(): own(); ctypes.CDLL(OLD)", "--cudalink-processes=isolated")
-
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])
-
-
-# -- the setting
-
-
-def test_a_hook_is_called(run, pytester) -> None:
-    """Other projects can look, too."""
-    pytester.makeconftest(
-        "def pytest_cudalink_library(library, nodeid, during): print('seen:', library.soname, nodeid, during)"
-    )
-
-    result, _ = run("def test(): own()", "-s")
-
-    result.stdout.fnmatch_lines(["*seen: libcudart.so.13 test_it.py::test call"])
 
 
 # -- sound runs
