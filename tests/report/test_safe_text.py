@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -9,8 +10,10 @@ import subprocess
 import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,18 +21,11 @@ from hypothesis import strategies as st
 from pytest_cudalink import cli
 from pytest_cudalink.base import safe_text
 from pytest_cudalink.report import html, text
-from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
-from pytest_cudalink.report.records import (
-    CauseRecord,
-    CrashRecord,
-    FindingRecord,
-    OperationRecord,
-    VerdictRecord,
-    ViolationRecord,
-)
+from pytest_cudalink.report.records import CauseRecord, OperationRecord, VersionRecord
+from tests.report import forms
 
 from .samples import OBEYED
 from .test_merge import END, RUN, lines, result
@@ -77,66 +73,31 @@ class Page(HTMLParser):
         self.names |= {name for name, _ in attrs}
 
 
-def hostile_cause(nasty: str, letter: str) -> CauseRecord | None:
-    """The cause of a failure, and that of a refused call."""
-    kinds = {"F": "skew", "E": "not_emulated"}
-    return {"kind": kinds[letter], "what": nasty, "why": nasty, "fix": [nasty]} if letter in kinds else None
+#: Texts that mean something to a form or to who reads a saved report, and the names of the fields of records.
+MEANT = {*"CDEFPSUXx", "skew", "not_emulated", "schedule", "fault", "error", "warning", "note", "unknown"}
+FIELDS = {name for kind in (CauseRecord, OperationRecord, VersionRecord) for name in kind.__annotations__}
+
+
+def hostile(value: Any, nasty: str) -> Any:
+    """Return a value with a text before each text in it."""
+    if isinstance(value, str):
+        return value if value in MEANT else f"{nasty}{value}"
+    if isinstance(value, dict):
+        return {key if key in FIELDS else hostile(key, nasty): hostile(one, nasty) for key, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        made = (hostile(one, nasty) for one in value)
+        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+    if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
+        names = getattr(value, "__struct_fields__", None) or [one.name for one in dataclasses.fields(value) if one.init]
+        return type(value)(**{name: hostile(getattr(value, name), nasty) for name in names})
+    return value
 
 
 def hostile_report(nasty: str) -> MatrixReport:
     """A report that has a text in every place that some form shows."""
-    version = {"requested": nasty, "found": nasty, "source": nasty, "kind": nasty}
-    cells = [
-        CellRun(
-            f"{number}{nasty}",
-            files=[nasty],
-            axes={"ctk": f"{number}{nasty}", nasty: nasty},
-            versions={nasty: version},
-            finished=True,
-            exitstatus=0,
-            outcomes={f"t{nasty}.py::{letter}{nasty}": letter for letter in "FECSUXxDP"} | {nasty: "PF"[number]},
-            details={
-                f"t{nasty}.py::{letter}{nasty}": Detail(nasty, nasty, hostile_cause(nasty, letter))
-                for letter in "FECSUXxD"
-            },
-            links={nasty: 3, f"{nasty} failed": 1},
-            unsteered=[UnsteeredLinks(nasty, nasty, nasty, nasty, nasty, 2)],
-            unlinked_modules=1,
-            violations=[ViolationRecord(nodeid=nasty, text=nasty)],
-            findings=[
-                FindingRecord(
-                    nodeid=nasty,
-                    category=nasty,
-                    kind=nasty,
-                    what=nasty,
-                    evidence=[nasty],
-                    repeat=nasty,
-                    operations=[operation(number, nasty) for number in range(3)],
-                )
-            ],
-            verdicts=[VerdictRecord(nodeid=nasty, kind=nasty, what=nasty, fix=nasty, evidence=[nasty])],
-            crashes=[CrashRecord(nodeid=nasty, worker=nasty, signal=nasty, exitcode=1, last_events=[nasty])],
-            damage=[f"{nasty}!"],
-            differing={nasty: [["P", nasty], ["F", nasty]]},
-        )
-        for number in (0, 1)
-    ]
-    return MatrixReport(cells, [nasty], {nasty: nasty})
-
-
-def operation(number: int, nasty: str) -> OperationRecord:
-    """An operation with nasty names; the last one is not done."""
-    done = None if number == 2 else number
-    return {
-        "number": number,
-        "function": nasty,
-        "stream": nasty,
-        "place": nasty,
-        "late": number == 1,
-        "queued": number,
-        "ready": 2,
-        "done": done,
-    }
+    report = forms.report()
+    report.cells[2].versions = report.cells[1].versions  # a cell of a saved report has whole versions
+    return hostile(report, nasty)
 
 
 def check_forms(report: MatrixReport, folder: Path) -> None:
