@@ -63,39 +63,17 @@ def test_before(): assert not elsewhere()
 def test_segfault():
     link()
     ctypes.string_at(0)
-
 @isolated
 def test_exit(): os._exit(7)
-
 @isolated
 @pytest.mark.parametrize("i", [1, 2])
 def test_passes(i):
     assert elsewhere()
     link()
-
-@isolated
-def test_fails():
-    print("a word")
-    assert "this" == "that"
-
-@isolated
-def test_skips(): pytest.skip("for a reason")
-
-@isolated
-@pytest.mark.xfail(reason="known")
-def test_xfails(): raise RuntimeError
-
-@pytest.fixture
-def dies(): os.kill(os.getpid(), 9)
-
-@isolated
-def test_killed_in_setup(dies): pass
-
 @pytest.fixture
 def dies_late():
     yield
     os.abort()
-
 @isolated
 def test_teardown(dies_late): pass
 @isolated
@@ -114,51 +92,30 @@ def test_after():
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [ALONE, XDIST])
 def test_crashes_are_contained(run, pytester, arguments) -> None:
-    """Signals and exits fail their own test; every other outcome and its output are as they would be.
+    """Signals and exits fail their own test among others; `test_crashes` has how each is recorded.
 
     A process that dies in the teardown, or when all is reported, is an error of its test.
     """
-    result = run(CRASHES, "-v", "-rA", "--junitxml=junit.xml", *arguments, plugins=("subtests",))
-    result.assert_outcomes(passed=6, failed=4, errors=3, skipped=1, xfailed=1)
+    result = run(CRASHES, "--junitxml=junit.xml", *arguments, plugins=("subtests",))
+    result.assert_outcomes(passed=6, failed=3, errors=2)
     for name in ("teardown", "at_exit"):
         result.stdout.fnmatch_lines([f"*ERROR at teardown of test_{name}*", "*was killed by SIGABRT"])
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGSEGV"])
     result.stdout.fnmatch_lines(["last calls of the driver:", "  cuLinkComplete answered 0"])
     result.stdout.fnmatch_lines(["*Fatal Python error: Segmentation fault*"])
     result.stdout.fnmatch_lines(["cudalink: the process of this test ended with exit code 7"])
-    result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGKILL"])
-    result.stdout.fnmatch_lines(["E*assert 'this' == 'that'", "*Captured stdout call*", "a word"])
 
     found = read(pytester.path / "run.jsonl")
-    outcomes = {test.nodeid.rpartition("::")[2]: test.outcome for test in found.tests}
-    assert outcomes == {
-        "test_before": "passed",
-        "test_segfault": "crashed",
-        "test_exit": "crashed",
-        "test_passes[1]": "passed",
-        "test_passes[2]": "passed",
-        "test_fails": "failed",
-        "test_skips": "skipped",
-        "test_xfails": "xfailed",
-        "test_killed_in_setup": "crashed",
-        "test_teardown": "crashed",
-        "test_at_exit": "crashed",
-        "test_subtests": "crashed",
-        "test_after": "passed",
-    }
-    assert len(found.tests) == len(found.starts) == 13
-    crashes = {crash.nodeid.rpartition("::")[2]: (crash.signal, crash.exitcode) for crash in found.crashes}
-    assert crashes == {
-        "test_segfault": ("SIGSEGV", None),
-        "test_exit": (None, 7),
-        "test_killed_in_setup": ("SIGKILL", None),
-        **dict.fromkeys(("test_teardown", "test_at_exit", "test_subtests"), ("SIGABRT", None)),
-    }
+    crashed = {"test_segfault", "test_exit", "test_teardown", "test_at_exit", "test_subtests"}
+    assert {test.nodeid.rpartition("::")[2] for test in found.tests if test.outcome == "crashed"} == crashed
+    assert {crash.nodeid.rpartition("::")[2] for crash in found.crashes} == crashed
+    assert len(found.crashes) == len(crashed)
+    assert len(found.tests) == len(found.starts) == 9
+    assert [test.links for test in found.tests if test.outcome == "passed"].count(1) == 3
     assert len(found.links) == 4
-    assert {test.nodeid.rpartition("::")[2]: test.links for test in found.tests}["test_passes[1]"] == 1
     assert found.end is not None
     cases = ET.parse(pytester.path / "junit.xml").iter("testcase")
-    assert len({case.get("name") for case in cases}) == 13
+    assert len({case.get("name") for case in cases}) == 9
 
 
 BETWEEN = """

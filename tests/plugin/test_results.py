@@ -14,7 +14,7 @@ from pytest_cudalink.plugin.session import lifecycle
 from pytest_cudalink.report import Recording, Writer, read, records
 from pytest_cudalink.report.cell_run import BAD
 from pytest_cudalink.report.merge import merge
-from tests.nested import ALONE, XDIST
+from tests.nested import ALONE, ISOLATED, XDIST
 from tests.plugin.by_hand import begun
 
 LINK = """
@@ -97,9 +97,9 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_every_outcome(run, pytester, arguments) -> None:
-    """Each test once, with its outcome, links, and what was documented or missing; the same under xdist."""
+    """Each test once, with its outcome, links, and what was documented or missing; the same in other processes."""
     result, found = run(OUTCOMES, "--junitxml=junit.xml", *arguments)
 
     assert outcomes(found) == EXPECTED
@@ -118,7 +118,7 @@ def test_every_outcome(run, pytester, arguments) -> None:
         "requirement": "driver >= 13.5",
         "raises": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
     }
-    assert {test.worker for test in found.tests} == ({None} if not arguments else {"gw0", "gw1"})
+    assert {test.worker for test in found.tests} == ({"gw0", "gw1"} if "-n2" in arguments else {None})
     assert len(found.starts) == len(EXPECTED)
     assert found.unfinished == []
     assert found.end.exitstatus == 1

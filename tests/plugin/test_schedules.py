@@ -110,29 +110,11 @@ def test_failure(run) -> None:
     )
 
 
-@pytest.mark.slow
-def test_repeating_a_failure(run) -> None:
-    """The command of a failure fails alike, at the same place and time."""
-    result = run(EARLY, "--cudalink-schedules=12:7")
-    (found,) = failures(result)
-    again = run(EARLY, f"--cudalink-schedules={found['asked']}")
-    assert again.ret == 1
-    assert failures(again) == [{**found, "number": "1"}]
-    assert timeline(again) == timeline(result)
-
-
 def timeline(result: pytest.RunResult) -> list[str]:
     """The lines of a failure below its command."""
     lines = result.outlines
     start = next(number for number, line in enumerate(lines) if line.startswith("  repeat: "))
     return [line for line in lines[start + 1 :] if line.startswith("  ")]
-
-
-def test_sound_test(run) -> None:
-    """A test that waits passes under every schedule, and so does the run."""
-    result = run(SOUND, "--cudalink-schedules=4:7")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["schedules: 4 runs of 1 test from seed 7, 0 failures"])
 
 
 @pytest.mark.slow

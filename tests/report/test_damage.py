@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -234,33 +232,6 @@ def test_folders_and_links_in_the_place_of_records(tmp_path, capsys) -> None:
         "folder": f"{tmp_path / 'folder.jsonl'} cannot be read: Is a directory",
     }
     assert reported(capsys, tmp_path, "-q")[0] == 1
-
-
-def test_files_and_folders_without_permission() -> None:
-    """As a user who may not read them: the file's cell and the folder are named, and the exit code is 1."""
-    with tempfile.TemporaryDirectory() as scratch:  # pytest's own folders are closed to other users
-        Path(scratch).chmod(0o755)
-        _without_permission(Path(scratch, "r"))
-
-
-def _without_permission(folder: Path) -> None:
-    damaged_file = folder / "bad.jsonl"
-    lines(folder / "good.jsonl", RUN, result("x"), END).chmod(0o644)
-    lines(damaged_file, RUN, END).chmod(0)
-    folder.chmod(0o755)  # under any umask
-    (folder / "closed").mkdir(mode=0)
-    program = (
-        "import os, sys\n"
-        "from pytest_cudalink import cli\n"
-        f"cli.main(['report', {str(folder / 'good.jsonl')!r}])\n"  # everything is imported while it can be read
-        "os.getuid() or os.seteuid(65534)\n"
-        f"sys.exit(cli.main(['report', {str(folder)!r}, '--fail-on=damaged']))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
-    assert f"{damaged_file} cannot be read: Permission denied" in done.stderr
-    assert "the folder cannot be read: Permission denied" in done.stderr
-    assert "2 cells, 1 test, 1 passed" in done.stdout
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch) -> None:

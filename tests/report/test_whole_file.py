@@ -102,13 +102,3 @@ def test_the_summary_of_a_job_that_is_full(tmp_path, monkeypatch, capsys) -> Non
     write(tmp_path, "c", {"a": "passed"})
     assert cli.main(["report", str(tmp_path)]) == 2
     assert "GITHUB_STEP_SUMMARY is /dev/full; it cannot be written: No space" in capsys.readouterr().err
-
-
-def test_stdout_that_is_full(tmp_path) -> None:
-    """One line, and exit code 1."""
-    write(tmp_path, "c", {"a": "passed"})
-    with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "pytest_cudalink.cli", "report", tmp_path]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "cannot write" in done.stderr
