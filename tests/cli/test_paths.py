@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -135,70 +135,47 @@ def test_bad_paths(place: Place, kind: str, bad: dict[str, str], capsys: pytest.
         assert re.search(r"expected|give|write|run|name", message), said
 
 
-def test_input_file(bad: dict[str, str]) -> None:
-    """A file is taken, other paths are described with what is expected and what to do."""
-    check = input_file("a file of cells", "write one")
-
-    assert check("file") == Path("file")
-    said = {}
-    for kind, path in bad.items():
-        if kind != "file":
-            with pytest.raises(argparse.ArgumentTypeError) as caught:
-                check(path)
-            said[kind] = str(caught.value)
-    assert said == {
-        "missing": "is none/such: No such file or directory; expected a file of cells; write one",
-        "folder": "is folder, a folder; expected a file of cells; write one",
-        "below a file": "is file/below: Not a directory; expected a file of cells; write one",
-        "circle": "is circle: Too many levels of symbolic links; expected a file of cells; write one",
-        "empty": "is ''; expected a file of cells; correct the path",
-    }
-    with pytest.raises(
-        argparse.ArgumentTypeError, match="is /dev/null, a pipe or a device; expected a file of cells; "
-    ):
-        check("/dev/null")
+FILE, RECORD, PAGE = input_file("a file of cells", "write one"), input_path("a record"), input_file("a page")
 
 
-def test_input_path(bad: dict[str, str]) -> None:
-    """What exists is read; the others are described."""
-    check = input_path("a record")
+@pytest.mark.parametrize(
+    ("check", "path", "said"),
+    [
+        (FILE, "none/such", "is none/such: No such file or directory; expected a file of cells; write one"),
+        (FILE, "folder", "is folder, a folder; expected a file of cells; write one"),
+        (FILE, "file/below", "is file/below: Not a directory; expected a file of cells; write one"),
+        (FILE, "circle", "is circle: Too many levels of symbolic links; expected a file of cells; write one"),
+        (FILE, "", "is ''; expected a file of cells; correct the path"),
+        (FILE, "/dev/null", "is /dev/null, a pipe or a device; expected a file of cells; "),
+        (RECORD, "none/such", "is none/such: No such file or directory; expected a record; correct the path"),
+        (RECORD, "circle", "is circle: Too many levels of symbolic links; expected a record"),
+        (output_file, "folder", "is folder, a folder; expected a file to write; name a file in it"),
+        (output_file, "file/below", "is file/below, inside of {here}/file, which is not a folder"),
+        (output_folder, "file", "is file, which is not a folder; expected a folder to write into; name another"),
+        (output_folder, "circle", "is circle: Too many levels of symbolic links; expected a folder"),
+        (output_folder, "", "is ''; expected a folder"),
+    ],
+)
+def test_paths_that_are_refused(bad: dict[str, str], check: Callable[[str], Path], path: str, said: str) -> None:
+    """They are described with what is expected and what to do."""
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        check(path)
+    assert str(caught.value).startswith(said.format(here=Path.cwd()))
 
-    assert [check(bad[kind]) for kind in ("folder", "file")] == [Path("folder"), Path("file")]
-    for path, expected in (
-        ("none/such", "is none/such: No such file or directory; expected a record; correct the path"),
-        ("circle", "is circle: Too many levels of symbolic links; expected a record"),
-    ):
-        with pytest.raises(argparse.ArgumentTypeError, match=re.escape(expected)):
-            check(path)
+
+def test_paths_that_are_taken(bad: dict[str, str]) -> None:
+    """What exists is read; a file or folder to write may be missing with its folders; - is stdout."""
+    assert [FILE("file"), RECORD("folder"), RECORD("file")] == [Path("file"), Path("folder"), Path("file")]
+    assert [output_file(one) for one in ("-", "file", "none/such")] == [Path("-"), Path("file"), Path("none/such")]
+    assert [output_folder(one) for one in ("folder", "none/such")] == [Path("folder"), Path("none/such")]
 
 
 def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """What the user may not read or write is said, before anything is done; root may do both."""
     monkeypatch.setattr(os, "access", lambda *_: False)
-
-    for check, path, expected in (
-        (input_file("a page"), "file", "is file, which you may not read; expected a page; correct the path"),
-        (
-            output_file,
-            "folder/page",
-            f"is folder/page; {Path.cwd()}/folder cannot be written to; expected a file to write",
-        ),
-    ):
-        with pytest.raises(argparse.ArgumentTypeError, match=re.escape(expected)):
-            check(path)
-
-
-def test_outputs(bad: dict[str, str]) -> None:
-    """A file or folder to write may be missing with its folders; - is stdout."""
-    assert [output_file(one) for one in ("-", "file", "none/such")] == [Path("-"), Path("file"), Path("none/such")]
-    assert [output_folder(one) for one in ("folder", "none/such")] == [Path("folder"), Path("none/such")]
-    for check, path, expected in (
-        (output_file, "folder", "is folder, a folder; expected a file to write; name a file in it"),
-        (output_file, "file/below", f"is file/below, inside of {Path.cwd()}/file, which is not a folder"),
-        (output_folder, "file", "is file, which is not a folder; expected a folder to write into; name another"),
-        (output_folder, "circle", "is circle: Too many levels of symbolic links; expected a folder"),
-        (output_folder, "", "is ''; expected a folder"),
-    ):
+    closed = f"is folder/page; {Path.cwd()}/folder cannot be written to; expected a file to write"
+    unread = "is file, which you may not read; expected a page; correct the path"
+    for check, path, expected in ((PAGE, "file", unread), (output_file, "folder/page", closed)):
         with pytest.raises(argparse.ArgumentTypeError, match=re.escape(expected)):
             check(path)
 
