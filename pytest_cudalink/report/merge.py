@@ -28,24 +28,20 @@ from .matrix_report import MatrixReport
 from .origin import origin_of_run
 from .records import (
     SCHEMA,
-    AskedRecord,
+    SEVERAL,
     CollectedRecord,
     CrashRecord,
     EndRecord,
     Event,
     ExitRecord,
-    FindingRecord,
     FoundRecord,
     LibraryRecord,
     LinkRecord,
     RecordError,
     RunRecord,
     StartRecord,
-    StickyRecord,
     TestRecord,
     UnsteeredRecord,
-    VerdictRecord,
-    ViolationRecord,
     decode,
 )
 from .wording import backend_keys, call_in_words, ended_by, refused_last
@@ -85,15 +81,6 @@ _HEAD: Final = 4096
 _CELL: Final = re.compile(rb'"cell": ("(?:[^"\\]|\\.)*")')
 #: Faults that are kept of a file.
 _PROBLEMS: Final = 100
-#: The lists of a cell that have whole events.
-_KEPT: Final[Mapping[type[Event], str]] = {
-    ViolationRecord: "violations",
-    VerdictRecord: "verdicts",
-    CrashRecord: "crashes",
-    StickyRecord: "sticky",
-    FindingRecord: "findings",
-    AskedRecord: "asked",
-}
 
 
 def merge(
@@ -229,14 +216,14 @@ class _Reading:
                 _find(cell, event)
             case CollectedRecord():
                 self.lines.collected.append(event)
-                _expect(cell, event)
+                cell.without_result = event.nodeids
             case EndRecord():
                 self.lines.ends.append(event)
                 _end(cell, event)
             case ExitRecord():
                 cell.problems.append(_exit_in_words(event))
             case _:
-                getattr(cell, _KEPT[type(event)]).append(event)
+                getattr(cell, SEVERAL[type(event)]).append(event)
 
     def finish(self) -> None:
         """Find the tests that have no result, and what the end of the run says that they do not."""
@@ -393,10 +380,6 @@ def _find(cell: CellRun, event: RunRecord | FoundRecord) -> None:
 def _minor(version: str | None) -> str:
     """Return major and minor of a version; empty without one."""
     return ".".join(version.split(".")[:2]) if version else ""
-
-
-def _expect(cell: CellRun, event: CollectedRecord) -> None:
-    cell.without_result = event.nodeids
 
 
 def _add_link(cell: CellRun, event: LinkRecord) -> None:

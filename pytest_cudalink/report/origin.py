@@ -118,13 +118,7 @@ class Origin:
 
     def record(self) -> OriginRecord:
         """Return what a record has of the origin; the time is that of the event."""
-        return {
-            "project": self.project,
-            "commit": self.commit,
-            "branch": self.branch,
-            "ci_url": self.ci_url,
-            "dirty": self.dirty,
-        }
+        return {name: getattr(self, name) for name in (*_COMMON, "dirty")}  # type: ignore[return-value] # (its keys)
 
 
 _PYPROJECT_SIZE: Final = 1 << 20

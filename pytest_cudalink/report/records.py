@@ -692,8 +692,8 @@ class Recording:
         return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
-#: The attributes of `Recording` that have the events of which a run has several.
-_SEVERAL: Final[Mapping[type[Event], str]] = {
+#: The attributes of `Recording`, and of `cell_run.CellRun`, that have the events of which a run has several.
+SEVERAL: Final[Mapping[type[Event], str]] = {
     StartRecord: "starts",
     TestRecord: "tests",
     LinkRecord: "links",
@@ -782,7 +782,7 @@ def parse(lines: Iterable[bytes]) -> Recording:
             raise RecordError(f"line {number}: {fault}")
         if isinstance(event, RunRecord):
             result = Recording(run=event)
-        elif name := _SEVERAL.get(type(event)):
+        elif name := SEVERAL.get(type(event)):
             getattr(result, name).append(event)
         else:
             setattr(result, str(event.__struct_config__.tag), event)

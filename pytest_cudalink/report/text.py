@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 from ..base import safe_text
 from ..base.safe_text import line
 from ..base.words import and_more
-from .cell_run import BAD, GOOD, NOT_RUN
+from .cell_run import BAD, GOOD, NOT_RUN, CellRun
 from .compare import KINDS, Comparison, Kind
 from .matrix_report import MatrixReport
 from .origin import Origin
@@ -147,17 +147,7 @@ def plain(
     parts = _wrapped(headline(report, comparison))
     parts += _wrapped(", ".join(f"{one.number} {one.text}" for one in figures(report, comparison)))
     shown = _present(report)
-    rows = [
-        [
-            line(cell.name),
-            *(str(counts[one] or NOT_RUN) for one in shown),
-            links_in_words(cell),
-            f"{cell.duration:.1f}",
-        ]
-        for cell in report.cells
-        for counts in [cell.counts]
-    ]
-    parts.append(_columns(["cell", *(NAMES[letter] for letter in shown), "links", "seconds"], rows))
+    parts.append(_columns(_head(shown), [_cells(cell, shown) for cell in report.cells]))
     for one in [*_histories(comparison), *_brief(report, comparison)]:
         if one.blocks:
             parts += ["", *_block_lines(one)]
@@ -227,6 +217,18 @@ def _present(report: MatrixReport) -> list[str]:
     return [letter for letter in NAMES if counts[letter]]
 
 
+def _head(letters: Sequence[str]) -> list[str]:
+    """Return the titles of the table of cells."""
+    return ["cell", *(NAMES[letter] for letter in letters), "links", "seconds"]
+
+
+def _cells(cell: CellRun, letters: Sequence[str]) -> list[str]:
+    """Return the row of a cell in that table."""
+    counts = cell.counts
+    numbers = (str(counts[one] or NOT_RUN) for one in letters)
+    return [line(cell.name), *numbers, links_in_words(cell), f"{cell.duration:.1f}"]
+
+
 def _grid(report: MatrixReport) -> Any:
     """Return a table of the cells with their counts, the worst outcome first in each row."""
     from rich.table import Table
@@ -234,24 +236,17 @@ def _grid(report: MatrixReport) -> Any:
 
     present = _present(report)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("cell", overflow="fold")
-    for letter in present:
-        table.add_column(NAMES[letter], justify="right")
-    table.add_column("links")
-    table.add_column("seconds", justify="right")
-    for cell in report.cells:
-        counts = cell.counts
-        bad = bool(set(counts) & BAD or cell.fault)
-        numbers = [
-            Text(str(counts[one]) if counts[one] else NOT_RUN, style=_COLOURS.get(one, "") if counts[one] else "dim")
-            for one in present
-        ]
-        table.add_row(
-            Text(line(cell.name), style="bold" if bad else ""),
-            *numbers,
-            Text(links_in_words(cell)),
-            f"{cell.duration:.1f}",
+    for title in _head(present):
+        table.add_column(
+            title,
+            overflow="fold" if title == "cell" else "ellipsis",
+            justify="left" if title in ("cell", "links") else "right",
         )
+    for cell in report.cells:
+        bad = bool(set(cell.counts) & BAD or cell.fault)
+        styles = ["bold" if bad else "", *(_COLOURS.get(one, "") for one in present), "", ""]
+        texts = zip(_cells(cell, present), styles, strict=True)
+        table.add_row(*(Text(text, style="dim" if text == NOT_RUN else style) for text, style in texts))
     return table
 
 

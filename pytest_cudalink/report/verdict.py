@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from ..base.safe_text import line
 from ..base.words import counted
-from .compare import Comparison, incomplete
+from .compare import Comparison, findings, incomplete
 from .matrix_report import MatrixReport
 from .wording import linked_on, share
 
@@ -15,6 +15,7 @@ Level = Literal["good", "warn", "bad"]
 
 #: A sign for each level, so that nothing depends on colour alone.
 SYMBOLS: Final[dict[Level, str]] = {"good": "✓", "warn": "!", "bad": "✗"}
+_HOSTILE: Final = "finding of faults and schedules|findings of faults and schedules"
 
 
 @dataclass(frozen=True)
@@ -27,44 +28,32 @@ class ReportVerdict:
 
 def verdict(report: MatrixReport, comparison: Comparison | None = None) -> ReportVerdict:
     """Return the verdict on all cells: what fails first, then what is missing."""
-    failing = [
-        _some(len(comparison.regressions) if comparison is not None else 0, "regression", "regressions"),
-        _some(
-            len(comparison.worse) if comparison is not None else 0,
-            "crash, violation or finding is new",
-            "crashes, violations or findings are new",
-        ),
-        _some(len(report.partial), "test fails in some cells only", "tests fail in some cells only"),
-        _some(
-            len(report.failing_everywhere),
-            "test fails in every cell that ran it",
-            "tests fail in every cell that ran them",
-        ),
-        _some(
-            len(report.failing_without_gpu),
-            "test fails because it needs a GPU",
-            "tests fail because they need a GPU",
-        ),
-        _some(sum(cell.crashed for cell in report.cells), "crash", "crashes"),
-        _some(sum(len(cell.failing_violations) for cell in report.cells), "violation", "violations"),
-        _some(
-            sum(len(cell.findings) for cell in report.cells),
-            "finding of faults and schedules",
-            "findings of faults and schedules",
-        ),
-    ]
     missing = {*report.missing}
     faults = incomplete(report, comparison).keys() - missing
-    failing += [
-        _some(len(missing - report.allowed), "cell did not run", "cells did not run"),
-        _some(len(faults), "cell is incomplete", "cells are incomplete"),
-        _some(
-            sum(len(cell.differing) for cell in report.cells),
-            "test has records that differ",
-            "tests have records that differ",
+    there = findings(report, comparison)
+    numbers = [
+        (len(comparison.regressions) if comparison else 0, "regression|regressions"),
+        (
+            len(comparison.worse) if comparison else 0,
+            "crash, violation or finding is new|crashes, violations or findings are new",
         ),
+        (len(report.partial), "test fails in some cells only|tests fail in some cells only"),
+        (
+            len(report.failing_everywhere),
+            "test fails in every cell that ran it|tests fail in every cell that ran them",
+        ),
+        (
+            len(report.failing_without_gpu),
+            "test fails because it needs a GPU|tests fail because they need a GPU",
+        ),
+        (there["crashed"], "crash|crashes"),
+        (there["violations"], "violation|violations"),
+        (there["hostile"], _HOSTILE),
+        (len(missing - report.allowed), "cell did not run|cells did not run"),
+        (len(faults), "cell is incomplete|cells are incomplete"),
+        (there["repeats"], "test has records that differ|tests have records that differ"),
     ]
-    bad = list(filter(None, failing))
+    bad = [f"{number} {_form(number, text)}" for number, text in numbers if number]
     shares = share(report.share[0], len(report.tests), report.share[1])
     if bad:
         return ReportVerdict("bad", "; ".join([*bad, *shares]))
@@ -72,13 +61,8 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
         return ReportVerdict("warn", "no test ran")
     ran, *gpu = shares or [counted(len(report.tests), "test")]
     fine = f"no test fails: {ran} in {counted(len(report.cells), 'cell')}"
-    allowed = _some(len(missing), "cell did not run, which is allowed", "cells did not run, which is allowed")
-    return ReportVerdict("good", "; ".join(filter(None, [fine, *gpu, allowed])))
-
-
-def _some(number: int, one: str, many: str) -> str:
-    """Return a number with its noun; empty for 0."""
-    return counted(number, one, many) if number else ""
+    allowed = [f"{counted(len(missing), 'cell')} did not run, which is allowed"] if missing else []
+    return ReportVerdict("good", "; ".join([fine, *gpu, *allowed]))
 
 
 @dataclass(frozen=True)
@@ -95,37 +79,22 @@ class Figure:
 
 def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[Figure]:
     """Return the figures at the top of the report, each with the part of the page that it counts."""
-    counts, links = report.counts, report.links
+    counts, links, there = report.counts, report.links, findings(report, comparison)
     found = [
         (len(report.cells), "cell|cells", False, "cells"),
         (len(report.tests), "test|tests", False, "all"),
         (counts["P"] + counts["D"], "passed", False, "has=PD"),
         (counts["F"] + counts["E"], "failed or error", True, "has=FE"),
-        (sum(cell.crashed for cell in report.cells), "crashed", True, "has=C" if counts["C"] else "crashed"),
+        (there["crashed"], "crashed", True, "has=C" if counts["C"] else "crashed"),
         (sum(len(cell.lost) for cell in report.cells), "lost", True, "lost"),
         (counts["S"], "skipped", False, "has=S"),
         *_if_any(sum("U" in row for row in report.judged), "needs a GPU|need a GPU", "show=gpu"),
         (len(report.partial), "fails in some cells only|fail in some cells only", True, "show=some"),
         (len(report.skipped_everywhere), "skipped in every cell", False, "show=skipped"),
-        (
-            sum(len(cell.failing_violations) for cell in report.cells),
-            "violation|violations",
-            True,
-            "violations",
-        ),
-        (
-            sum(len(cell.findings) for cell in report.cells),
-            "finding of faults and schedules|findings of faults and schedules",
-            True,
-            "findings",
-        ),
+        (there["violations"], "violation|violations", True, "violations"),
+        (there["hostile"], _HOSTILE, True, "findings"),
         (len(incomplete(report, comparison)), "incomplete cell|incomplete cells", True, "incomplete"),
-        (
-            sum(len(cell.differing) for cell in report.cells),
-            "test whose records differ|tests whose records differ",
-            True,
-            "repeats",
-        ),
+        (there["repeats"], "test whose records differ|tests whose records differ", True, "repeats"),
     ]
     for key, number in sorted(links.items()):
         where = line(linked_on(key))
