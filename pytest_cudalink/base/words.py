@@ -1,8 +1,9 @@
-"""Words of texts for people: numbers with their nouns, and settings written as words with commas."""
+"""Words of texts for people: numbers with their nouns, columns, and settings written as words with commas."""
 
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping, Sequence
 
 
@@ -25,6 +26,12 @@ def and_more(number: int, noun: str = "") -> str:
 def listed(texts: Sequence[str], most: int = 6) -> str:
     """Return the first few texts, and how many more there are: ``"a, b and 3 more"``."""
     return ", ".join(texts[:most]) + and_more(len(texts) - most)
+
+
+def columns(rows: Sequence[Sequence[str]], widest: int = sys.maxsize) -> list[str]:
+    """Return rows as lines; a column is as wide as its longest value, but no wider than a limit."""
+    widths = [min(widest, max(map(len, column))) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def read_words(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:

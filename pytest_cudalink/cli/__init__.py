@@ -120,7 +120,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "_ARGCOMPLETE" in os.environ:
-        from .names import complete
+        from .arguments import complete
 
         # the line as the shell has it: words before the cursor
         complete(make_parser(os.environ.get("COMP_LINE", "").split()[1:2]))
@@ -129,7 +129,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         parser.print_help()
         return 0
     if given[0] not in COMMANDS and not given[0].startswith("-"):
-        from .names import hint
+        from .arguments import hint
 
         parser.error(f"there is no command {given[0]!r}{hint(given[0], COMMANDS)} `cudalink --help` lists them")
     if len(given) > 1 and given[0] in COMMANDS:
@@ -142,7 +142,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         parser.print_help()
         return 0
     if "verb_names" in options:
-        from .names import missing_verb
+        from .arguments import missing_verb
 
         if words := missing_verb(options):
             complain(f"cudalink {given[0]}: {words}")

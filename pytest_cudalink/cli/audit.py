@@ -10,8 +10,8 @@ from ..base.progress import progress
 from ..base.safe_text import complain, line
 from ..base.words import and_more, counted
 from . import audit_device_code, audit_output
+from .arguments import any_path
 from .audit_output import Answer, AuditOutput
-from .paths import any_path
 
 if TYPE_CHECKING:
     from ..audit import Audit, Dependency, Need
@@ -45,7 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--symbols", action="store_true", help="show every file, undefined symbol and note")
     audit_output.configure(parser)
-    _add_environment(parser)
+    parser.add_argument(
+        "--environment",
+        nargs="?",
+        const=True,
+        metavar="PREFIX|PYTHON",
+        help="audit the installed distributions of an environment: show which CUDA libraries they need, and which are "
+        "installed (default: the environment of this command); with --driver and --gpu also whether it runs there",
+    )
     audit_device_code.configure(parser)
 
 
@@ -221,18 +228,6 @@ def _spoken(majors: tuple[str, ...]) -> str:
 
 #: Requirements that are listed under one finding.
 _MOST_NEEDS: Final = 6
-
-
-def _add_environment(parser: argparse.ArgumentParser) -> None:
-    """Add the option."""
-    parser.add_argument(
-        "--environment",
-        nargs="?",
-        const=True,
-        metavar="PREFIX|PYTHON",
-        help="audit the installed distributions of an environment: show which CUDA libraries they need, and which are "
-        "installed (default: the environment of this command); with --driver and --gpu also whether it runs there",
-    )
 
 
 def _audit_environment(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..base.progress import progress
 from ..base.safe_text import complain
 from ..base.safe_text import line as safe
-from ..base.words import and_more, counted
+from ..base.words import and_more, columns, counted
 from .audit_output import Answer, AuditOutput
 
 if TYPE_CHECKING:
@@ -303,9 +303,7 @@ def _columns(table: _Table, rows: Sequence[str], drivers: Sequence[CudaVersion])
         titles.append(str(first) if first == last else f"{first}-{last}")
     lines = [titles]
     lines += [[_named(arch), *(row[span[0]] for span in spans)] for arch, row in zip(rows, table, strict=True)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    for line in lines:
-        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+    yield from (f"    {line}" for line in columns(lines))
 
 
 def _named(arch: str) -> str:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..base.regular_files import DATA, read_bounded
 from ..base.safe_text import complain
 from ..base.safe_text import line as safe
-from .names import hint, offer
-from .paths import wrong_file
+from .arguments import hint, offer, wrong_file
 
 if TYPE_CHECKING:
     from ..compat.atlas import Atlas

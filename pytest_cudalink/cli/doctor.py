@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..base.safe_text import BLOCK_LIMIT, complain
 from ..base.safe_text import line as safe
-from ..base.words import and_more, counted
+from ..base.words import and_more, columns, counted
 
 if TYPE_CHECKING:
     from ..base.install_command import Command
@@ -200,8 +200,7 @@ def _tables(report: DoctorReport) -> Iterator[Line]:
                 for repair in filter(None, repairs):
                     yield f"     {repair}", ""
         else:
-            for line in _aligned(rows):
-                yield line, ""
+            yield from ((f"  {line}", "") for line in columns(rows))
         yield "", ""
 
 
@@ -268,13 +267,6 @@ def _links(links: Sequence[PredictedLink]) -> Iterator[tuple[str, ...]]:
         kinds += [link.kind] * (link.kind not in kinds)
     for (backend, why), (policies, kinds) in groups.items():
         yield ", ".join(policies), ", ".join(kinds), backend, why
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
-        yield f"  {'  '.join(cells)}".rstrip()
 
 
 def _in_colour() -> bool:

@@ -22,8 +22,7 @@ from ..base.safe_text import BLOCK_LIMIT, complain, line, say
 from ..base.words import counted, read_words
 from ..compat import names
 from ..compat.options import OPTIONS
-from .names import add_verbs, offer
-from .paths import STDOUT, any_path, output_file, wrong_file
+from .arguments import STDOUT, add_verbs, any_path, offer, output_file, wrong_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..base.safe_text import complain, say
-from .names import UnknownNameError, add_verbs, hint, offer, tagged
-from .paths import any_path, input_path, wrong_file
+from .arguments import UnknownNameError, add_verbs, any_path, hint, input_path, offer, tagged, wrong_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -148,6 +147,8 @@ def _check(options: argparse.Namespace, file: Path) -> int:
 
 
 def _list(options: argparse.Namespace, file: Path) -> int:
+    from ..base.words import columns
+
     found = _some(options, file)
     if options.json:
         rows = [
@@ -155,11 +156,8 @@ def _list(options: argparse.Namespace, file: Path) -> int:
         ]
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return 0
-    width = max((len(cell.name) for cell in found), default=0)
-    described = max((len(cell.description) for cell in found), default=0)
-    for cell in found:
-        line = f"{cell.name:<{width}}  {cell.description:<{described}}  {' '.join(cell.tags)}"
-        say(line.rstrip())
+    for line in columns([(cell.name, cell.description, " ".join(cell.tags)) for cell in found]):
+        say(line)
     return 0
 
 

@@ -19,8 +19,7 @@ from ..base.install_command import install_command
 from ..base.progress import progress
 from ..base.regular_files import open_regular
 from ..base.safe_text import complain, line
-from .names import UnknownNameError, tagged
-from .paths import input_file
+from .arguments import UnknownNameError, input_file, tagged
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from ..base.progress import progress
 from ..base.safe_text import complain, say
-from .names import add_verbs
-from .paths import input_file, output_folder
+from .arguments import add_verbs, input_file, output_folder
 
 DESCRIPTION: Final = (
     "Build lazy-loading CUDA stubs, and show which libraries they find. A wheel that links them instead of libcuda, "

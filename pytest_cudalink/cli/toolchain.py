@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..base.progress import progress
 from ..base.safe_text import complain, say
-from .names import add_verbs, offer
+from .arguments import add_verbs, offer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

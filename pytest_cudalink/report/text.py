@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 
 from ..base import safe_text
 from ..base.safe_text import line
-from ..base.words import and_more
+from ..base.words import and_more, columns
 from .cell_run import BAD, GOOD, NOT_RUN, CellRun
 from .compare import KINDS, Comparison, Kind
 from .matrix_report import MatrixReport
@@ -147,13 +147,13 @@ def plain(
     parts = _wrapped(headline(report, comparison))
     parts += _wrapped(", ".join(f"{one.number} {one.text}" for one in figures(report, comparison)))
     shown = _present(report)
-    parts.append(_columns(_head(shown), [_cells(cell, shown) for cell in report.cells]))
+    parts += columns([_head(shown), *(_cells(cell, shown) for cell in report.cells)], _WIDEST)
     for one in [*_histories(comparison), *_brief(report, comparison)]:
         if one.blocks:
             parts += ["", *_block_lines(one)]
         else:
             values = [[str(value) for value in row] for row in one.rows[:_ROWS]]
-            parts += [f"\n{one.title}", _columns(one.head, values)]
+            parts += [f"\n{one.title}", *columns([one.head, *values], _WIDEST)]
         if more := and_more(one.total - _ROWS):
             parts.append(f"…{more} {one.what}")
     return "\n".join(parts) + "\n"
@@ -202,13 +202,6 @@ def _results(totals: Mapping[str, int]) -> tuple[int, int]:
 def _wrapped(text: str) -> list[str]:
     """Return a sentence as lines that fit a terminal."""
     return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-
-
-def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as lines, with columns as wide as their values, but no wider than a limit."""
-    widths = [min(_WIDEST, max(map(len, column))) for column in zip(head, *rows, strict=True)]
-    lines = ("  ".join(one.ljust(width) for one, width in zip(row, widths, strict=True)) for row in (head, *rows))
-    return "\n".join(one.rstrip() for one in lines)
 
 
 def _present(report: MatrixReport) -> list[str]:

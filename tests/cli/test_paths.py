@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from pytest_cudalink.cli import COMMANDS, main, make_parser
-from pytest_cudalink.cli.paths import input_file, input_path, output_file, output_folder
+from pytest_cudalink.cli.arguments import input_file, input_path, output_file, output_folder
 from tests.report.samples import write
 
 #: What a command needs besides the path that is tried.
@@ -73,7 +73,7 @@ def _places(parser: argparse.ArgumentParser, command: tuple[str, ...] = ()) -> I
         if isinstance(action, argparse._SubParsersAction):
             for name, below in action.choices.items():
                 yield from _places(below, (*command, name))
-        elif action.type is Path or getattr(action.type, "__module__", "") == "pytest_cudalink.cli.paths":
+        elif action.type is Path or getattr(action.type, "__module__", "") == "pytest_cudalink.cli.arguments":
             yield Place(command, max(action.option_strings, key=len, default=action.dest))
 
 
