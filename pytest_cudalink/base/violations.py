@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+#: Parts of the file names of code that runs every test, and so tells nothing about one.
+RUNNERS: Final = (
+    *("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py"),
+    *("/bin/pytest", "/pytest/__main__.py"),
+)
 
 
 class Violation(NamedTuple):

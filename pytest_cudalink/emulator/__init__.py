@@ -21,20 +21,6 @@ from ..versions import FIRST_BRANCH, CudaVersion, ranges
 from . import worker
 from .devices import Devices, parse_devices, recorded
 
-__all__ = [
-    "MMAP_THRESHOLD",
-    "PERTURB_BYTE",
-    "TRIM_THRESHOLD",
-    "Emulation",
-    "EmulatorError",
-    "completed",
-    "emulation_for",
-    "from_environment",
-    "library_folder",
-    "release_of",
-    "supported_versions",
-]
-
 _HERE = Path(__file__).parent
 #: The driver of CUDA 13 still compiles for architectures that its toolkit dropped, with the compiler of this release.
 _LAST_OF_12: Final = max(release for release in DRIVER_RELEASES if release.major == 12)

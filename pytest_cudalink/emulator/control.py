@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from itertools import starmap
 from typing import Any, Final, NamedTuple
 
-from ..base.violations import Violation
+from ..base.violations import RUNNERS, Violation
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 
@@ -104,20 +104,6 @@ _STACK_SIZE = 40_000
 #: How a call of a sweep fails, in the order of the C: alone, with each later call of its function, with the device.
 STAYS = ("alone", "function", "device")
 
-#: Parts of the file names of code that runs every test, and so tells nothing about one.
-_RUNNERS = (
-    "/_pytest/",
-    "/pluggy/",
-    "/xdist/",
-    "/execnet/",
-    "/pytest_cudalink/",
-    "/runpy.py",
-    "/contextlib.py",
-    "/bin/pytest",
-    "/pytest/__main__.py",
-)
-
-
 #: By rule: what a call did for the object, the rule in a sentence, and the smallest change of a program that broke it.
 _RULES = {
     "CUlinkState": (
@@ -175,7 +161,7 @@ def _rule_of(kind: str, rule: str, what: str) -> tuple[str, str, str]:
 
 def _tells(filename: str) -> bool:
     """Whether a frame of this file helps to find the code that caused a violation."""
-    return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
+    return not filename.startswith("<frozen") and not any(part in filename for part in RUNNERS)
 
 
 def _lines(text: ctypes.Array[ctypes.c_char]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Final
 
 from .. import probes
 from ..base import elf, scratch
-from ..loader.maps import mapped_files
+from ..loader.loads import mapped_files
 from ..probes import elsewhere, libcuda
 from ..versions import CudaVersion
 from . import (

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from ..loader import maps
+from ..loader import loads
 from .items import ALREADY_LOADED, ItemKind, PackagedWith, packaged_with
 
 #: The public functions that the guard rails stand in for.
@@ -234,8 +234,8 @@ def first_for_loader(names: Sequence[str]) -> dict[str, str]:
 
     Raises ResolutionError if the child process fails.
     """
-    wanted = [soname for name in names for soname in sonames(name)]
-    found: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", json.dumps(wanted), maps.__file__)
+    wanted = json.dumps([soname for name in names for soname in sonames(name)])
+    found: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", wanted, loads.__file__)
     return found
 
 

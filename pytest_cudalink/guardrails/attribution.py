@@ -30,7 +30,7 @@ from packaging.version import InvalidVersion
 
 from ..base.regular_files import read_bounded
 from ..compat.exports import numbers_in, nvjitlink_release, pin_of
-from ..loader.maps import mapped_files
+from ..loader.loads import mapped_files
 from ..versions import CudaVersion, distribution_version
 from .items import Fact
 

@@ -72,7 +72,7 @@ def install(guard: CompatibilityGuardRails | None = None) -> Routing:
 
 def route(guard: CompatibilityGuardRails) -> Routing:
     """Install a guard as `install` does, without the one that a run has postponed."""
-    from ..linker.input_checks import added_checks
+    from ..linker.objectcode import added_checks
 
     plain, before = _plain(), present()
     old = _functions(before.guard) if before else plain
@@ -112,7 +112,7 @@ def unroute() -> None:
 
 
 def _restore(routing: Routing) -> None:
-    from ..linker.input_checks import added_checks
+    from ..linker.objectcode import added_checks
 
     added_checks[:] = [check for check in added_checks if check is not _check_linker_input]
     _exchange(_functions(routing.guard), _plain())

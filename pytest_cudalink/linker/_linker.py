@@ -14,7 +14,7 @@ from ..compat.architectures import known_architectures, parse_architecture
 from ..targets.base import Backend, BackendChoice, Bundled
 from ..targets.steering import Watch, current
 from ..versions import CudaVersion
-from . import forcing, input_checks
+from . import forcing, objectcode
 from .backends import OPENERS, opener
 from .backends.nvjitlink import can_fetch_ltoir
 from .backends.state import LinkState
@@ -138,7 +138,7 @@ class Linker:
         for code in object_codes:
             facts = code.facts
             if not facts.linkable:
-                input_checks.refuse_images(self._inputs)
+                objectcode.refuse_images(self._inputs)
             if facts.needs_lto:
                 self._has_ltoir = True
         self._linked: ObjectCode | None = None
@@ -152,7 +152,7 @@ class Linker:
                 self._start(policy, backend)
 
     @property
-    def _inputs(self) -> input_checks.Inputs:
+    def _inputs(self) -> objectcode.Inputs:
         """The inputs with their names in messages."""
         return [(code.name or f"input {number}", code) for number, code in enumerate(self._codes, 1)]
 
@@ -227,14 +227,14 @@ class Linker:
             for code in self._codes:
                 needs = code.facts.needs
                 if needs is not None and (needs.newer_than or needs.version > version) and not needs.met_by(version):
-                    input_checks.refuse_newer(self._inputs, backend, version)
-            if backend == "nvjitlink" and input_checks.added_checks:
-                input_checks.refuse_by_added_checks(self._inputs, version)
+                    objectcode.refuse_newer(self._inputs, backend, version)
+            if backend == "nvjitlink" and objectcode.added_checks:
+                objectcode.refuse_by_added_checks(self._inputs, version)
         defined: set[str] = set()
         for code in self._codes:
             facts = code.facts
             if facts.defines_twice or not defined.isdisjoint(facts.defined):
-                input_checks.refuse_duplicates(self._inputs, backend)
+                objectcode.refuse_duplicates(self._inputs, backend)
             defined |= facts.defined
         return written
 
@@ -307,7 +307,7 @@ class Linker:
         """Return the error of a library that refused an input, which also names the input and a version skew."""
         version, hint = self._version, ""
         if version is not None:
-            for leaf, needs in input_checks.newer_leaves(code.artifact, version):
+            for leaf, needs in objectcode.newer_leaves(code.artifact, version):
                 hint = skew_sentence(leaf, needs, version, self._backend)
         return error.with_context(input_name=name, artifact=code.artifact, hint=hint, version=version)
 

@@ -1,6 +1,7 @@
-"""The objects that are loaded into this process, and the Python code that opened them through ctypes.
+"""The objects that are loaded into this process, the files that it has mapped, and the code that opened them by ctypes.
 
-The list comes from C (`native/loads.c`). A look at a process that has loaded nothing costs a microsecond.
+The list of objects comes from C (`native/loads.c`). A look at a process that has loaded nothing costs a microsecond.
+This module needs nothing but the standard library: a child process runs this file without the package around it.
 """
 
 from __future__ import annotations
@@ -85,6 +86,19 @@ def loaded_objects() -> list[LoadedObject]:
         if path:
             found.append(LoadedObject(path, soname, needed))
     return found
+
+
+def mapped_files(maps: str = "/proc/self/maps") -> list[str]:
+    """Paths of the files in a process's memory map, each once, by address; empty where the system has no such map."""
+    try:
+        # newline: a path may contain a carriage return; the kernel escapes line feeds
+        with open(maps, encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # noqa: PTH123
+            lines = file.read().split("\n")
+    except OSError:
+        return []
+    # ADDRESSES PERMISSIONS OFFSET DEVICE INODE PATH: no field before the path has a slash
+    paths = (line[line.index("/") :].removesuffix(" (deleted)") for line in lines if "/" in line)
+    return list(dict.fromkeys(paths))
 
 
 def watch_openings(note: Callable[[Opening], object]) -> Callable[[], None]:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ..loader.maps import mapped_files
+from ..loader.loads import mapped_files
 from ..versions import CudaVersion
 from . import libcuda
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_cudalink.guardrails import _pathfinder
 from pytest_cudalink.guardrails._pathfinder import ResolutionError, Resolved
 from pytest_cudalink.guardrails.items import ALREADY_LOADED
-from pytest_cudalink.loader import maps
+from pytest_cudalink.loader import loads
 
 NVRTC = SimpleNamespace(
     dependencies=("a",), optional_dependencies=("b",), linux_sonames=("libnvrtc.so.13", "libnvrtc.so.12")
@@ -210,7 +210,7 @@ def test_questions_to_a_child(parts, monkeypatch) -> None:
     assert asked[0][:2] == ("what a search for 'nvrtc' would load", "nvrtc")
     assert asked[2] == (
         *("what the dynamic loader finds", '["libnvrtc.so.13", "libnvrtc.so.12"]'),
-        maps.__file__,
+        loads.__file__,
     )
 
 

@@ -12,7 +12,7 @@ from pytest_cudalink import probes
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, forcing
 from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import Case, cases, policies
-from pytest_cudalink.linker.input_checks import added_checks
+from pytest_cudalink.linker.objectcode import added_checks
 from pytest_cudalink.targets import BackendChoice, LinkEvent
 from pytest_cudalink.targets.base import Bundled
 from pytest_cudalink.targets.steering import Steering
@@ -261,7 +261,7 @@ def test_added_checks(monkeypatch, no_libraries, sample_code) -> None:
         seen.append((name, artifact.kind, str(nvjitlink)))
         return LookupError("two\nlines") if artifact.kind == "cubin" else None
 
-    monkeypatch.setattr("pytest_cudalink.linker.input_checks.added_checks", [*added_checks, check])
+    monkeypatch.setattr("pytest_cudalink.linker.objectcode.added_checks", [*added_checks, check])
     options = LinkerOptions(arch="sm_90")
     with probes.fake(driver="13.0", nvjitlink="13.0"):
         Linker(sample_code("13.0/main.ptx"), options=options, backend="nvjitlink")

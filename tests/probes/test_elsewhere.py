@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from pytest_cudalink.emulator import emulation_for
-from pytest_cudalink.loader.maps import mapped_files
+from pytest_cudalink.loader.loads import mapped_files
 from pytest_cudalink.probes import elsewhere
 from pytest_cudalink.probes.elsewhere import ForeignAnswer
 from tests.compiled import compile_c

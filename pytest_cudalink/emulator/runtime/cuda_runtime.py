@@ -299,9 +299,6 @@ class Runtime:
     def _host_alloc(self, size: int, flags: int) -> tuple[Any, ...]:
         return self._forward("cuMemHostAlloc", size, flags) if size else (self._error(_SUCCESS), 0)
 
-    def _malloc_managed(self, size: int, flags: int) -> tuple[Any, ...]:
-        return self._forward("cuMemAllocManaged", size, flags)
-
     def _malloc_pitch(self, width: int, height: int) -> tuple[Any, ...]:
         return self._forward("cuMemAllocPitch", width, height, 4)
 

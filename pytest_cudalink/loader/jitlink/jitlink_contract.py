@@ -13,7 +13,7 @@ import threading
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from ...base.violations import Violation
+from ...base.violations import RUNNERS, Violation
 from . import jitlink_calls
 
 #: The functions, in the order of `JitLinkFunction` in native/jitlink_contract.h.
@@ -54,8 +54,6 @@ _CREATED, _DESTROYED, _VIOLATION = range(3)
 _PLACE_SIZE: Final = 4352
 _STACKS: Final = 4096  # that are kept
 _DEPTH: Final = 200
-#: Parts of the file names of code that runs every test, and so tells nothing about one.
-_RUNNERS: Final = ("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py")
 _LIBRARIES: Final = "/site-packages/"
 _USER, _PACKAGE, _SILENT, _END, _NO_KIND = range(5)
 _kinds: Final[dict[str, int]] = {}
@@ -69,7 +67,7 @@ def _kind(filename: str) -> int:
     """
     if "/_pytest/" in filename:
         return _END  # the test, or what it called, stands above
-    if filename.startswith("<frozen") or any(part in filename for part in _RUNNERS):
+    if filename.startswith("<frozen") or any(part in filename for part in RUNNERS):
         return _SILENT
     if _LIBRARIES in filename:
         return _PACKAGE

@@ -152,7 +152,7 @@ class NativeLinks(Check):
 
 def _is_loaded() -> bool:
     """Whether this process has a libnvJitLink."""
-    from ...loader.maps import mapped_files
+    from ...loader.loads import mapped_files
 
     return any(_LIBRARY in PurePath(file).name for file in mapped_files())
 
