@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -20,17 +19,6 @@ ROOT = Path(__file__).parent
 #: Environment variable: the target of zig to build a wheel for, such as ``x86_64-linux-gnu.2.17``. Without it the
 #: machine's compiler builds for this machine.
 TARGET = "CUDALINK_WHEEL_TARGET"
-
-
-def load(name: str, path: Path) -> Any:
-    """Import one file of the package by its path, because the package is not importable before it is built."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is not there when types are checked)
@@ -51,20 +39,20 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         if sys.platform != "linux":
             return  # the C is written for Linux: what is pure Python is installed
         package = ROOT / "pytest_cudalink"
-        compiler = load("_cudalink_cc", package / "base" / "compiler.py")
+        sys.path.insert(0, str(ROOT))
+        from native_build import sources
+        from pytest_cudalink.base import compiler
+        from pytest_cudalink.stubs import build as stubs
+
         build_data["pure_python"] = False
         target = os.environ.get(TARGET)
         platform = compiler.wheel_platform(target) if target else re.sub(r"[-.]", "_", sysconfig.get_platform())
         build_data["tag"] = f"py3-none-{platform}"
         command = compiler.zig_for(target) if target else None
-        sys.path.insert(0, str(ROOT))
-        from native_build import sources
-
         if version == "editable" and sources.is_current(ROOT, compiler.find_compiler):
             return  # a session of nox for each environment, and most of its time
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
-        stubs = load("_cudalink_stubs", package / "stubs" / "build.py")
-        parts = [*sources.libraries(compiler), *(("stubs", one) for one in stubs.libraries(compiler))]
+        parts = [*sources.libraries(compiler), *(("stubs", one) for one in stubs.libraries())]
         for part, library in parts:
             folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"
             if version == "editable":

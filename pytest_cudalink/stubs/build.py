@@ -1,18 +1,17 @@
 """Build the stubs of the wheel (for the build hook) and those of other projects.
 
-The build hook loads this file by its path, before the package can be imported; see `_siblings`.
+Imports the standard library only: the build hook runs before anything is installed.
 """
 
 from __future__ import annotations
 
-import importlib
 import shutil
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+
+from ..base import compiler
+from . import c_source, catalog
 
 HERE = Path(__file__).parent
 
@@ -20,29 +19,13 @@ HERE = Path(__file__).parent
 FLAGS = ("-ldl", "-Wl,-z,relro", "-Wl,-z,noexecstack")
 
 
-def _siblings() -> Any:
-    """The modules of the generator and the catalog, also if this file was loaded by its path, without a package."""
-    package = __package__
-    if not package:
-        package = "_cudalink_sources.stubs"
-        for name, folder in (("_cudalink_sources", HERE.parent), (package, HERE)):
-            module = ModuleType(name)
-            module.__path__ = [str(folder)]
-            sys.modules[name] = module
-    return importlib.import_module(f"{package}.c_source"), importlib.import_module(f"{package}.catalog")
-
-
-def libraries(compiler: Any) -> list[Any]:
-    """The stubs of the wheel: of every library of the catalog, generated into ``generated/``.
-
-    `compiler`: ``pytest_cudalink.base.compiler``.
-    """
-    c_source, catalog = _siblings()
+def libraries() -> list[compiler.SharedLibrary]:
+    """The stubs of the wheel: of every library of the catalog, generated into ``generated/``."""
     known = catalog.load_catalog()
-    return shared_libraries(compiler, c_source.generate(known, known.libraries, HERE / "generated"))
+    return _shared_libraries(c_source.generate(known, known.libraries, HERE / "generated"))
 
 
-def shared_libraries(compiler: Any, stubs: list[Any]) -> list[Any]:
+def _shared_libraries(stubs: Iterable[c_source.Stub]) -> list[compiler.SharedLibrary]:
     """The build descriptions of generated stubs."""
     return [compiler.SharedLibrary(stub.file, stub.sources, stub.file, flags=FLAGS) for stub in stubs]
 
@@ -65,12 +48,9 @@ def build_stubs(
     Returns the libraries.
     Raises CatalogError, GeneratorError, CompilerError with a message for the user.
     """
-    from ..base import compiler
-
-    c_source, catalog = _siblings()
     with tempfile.TemporaryDirectory(prefix="cudalink-stubs-") as work:
         stubs = c_source.generate(catalog.load_catalog(symbols), names, Path(work), prefix, headers)
-        built = [compiler.build(library, folder, strict=False) for library in shared_libraries(compiler, stubs)]
+        built = [compiler.build(library, folder, strict=False) for library in _shared_libraries(stubs)]
         for stub in stubs:
             shutil.copy(stub.header, folder)
     return built
