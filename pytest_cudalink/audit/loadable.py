@@ -17,19 +17,7 @@ from io import BytesIO
 from os import PathLike
 from typing import IO, Any, Final
 
-from ..base.elf import (
-    DT_NEEDED,
-    DT_RPATH,
-    DT_RUNPATH,
-    DT_SONAME,
-    MAGIC,
-    Buffer,
-    ElfError,
-    ElfImage,
-    read_header,
-    read_sections,
-    section_names,
-)
+from ..base import elf
 from ..base.regular_files import open_regular
 from .libraries import cuda_functions, majors_of
 
@@ -69,14 +57,14 @@ class _MappedFile(mmap.mmap):
             self.madvise(mmap.MADV_DONTNEED, start, size)
 
 
-def count_read(data: Buffer, size: int) -> None:
+def count_read(data: elf.Buffer, size: int) -> None:
     """Note that so many bytes were read, apart from searches, and are not needed again soon."""
     if isinstance(data, _MappedFile):
         data.count_read(size)
 
 
 @contextmanager
-def buffer(stream: IO[bytes]) -> Iterator[Buffer]:
+def buffer(stream: IO[bytes]) -> Iterator[elf.Buffer]:
     """Return all bytes of a stream, which is on a disk if they are many."""
     if isinstance(stream, BytesIO):
         yield stream.getvalue()  # no copy
@@ -176,32 +164,32 @@ def read_dynamic(path: str | PathLike[str]) -> LoadableLibrary | None:
         )
 
 
-def _image(content: Buffer) -> ElfImage | None:
-    head = read_header(content)
+def _image(content: elf.Buffer) -> elf.ElfImage | None:
+    head = elf.read_header(content)
     if head is None:
-        if content[:4] == MAGIC[:4] and content[4:6] not in _OTHERS:
+        if content[:4] == elf.MAGIC[:4] and content[4:6] not in _OTHERS:
             msg = "its header is damaged"
-            raise ElfError(msg)
+            raise elf.ElfError(msg)
         return None
-    image = ElfImage(content, head)
+    image = elf.ElfImage(content, head)
     return image if image.is_dynamic else None
 
 
-def _names(image: ElfImage) -> tuple[str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _names(image: elf.ElfImage) -> tuple[str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the SONAME, the needed libraries, and the two lists of folders of a library."""
     rpath, runpath = (
         tuple(folder for text in image.texts(tag) for folder in text.split(":") if folder)
-        for tag in (DT_RPATH, DT_RUNPATH)
+        for tag in (elf.DT_RPATH, elf.DT_RUNPATH)
     )
-    return next(iter(image.texts(DT_SONAME)), None), image.texts(DT_NEEDED), rpath, runpath
+    return next(iter(image.texts(elf.DT_SONAME)), None), image.texts(elf.DT_NEEDED), rpath, runpath
 
 
 def data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
     """Offset and size of the sections of an ELF file that can hold constant strings, within the file."""
     with buffer(stream) as content:
-        head, size = read_header(content), len(content)
-        found = read_sections(content, head) if head else []
-        names = section_names(content, head, found) if head else []
+        head, size = elf.read_header(content), len(content)
+        found = elf.read_sections(content, head) if head else []
+        names = elf.section_names(content, head, found) if head else []
     ranges = set()
     for section, name in zip(found, names, strict=True):
         constant = section.kind == _PROGBITS and section.flags & _ALLOCATED and not section.flags & _EXECUTABLE
@@ -225,7 +213,7 @@ def is_elf(stream: IO[bytes]) -> bool:
     """Whether a stream starts with the ELF magic; rewinds the stream."""
     head = stream.read(4)
     stream.seek(0)
-    return head == MAGIC[:4]
+    return head == elf.MAGIC[:4]
 
 
 def resolve(
@@ -239,8 +227,8 @@ def resolve(
     `spend` is called for each file, and may raise.
     """
     places: dict[tuple[str, str | None], str] = {}
-    for path, elf in elves.items():  # links in a folder are not read: their name is the SONAME
-        places[_folder_of(path), elf.soname] = path
+    for path, one in elves.items():  # links in a folder are not read: their name is the SONAME
+        places[_folder_of(path), one.soname] = path
     for path in elves:
         places[_folder_of(path), path.rpartition("/")[2]] = path
     found: dict[str, dict[str, str]] = {path: {} for path in elves}
@@ -248,17 +236,17 @@ def resolve(
     changed = True
     while changed:
         changed = False
-        for path, elf in elves.items():
+        for path, library in elves.items():
             spend()
             above = loaded_by(path, loaders)
-            folders = _folders(path, elf.runpath or elf.rpath)
-            if not elf.runpath:
+            folders = _folders(path, library.runpath or library.rpath)
+            if not library.runpath:
                 folders += [f for one in above if not elves[one].runpath for f in _folders(one, elves[one].rpath)]
-            for library in set(elf.needed) - set(found[path]):
-                hits = [places[folder, library] for folder in folders if (folder, library) in places]
-                hits += [found[one][library] for one in above if library in found[one]]
+            for needed in set(library.needed) - set(found[path]):
+                hits = [places[folder, needed] for folder in folders if (folder, needed) in places]
+                hits += [found[one][needed] for one in above if needed in found[one]]
                 if hits:
-                    found[path][library] = hits[0]
+                    found[path][needed] = hits[0]
                     loaders[hits[0]].add(path)
                     changed = True
     return found, loaders

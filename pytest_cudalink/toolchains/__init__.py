@@ -28,18 +28,9 @@ from ..base.progress import progress, run_and_tell
 from ..base.tables import read_table
 from ..compat.releases import STAND_INS
 from ..versions import CudaVersion
+from . import folders
 from .folders import ToolchainError as ToolchainError
 from .folders import UntrustedError as UntrustedError
-from .folders import (
-    check_entry,
-    check_folder,
-    check_parents,
-    is_locked,
-    locked,
-    make_folder,
-    own_only,
-    read_regular,
-)
 
 Layout = Literal["libs", "ctk"]
 #: What `add` downloads for a release, from the smallest to the largest; `python -m tools.make_toolchains` adds
@@ -170,9 +161,9 @@ def check_cache() -> bool:
     Raises UntrustedError with the command that mends it.
     """
     root = cache_root()
-    if not check_folder(root):
+    if not folders.check_folder(root):
         return False
-    check_parents(root)
+    folders.check_parents(root)
     return True
 
 
@@ -181,10 +172,10 @@ def _read(folder: Path) -> Toolchain | None:
 
     Raises UntrustedError if another user could have changed it, or its manifest disagrees with it.
     """
-    if not (check_cache() and check_folder(folder.parent) and check_folder(folder)):
+    if not (check_cache() and folders.check_folder(folder.parent) and folders.check_folder(folder)):
         return None
     try:
-        manifest = json.loads(read_regular(folder / _MANIFEST, _MOST_MANIFEST))
+        manifest = json.loads(folders.read_regular(folder / _MANIFEST, _MOST_MANIFEST))
         found = Toolchain(
             CudaVersion.parse(manifest["version"]), folder, manifest["layout"], dict(manifest["packages"])
         )
@@ -202,7 +193,7 @@ def _check_content(found: Toolchain, sizes: dict[str, int]) -> None:
     for entry in list(os.scandir(found.path)):
         if entry.is_symlink():
             raise _disagrees(found.path, f"{entry.name} is a symbolic link")
-        check_entry(Path(entry.path), entry.stat())
+        folders.check_entry(Path(entry.path), entry.stat())
     actual = {}
     for entry in list(os.scandir(found.lib)) if found.lib.is_dir() else ():
         status = entry.stat(follow_symlinks=False)
@@ -210,7 +201,7 @@ def _check_content(found: Toolchain, sizes: dict[str, int]) -> None:
             if os.path.basename(target := os.readlink(entry.path)) != target:  # noqa: PTH115, PTH119 (a text)
                 raise _disagrees(found.path, f"lib64/{entry.name} leads out of its folder, to {target}")
             continue
-        check_entry(Path(entry.path), status)
+        folders.check_entry(Path(entry.path), status)
         actual[entry.name] = status.st_size
     for name, size in sizes.items():
         if actual.get(name) != size:
@@ -231,7 +222,7 @@ def installed() -> list[Toolchain]:
     Raises UntrustedError if another user could have changed one, or its manifest disagrees with it.
     """
     folder = cache_root() / "toolchains"
-    if not (check_cache() and check_folder(folder)):
+    if not (check_cache() and folders.check_folder(folder)):
         return []
     found = (_read(path) for path in folder.iterdir() if not path.name.startswith("."))
     return sorted((one for one in found if one is not None), key=lambda one: (one.version, one.layout != "libs"))
@@ -289,7 +280,7 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
     for layout in layouts:
         place = folder(release, layout)
         if place.is_dir():
-            with locked(*_lock_file(place)):
+            with folders.locked(*_lock_file(place)):
                 # renamed first, so that no process finds half of it
                 dying = place.parent / f".dying-{place.name}"
                 shutil.rmtree(dying, ignore_errors=True)  # left by a killed process
@@ -342,9 +333,9 @@ def _fetch(
     folder: Path,
     tell: Callable[[str], object] | None,
 ) -> Toolchain:
-    make_folder(folder.parent)
+    folders.make_folder(folder.parent)
     check_cache()
-    with locked(*_lock_file(folder)):
+    with folders.locked(*_lock_file(folder)):
         for left in folder.parent.glob(f".{folder.name}-????????"):  # left by a killed process
             shutil.rmtree(left, ignore_errors=True)
         if (present := _read(folder)) is not None:  # another process made it while we waited
@@ -397,7 +388,7 @@ def _make(
     libraries = {path.name: path.lstat().st_size for path in sorted((new / "lib64").iterdir()) if not path.is_symlink()}
     manifest = {"version": str(release), "layout": layout, "packages": versions, "libraries": libraries}
     (new / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    own_only(new)
+    folders.own_only(new)
 
 
 def _name_in_full(folder: Path, versions: dict[str, str]) -> None:
@@ -521,7 +512,7 @@ def _provide(version: CudaVersion, say: Callable[[str], object]) -> Fetched | No
     began = time.perf_counter()
     try:
         source = _source()
-        if is_locked(*_lock_file(place)):
+        if folders.is_locked(*_lock_file(place)):
             say(f"waiting for the process that fetches the toolchain {version} into {place}")
         else:
             say(f"fetching the toolchain {version} ({DOWNLOADS['libs']}) from {source} into {place}")

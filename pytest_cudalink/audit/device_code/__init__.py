@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .images import DeviceImage, UnreadImage, all_images, images
-from .rule import DriverAnswer, DriverOutcome, what_happens
-from .verdicts import DeviceCode, ImageGroup, device_code
+from .verdicts import DeviceCode, DriverAnswer, DriverOutcome, ImageGroup, device_code, what_happens
 
 __all__ = [
     "DeviceCode",

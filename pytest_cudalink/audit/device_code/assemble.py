@@ -20,7 +20,7 @@ from ...linker.backends.nvjitlink import INPUT_TYPES
 from ...toolchains import Toolchain, ToolchainError
 from ...versions import CudaVersion
 from .images import DeviceImage, images
-from .rule import serves, what_happens
+from .verdicts import serves, what_happens
 
 _CUBIN: Final = 0
 _UNDEFINED: Final = "undefined reference"

@@ -361,7 +361,8 @@ def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
     for claim in claims:
         by_name.setdefault((claim.name, repair.is_conda(claim)), []).append(claim)
     for (name, of_conda), group in sorted(by_name.items()):
-        accept = _accepting(of_conda=of_conda)
+        rules = conda.rules() if of_conda else None
+        accept = rules.accepts if rules else targets.accepts
         paired: set[int] = set()
         for low, high in _contradicting(group, accept):
             paired |= {id(claim) for claim in (*low, *high)}
@@ -372,11 +373,6 @@ def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
         missing = [claim for claim in rest if claim.satisfied is None]
         if missing and not paired:  # else a pair says that it is missing
             yield _missing(name, missing, repair)
-
-
-def _accepting(*, of_conda: bool) -> Callable[[str, str], bool]:
-    rules = conda.rules() if of_conda else None
-    return rules.accepts if rules else targets.accepts
 
 
 def _contradicting(

@@ -14,8 +14,7 @@ from ...compat.releases import DRIVER_RELEASES
 from ...environment.installed import Installed
 from ...versions import CudaVersion
 from ..device_code.images import all_images
-from ..device_code.rule import DriverOutcome, what_happens
-from ..device_code.verdicts import DeviceCode, grouped
+from ..device_code.verdicts import DeviceCode, DriverOutcome, grouped, what_happens
 from ..needs import Need
 
 #: Outcomes that come from the driver's version alone: an older GPU, or another one, would not help.
