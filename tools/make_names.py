@@ -59,8 +59,9 @@ def _literal(value: object) -> str:
 def _assignment(name: str, value: object) -> str:
     """One constant, laid out as ruff's formatter does it."""
     if isinstance(value, dict):
-        lines = [f"    {_literal(key)}: {_literal(one)}," for key, one in value.items()]
-        return "\n".join([f"{name} = {{", *lines, "}"])
+        pairs = [f"{_literal(key)}: {_literal(one)}" for key, one in value.items()]
+        line = f"{name} = {{{', '.join(pairs)}}}"
+        return line if len(line) <= _WIDTH else "\n".join([f"{name} = {{", *(f"    {pair}," for pair in pairs), "}"])
     if not isinstance(value, list | tuple):
         return f"{name} = {_literal(value)}"
     literal = f"\n{_LITERALS[name]} = Literal[{', '.join(map(_literal, value))}]" if name in _LITERALS else ""

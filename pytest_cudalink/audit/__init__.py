@@ -13,10 +13,14 @@ from .. import keep_old_paths
 from ..base.laziness import names_of
 
 if TYPE_CHECKING:
-    from ..base.budget import AuditError
-    from .libraries import MAJORS
-    from .needs import Need
-    from .wheel import Audit, AuditFinding, Dependency, FileAudit, audit
+    from ..base.budget import AuditError as AuditError
+    from .libraries import MAJORS as MAJORS
+    from .needs import Need as Need
+    from .wheel import Audit as Audit
+    from .wheel import AuditFinding as AuditFinding
+    from .wheel import Dependency as Dependency
+    from .wheel import FileAudit as FileAudit
+    from .wheel import audit as audit
 else:
     __getattr__ = names_of(
         __name__,
@@ -27,16 +31,5 @@ else:
             "..base.budget": "AuditError",
         },
     )
-
-__all__ = [
-    "MAJORS",
-    "Audit",
-    "AuditError",
-    "AuditFinding",
-    "Dependency",
-    "FileAudit",
-    "Need",
-    "audit",
-]
 
 keep_old_paths(__name__)

@@ -31,6 +31,7 @@ def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     places = {name: module for module, names in modules.items() for name in names.split()}
     offers = sys.modules[package]
     offers.__dir__ = lambda: sorted({*vars(offers), *places})  # type: ignore[method-assign] # PEP 562; autodoc asks it
+    vars(offers).setdefault("__all__", sorted(places))
 
     def find(name: str) -> Any:
         if name not in places:

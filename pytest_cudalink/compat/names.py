@@ -89,8 +89,4 @@ RELEASES: tuple[tuple[tuple[int, int], str, tuple[int, int], tuple[int, int] | N
     ((13, 4), "615.31", (9, 4), (2, 120), None),
     ((13, 5), "620.10.01", (9, 5), (2, 131), None),
 )
-DRIVER_BRANCH_FLOOR = {
-    11: 450,
-    12: 525,
-    13: 580,
-}
+DRIVER_BRANCH_FLOOR = {11: 450, 12: 525, 13: 580}

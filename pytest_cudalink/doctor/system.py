@@ -119,9 +119,9 @@ class System:
 
     def copies_in_process(self) -> Iterator[Copy]:
         """The toolkit's libraries that are loaded in this process."""
-        for library in attribution.loaded_libraries(_pathfinder.stems()):
-            fact = attribution.attribute(library.path)
-            yield Copy(library.name, library.path, IN_PROCESS, fact.value, fact.witness)
+        for name, path in attribution.loaded_libraries(_pathfinder.stems()):
+            fact = attribution.attribute(path)
+            yield Copy(name, path, IN_PROCESS, fact.value, fact.witness)
 
     def copies_for_loader(self) -> Iterator[Copy]:
         """The files that the dynamic loader finds first, by file name alone.

@@ -12,22 +12,23 @@ from .. import keep_old_paths
 from ..base.laziness import names_of
 
 if TYPE_CHECKING:
-    from .guard import (
-        DRIVER_COMPATIBILITY_VARIABLE,
-        MODE_VARIABLE,
-        MODES,
-        CompatibilityGuardRails,
-    )
-    from .items import (
-        CompatibilityCheckError,
-        CompatibilityInsufficientMetadataError,
-        CompatibilityWarning,
-        DriverCtkCompatibilityError,
-        Item,
-        Verdict,
-    )
-    from .pipelines import Pipeline
-    from .routing import Routing, declare_pipeline, install, installed, process_wide_guard_rails, uninstall
+    from .guard import DRIVER_COMPATIBILITY_VARIABLE as DRIVER_COMPATIBILITY_VARIABLE
+    from .guard import MODE_VARIABLE as MODE_VARIABLE
+    from .guard import MODES as MODES
+    from .guard import CompatibilityGuardRails as CompatibilityGuardRails
+    from .items import CompatibilityCheckError as CompatibilityCheckError
+    from .items import CompatibilityInsufficientMetadataError as CompatibilityInsufficientMetadataError
+    from .items import CompatibilityWarning as CompatibilityWarning
+    from .items import DriverCtkCompatibilityError as DriverCtkCompatibilityError
+    from .items import Item as Item
+    from .items import Verdict as Verdict
+    from .pipelines import Pipeline as Pipeline
+    from .routing import Routing as Routing
+    from .routing import declare_pipeline as declare_pipeline
+    from .routing import install as install
+    from .routing import installed as installed
+    from .routing import process_wide_guard_rails as process_wide_guard_rails
+    from .routing import uninstall as uninstall
 else:
     __getattr__ = names_of(
         __name__,
@@ -39,25 +40,5 @@ else:
             ".routing": "Routing declare_pipeline install installed process_wide_guard_rails uninstall",
         },
     )
-
-__all__ = [
-    "DRIVER_COMPATIBILITY_VARIABLE",
-    "MODES",
-    "MODE_VARIABLE",
-    "CompatibilityCheckError",
-    "CompatibilityGuardRails",
-    "CompatibilityInsufficientMetadataError",
-    "CompatibilityWarning",
-    "DriverCtkCompatibilityError",
-    "Item",
-    "Pipeline",
-    "Routing",
-    "Verdict",
-    "declare_pipeline",
-    "install",
-    "installed",
-    "process_wide_guard_rails",
-    "uninstall",
-]
 
 keep_old_paths(__name__)

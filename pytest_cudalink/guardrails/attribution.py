@@ -316,16 +316,8 @@ def cache_clear() -> None:
 # -- libraries in the process
 
 
-@dataclass(frozen=True)
-class LoadedLibrary:
-    """A library that is mapped into this process."""
-
-    name: str  # as cuda.pathfinder calls it
-    path: str  # as the kernel reports it
-
-
-def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> list[LoadedLibrary]:
-    """Libraries of CUDA that are loaded in this process.
+def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> list[tuple[str, str]]:
+    """Libraries of CUDA that are loaded in this process: what cuda.pathfinder calls each, and its path.
 
     `names`: name in cuda.pathfinder by stem of the file name: ``{"libnvrtc": "nvrtc"}``.
     `maps`: file in the format of ``/proc/self/maps``.
@@ -337,5 +329,5 @@ def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> li
         # the emulated driver's nvJitLink has no number in its name, and belongs to no toolkit
         stem = re.match(r"(lib[A-Za-z_]+?)(?:-[0-9a-f]{8})?\.so\.\d", os.path.basename(path))
         if stem and stem[1] in names:
-            found.append(LoadedLibrary(names[stem[1]], path))
+            found.append((names[stem[1]], path))
     return found

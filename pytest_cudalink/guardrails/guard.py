@@ -263,9 +263,9 @@ class CompatibilityGuardRails:
         """The remembered items, and other libraries loaded in this process whose release is known."""
         yield from self._remembered
         paths = {item.path for item in self._remembered}
-        for library in attribution.loaded_libraries(_pathfinder.stems()):
-            if library.path not in paths and os.path.realpath(library.path) not in map(os.path.realpath, paths):
-                item = make_item("dynamic-libs", library.name, library.path, ALREADY_LOADED)
+        for name, path in attribution.loaded_libraries(_pathfinder.stems()):
+            if path not in paths and os.path.realpath(path) not in map(os.path.realpath, paths):
+                item = make_item("dynamic-libs", name, path, ALREADY_LOADED)
                 if item.version is not None:
                     yield item
 

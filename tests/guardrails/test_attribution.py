@@ -383,14 +383,14 @@ def test_process_map(tmp_path) -> None:
         encoding="utf-8",
     )
     names = {"libnvrtc": "nvrtc", "libcudart": "cudart", "libnvJitLink": "nvJitLink"}
-    found = [(one.name, one.path) for one in attribution.loaded_libraries(names, str(maps))]
+    found = attribution.loaded_libraries(names, str(maps))
     assert found == [
         ("nvrtc", "/opt/a b/libnvrtc.so.12.9.86"),
         ("cudart", "/torch/lib/libcudart-d0da41ae.so.11.0"),
         ("nvJitLink", "/x/libnvJitLink.so.13"),
     ]
     assert attribution.loaded_libraries(names, str(tmp_path / "none")) == []
-    assert {one.name for one in attribution.loaded_libraries({"libc": "of this process"})} == {"of this process"}
+    assert {name for name, _ in attribution.loaded_libraries({"libc": "of this process"})} == {"of this process"}
 
 
 LINES = st.lists(
@@ -420,7 +420,7 @@ def test_damaged_files_are_no_answer_and_no_error(tmp_path_factory, lines: list[
     assert fact.value is None or fact.value >= (0, 0)
     assert fact.witness
     names = {"libx": "x"}
-    assert {one.name for one in attribution.loaded_libraries(names, file(site / "maps", content))} <= {"x"}
+    assert {name for name, _ in attribution.loaded_libraries(names, file(site / "maps", content))} <= {"x"}
 
 
 # -- the driver
