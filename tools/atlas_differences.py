@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid
-from pytest_cudalink.compat.documented import Statement, statements
-from pytest_cudalink.compat.link_rules import contents_of
+from pytest_cudalink.compat.link_rules import Statement, contents_of, statements
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.guardrails.can_link import Prediction, predictions
 from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK

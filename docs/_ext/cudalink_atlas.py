@@ -14,8 +14,7 @@ from sphinx.application import Sphinx
 
 from pytest_cudalink.base.words import counted
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid, load
-from pytest_cudalink.compat.documented import statements
-from pytest_cudalink.compat.link_rules import found_words
+from pytest_cudalink.compat.link_rules import found_words, statements
 from tools.atlas_differences import contradictions, disagreements
 
 #: The steps in the order of the pages: what the heading says, what the columns are, and how a cell is asked for again.

@@ -13,8 +13,7 @@ from typing import Final
 
 from ..base.install_command import install_command
 from ..compat.atlas import TILE, Atlas, AtlasAnswer, columns
-from ..compat.documented import Statement, statements
-from ..compat.link_rules import ARCH, contents_of, expected
+from ..compat.link_rules import ARCH, Statement, contents_of, expected, statements
 from ..compat.releases import DRIVER_RELEASES, PTX_ISA
 from ..compat.wheels import TILEIRAS
 from ..linker.dispatch import Decision, explain, policies

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from pytest_cudalink.base.tables import read_table
-from pytest_cudalink.compat import atlas, documented
+from pytest_cudalink.compat import atlas
+from pytest_cudalink.compat.link_rules import statements
 from tools import atlas_differences
 
 
 def test_statements() -> None:
     """Each names its document, its address and the day; kinds, steps and rules are known words."""
-    found = documented.statements()
+    found = statements()
     assert len({one.name for one in found}) == len(found) == len(read_table("documented.toml")["statements"])
     for one in found:
         assert one.url.startswith("https://docs.nvidia.com/")
@@ -60,7 +61,7 @@ def test_what_the_page_says_of_a_gpu() -> None:
 )
 def test_predictions(name, producer, consumer, predicted) -> None:
     """A statement predicts where it speaks, and only there."""
-    one = next(one for one in documented.statements() if one.name == name)
+    one = next(one for one in statements() if one.name == name)
     assert one.predicts(producer, consumer) is predicted
 
 
@@ -101,7 +102,7 @@ def test_what_contradicts() -> None:
 
 def test_ranges() -> None:
     """Pairs are named in groups of producers with the same consumers; 12.7, which has no wheels, breaks no range."""
-    statement = documented.statements()[0]
+    statement = statements()[0]
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {}, ())
     cells = (("12.6", "12.0"), ("12.8", "12.0"), ("13.0", "12.0"), ("13.0", "12.9"))
     one = atlas_differences.Disagreement(statement, grid, cells, atlas.AtlasAnswer("works"), "")

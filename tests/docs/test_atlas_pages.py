@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.compat.documented import statements
+from pytest_cudalink.compat.link_rules import statements
 from tools.atlas_differences import disagreements, reasons
 
 DOCS = Path(__file__).parents[2] / "docs"
