@@ -184,6 +184,11 @@ def shown(trial: Trial) -> str:
         "'cuda-toolkit[nvrtc]==13.2.*' numpy==2.0 | cudart nvrtc 13.2",
         "out nvrtc-12 && 'cuda-toolkit[nvrtc]==11.8.*' numpy==2.0 | cudart nvrtc 11.8",
     ]),
+    ("nvrtc 12.7 wheel", None, "needed:numpy==2.0", 17, [
+        "numpy==2.0 | nvrtc",
+        "'cuda-toolkit[nvrtc]==13.2.*' numpy==2.0 | nvrtc 13.2",
+        "out nvrtc-12 && 'cuda-toolkit[nvrtc]==11.8.*' numpy==2.0 | nvrtc 11.8",
+    ]),
     ("nvrtc 13.0 wheel", "14.0", "absent:nvJitLink", 16, [
         "'cuda-toolkit[nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*' | nvrtc nvJitLink 13.0",
         "'cuda-toolkit[nvjitlink,nvrtc]>=14.0,<14.1' 'nvidia-nvjitlink>=14.0,<14.1' | nvrtc 14.0 nvJitLink 14.0",
