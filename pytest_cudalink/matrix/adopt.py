@@ -399,19 +399,24 @@ def _is_installable(root: Path, project: Project) -> bool:
 def _of_tests(project: Project, key: Literal["groups", "extras"]) -> list[str]:
     """Return the extras or groups of a project's tests, and those of a release of CUDA as each cell fills them in.
 
-    What another of them brings is left out. A group that one major release lacks is, too: nothing is installed then.
+    Without one of the usual names it is the first that requires pytest. What another of them brings is left out. A
+    group that one major release lacks is, too: nothing is installed then.
     """
     names = list(project.groups if key == "groups" else project.extras)
     plain = [name for wanted in _TESTS for name in names if canonicalize_name(name) == wanted]
     of_tests: list[str] = []
     of_cuda: list[str] = []
+    by_pytest: list[str] = []
     for name in names:
         found = _TESTS_OF_CUDA.fullmatch(canonicalize_name(name))
         if major_of_extra(found[2] if found else name) is None:
+            own = (one for one in _required(project, **{key: (name,)}) if one.where.partition(" ")[2])
+            by_pytest += [name] * any(canonicalize_name(one.requirement.name) == "pytest" for one in own)
             continue
         both = {re.sub(r"\d\d", str(major), canonicalize_name(name)) for major in (12, 13)}
         if key == "extras" or both.issubset(map(canonicalize_name, names)):
             (of_tests if found else of_cuda).append(name)
+    plain = plain or by_pytest
     brought: set[str] = set()
     chosen = []
     for one in (*of_tests[:1], *plain[:1], *of_cuda[:1]):

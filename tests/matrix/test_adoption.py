@@ -609,6 +609,10 @@ def test_the_first_cells_beside_a_later_major(tmp_path, monkeypatch) -> None:
             "[project.optional-dependencies]\ncu12 = []\ncu13 = []\ntest = []",
             ["groups = []", 'extras = ["test", "cu{major}"]'],
         ),
+        (
+            "dependencies = ['pytest']\n[project.optional-dependencies]\ndocs = []\nci = ['Pytest>=4', 'pandas']",
+            ["groups = []", 'extras = ["ci"]'],
+        ),
         ("[project.optional-dependencies]\ncuda13x = []", ["groups = []", 'extras = ["cuda{major}x"]']),
     ],
 )
