@@ -18,7 +18,7 @@ from pytest_cudalink.compat.options import OPTIONS, Option
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
 from pytest_cudalink.linker.dispatch import Row, policies
 from pytest_cudalink.loader.jitlink.jitlink_contract import RULES
-from pytest_cudalink.matrix.excludes import REASONS, REASONS_WITH
+from pytest_cudalink.matrix.cells import REASONS, REASONS_WITH
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.report import records
 

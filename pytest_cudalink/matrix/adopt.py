@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal
 
@@ -508,20 +509,16 @@ def _installed_by_the_noxfile(root: Path) -> Iterator[str]:
     with suppress(SyntaxError, ValueError):
         for function in ast.walk(ast.parse(_read(root / "noxfile.py") or "")):
             if isinstance(function, ast.FunctionDef) and function.name in _TESTS:
-                calls = sorted((one for one in ast.walk(function) if isinstance(one, ast.Call)), key=_line)
+                calls = [one for one in ast.walk(function) if isinstance(one, ast.Call)]
                 words = [
                     argument.value
-                    for call in calls
+                    for call in sorted(calls, key=attrgetter("lineno"))
                     if isinstance(call.func, ast.Attribute) and call.func.attr == "install"
                     for argument in call.args
                     if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
                 ]
                 if words:
                     yield f"the session {function.name} of noxfile.py installs: {safe(' '.join(words))}"
-
-
-def _line(node: ast.expr) -> int:
-    return node.lineno
 
 
 def _requirements_files(root: Path) -> list[str]:

@@ -27,8 +27,7 @@ from ..base.regular_files import read_text
 from ..base.words import and_more
 from ..versions import CudaVersion
 from . import lines
-from .cells import Cell, is_pytest
-from .excludes import REASONS, REASONS_WITH
+from .cells import REASONS, REASONS_WITH, Cell, is_pytest
 from .hiding import USUAL_PLACES, is_hidden_by
 from .keys import (
     KEYS,

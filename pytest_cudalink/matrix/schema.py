@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .excludes import REASONS, REASONS_WITH
+from .cells import REASONS, REASONS_WITH
 from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, CellKey, Value
 
 _Schema = Mapping[str, object]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import cli
 from pytest_cudalink.matrix import Cell, CellsError, load_cells, reading
-from pytest_cudalink.matrix.excludes import REASONS
+from pytest_cudalink.matrix.cells import REASONS
 from pytest_cudalink.matrix.keys import KEYS, CellValues
 from pytest_cudalink.matrix.schema import schema
 
