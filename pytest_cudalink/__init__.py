@@ -16,7 +16,7 @@ __all__ = ["Raises"]
 
 #: Modules that moved: by package, the name that still imports, and where the module is now.
 _MOVED: Final = {
-    "pytest_cudalink": {"violations": "base.violations", "compat.documented": "compat.link_rules"},
+    "pytest_cudalink": {"violations": "base.finding", "compat.documented": "compat.link_rules"},
     "pytest_cudalink.audit": {"installed": "environment.installed"},
     "pytest_cudalink.guardrails": {"doctor": "doctor", "system": "doctor.system"},
 }

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from itertools import starmap
 from typing import Any, Final, NamedTuple
 
-from ..base.violations import RUNNERS, Violation
+from ..base.finding import RUNNERS, Violation
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from ..base.finding import Violation
 from ..base.tables import read_table
-from ..base.violations import Violation
 
 #: Where most promises stand.
 DOCUMENTED: Final = 'CUDA Driver API 13.0, "API synchronization behavior"'

@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from ..audit import Audit
     from ..audit.device_code import DeviceCode
-    from ..base.violations import Violation
+    from ..base.finding import Violation
     from ..emulator import Emulation
     from ..emulator.control import DriverControl, Injected
     from ..guardrails import CompatibilityGuardRails

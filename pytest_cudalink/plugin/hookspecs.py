@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ..base.violations import Violation
+    from ..base.finding import Violation
     from ..guardrails import Verdict
     from ..guardrails.provenance import Library
     from ..targets import Choice, LinkEvent, LinkInput, Target, UnsteeredLink

@@ -130,7 +130,7 @@ def test_public_names_stay():
 
 
 @pytest.mark.parametrize(
-    "names", ["violations: base.violations", "guardrails.doctor: doctor", "guardrails.system: doctor.system"]
+    "names", ["violations: base.finding", "guardrails.doctor: doctor", "guardrails.system: doctor.system"]
 )
 def test_an_old_path_has_the_same_objects(names):
     old, new = (import_module(f"pytest_cudalink.{name}") for name in names.split(": "))

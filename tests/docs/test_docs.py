@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.base import violations
+from pytest_cudalink.base import finding
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.compat.options import OPTIONS, known_variables
 from pytest_cudalink.emulator import control
@@ -322,7 +322,7 @@ def test_reference_has_what_tests_hold() -> None:
         fixtures.EmulatedDriver,
         fixtures.BrokenRules,
         control.DriverControl,
-        violations.Violation,
+        finding.Violation,
     }
     kinds = [one for name in records.__all__ if isinstance(one := getattr(records, name), type)]
     assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()

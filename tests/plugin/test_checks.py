@@ -11,8 +11,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from pytest_cudalink.base.finding import Finding
-from pytest_cudalink.base.violations import Violation
+from pytest_cudalink.base.finding import Finding, Violation
 from pytest_cudalink.emulator import notes
 from pytest_cudalink.environment import facts as environment_facts
 from pytest_cudalink.guardrails import items

@@ -13,7 +13,7 @@ import threading
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from ...base.violations import RUNNERS, Violation
+from ...base.finding import RUNNERS, Violation
 from . import jitlink_calls
 
 #: The functions, in the order of `JitLinkFunction` in native/jitlink_contract.h.

@@ -26,7 +26,7 @@ from ..run import run_of
 from ..settings import COMPILER, LINKER
 
 if TYPE_CHECKING:
-    from ...base.violations import Violation
+    from ...base.finding import Violation
     from ...emulator.control import DriverControl, DriverState, ScheduledWork, UnpromisedWait
 
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.

@@ -13,7 +13,7 @@ from .. import pytest_private
 from .facts import Counts, Facts
 
 if TYPE_CHECKING:
-    from ...base.violations import Violation
+    from ...base.finding import Violation
     from ...guardrails import Verdict
     from ...targets import LinkEvent, UnsteeredLink
     from ..run import Run

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable
     from pathlib import Path
 
-    from ...base.violations import Violation
+    from ...base.finding import Violation
     from ...guardrails import Verdict
     from ...guardrails.provenance import Library
     from ...report.asked_for import AskedFor

@@ -16,7 +16,7 @@ from ..settings import restore
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...base.violations import Violation
+    from ...base.finding import Violation
     from ..run import Run
 
 #: Characters of a command line that a line shows.

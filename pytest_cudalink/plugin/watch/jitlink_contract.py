@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...base.finding import Finding
+from ...base.finding import Finding, Violation
 from ...loader.jitlink import jitlink_contract
 from ..parts import JITLINK_CONTRACT, LEDGER
 from .check import Phase
 from .violation_check import ViolationCheck
 
 if TYPE_CHECKING:
-    from ...base.violations import Violation
     from ..run import Run
 
 

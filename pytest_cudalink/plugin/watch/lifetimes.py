@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ...base.finding import Finding
+from ...base.finding import Finding, Violation
 from ...base.words import counted
 from ..parts import DESCENDANTS
 from .violation_check import DriverCheck
@@ -14,7 +14,6 @@ from .violation_check import DriverCheck
 if TYPE_CHECKING:
     import pytest
 
-    from ...base.violations import Violation
     from ..run import Run
 
 #: Bytes of a test's name from which on a note may have it cut.

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ...base.finding import Finding
+from ...base.finding import Finding, Violation
 from ..parts import LEDGER
 from .violation_check import ViolationCheck
 
 if TYPE_CHECKING:
-    from ...base.violations import Violation
     from ..run import Run
     from .check import Phase
 

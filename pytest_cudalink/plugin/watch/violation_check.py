@@ -6,14 +6,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from ...base.finding import Finding, Severity
+from ...base.finding import Finding, Severity, Violation
 from ...base.words import counted
 from ..parts import DEADLOCKS, DESCENDANTS, JITLINK_CONTRACT, LIFETIMES, ORDER
 from ..records.facts import VIOLATIONS
 from .check import Check, Phase
 
 if TYPE_CHECKING:
-    from ...base.violations import Violation
     from ..run import Run
 
 
