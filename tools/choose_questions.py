@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.conformance.programs import compare, record
-from pytest_cudalink.emulator.recorder import answers, questions
+from pytest_cudalink.emulator.recorder import grade, questions
 from pytest_cudalink.emulator.recorder.asking import PRIVATE
 from pytest_cudalink.emulator.recorder.execute import texts
 
@@ -74,7 +74,7 @@ def _stable(entry: list[Any], device: str, recordings: list[dict[str, Any]]) -> 
             return False
         told.setdefault(one["devices"][0]["name"], []).append(said)
     return not any(
-        answers.compare(entry[0], "programs", entry[2], *pair).differences
+        grade.compare(entry[0], "programs", entry[2], *pair).differences
         for several in told.values()
         for pair in permutations(several, 2)
     )

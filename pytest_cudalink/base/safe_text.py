@@ -2,14 +2,16 @@
 
 Whatever the project has not written itself passes through here before it is shown: texts of tests, devices, recordings,
 wheels and child processes. `quote` does the same for a word of a command that a user may paste into a shell; `say` and
-`complain` write what a command says.
+`complain` write what a command says, and `warn` warns of a line of the user's code.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
+import warnings
 from typing import Final
 
 #: Characters of one value in a table, and of a failure's text.
@@ -112,3 +114,18 @@ def say(text: str, end: str = "\n") -> None:
 def complain(text: str) -> None:
     """Write lines to stderr."""
     sys.stderr.write(f"{block(text, _ALL)}\n")
+
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")  # noqa: PTH118, PTH120 (compared with names of files)
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn of the line outside of this package that led here.
+
+    Python shows a DeprecationWarning by default only where it points into the user's own program, and counts "once per
+    place" by that line. (``skip_file_prefixes`` of `warnings.warn` does this from Python 3.12 on.)
+    """
+    level, frame = 2, sys._getframe(1)  # noqa: SLF001 (what inspect itself uses, without its import)
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

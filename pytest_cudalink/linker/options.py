@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Final, TypeVar
 
-from ..base._warn import warn
 from ..base.laziness import cached_property
+from ..base.safe_text import warn
 from ..compat.architectures import parse_architecture
 from ..targets.base import Backend
 from ..versions import CudaVersion

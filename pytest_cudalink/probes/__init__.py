@@ -16,8 +16,8 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from ..base import elf
-from ..base._warn import warn as warn_caller
 from ..base.elf import DamagedLibraryError as DamagedLibraryError  # of what `nvjitlink` raises
+from ..base.safe_text import warn as warn_caller
 from ..compat.wheels import NVJITLINK, installed_wheel
 from ..versions import CudaVersion
 from . import elsewhere, libcuda

@@ -18,8 +18,8 @@ from campaigns.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
 from campaigns.conformance.programs.generate import generate
 from campaigns.conformance.programs.record import load
 from pytest_cudalink.emulator.recorder import questions
-from pytest_cudalink.emulator.recorder.answers import ENDS
 from pytest_cudalink.emulator.recorder.execute import execute, layouts
+from pytest_cudalink.emulator.recorder.grade import ENDS
 
 GOALS = tomllib.loads((Path(comparer.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
 #: Seeds from here on were not looked at while differences were mended.

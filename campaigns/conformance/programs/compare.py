@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink.emulator.recorder.answers import Difference, Result, compare
 from pytest_cudalink.emulator.recorder.execute import WAITED, Answer, Program, execute
+from pytest_cudalink.emulator.recorder.grade import Difference, Result, compare
 
 from .images import image
 from .record import load, seeds_of
