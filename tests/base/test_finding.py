@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import asdict
 from pathlib import Path
 
-from pytest_cudalink.base.finding import VERDICTS, Finding, exit_code_of
+from pytest_cudalink.base.finding import VERDICTS, Finding, exit_code_of, plain
 from pytest_cudalink.base.install_command import Command
 
 PACKAGE = Path(__file__).parents[2] / "pytest_cudalink"
@@ -63,3 +64,9 @@ def test_remedies() -> None:
     """The command comes before the other remedy, and is left out where there is none."""
     assert Finding("note", "x", Command(("a",)), "wait").remedies == ("pip install a", "wait")
     assert Finding("note", "x", otherwise="wait").remedies == ("wait",)
+
+
+def test_plain_data() -> None:
+    """A command is its text; every other field stays as it is."""
+    found = asdict(Finding("note", "x", Command(("a",)), evidence=(1,)), dict_factory=plain)
+    assert (found["severity"], found["fix"], found["evidence"]) == ("note", "pip install a", (1,))
