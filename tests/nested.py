@@ -100,14 +100,21 @@ class Forks:
 
 
 class NestedPytest:
-    """Runs pytest in the folder of a ``pytester``, with this plugin and those that are named; no other loads."""
+    """Runs pytest in the folder of a ``pytester``, with this plugin and those that are named; no other loads.
+
+    `module`: written as ``test_it.py`` before the run.
+    """
 
     def __init__(self, pytester: pytest.Pytester, forks: Forks) -> None:
-        self._folder = pytester.path
+        self._pytester, self._folder = pytester, pytester.path
         self._forks = forks
 
-    def __call__(self, *arguments: str, plugins: tuple[str, ...] = (), fresh: bool = False) -> pytest.RunResult:
+    def __call__(
+        self, *arguments: str, module: str | None = None, plugins: tuple[str, ...] = (), fresh: bool = False
+    ) -> pytest.RunResult:
         """Result of a run, as ``pytester.runpytest_subprocess`` gives it; a fresh one is started and not forked."""
+        if module is not None:
+            self._pytester.makepyfile(test_it=module)
         # of two modules of one name and length, written within a second, the second would be taken for the first
         for cache in [*self._folder.rglob("__pycache__")]:
             shutil.rmtree(cache)

@@ -108,10 +108,8 @@ CAUSES = {
 def run(pytester: pytest.Pytester, run_pytest):
     """Run a module with a record; returns the result and the records' tests by name."""
 
-    def go(module: str, *arguments: str, driver: str = "12.9", plugins: tuple[str, ...] = ()):
-        pytester.makepyfile(module)
-        given = (f"--cudalink-driver={driver}", "--cudalink-report=run.jsonl", *arguments)
-        result = run_pytest(*given, plugins=plugins)
+    def go(module: str, *arguments: str, driver: str = "12.9"):
+        result = run_pytest(f"--cudalink-driver={driver}", "--cudalink-report=run.jsonl", *arguments, module=module)
         tests = {test.nodeid.rpartition("::")[2]: test for test in read(pytester.path / "run.jsonl").tests}
         return result, tests
 
@@ -257,8 +255,7 @@ def test_passes(): pass
 
 def test_a_missing_driver_names_the_option(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """A plain run whose tests find no driver names the option that emulates one, of the toolkit's version."""
-    pytester.makepyfile(WITHOUT_DRIVER)
-    result = run_pytest("--cudalink-report=run.jsonl")
+    result = run_pytest("--cudalink-report=run.jsonl", module=WITHOUT_DRIVER)
 
     tests = {test.nodeid.rpartition("::")[2]: test.cause for test in read(pytester.path / "run.jsonl").tests}
     assert {name for name, cause in tests.items() if cause is None} == {"test_other", "test_passes"}

@@ -31,8 +31,7 @@ def test_children():
 def test_a_run(pytester, run_pytest, samples, toolkit, arguments) -> None:
     """Every link on nvJitLink is contained, in workers of xdist and isolated tests too; children inherit both."""
     pytester.path.joinpath("user.cubin").write_bytes(samples[f"{toolkit}/user.cubin"])
-    pytester.makepyfile(MODULE)
-    result = run_pytest("-ocudalink_contain=yes", "-ocudalink_link_timeout=7", *arguments)
+    result = run_pytest("-ocudalink_contain=yes", "-ocudalink_link_timeout=7", *arguments, module=MODULE)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(
         ["cudalink: link worker: contain yes (from ini), limit of a call, in seconds: 7 (from ini)"]

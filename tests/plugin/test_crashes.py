@@ -66,9 +66,8 @@ def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest with a record file; return the result and the merged cell."""
 
     def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()) -> SimpleNamespace:
-        pytester.makepyfile(test_it=module)
         (pytester.path / "run.jsonl").unlink(missing_ok=True)  # a second run that dies would be added to the first
-        result = run_pytest("--cudalink-report=run.jsonl", *arguments, plugins=plugins)
+        result = run_pytest("--cudalink-report=run.jsonl", *arguments, module=module, plugins=plugins)
         (cell,) = merge([pytester.path / "run.jsonl"]).cells
         tests = {test.rpartition("::")[2]: letter for test, letter in cell.outcomes.items()}
         return SimpleNamespace(result=result, cell=cell, tests=tests)

@@ -27,16 +27,28 @@ FINDING = re.compile(
 )
 
 
+#: A test with one finding.
+COUNTS = (
+    "import ctypes, os, shutil, pytest\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+    "def test_first(): cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))\n"
+)
+COUNT = "--cudalink-fault-sweep=cuDeviceGetCount"
+
+
 @pytest.fixture
-def sweep(pytester: pytest.Pytester, run_pytest, toolkit):
-    """Sweep some functions of the library on an emulated driver."""
+def swept(run_pytest, toolkit):
+    """Sweep the calls of a module on an emulated driver."""
+    given = ("--cudalink-driver=13.0", "--cudalink-fault-sweep")
+    return lambda module, *arguments: run_pytest(*given, *arguments, module=module)
+
+
+@pytest.fixture
+def sweep(swept):
+    """Sweep some functions of the library."""
 
     def go(twins: str, names: tuple[str, ...], *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(
-            test_it=f"{HEAD}\n@pytest.mark.parametrize('name', {names})\n"
-            f"def test(context, name): planted.{twins}[name]()\n"
-        )
-        return run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", *arguments)
+        test = f"@pytest.mark.parametrize('name', {names})\ndef test(context, name): planted.{twins}[name]()\n"
+        return swept(f"{HEAD}\n{test}", *arguments)
 
     return go
 
@@ -97,25 +109,22 @@ def test_copies_have_the_device_for_themselves(pytester: pytest.Pytester, run_py
     assert result.ret == 0
 
 
-def test_record_that_the_test_clears(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_record_that_the_test_clears(swept) -> None:
     """A warning that a clean run does not log notices an error, although the test drops it from caplog."""
-    pytester.makepyfile(
-        """
+    module = """
         import ctypes, logging
         cuda = ctypes.CDLL("libcuda.so.1")
         def test(caplog):
             if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int())): logging.warning("go on without")
             caplog.clear()
         """
-    )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount")
+    result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount")
     result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
 
 
-def test_output_of_runs_side_by_side(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_output_of_runs_side_by_side(swept, pytester: pytest.Pytester) -> None:
     """Each run of a test has its output in its own file, which no other run reads as its own."""
-    pytester.makepyfile(
-        """
+    module = """
         import ctypes, os
         FILE = os.fstat(1).st_ino
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -124,8 +133,7 @@ def test_output_of_runs_side_by_side(pytester: pytest.Pytester, run_pytest, tool
                 files.write("same " if os.fstat(1).st_ino == FILE else "own ")
             assert cuda.cuInit(0) == 0
         """
-    )
-    run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "--capture=fd")
+    swept(module, "--capture=fd")
     files = pytester.path.joinpath("files").read_text(encoding="utf-8").split()
     assert files[0] == "same"  # of the test itself
     assert set(files[1:]) == {"own"}
@@ -162,10 +170,9 @@ def test_items_of_one_name(pytester: pytest.Pytester, run_pytest, toolkit) -> No
 
 
 @pytest.mark.slow
-def test_exceptions_of_doctests_and_subtests(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_exceptions_of_doctests_and_subtests(swept) -> None:
     """What a doctest or a subtest raises, or a doctest gets, names the cause as any exception does."""
-    pytester.makepyfile(
-        test_it=f"""
+    module = f"""
         '''
         >>> from tests.planted import error_paths as planted
         >>> with planted.current_context(): planted.call("cuCtxSynchronize")
@@ -183,19 +190,17 @@ def test_exceptions_of_doctests_and_subtests(pytester: pytest.Pytester, run_pyte
             with planted.current_context(), subtests.test("one"):
                 planted.call("cuCtxSynchronize")
         """
-    )
     options = ("--cudalink-fault-sweep=cuCtxSynchronize", "-ocudalink_fault_budget=1", "--doctest-modules")
-    result = run_pytest("--cudalink-driver=13.0", *options)
+    result = swept(module, *options)
     result.stdout.fnmatch_lines(["fault sweep: 3 runs of 3 tests, 0 findings"])
 
 
-def test_error_of_a_refused_call(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_error_of_a_refused_call(swept) -> None:
     """A call that the emulated driver refuses explains a later error; nothing that this error's frames hold leaks.
 
     Nobody swallows the error of a call that returns one anyway.
     """
-    pytester.makepyfile(
-        """
+    module = """
         import ctypes
         cuda = ctypes.CDLL("libcuda.so.1")
         def ok(result): assert result == 0, f"CUDA error {result}"
@@ -214,8 +219,7 @@ def test_error_of_a_refused_call(pytester: pytest.Pytester, run_pytest, toolkit)
             ok(cuda.cuCtxSynchronize())
             cuda.cuCtxEnablePeerAccess(context, 0)  # its own
         """
-    )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuCtxSynchronize,cuCtxEnablePeerAccess")
+    result = swept(module, "--cudalink-fault-sweep=cuCtxSynchronize,cuCtxEnablePeerAccess")
     result.stdout.fnmatch_lines(["fault sweep: 4 runs of 1 test, 0 findings"])
 
 
@@ -260,10 +264,9 @@ def test_functions_and_budget(sweep, pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_loop(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_loop(swept) -> None:
     """Of the calls of a loop six fail, and the summary counts the others; another call of the loop counts apart."""
-    pytester.makepyfile(
-        """
+    module = """
         import ctypes
         cuda = ctypes.CDLL("libcuda.so.1")
         def loop():
@@ -274,8 +277,7 @@ def test_loop(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
             loop()
             loop()
         """
-    )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount")
+    result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount")
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
@@ -286,34 +288,31 @@ def test_loop(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
 
 
 @pytest.mark.slow
-def test_more_calls_than_a_sweep_knows(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_more_calls_than_a_sweep_knows(swept) -> None:
     """A call beyond those that the driver lists is not failed; the summary says so, and the run fails."""
-    pytester.makepyfile(
-        """
+    module = """
         import ctypes
         def test():
             cuda = ctypes.CDLL("libcuda.so.1")
             for _ in range(16_386):
                 assert cuda.cuInit(0) == 0, "cuInit"
         """
-    )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "-ocudalink_fault_budget=1")
+    result = swept(module, "-ocudalink_fault_budget=1")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["2 runs with a fault left out: a sweep knows the first 16384 calls of a test"])
 
 
-def test_all_codes(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_all_codes(swept) -> None:
     """With `all`, a call fails with each code that its documentation lists, alone and from there on, and is lost."""
-    pytester.makepyfile("import ctypes\ndef test():\n    assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0, 'cuInit'")
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=all")
+    module = "import ctypes\ndef test():\n    assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0, 'cuInit'"
+    result = swept(module, "--cudalink-fault-sweep=all")
     result.stdout.fnmatch_lines([f"fault sweep: {4 + 1 + 4} runs of 1 test, 0 findings"])
 
 
 @pytest.mark.slow
-def test_calls_of_the_linker(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_calls_of_the_linker(swept) -> None:
     """A sweep of nvJitLink lets its calls fail, too, but not what it calls: a handle that stays is a leak."""
-    pytester.makepyfile(
-        """
+    module = """
         from cuda.bindings import nvjitlink
         PTX = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }\\n"
         def test():
@@ -321,19 +320,18 @@ def test_calls_of_the_linker(pytester: pytest.Pytester, run_pytest, toolkit) -> 
             nvjitlink.add_data(handle, nvjitlink.InputType.PTX, PTX, len(PTX), "k")
             nvjitlink.destroy(handle)
         """
-    )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=likely+nvJitLink")
+    result = swept(module, "--cudalink-fault-sweep=likely+nvJitLink")
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 3 runs of 1 test, 1 finding",
             (
-                "leak: nvJitLinkAddData (call 3) failed with NVJITLINK_ERROR_INTERNAL, called at test_calls_*.py:* in "
+                "leak: nvJitLinkAddData (call 3) failed with NVJITLINK_ERROR_INTERNAL, called at test_it.py:* in "
                 "test: a clean run frees what this one left: 1 x nvJitLink handle"
             ),
             "  repeat: *pytest '*::test' -p cudalink --cudalink-driver=13.0 --cudalink-fault-sweep=3:6+nvJitLink",
         ]
     )
-    again = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=3:6+nvJitLink")
+    again = swept(module, "--cudalink-fault-sweep=3:6+nvJitLink")
     again.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 1 finding"])
 
 
@@ -378,10 +376,9 @@ def test(twin): globals()[twin]()
 
 
 @pytest.mark.slow
-def test_calls_of_the_compiler(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_calls_of_the_compiler(swept) -> None:
     """A sweep of NVRTC finds a program that stays, an error that nobody sees, and one that nobody is told of."""
-    pytester.makepyfile(COMPILER)
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=likely+NVRTC")
+    result = swept(COMPILER, "--cudalink-fault-sweep=likely+NVRTC")
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 14 runs of 2 tests, 5 findings",
@@ -427,10 +424,9 @@ def test_baseline(sweep, pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_hidden_waits_join_the_baseline(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_hidden_waits_join_the_baseline(swept, pytester: pytest.Pytester) -> None:
     """A call on an error path that waits where `no_wait` forbids it is a finding, and passes once it is known."""
-    pytester.makepyfile(
-        test_it=f"""{HEAD}
+    module = f"""{HEAD}
 from tests.planted import hidden_waits
 from tests.planted.error_paths import DriverError, call
 from tests.planted.order_bugs import Pieces
@@ -445,28 +441,27 @@ def test_hot():
             call("cuMemFree_v2", memory)
             raise
 """
-    )
-    options = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuStreamQuery")
-    found = run_pytest(*options)
+    option = "--cudalink-fault-sweep=cuStreamQuery"
+    found = swept(module, option)
     assert found.ret == 1
     found.stdout.fnmatch_lines(["violation: cuStreamQuery (call *) failed *: *no_wait, noticed by cuMemFree_v2: *"])
     baseline = "-ocudalink_fault_baseline=known.txt"
-    assert [run_pytest(*options, baseline).ret for _ in range(2)] == [1, 0]
+    assert [swept(module, option, baseline).ret for _ in range(2)] == [1, 0]
     (line,) = pytester.path.joinpath("known.txt").read_text(encoding="utf-8").splitlines()[1:]
     assert line.startswith("violation cuStreamQuery ")
 
 
 @pytest.mark.slow
-def test_going_on_after_an_interruption(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_going_on_after_an_interruption(swept, pytester: pytest.Pytester) -> None:
     """An interrupted sweep goes on with its own functions, and sweeps no test twice; what it found counts."""
-    pytester.makepyfile(
+    module = (
         "import ctypes\nfrom pathlib import Path\ncuda = ctypes.CDLL('libcuda.so.1')\n"
         "count = ctypes.byref(ctypes.c_int())\n"
         "def test_first(): cuda.cuInit(0), cuda.cuDeviceGetCount(count)\n"
         "def test_second():\n    assert cuda.cuInit(0) == cuda.cuDeviceGetCount(count) == 0, 'cuDeviceGetCount'\n"
         "    if not Path('mended').exists(): raise KeyboardInterrupt\n"
     )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount")
+    result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(
         [
@@ -477,7 +472,7 @@ def test_going_on_after_an_interruption(pytester: pytest.Pytester, run_pytest, t
         ]
     )
     pytester.path.joinpath("mended").touch()
-    again = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=resume")
+    again = swept(module, "--cudalink-fault-sweep=resume")
     again.stdout.fnmatch_lines(
         [
             "cudalink: 2 runs with a fault, 0 findings: *::test_second",
@@ -486,7 +481,7 @@ def test_going_on_after_an_interruption(pytester: pytest.Pytester, run_pytest, t
     )
     again.stdout.no_fnmatch_line("cudalink: *::test_first")
     assert findings(again) == findings(result)
-    over = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=resume")
+    over = swept(module, "--cudalink-fault-sweep=resume")
     over.stderr.fnmatch_lines(["*--cudalink-fault-sweep=resume finds no sweep in pytest's cache*"])
 
 
@@ -506,12 +501,12 @@ def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest, optio
 
 
 @pytest.mark.parametrize(("more", "code"), [("def test_fails(): assert 0\n", 1), ("", 0)], ids=["fails", "no result"])
-def test_tests_that_are_not_swept(pytester: pytest.Pytester, run_pytest, toolkit, more: str, code: int) -> None:
+def test_tests_that_are_not_swept(swept, more: str, code: int) -> None:
     """What fails or skips by itself is not swept, and is counted. Where no test passes, nothing is missing."""
-    pytester.makepyfile(
+    module = (
         f"import pytest\n{more}def test_skips(): pytest.skip('why')\n@pytest.mark.xfail\ndef test_xfails(): assert 0"
     )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep")
+    result = swept(module)
     assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
     failed = ["1 test not swept: failed in a separate process"] if more else []
     result.stdout.fnmatch_lines(
@@ -523,23 +518,21 @@ def test_tests_that_are_not_swept(pytester: pytest.Pytester, run_pytest, toolkit
     )
 
 
-def test_process_that_cannot_collect(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_process_that_cannot_collect(swept, pytester: pytest.Pytester) -> None:
     """A reason for tests that are not swept says what the process that collects has said last."""
     pytester.makeconftest(
         "import pathlib, pytest\nbegun = pathlib.Path('begun')\ndef pytest_sessionstart():\n"
         "    if begun.exists(): raise pytest.UsageError('only once')\n    begun.touch()"
     )
-    pytester.makepyfile("def test(): pass")
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep")
+    result = swept("def test(): pass")
     result.stdout.fnmatch_lines(
         ["1 test not swept: the process that collects the tests ended with exit code 4: ERROR: only once"]
     )
 
 
-def test_module_that_initializes_the_driver(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_module_that_initializes_the_driver(swept) -> None:
     """A run with a fault goes on with the driver and the context that collecting the tests has made."""
-    pytester.makepyfile(
-        """
+    module = """
         from cuda.bindings import driver
         driver.cuInit(0)
         context = driver.cuDevicePrimaryCtxRetain(0)[1]
@@ -549,8 +542,7 @@ def test_module_that_initializes_the_driver(pytester: pytest.Pytester, run_pytes
             assert not error, error
             driver.cuMemFree(address)
         """
-    )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuMemAlloc")
+    result = swept(module, "--cudalink-fault-sweep=cuMemAlloc")
     result.stdout.fnmatch_lines(["fault sweep: 3 runs of 1 test, 0 findings"])
 
 
@@ -573,14 +565,9 @@ def test_xdist_and_record(sweep, pytester: pytest.Pytester) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["pytest.exit('enough')", "os._exit(3)"])
-def test_worker_that_does_not_end_as_usual(pytester: pytest.Pytester, run_pytest, toolkit, how: str) -> None:
+def test_worker_that_does_not_end_as_usual(swept, how: str) -> None:
     """What it found counts once: xdist says twice that a worker is down which was told to end, and a crash says it."""
-    pytester.makepyfile(
-        "import ctypes, os, pytest\ncuda = ctypes.CDLL('libcuda.so.1')\n"
-        "def test_first(): cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))\n"
-        f"def test_second(): {how}"
-    )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount", "-n1", "-p", "xdist")
+    result = swept(f"{COUNTS}def test_second(): {how}", COUNT, "-n1", "-p", "xdist")
     result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 1 finding", "swallowed: cuDeviceGetCount (call 2)*"])
 
 
@@ -615,11 +602,9 @@ def test(): assert cuda.cuInit(0) == 0, "cuInit"
 """
 
 
-def test_threads_that_rest(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_threads_that_rest(swept) -> None:
     """Threads that plugins and conftests start keep no test from being swept, as long as they rest."""
-    pytester.makepyfile(
-        THREADS.format(
-            """
+    module = THREADS.format("""
 server = socket.create_server(("127.0.0.1", 0))
 start(server.accept, "accept")
 pair = socket.socketpair()
@@ -630,19 +615,17 @@ def beat():
     while True: time.sleep(0.001)
 start(beat, "beat")
 _thread.start_new_thread(threading.Event().wait, ())
-"""
-        )
-    )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "-Werror")
+""")
+    result = swept(module, "-Werror")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
 
 
 @pytest.mark.slow
-def test_thread_that_runs(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_thread_that_runs(swept, pytester: pytest.Pytester) -> None:
     """A copy may lack any lock that a running thread holds: the test is not swept, and the run fails unless allowed."""
-    pytester.makepyfile(THREADS.format("def spin():\n    while True: pass\nstart(spin, 'spin')"))
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "--cudalink-report=run.jsonl")
+    module = THREADS.format("def spin():\n    while True: pass\nstart(spin, 'spin')")
+    result = swept(module, "--cudalink-report=run.jsonl")
     assert result.ret == 1
     why = "a thread that does not rest: 'spin'"
     result.stdout.fnmatch_lines(
@@ -652,30 +635,21 @@ def test_thread_that_runs(pytester: pytest.Pytester, run_pytest, toolkit) -> Non
             f"The run fails because no test was swept (1: {why}); --cudalink-require=none allows that.",
         ]
     )
-    swept, calls = read(pytester.path / "run.jsonl").asked
-    assert (swept.what, swept.due, swept.happened, swept.left) == ("fault sweep", 1, 0, {why: 1})
+    tests, calls = read(pytester.path / "run.jsonl").asked
+    assert (tests.what, tests.due, tests.happened, tests.left) == ("fault sweep", 1, 0, {why: 1})
     assert (calls.what, calls.due) == ("calls", 0)
-    allowed = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "--cudalink-require=none")
+    allowed = swept(module, "--cudalink-require=none")
     assert allowed.ret == 0
     allowed.stdout.fnmatch_lines([f"1 test not swept: {why}"])
 
 
-#: A test with one finding.
-COUNTS = (
-    "import ctypes, os, shutil, pytest\ncuda = ctypes.CDLL('libcuda.so.1')\n"
-    "def test_first(): cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))\n"
-)
-COUNT = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount")
-
-
 @pytest.mark.slow
-def test_worker_that_dies_at_its_end(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_worker_that_dies_at_its_end(swept, pytester: pytest.Pytester) -> None:
     """What it has found is there, also without pytest's cache; what it has counted is lost, and fails the run."""
-    pytester.makepyfile(COUNTS)
     pytester.makeconftest(
         "import os\ndef pytest_sessionfinish(session):\n    if hasattr(session.config, 'workerinput'): os._exit(3)"
     )
-    result = run_pytest(*COUNT, "-n1", "-p", "xdist", "-p", "no:cacheprovider", "-ocudalink_fault_baseline=known.txt")
+    result = swept(COUNTS, COUNT, "-n1", "-p", "xdist", "-p", "no:cacheprovider", "-ocudalink_fault_baseline=known.txt")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         [
@@ -687,18 +661,16 @@ def test_worker_that_dies_at_its_end(pytester: pytest.Pytester, run_pytest, tool
 
 
 @pytest.mark.slow
-def test_resumed_tests_count_once(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_resumed_tests_count_once(swept, pytester: pytest.Pytester) -> None:
     """A worker that goes on with a sweep and dies has notes of both runs."""
-    pytester.makepyfile(
-        COUNTS + "def test_second():\n    if os.path.exists('now'): os._exit(3)\n    raise KeyboardInterrupt"
-    )
-    run_pytest(*COUNT)
+    module = COUNTS + "def test_second():\n    if os.path.exists('now'): os._exit(3)\n    raise KeyboardInterrupt"
+    swept(module, COUNT)
     notes = pytester.path / ".pytest_cache/d/cudalink-fault-sweep"
     (notes / "main.jsonl").rename(notes / "gw0.jsonl")
     with (notes / "gw0.jsonl").open("a", encoding="utf-8") as file:
         file.write('["a test whose note is cut", {"te')
     pytester.path.joinpath("now").touch()
-    result = run_pytest(COUNT[0], "--cudalink-fault-sweep=resume", "-n1", "-p", "xdist")
+    result = swept(module, "--cudalink-fault-sweep=resume", "-n1", "-p", "xdist")
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 2 runs of 1 test, 1 finding",
@@ -708,23 +680,22 @@ def test_resumed_tests_count_once(pytester: pytest.Pytester, run_pytest, toolkit
 
 
 @pytest.mark.slow
-def test_resuming_other_tests(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_resuming_other_tests(swept) -> None:
     """A run that does not have the tests of the interrupted sweep fails, and keeps what that has found."""
-    pytester.makepyfile(COUNTS + "def test_second(): raise KeyboardInterrupt\ndef test_third(): cuda.cuInit(0)")
-    run_pytest(*COUNT)
-    resume = (COUNT[0], "--cudalink-fault-sweep=resume")
-    result = run_pytest(*resume, "-k", "third")
+    module = COUNTS + "def test_second(): raise KeyboardInterrupt\ndef test_third(): cuda.cuInit(0)"
+    swept(module, COUNT)
+    resume = "--cudalink-fault-sweep=resume"
+    result = swept(module, resume, "-k", "third")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["The run fails because no test of the interrupted sweep was among those of *"])
     result.stdout.no_fnmatch_line("swallowed*")
-    result = run_pytest(*resume, "-k", "first or third")
+    result = swept(module, resume, "-k", "first or third")
     result.stdout.fnmatch_lines(["fault sweep: 2 runs of 2 tests, 1 finding", "swallowed: cuDeviceGetCount *"])
 
 
 @pytest.mark.parametrize("value", ["likely", "resume\n", None])
-def test_resuming_what_is_cut(pytester: pytest.Pytester, run_pytest, toolkit, value: str | None) -> None:
+def test_resuming_what_is_cut(swept, pytester: pytest.Pytester, value: str | None) -> None:
     """A value that is damaged is one error, and what was swept stays there."""
-    pytester.makepyfile(COUNTS)
     notes = pytester.mkdir(".pytest_cache") / "d/cudalink-fault-sweep"
     notes.mkdir(parents=True)
     if value is None:
@@ -732,7 +703,7 @@ def test_resuming_what_is_cut(pytester: pytest.Pytester, run_pytest, toolkit, va
     else:
         (notes / "option").write_text(value, encoding="utf-8")
     (notes / "main.jsonl").touch()
-    result = run_pytest(COUNT[0], "--cudalink-fault-sweep=resume")
+    result = swept(COUNTS, "--cudalink-fault-sweep=resume")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: cudalink: --cudalink-fault-sweep=resume cannot read the value of *"])
     assert (notes / "main.jsonl").exists()
@@ -747,22 +718,21 @@ def test_resuming_what_is_cut(pytester: pytest.Pytester, run_pytest, toolkit, va
         ("nonsense", "cannot be read: line 1 is *nonsense*"),
     ],
 )
-def test_baseline_that_cannot_be_there(pytester: pytest.Pytester, run_pytest, toolkit, name: str, why: str) -> None:
+def test_baseline_that_cannot_be_there(swept, pytester: pytest.Pytester, name: str, why: str) -> None:
     """It is one error, before the first test."""
-    pytester.makepyfile(test_it=COUNTS)
     pytester.path.joinpath("latin").write_bytes(b"# caf\xe9\n")
     pytester.path.joinpath("nonsense").write_text("nonsense", encoding="utf-8")
-    result = run_pytest(*COUNT, f"-ocudalink_fault_baseline={name}")
+    result = swept(COUNTS, COUNT, f"-ocudalink_fault_baseline={name}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     place = f"*/{name.lstrip('/')}"
     result.stderr.fnmatch_lines([f"ERROR: cudalink: cudalink_fault_baseline is {name} (from ini); {place} {why}"])
 
 
-def test_baseline_that_cannot_be_written_in_the_end(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_baseline_that_cannot_be_written_in_the_end(swept, pytester: pytest.Pytester) -> None:
     """The run fails for it, and its findings are shown."""
-    pytester.makepyfile(COUNTS + "def test_second(): shutil.rmtree('there', ignore_errors=True)")
+    module = COUNTS + "def test_second(): shutil.rmtree('there', ignore_errors=True)"
     folder = pytester.mkdir("there")
-    result = run_pytest(*COUNT, "-ocudalink_fault_baseline=there/known.txt")
+    result = swept(module, COUNT, "-ocudalink_fault_baseline=there/known.txt")
     assert result.ret == 1
     why = f"{folder}/known.txt: No such file or directory"
     result.stdout.fnmatch_lines(
@@ -775,14 +745,14 @@ def test_baseline_that_cannot_be_written_in_the_end(pytester: pytest.Pytester, r
     )
 
 
-def test_skip_after_a_failure(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_skip_after_a_failure(swept) -> None:
     """A test that has failed is not skipped by what comes later."""
-    pytester.makepyfile(
+    module = (
         "import ctypes, pytest\ncuda = ctypes.CDLL('libcuda.so.1')\nfailed = []\n"
         "@pytest.fixture\ndef late():\n    yield\n    if failed: pytest.skip('late')\n"
         "def test(late):\n    if cuda.cuInit(0): failed.append(1)\n    assert not failed, 'something'\n"
     )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuInit")
+    result = swept(module, "--cudalink-fault-sweep=cuInit")
     result.stdout.fnmatch_lines(["no-cause: cuInit (call 1) failed with *"])
 
 
@@ -794,30 +764,29 @@ def test_skip_after_a_failure(pytester: pytest.Pytester, run_pytest, toolkit) ->
         ("likely", "1: no test makes a call that can fail"),
     ],
 )
-def test_sweep_of_no_call(pytester: pytest.Pytester, run_pytest, toolkit, value: str, why: str) -> None:
+def test_sweep_of_no_call(swept, value: str, why: str) -> None:
     """A sweep in which nothing can fail says what it looked for, and fails."""
-    pytester.makepyfile("import pytest\ndef test(): pass\ndef test_skips(): pytest.skip('why')")
-    result = run_pytest("--cudalink-driver=13.0", f"--cudalink-fault-sweep={value}")
+    module = "import pytest\ndef test(): pass\ndef test_skips(): pytest.skip('why')"
+    result = swept(module, f"--cudalink-fault-sweep={value}")
     assert result.ret == 1
     said = f"The run fails because no run with a fault was made ({why}); --cudalink-require=none allows that."
     result.stdout.fnmatch_lines(["fault sweep: 0 runs of 1 test, 0 findings", said])
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--setup-only",), 0), (("-k", "nothing_of_this"), 5)])
-def test_sweep_that_is_not_due(pytester: pytest.Pytester, run_pytest, toolkit, arguments, code: int) -> None:
+def test_sweep_that_is_not_due(swept, arguments, code: int) -> None:
     """Where no test was called, nothing is missing."""
-    pytester.makepyfile("def test(): pass")
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", *arguments)
+    result = swept("def test(): pass", *arguments)
     assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
 
 
-def test_ids_that_differ_between_processes(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_ids_that_differ_between_processes(swept) -> None:
     """A test that a second process does not find is not swept, and fails the run; the next one is swept."""
-    pytester.makepyfile(
+    module = (
         "import ctypes, os, pytest\n@pytest.mark.parametrize('pid', [os.getpid()])\ndef test_other(pid): pass\n"
         "def test(): assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0, 'cuInit'"
     )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep")
+    result = swept(module)
     assert result.ret == 1
     why = "a second process has not collected the test, or under another ID"
     result.stdout.fnmatch_lines(

@@ -25,14 +25,9 @@ def _clean(monkeypatch, toolkit) -> None:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest):
+def run(run_pytest):
     """Run pytest on one module in a child process."""
-
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(module)
-        return run_pytest(*arguments)
-
-    return go
+    return lambda module, *arguments: run_pytest(*arguments, module=module)
 
 
 def test_option(run) -> None:
@@ -102,7 +97,7 @@ def test_strict_without_a_driver(run) -> None:
             "insufficient metadata (driver): whether the driver runs *",
             "    cudart headers at *include (found via *); CUDA *",
             "    fix: install the NVIDIA driver; or *; or use the mode best_effort, which lets pass what is not known",
-            "    in test_strict_without_a_driver.py::test_headers",
+            "    in test_it.py::test_headers",
         ]
     )
     result = run(LOOKS_UP, "--cudalink-guard-rails=best_effort", "--cudalink-driver=absent")
@@ -190,7 +185,7 @@ def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     result.assert_outcomes(passed=2)
     verdicts = records.read(pytester.path / "r.jsonl").verdicts
     (verdict,) = [verdict for verdict in verdicts if verdict.nodeid]
-    assert verdict.nodeid == "test_verdicts_are_recorded.py::test_headers"
+    assert verdict.nodeid == "test_it.py::test_headers"
     assert (verdict.severity, verdict.kind) == ("note", "driver")
     assert "backward compatibility" in verdict.what
     assert verdict.evidence[0].startswith("cudart headers at ")

@@ -33,14 +33,9 @@ WHAT = "nvJitLink handle 2: nvJitLinkGetErrorLogSize: a call on a destroyed hand
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest, toolkit):
+def run(run_pytest, toolkit):
     """Run a module after `HEAD`."""
-
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(HEAD + module)
-        return run_pytest("--cudalink-checks=nvjitlink=fail", *arguments)
-
-    return go
+    return lambda module, *arguments: run_pytest("--cudalink-checks=nvjitlink=fail", *arguments, module=HEAD + module)
 
 
 def test_violation_fails_its_test(run, pytester) -> None:
@@ -54,10 +49,10 @@ def test_violation_fails_its_test(run, pytester) -> None:
             "cudalink: 1 violation of nvJitLink's contract during this test's call:",
             WHAT,
             "called from:",
-            "  *test_violation_fails_its_test.py:* in test_destroyed",
-            "  *test_violation_fails_its_test.py:* in use_destroyed",
-            "The handle was created at *test_violation_fails_its_test.py:* in link.",
-            "It was destroyed at *test_violation_fails_its_test.py:* in link.",
+            "  *test_it.py:* in test_destroyed",
+            "  *test_it.py:* in use_destroyed",
+            "The handle was created at *test_it.py:* in link.",
+            "It was destroyed at *test_it.py:* in link.",
             "native frames:",
             "  *cynvjitlink*",
             "1 violation of nvJitLink's contract",
@@ -94,16 +89,14 @@ def test_handles_left_behind(run) -> None:
 
 
 @pytest.mark.parametrize("asks", ["pytestmark = pytest.mark.cudalink\n", "def test_asks(nvjitlink_contract): pass\n"])
-def test_begins_after_collection(pytester, run_pytest, toolkit, asks) -> None:
+def test_begins_after_collection(run_pytest, toolkit, asks) -> None:
     """Where a test is the first to ask, calls are checked as long as no code has used the library before."""
-    pytester.makepyfile(f"{HEAD}{asks}{BOTH}")
-    result = run_pytest()
+    result = run_pytest(module=f"{HEAD}{asks}{BOTH}")
 
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines(["collected * items", "cudalink: backend auto, *", "*_ test_destroyed _*", WHAT])
 
-    pytester.makepyfile(f"{HEAD}link()\n{asks}def test_sound(): link()\n")
-    result = run_pytest()
+    result = run_pytest(module=f"{HEAD}link()\n{asks}def test_sound(): link()\n")
 
     assert "failed" not in result.parseoutcomes()
     result.stdout.fnmatch_lines(

@@ -8,16 +8,14 @@ import pytest
 
 from tests.nested import ALONE, XDIST
 
+HEAD = "import pytest\nfrom pytest_cudalink import Raises\n"
+
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest):
+def run(run_pytest):
     """Run pytest on one module in a separate process, on an emulated driver of CUDA 13.0."""
-
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(f"import pytest\nfrom pytest_cudalink import Raises\n{module}")
-        return run_pytest("--cudalink-driver=13.0", "-rsxX", "--strict-markers", *arguments)
-
-    return go
+    given = ("--cudalink-driver=13.0", "-rsxX", "--strict-markers")
+    return lambda module, *arguments: run_pytest(*given, *arguments, module=HEAD + module)
 
 
 REASONS = {
@@ -95,14 +93,13 @@ def test_reasons_and_documented_failures(run, pytester) -> None:
     """
     met = "driver='13', nvjitlink='>=12.3', arch='>=8.0', gpu=False, ctk='>=12'"
     skipped = (f"@pytest.mark.cudalink({one})\ndef test_{i}(): raise AssertionError" for i, one in enumerate(REASONS))
-    head = "import pytest\nfrom pytest_cudalink import Raises\n"
-    pytester.makepyfile(test_nearest=head + NEAREST, test_documented=head + DOCUMENTED)
+    pytester.makepyfile(test_nearest=HEAD + NEAREST, test_documented=HEAD + DOCUMENTED)
     result = run("\n".join([f"@pytest.mark.cudalink({met})\ndef test(): pass", *skipped]), "-rsfE")
 
     skips, passes = len(REASONS) + 1, 1 + 3
     result.assert_outcomes(passed=passes + 5, skipped=skips + 1, xfailed=1 + 1, errors=1, failed=2)
     for number, reason in enumerate(REASONS.values()):
-        result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_reasons_and_*.py:{5 + 2 * number}: {reason}"])
+        result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_it.py:{5 + 2 * number}: {reason}"])
     result.stdout.fnmatch_lines(
         [
             "5 tests failed as documented (driver >= 13.2 not met): CUDA_ERROR_X or SystemExit",
@@ -122,8 +119,8 @@ def test_usage_error(run, workers) -> None:
     result.assert_outcomes()
     said = [line for line in result.errlines if "@pytest.mark.cudalink" in line]
     assert [line.partition(";")[0] for line in said] == [
-        "ERROR: test_usage_error.py::test_marked: @pytest.mark.cudalink driver='x' is not a version specifier",
-        "test_usage_error.py::test_marked: @pytest.mark.cudalink gpu=2",
+        "ERROR: test_it.py::test_marked: @pytest.mark.cudalink driver='x' is not a version specifier",
+        "test_it.py::test_marked: @pytest.mark.cudalink gpu=2",
     ]
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
@@ -233,9 +230,9 @@ def test_force_backend_each_without_a_link_test(run, workers) -> None:
     result.stderr.fnmatch_lines([said])
 
 
-def test_skip_without_any_option(pytester: pytest.Pytester, run_pytest) -> None:
+def test_skip_without_any_option(run_pytest) -> None:
     """A requirement that does not hold is a skip and no error, too, where nothing else asked for the phases."""
-    pytester.makepyfile("import pytest\n@pytest.mark.cudalink(ctk='>=99')\ndef test_it(caplog): pass")
-    result = run_pytest("-rs", "-p", "no:cacheprovider")
+    module = "import pytest\n@pytest.mark.cudalink(ctk='>=99')\ndef test_it(caplog): pass"
+    result = run_pytest("-rs", "-p", "no:cacheprovider", module=module)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*cudalink: needs ctk >= 99 (found *"])

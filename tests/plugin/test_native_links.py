@@ -75,8 +75,8 @@ def run(pytester: pytest.Pytester, run_pytest, extension):
     """Run a module that links natively; returns the result and the records."""
 
     def go(module: str, *arguments: str) -> tuple[pytest.RunResult, Recording]:
-        pytester.makepyfile(HEAD.format(folder=str(extension.parent)) + module)
-        result = run_pytest("--cudalink-report=run.jsonl", *arguments)
+        module = HEAD.format(folder=str(extension.parent)) + module
+        result = run_pytest("--cudalink-report=run.jsonl", *arguments, module=module)
         return result, read(pytester.path / "run.jsonl")
 
     return go

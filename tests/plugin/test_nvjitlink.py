@@ -32,11 +32,7 @@ def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
     for release in ("12.9", "13.2"):
         pytester.path.joinpath(f"{release}.ptx").write_bytes(samples[f"{release}/user.ptx"])
 
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(module)
-        return run_pytest(*arguments)
-
-    return go
+    return lambda module, *arguments: run_pytest(*arguments, module=module)
 
 
 REAL = """
@@ -160,11 +156,10 @@ def test_aliases_of_a_real_library(fetched) -> None:
     subprocess.run([sys.executable, "-c", code, str(library), *names], check=True)
 
 
-def test_absent_is_no_warning_of_ours(pytester: pytest.Pytester, run_pytest) -> None:
+def test_absent_is_no_warning_of_ours(run_pytest) -> None:
     """Saying in records and markers that there is no nvJitLink warns nobody: the link that does without it does."""
-    pytester.makepyfile("import pytest\n@pytest.mark.cudalink(nvjitlink='>=12')\ndef test_it(): pass")
-    result = run_pytest(
-        "-W", "error", "--cudalink-nvjitlink=absent", "--cudalink-report=records.jsonl", "-p", "no:cacheprovider"
-    )
+    module = "import pytest\n@pytest.mark.cudalink(nvjitlink='>=12')\ndef test_it(): pass"
+    options = ("-W", "error", "--cudalink-nvjitlink=absent", "--cudalink-report=records.jsonl")
+    result = run_pytest(*options, "-p", "no:cacheprovider", module=module)
     result.assert_outcomes(skipped=1)
     result.stdout.no_fnmatch_line("*RuntimeWarning*")

@@ -33,11 +33,10 @@ def test_forced():
 def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on one module in a separate process."""
 
-    def go(module: str, *arguments: str, ini: str = "", fresh: bool = False) -> pytest.RunResult:
-        pytester.makepyfile(module)
+    def go(module: str, *arguments: str, ini: str = "") -> pytest.RunResult:
         if ini:
             pytester.makeini(f"[pytest]\n{ini}\n")
-        return run_pytest(*arguments, fresh=fresh)
+        return run_pytest(*arguments, module=module)
 
     return go
 

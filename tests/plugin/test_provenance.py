@@ -78,11 +78,11 @@ def systems(once, toolkit) -> Systems:
 def run(pytester: pytest.Pytester, run_pytest, systems, samples):
     """Run pytest on a module; returns the result and the records of libraries."""
 
-    def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()):
-        pytester.makepyfile(test_it=HEAD.format(old=str(systems.old), new=str(systems.new)) + module)
+    def go(module: str, *arguments: str):
         for name in ("12.9/main.ptx", "12.9/user.ptx", "13.0/main.ptx", "13.0/user.ptx"):
             pytester.path.joinpath(name.replace("/", "-")).write_bytes(samples[name])
-        result = run_pytest("--cudalink-report=run.jsonl", *arguments, plugins=plugins)
+        module = HEAD.format(old=str(systems.old), new=str(systems.new)) + module
+        result = run_pytest("--cudalink-report=run.jsonl", *arguments, module=module)
         return result, read(pytester.path / "run.jsonl").libraries
 
     return go
@@ -131,12 +131,11 @@ def test_two_majors_in_the_summary(run, pytester, toolkit) -> None:
 
 
 @pytest.mark.parametrize("arguments", [ALONE, ISOLATED])
-def test_two_majors_without_records(pytester, run_pytest, systems, arguments) -> None:
+def test_two_majors_without_records(run_pytest, systems, arguments) -> None:
     """The names alone show that there may be two, also in another process."""
     opened = "; ".join(f"ctypes.CDLL({str(path)!r})" for path in (systems.old, systems.new))
-    pytester.makepyfile(f"import ctypes\ndef test(): {opened}")
 
-    result = run_pytest("--cudalink-provenance=any", *arguments)
+    result = run_pytest("--cudalink-provenance=any", *arguments, module=f"import ctypes\ndef test(): {opened}")
 
     result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])
 

@@ -30,9 +30,8 @@ def run(pytester: pytest.Pytester, run_pytest):
     """Run a module on an emulated driver; returns the result and the records' tests by name."""
 
     def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()):
-        pytester.makepyfile(MODULE + module)
         given = ("--cudalink-driver=13.0", "--cudalink-report=run.jsonl", "-rs", *arguments)
-        result = run_pytest(*given, plugins=plugins)
+        result = run_pytest(*given, module=MODULE + module, plugins=plugins)
         tests = {test.nodeid.rpartition("::")[2]: test for test in read(pytester.path / "run.jsonl").tests}
         return result, tests
 
@@ -160,7 +159,7 @@ def test_only_failures_of_the_phase_are_skipped(run, pytester, arguments) -> Non
     assert counted == {"cuBroken": "2", "cuFirst": "2", "cuSecond": "1", "cuLate": "1"}
     assert "6 of 12 tests ran; 5 need a GPU" in result.outlines
     reason = REASON.format("cuFirst, cuSecond are")
-    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_only_failures_*.py:*: {reason}"])
+    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_it.py:*: {reason}"])
     text = (pytester.path / "junit.xml").read_text()
     assert '<property name="cudalink.refused" value="cuFirst cuSecond"' in text
     assert reason in text

@@ -53,11 +53,9 @@ def run(pytester: pytest.Pytester, run_pytest, samples):
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
     pytester.makepyfile(no_toolkit=NO_TOOLKIT, no_driver=NO_DRIVER)
 
-    def go(module: str, *arguments: str, plugins: tuple[str, ...] = (), fresh: bool = False) -> pytest.RunResult:
-        pytester.makepyfile(module)
-        return run_pytest("-rs", "-p", "no:cacheprovider", *arguments, plugins=plugins, fresh=fresh)
-
-    return go
+    return lambda module, *arguments, plugins=(): run_pytest(
+        "-rs", "-p", "no:cacheprovider", *arguments, module=module, plugins=plugins
+    )
 
 
 # -- a real driver
@@ -118,7 +116,7 @@ def test_runtime():
 """
     run(module, "--cudalink-device=sm_86").assert_outcomes(passed=3)
     # nothing selected asks for a driver
-    result = run(module, "--cudalink-device=sm_86", "--deselect=test_late_driver_is_watched.py::test_marked")
+    result = run(module, "--cudalink-device=sm_86", "--deselect=test_it.py::test_marked")
     result.assert_outcomes(passed=0, skipped=1, failed=1, deselected=1)
 
 
@@ -282,5 +280,5 @@ def test_required_where_a_test_crashes(run) -> None:
     result = run(module, *arguments)
     result.assert_outcomes(passed=2, failed=1)
     assert "The run fails because" not in result.stdout.str()
-    result = run(module, *arguments, "--deselect=test_required_where_a_test_crashes.py::test_marked")
+    result = run(module, *arguments, "--deselect=test_it.py::test_marked")
     result.stdout.fnmatch_lines(["The run fails because no link was made*"])

@@ -37,8 +37,8 @@ def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
     validator = Draft202012Validator(records.schema())
 
     def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()) -> tuple[pytest.RunResult, Recording]:
-        pytester.makepyfile(LINK + module)
-        result = run_pytest("--cudalink-driver=13.0", "--cudalink-report=run.jsonl", *arguments, plugins=plugins)
+        given = ("--cudalink-driver=13.0", "--cudalink-report=run.jsonl", *arguments)
+        result = run_pytest(*given, module=LINK + module, plugins=plugins)
         path = pytester.path / "run.jsonl"
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
@@ -334,9 +334,8 @@ def test_crashes_once():
 
 def test_unwritable_report(pytester, run_pytest) -> None:
     """A file that cannot be written is a usage error that names it."""
-    pytester.makepyfile("def test(): pass")
     pytester.path.joinpath("folder").mkdir()
-    result = run_pytest("--cudalink-report=folder")
+    result = run_pytest("--cudalink-report=folder", module="def test(): pass")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*cudalink: --cudalink-report is folder (from option); it cannot be written: *"])
 

@@ -75,14 +75,9 @@ FAILURE = re.compile(
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest, toolkit):
+def run(run_pytest, toolkit):
     """Run tests under schedules on an emulated driver."""
-
-    def go(tests: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(test_it=HEAD + tests)
-        return run_pytest("--cudalink-driver=13.0", *arguments)
-
-    return go
+    return lambda tests, *arguments: run_pytest("--cudalink-driver=13.0", *arguments, module=HEAD + tests)
 
 
 def failures(result: pytest.RunResult) -> list[dict[str, str]]:
@@ -317,12 +312,12 @@ def test(name): {module}.{twins}[name]()
 
 
 @pytest.mark.slow
-def test_planted_bugs(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+def test_planted_bugs(run_pytest, toolkit) -> None:
     """Of the planted bugs of order all are found but two, which no schedule can show: no byte is wrong."""
     from tests.planted.expected_order import ORDER
 
-    pytester.makepyfile(test_it=PLANTED.format(root=str(ROOT), module="order_bugs", twins="BROKEN"))
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:7")
+    module = PLANTED.format(root=str(ROOT), module="order_bugs", twins="BROKEN")
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:7", module=module)
     result.assert_outcomes(passed=len(ORDER))
     found = {match["nodeid"].partition("[")[2].rstrip("]") for match in FAILURE.finditer(str(result.stdout))}
     assert {*ORDER} - found == {"freed_on_another_stream", "allocation_used_on_another_stream"}

@@ -45,8 +45,8 @@ def run(pytester: pytest.Pytester, run_pytest):
 
     def go(module: str, *arguments: str, works: bool = True, hooks: str = "") -> pytest.RunResult:
         pytester.makeconftest(f"WORKS = {works}\n{CONFTEST}\n{hooks}")
-        pytester.makepyfile(test_it=f"import pytest\n{module}")
-        return run_pytest("--cudalink-driver=13.0", "-p", "no:cacheprovider", *arguments)
+        given = ("--cudalink-driver=13.0", "-p", "no:cacheprovider", *arguments)
+        return run_pytest(*given, module=f"import pytest\n{module}")
 
     return go
 
@@ -316,7 +316,6 @@ def test_it():
 def test_bundled_linker_of_a_run_that_forces_nothing(pytester, run_pytest, samples, hooks, forced) -> None:
     """The first linker starts the steering: its link is counted and reported, and a hook chooses its backend."""
     pytester.path.joinpath("main.ptx").write_bytes(samples["12.9/main.ptx"])
-    pytester.makepyfile(test_it=BUNDLED)
     pytester.makeconftest(
         f"""
 def pytest_cudalink_decide(target, inputs):
@@ -327,7 +326,7 @@ def pytest_cudalink_link(event):
     print("link:", event.target, event.backend, event.forced, event.nodeid)
 """
     )
-    result = run_pytest("-s")
+    result = run_pytest("-s", module=BUNDLED)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [f"*link: bundled driver {forced} test_it.py::test_it", "bundled: 1 link (1 on the driver)"]
@@ -353,8 +352,7 @@ def test_stale_recipe_of_a_forced_run(pytester, run_pytest) -> None:
     folder.mkdir(parents=True)
     folder.joinpath("__init__.py").touch()
     folder.joinpath("_linker.py").write_text("class Linker: pass\n")
-    pytester.makepyfile(STALE)
-    result = run_pytest("--force-backend=nvjitlink")
+    result = run_pytest("--force-backend=nvjitlink", module=STALE)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["cudalink cannot steer cuda-core *--cudalink-target"])
     result.stdout.fnmatch_lines(["cudalink: forced to nvjitlink: bundled*"])
@@ -380,15 +378,14 @@ def test_outer(pytester):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--cudalink-driver=13.0", "--force-backend=driver"]])
-def test_forced_run_inside_a_run(pytester, run_pytest, toolkit, arguments) -> None:
+def test_forced_run_inside_a_run(run_pytest, toolkit, arguments) -> None:
     """A run whose steering waits does not take over from one inside it that has started, nor does one without any."""
-    pytester.makepyfile(OUTER)
-    run_pytest(*arguments).assert_outcomes(passed=1)
+    run_pytest(*arguments, module=OUTER).assert_outcomes(passed=1)
 
 
-def test_interrupted_where_it_begins(run_pytest, pytester) -> None:
+def test_interrupted_where_it_begins(run_pytest) -> None:
     """Steering that an exception has interrupted as it began begins again at the next use, and forces the backend."""
-    pytester.makepyfile("""
+    module = """
 import pytest
 from pytest_cudalink.plugin.conditions import backends
 from pytest_cudalink.plugin.run import run_of
@@ -402,8 +399,8 @@ def test(request, monkeypatch):
         patch.setattr(Steering, "start", interrupted)
         backends.steering(run)
     assert backends.steering(run).choice.backend == "nvjitlink"
-""")
-    run_pytest("--force-backend=nvjitlink").assert_outcomes(passed=1)
+"""
+    run_pytest("--force-backend=nvjitlink", module=module).assert_outcomes(passed=1)
 
 
 def test_the_help_names_every_target() -> None:

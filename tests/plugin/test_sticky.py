@@ -73,14 +73,9 @@ SLOW_WORKERS = pytest.param(WORKERS, id="workers", marks=pytest.mark.slow)
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest):
+def run(run_pytest):
     """Run a suite on an emulated driver."""
-
-    def go(suite: str, *arguments: str, plugins: tuple[str, ...] = ()) -> pytest.RunResult:
-        pytester.makepyfile(MODULE + suite)
-        return run_pytest(DRIVER, *arguments, plugins=plugins)
-
-    return go
+    return lambda suite, *arguments, plugins=(): run_pytest(DRIVER, *arguments, module=MODULE + suite, plugins=plugins)
 
 
 def text(result: pytest.RunResult) -> str:
@@ -355,11 +350,11 @@ def test_questions(run, run_pytest, pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["*asked test_next 1 0", "*asked test_fixture 2 0"])
 
-    pytester.makepyfile("def test_first(): pass\ndef test_second(): pass\n")
     pytester.makeconftest(
         f"{COUNTS}\nfrom pytest_cudalink.plugin.session import lifecycle\nlifecycle._DEVICE_FILES = ['/']"
     )
-    result = run_pytest("--cudalink-processes=sticky=replace", "-s")
+    module = "def test_first(): pass\ndef test_second(): pass\n"
+    result = run_pytest("--cudalink-processes=sticky=replace", "-s", module=module)
     result.stdout.fnmatch_lines(["*asked test_second 0 0"])
 
 

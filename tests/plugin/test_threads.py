@@ -40,11 +40,8 @@ def run(pytester: pytest.Pytester, run_pytest):
     pytester.makepyfile(lib=LIBRARY, eight=EIGHT)
     pytester.makeconftest(f"WORKS = True\n{CONFTEST}")
 
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(test_it=f"import pytest\nfrom eight import eight\n{module}")
-        return run_pytest("--cudalink-driver=13.0", "-p", "no:cacheprovider", *arguments)
-
-    return go
+    given, head = ("--cudalink-driver=13.0", "-p", "no:cacheprovider"), "import pytest\nfrom eight import eight\n"
+    return lambda module, *arguments: run_pytest(*given, *arguments, module=head + module)
 
 
 def test_each_link_of_each_thread_counts(run) -> None:

@@ -172,20 +172,19 @@ EMULATING = ("--cudalink-checks=order=fail", "--cudalink-device=sm_86:2", "--cud
         ),
     ],
 )
-def test_an_emulated_driver(run_pytest, pytester, options: tuple[str, ...]) -> None:
+def test_an_emulated_driver(run_pytest, options: tuple[str, ...]) -> None:
     """A forked child of the first test can use it, and the record has what it was made of."""
-    pytester.makepyfile(EMULATED)
-
-    result = run_pytest("--cudalink-driver=13.0", *options)
+    result = run_pytest("--cudalink-driver=13.0", *options, module=EMULATED)
 
     result.assert_outcomes(passed=1)
 
 
 def test_a_fault_is_left_to_the_test(run_pytest, pytester) -> None:
     """The first call of a function is the test's: no question of the record meets a fault that waits for it."""
-    pytester.makepyfile("import ctypes\ndef test(): assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 100\n")
+    module = "import ctypes\ndef test(): assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 100\n"
 
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=100", "--cudalink-report=run.jsonl")
+    options = ("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=100", "--cudalink-report=run.jsonl")
+    result = run_pytest(*options, module=module)
 
     result.assert_outcomes(passed=1)
     start = json.loads((pytester.path / "run.jsonl").read_text().splitlines()[0])

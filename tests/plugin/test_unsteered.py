@@ -48,11 +48,8 @@ def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
         pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
     pytester.makepyfile(library=LIBRARY)
 
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(test_it=f"import pytest\nimport library\n{module}")
-        return run_pytest(f"--cudalink-driver={toolkit}", "-p", "no:cacheprovider", *arguments)
-
-    return go
+    given, head = (f"--cudalink-driver={toolkit}", "-p", "no:cacheprovider"), "import pytest\nimport library\n"
+    return lambda module, *arguments: run_pytest(*given, *arguments, module=head + module)
 
 
 # -- counted
@@ -365,10 +362,9 @@ def stale(pytester, monkeypatch) -> None:
 
 @pytest.mark.usefixtures("stale")
 @pytest.mark.parametrize("arguments", [ALONE, XDIST])
-def test_a_stale_recipe_that_is_swallowed(pytester, run_pytest, arguments) -> None:
+def test_a_stale_recipe_that_is_swallowed(run_pytest, arguments) -> None:
     """A run that forced it ends red, and names it nowhere as forced."""
-    pytester.makepyfile(f"{SWALLOWED}def test(): pass")
-    result = run_pytest("--force-backend=nvjitlink", *arguments, fresh=True)
+    result = run_pytest("--force-backend=nvjitlink", *arguments, module=f"{SWALLOWED}def test(): pass", fresh=True)
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
@@ -384,12 +380,12 @@ def test_a_stale_recipe_that_is_swallowed(pytester, run_pytest, arguments) -> No
 
 @pytest.mark.usefixtures("stale")
 @pytest.mark.parametrize("where", ["test", "fixture"])
-def test_a_stale_recipe_that_a_test_swallows(pytester, run_pytest, where) -> None:
+def test_a_stale_recipe_that_a_test_swallows(run_pytest, where) -> None:
     """The test that imported the library fails; so does one whose fixture did."""
     body = "\n    ".join(SWALLOWED.splitlines())
     decorated = f"import pytest\n@pytest.fixture\ndef library():\n    {body}\n" if where == "fixture" else ""
-    pytester.makepyfile(decorated + ("def test(library): pass" if decorated else f"def test():\n    {body}"))
-    result = run_pytest("--force-backend=nvjitlink", fresh=True)
+    module = decorated + ("def test(library): pass" if decorated else f"def test():\n    {body}")
+    result = run_pytest("--force-backend=nvjitlink", module=module, fresh=True)
     result.assert_outcomes(**{"errors" if decorated else "failed": 1})
     result.stdout.fnmatch_lines(["*cudalink cannot steer cuda-core 0.2.0: *"])
 
@@ -421,9 +417,9 @@ def test_a_target_with_another_error_that_is_swallowed(run, pytester) -> None:
 
 
 @pytest.mark.usefixtures("stale")
-def test_a_stale_recipe_that_collection_shows(pytester, run_pytest) -> None:
+def test_a_stale_recipe_that_collection_shows(run_pytest) -> None:
     """The error of the module says it; the summary does not repeat it as a problem."""
-    pytester.makepyfile("import cuda.core._linker\ndef test(): pass")
-    result = run_pytest("--force-backend=nvjitlink", fresh=True)
+    module = "import cuda.core._linker\ndef test(): pass"
+    result = run_pytest("--force-backend=nvjitlink", module=module, fresh=True)
     result.assert_outcomes(errors=1)
     result.stdout.no_fnmatch_line("outside of tests: *")
