@@ -16,98 +16,54 @@ from pytest_cudalink.emulator.recorder import grade
 from tests.report.samples import OBEYED
 
 NASTY = "x\x1b[31m\x9b2J\x08\x00\u202e\r\n::error::owned\n  ::stop-commands::x\n##[group]##vso[task]\ud800"
-COMMAND = re.compile(r"^\s*::|##\[|##vso\[", re.MULTILINE)
+OF_A_RUNNER = re.compile(r"^\s*::|##\[|##vso\[", re.MULTILINE)
 
 
-def recording(tmp_path: Path) -> list[str]:
-    """A recording of the package, whose texts are hostile."""
+#: What a path and a variable can hold.
+NAME = NASTY[:-1].replace("\0", "")
+
+
+def put(file: Path, content: str | bytes | dict[str, object]) -> str:
+    """Write a file, of a dictionary as JSON, and return its path."""
+    text = json.dumps(content) if isinstance(content, dict) else content
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(file)
+
+
+def devices() -> dict[str, object]:
+    """A recording of the package whose texts are hostile."""
     data = grade.load(grade.RECORDED[0])
-    for one in data["devices"]:
-        one["name"] = NASTY
-    data["driver"] = NASTY
-    file = tmp_path / "bad.json"
-    file.write_text(json.dumps(data), encoding="utf-8")
-    return ["driver", "record", "--answers", str(file)]
+    return data | {"devices": [one | {"name": NASTY} for one in data["devices"]], "driver": NASTY}
 
 
-def recording_of_a_version(tmp_path: Path) -> list[str]:
-    file = tmp_path / "bad.json"
-    file.write_text(json.dumps({**grade.load(grade.RECORDED[0]), "cuda": NASTY}), encoding="utf-8")
-    return ["driver", "record", "--answers", str(file)]
+RECORD, RUN = ("driver", "record", "--answers"), ("driver", "run", "--version")
+#: Commands with hostile words, and with files whose names or contents are hostile.
+COMMANDS: dict[str, Callable[[Path], list[str]]] = {
+    "recording": lambda at: [*RECORD, put(at / "bad.json", devices())],
+    "version of a recording": lambda at: [*RECORD, put(at / "bad.json", devices() | {"cuda": NASTY})],
+    "no recording": lambda at: [*RECORD, put(at / "bad.json", {NASTY: NASTY, "recording": NASTY})],
+    "version of a driver": lambda _: [*RUN, NASTY.replace("\0", ""), "--", "true"],
+    "program": lambda _: [*RUN, "13.0", "--", NASTY.replace("\0", "")],
+    "cell": lambda at: ["matrix", "show", NASTY, "--file", put(at / f"{NAME}.toml".replace("/", ""), "[cells.a]\n")],
+    "file of cells": lambda at: ["matrix", "check", "--file", str(at / NAME)],
+    "symbols": lambda at: ["stubs", "list", "--symbols", put(at / "a.toml", f"[{json.dumps(NASTY[:-1])}]\n")],
+    "toolchain": lambda _: ["toolchain", "path", NASTY],
+    "record": lambda at: ["report", put(at / "a.jsonl", {"event": NASTY}), "--require-cells", NASTY],
+    "wheel": lambda at: ["audit", put(at / f"{NAME}.whl", b"PK")],
+    "code": lambda at: ["can-link", put(at / f"{NAME}.ptx", f".version 8.0\n.target sm_90\n{NASTY[:-1]}"), "13.0"],
+    "unknown command": lambda _: [NASTY],
+}
 
 
-def no_recording(tmp_path: Path) -> list[str]:
-    file = tmp_path / "bad.json"
-    file.write_text(json.dumps({NASTY: NASTY, "recording": NASTY}), encoding="utf-8")
-    return ["driver", "record", "--answers", str(file)]
-
-
-def driver_version(_: Path) -> list[str]:
-    return ["driver", "run", "--version", NASTY.replace("\0", ""), "--", "true"]
-
-
-def program(_: Path) -> list[str]:
-    return ["driver", "run", "--version", "13.0", "--", NASTY.replace("\0", "")]
-
-
-def cell(tmp_path: Path) -> list[str]:
-    """A cell that does not exist, in a file with a hostile name."""
-    file = tmp_path / f"{NASTY[:-1]}.toml".replace("\0", "").replace("/", "")
-    file.write_text("[cells.a]\n", encoding="utf-8")
-    return ["matrix", "show", NASTY, "--file", str(file)]
-
-
-def file_of_cells(tmp_path: Path) -> list[str]:
-    return ["matrix", "check", "--file", str(tmp_path / NASTY[:-1].replace("\0", ""))]
-
-
-def stub_symbols(tmp_path: Path) -> list[str]:
-    file = tmp_path / "symbols.toml"
-    file.write_text(f"[{json.dumps(NASTY[:-1])}]\n", encoding="utf-8")
-    return ["stubs", "list", "--symbols", str(file)]
-
-
-def toolchain(_: Path) -> list[str]:
-    return ["toolchain", "path", NASTY]
-
-
-def records(tmp_path: Path) -> list[str]:
-    file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps({"event": NASTY}) + "\n", encoding="utf-8")
-    return ["report", str(file), "--require-cells", NASTY]
-
-
-def wheel(tmp_path: Path) -> list[str]:
-    file = tmp_path / f"{NASTY[:-1]}.whl".replace("\0", "")
-    file.write_bytes(b"PK")
-    return ["audit", str(file)]
-
-
-def code(tmp_path: Path) -> list[str]:
-    file = tmp_path / f"{NASTY[:-1]}.ptx".replace("\0", "")
-    file.write_bytes(b".version 8.0\n.target sm_90\n" + NASTY[:-1].encode())
-    return ["can-link", str(file), "13.0"]
-
-
-def unknown_command(_: Path) -> list[str]:
-    return [NASTY]
-
-
-ALL = (
-    *(recording, recording_of_a_version, no_recording, driver_version, program, cell, file_of_cells, stub_symbols),
-    *(toolchain, records, wheel, code, unknown_command),
-)
-
-
-@pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
-def test_commands(make: Callable[[Path], list[str]], tmp_path, capsys) -> None:
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands(name: str, tmp_path, capsys) -> None:
     """Nothing reaches the terminal as it was, and no line is a command of a CI runner."""
     with suppress(SystemExit):
-        cli.main(make(tmp_path))
+        cli.main(COMMANDS[name](tmp_path))
     said = "".join(capsys.readouterr())
     assert said
     assert not OBEYED.search(said), ascii(said)
-    assert not COMMAND.search(said), said
+    assert not OF_A_RUNNER.search(said), said
 
 
 def test_doctor(monkeypatch, capsys) -> None:
