@@ -113,17 +113,6 @@ def test_strict_without_a_driver(run) -> None:
     result.stdout.no_fnmatch_line("*fix: *")
 
 
-def test_best_effort_refuses_what_does_not_fit(run, toolkit) -> None:
-    """A driver of an older major is refused in best_effort too, and warned of in warning_only."""
-    refused = run(LOOKS_UP, "--cudalink-guard-rails=best_effort", "--cudalink-driver=12.9")
-    if toolkit.major == 13:
-        refused.assert_outcomes(passed=1, failed=1)
-        refused.stdout.fnmatch_lines(["*DriverCtkCompatibilityError*", "    fix: *pip install *'cuda-toolkit*"])
-        warned = run(LOOKS_UP, "--cudalink-guard-rails=warning_only", "--cudalink-driver=12.9")
-        warned.assert_outcomes(passed=2, warnings=1)
-        warned.stdout.fnmatch_lines(["*CompatibilityWarning: the driver does not run CUDA *"])
-
-
 @pytest.mark.parametrize("mode", [None, "strict"])
 def test_fixture(run, toolkit, mode) -> None:
     """A fresh guard for each test, with the run's mode, whose verdicts the summary has."""
@@ -154,23 +143,6 @@ def test_who_is_not_routed_is_named(run, pytester, monkeypatch) -> None:
     result.stdout.fnmatch_lines(
         ["calls cuda.pathfinder directly: find_static_lib: a default argument of find in early"]
     )
-
-
-def test_nested_runs(run) -> None:
-    """A run inside of a run gives the outer one its guard back."""
-    result = run(
-        """
-        from pytest_cudalink import guardrails
-        pytest_plugins = ["pytester"]
-        def test_outer(pytester):
-            before = guardrails.installed().guard
-            pytester.makepyfile("def test(): pass")
-            pytester.inline_run("-p", "cudalink", "--cudalink-guard-rails=strict")
-            assert guardrails.installed().guard is before
-        """,
-        "--cudalink-guard-rails=best_effort",
-    )
-    result.assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.nested import ALONE, XDIST
@@ -125,16 +123,6 @@ def test_usage_error(run, workers) -> None:
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-def test_markers_option_explains(run) -> None:
-    """``--markers`` has the signature, and a row for each keyword."""
-    lines = run("", "--markers").stdout.lines
-    at = next(at for at, line in enumerate(lines) if line.startswith("@pytest.mark.cudalink("))
-    rows = lines[at + 1 : lines.index("", at)]
-    named = {word for row in rows for word in re.split(r"\s{2,}", row.strip())[0].split(", ")}
-    assert named == set(re.findall(r"(\w+)=", lines[at]))
-    assert "no_wait" in named
-
-
 LINKS = """
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 
@@ -188,34 +176,6 @@ class TestGroup:
     for name in ("test_both[[]driver-1[]]", "test_both[[]nvjitlink-2[]]", "*test_method[[]driver[]]"):
         result.stdout.fnmatch_lines([f"*::{name} PASSED*"])
     result.stdout.fnmatch_lines(["bundled: 9 links (5 on the driver, 4 on nvJitLink)"])
-
-
-@pytest.mark.usefixtures("sample", "toolkit")
-def test_force_backend_each(run) -> None:
-    """``--force-backend=each`` runs marked tests, and those that ask for a linker, on both; no others."""
-    result = run(
-        LINKS
-        + """
-@pytest.mark.cudalink
-def test_marked(): link()
-
-@pytest.mark.cudalink(backend="nvjitlink")
-def test_own_backend(): assert link() == "nvjitlink"
-
-def test_factory(linker_factory):
-    linker_factory(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90")).link()
-
-def test_plain(): pass
-""",
-        "--force-backend=each",
-    )
-    result.assert_outcomes(passed=6)
-    result.stdout.fnmatch_lines(
-        [
-            "cudalink: forced to each backend in turn: bundled*",
-            "bundled: 5 links (2 on the driver, 3 on nvJitLink)",
-        ]
-    )
 
 
 @pytest.mark.parametrize("workers", [ALONE, XDIST])

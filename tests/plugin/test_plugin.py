@@ -205,13 +205,6 @@ def test_wrong_values(name, values, expected) -> None:
         assert str(caught.value) == f"cudalink: {named} is {value!r} (from option); {expected}"
 
 
-def test_wrong_option(run) -> None:
-    """A wrong choice on the command line is a usage error that lists the choices."""
-    result = run("", "--force-backend=cuda")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--force-backend: invalid choice: 'cuda' (choose from *driver*nvjitlink*"])
-
-
 KEYS = {name: key for name, key in vars(parts).items() if isinstance(key, parts.Key)}
 PARTS = {key.name for key in KEYS.values()}
 
@@ -581,17 +574,21 @@ def test_forced_driver_without_a_driver_skips_all_that_needs_it(run, pytester, w
     result.stdout.fnmatch_lines(["4 tests were skipped: they need a CUDA driver", f"SKIPPED * {reason}"])
 
 
-def test_nested_run_keeps_the_outer_choice(run) -> None:
-    """A pytest inside a pytest does not undo what the outer one forced."""
+def test_nested_run_keeps_the_outer_choice(run, toolkit) -> None:
+    """A pytest inside a pytest does not undo what the outer one forced, and gives it its guard back."""
     result = run(
         """
+        from pytest_cudalink import guardrails
         from pytest_cudalink.linker import forcing
         pytest_plugins = ["pytester"]
         def test_outer(pytester):
+            before = guardrails.installed().guard
             pytester.makepyfile("def test(): pass")
-            pytester.inline_run("-p", "cudalink", "--force-backend=driver")
+            pytester.inline_run("-p", "cudalink", "--force-backend=driver", "--cudalink-guard-rails=strict")
             assert forcing.forced().backend == "nvjitlink"
+            assert guardrails.installed().guard is before
         """,
         "--force-backend=nvjitlink",
+        "--cudalink-guard-rails=best_effort",
     )
     result.assert_outcomes(passed=1)

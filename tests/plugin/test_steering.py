@@ -170,11 +170,6 @@ def test_mismatch_after_the_last_test(run, arguments) -> None:
     result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails because of *"])
 
 
-def test_unforced_is_not_verified(run) -> None:
-    """Without a choice there is nothing to compare the backend with."""
-    run("import lib\ndef test(): lib.link()\n", works=False).assert_outcomes(passed=1)
-
-
 def test_hooks(run, pytester) -> None:
     """A project vetoes, changes single links or fails one alone, sees each link, and adds facts."""
     hooks = """
@@ -331,31 +326,6 @@ def pytest_cudalink_link(event):
     result.stdout.fnmatch_lines(
         [f"*link: bundled driver {forced} test_it.py::test_it", "bundled: 1 link (1 on the driver)"]
     )
-
-
-STALE = """
-import sys
-import pytest
-
-def test_imports():
-    assert "pytest_cudalink.targets" not in sys.modules
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="cuda-core"):
-            import cuda.core._linker
-        assert "cuda.core._linker" not in sys.modules
-"""
-
-
-def test_stale_recipe_of_a_forced_run(pytester, run_pytest) -> None:
-    """The import that wakes the steering raises the error, and so does the next one: nothing links unsteered."""
-    folder = pytester.path / "cuda" / "core"
-    folder.mkdir(parents=True)
-    folder.joinpath("__init__.py").touch()
-    folder.joinpath("_linker.py").write_text("class Linker: pass\n")
-    result = run_pytest("--force-backend=nvjitlink", module=STALE)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["cudalink cannot steer cuda-core *--cudalink-target"])
-    result.stdout.fnmatch_lines(["cudalink: forced to nvjitlink: bundled*"])
 
 
 OUTER = '''

@@ -275,13 +275,6 @@ def test_results(run, pytester: pytest.Pytester, mode) -> None:
     assert "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in properties
 
 
-@pytest.mark.slow
-def test_maxfail(run) -> None:
-    """A culprit is a failure as any other, also in a fresh process; `test_stop` ends a run with the first."""
-    result = run(SUITE.format(body="goes_wrong()"), "--maxfail=2")
-    result.assert_outcomes(failed=2, passed=6)
-
-
 @pytest.mark.apart
 def test_reruns(run) -> None:
     """Attempts of a test that is run again count once, and those of the culprit are not tests after it."""

@@ -293,7 +293,9 @@ def test_each_backend_of_some_targets(run) -> None:
     """What ``--force-backend=each`` forces is the run's choice: other code than the targets links as it likes."""
     module = "@pytest.mark.cudalink\ndef test_marked(): library.on_nvjitlink()\n"
     module += "def test_factory(linker_factory): library.on_nvjitlink()"
-    run(module, "--force-backend=each").assert_outcomes(passed=2, failed=2)
+    result = run(module, "--force-backend=each")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["cudalink: forced to each backend in turn: bundled*"])
     run(module, "--force-backend=each", "--cudalink-target=bundled").assert_outcomes(passed=4)
 
 
@@ -322,12 +324,6 @@ def test_warn(run) -> None:
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["test_it.py::test", f"*UnsteeredLinkWarning: {WRONG}"])
     result.stdout.fnmatch_lines(["1 link in your code was not steered *(not as forced)"])
-
-
-def test_warnings_that_are_errors(run) -> None:
-    """A run that makes errors of warnings fails the test."""
-    category = "error::pytest_cudalink.plugin.watch.native_links.UnsteeredLinkWarning"
-    run("def test(): library.on_nvjitlink()", *WARN, "-W", category).assert_outcomes(failed=1)
 
 
 def test_allow(run) -> None:
@@ -388,6 +384,27 @@ def test_a_stale_recipe_that_a_test_swallows(run_pytest, where) -> None:
     result = run_pytest("--force-backend=nvjitlink", module=module, fresh=True)
     result.assert_outcomes(**{"errors" if decorated else "failed": 1})
     result.stdout.fnmatch_lines(["*cudalink cannot steer cuda-core 0.2.0: *"])
+
+
+IMPORTS = """
+import sys
+import pytest
+
+def test_imports():
+    assert "pytest_cudalink.targets" not in sys.modules
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="cuda-core"):
+            import cuda.core._linker
+        assert "cuda.core._linker" not in sys.modules
+"""
+
+
+@pytest.mark.usefixtures("stale")
+def test_a_stale_recipe_that_wakes_the_steering(run_pytest) -> None:
+    """The import raises the error, and so does the next one: nothing links unsteered."""
+    result = run_pytest("--force-backend=nvjitlink", module=IMPORTS, fresh=True)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["cudalink cannot steer cuda-core *--cudalink-target"])
 
 
 BROKEN = """

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -77,24 +74,6 @@ def test_a_full_device(form, tmp_path, capsys) -> None:
     )
     assert "1 cell, 1 test, 1 passed" in captured.out
     assert sorted(one.name for one in tmp_path.iterdir()) == sorted([*others, "r"])
-
-
-def test_a_file_that_may_not_grow(tmp_path) -> None:
-    """Nothing is left under the name, and an older file stays."""
-    write(tmp_path / "r", "c", {str(number): "failed" for number in range(50)})
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-
-    command = [sys.executable, "-m", "pytest_cudalink.cli", "report", "r", "-q", "--fail-on=none", "--markdown=old"]
-    (tmp_path / "old").write_text("old")
-    done = subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    said = "cudalink report: --markdown is old; it cannot be written: File too large; name another file\n"
-    assert done.stderr == said
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["old", "r"]
-    assert (tmp_path / "old").read_text() == "old"
 
 
 def test_the_summary_of_a_job_that_is_full(tmp_path, monkeypatch, capsys) -> None:
