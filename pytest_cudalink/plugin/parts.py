@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .hostile.sweep import FaultSweep
     from .isolation.copies import Copies
     from .isolation.parent import Isolation
+    from .isolation.processes import Servers
     from .items.runtest import MarkedTests
     from .records.ledger import Ledger
     from .records.record_file import RecordFile
@@ -77,6 +78,7 @@ REPORTER: Final[Key[Reporter]] = Key("reporter", "watch.check:Reporter")
 REQUIRED: Final[Key[Required]] = Key("require", "session.require:Required")
 RESULTS: Final[Key[Results]] = Key("results", "records.results:Results")
 SCHEDULES: Final[Key[Schedules]] = Key("schedules", "hostile.schedules:Schedules")
+SERVERS: Final[Key[Servers]] = Key("servers", "isolation.processes:Servers")
 STICKY_GUARD: Final[Key[StickyGuard]] = Key("sticky", "watch.sticky:StickyGuard")
 #: Those that run each test again.
 RERUNS: Final[tuple[Key[Any], ...]] = (FAULT_SWEEP, SCHEDULES)

@@ -21,7 +21,7 @@ from ...base.safe_text import line
 from ...base.words import counted
 from ...report.asked_for import AskedFor
 from .. import pytest_private
-from ..parts import ASKED, COPIES, RECORD_FILE
+from ..parts import ASKED, COPIES, RECORD_FILE, SERVERS
 from . import processes
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ class Copies:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._paths: list[str] = []
-        # the events of a copy have no reader: a file of all would be as long as there are runs and calls
-        self._servers = processes.Servers(run, "copies", processes.ServerProcess.close, events=False)
+        self._servers = run.part(SERVERS)
         self._server: processes.ServerProcess | None = None  # the last one that was asked
         given: Any = getattr(run.config, "workerinput", None)
         workers = given["workercount"] if given else 1
@@ -64,7 +63,9 @@ class Copies:
         """
         deadline = int(self._run.settings.sticky_deadline.value)
         for start in range(0, len(asked), _PART):
-            server = self._server = self._servers.get(self._paths, forks=True)
+            # the events of a copy have no reader: a file of all would be as long as there are runs and calls
+            server = self._servers.get(self._paths, processes.ServerProcess.close, forks=True, events=False)
+            self._server = server
             if not server.alive:
                 return
             with tempfile.TemporaryDirectory(dir=self.folder) as made:
@@ -81,13 +82,6 @@ class Copies:
     def why_not(self) -> str:
         """Why no process could run what it was asked for last."""
         return (self._server and self._server.refusal) or "the process that runs the tests again ended"
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        try:
-            return (yield)
-        finally:
-            self._servers.end()
 
 
 @dataclass

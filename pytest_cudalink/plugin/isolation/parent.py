@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -30,7 +30,7 @@ from ...report.wording import call_in_words, refused_last
 from .. import pytest_private
 from ..conditions import faults
 from ..items import PLAN
-from ..parts import ASKED, FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER
+from ..parts import ASKED, FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER, SERVERS
 from ..records.facts import fail
 from ..run import Run
 from ..watch.driver_checks import lose_events
@@ -50,7 +50,7 @@ class Isolation:
         self._paths: list[str] = []
         self._warm = False
         self._failure = ("", "")  # how the last process ended that never came to a test, and the test that shows it
-        self._servers = processes.Servers(run, "isolated", self._end_server)
+        self._servers = run.part(SERVERS)
         self._due: set[str] = set()  # the tests that began and were to run in another process, and those that did
         self._done: set[str] = set()
         self._isolated: set[str] = set()
@@ -167,7 +167,7 @@ class Isolation:
     def _run_child(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd:
         forks = self._isolates(item)
         if not forks or self._warm:
-            server = self._servers.get(self._paths if forks else [], forks=forks)
+            server = self._servers.get(self._paths if forks else [], self._end_server, forks=forks)
             if server.failed is not None and not self._failure[0]:
                 self._failure = (processes.start_failure(server.failed, server.folder, item), "")
             if not server.refusal:
@@ -188,18 +188,6 @@ class Isolation:
         if waits and (end.exitcode is None or end.exitcode != ended):
             self._run.part(LEDGER).outside.problems.append(f"the process of the tests {end} after the last test")
             self._write_crash(None, end, [], _last_lines(server.folder / "stderr"))
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """End the processes that wait for tests before plugins such as pytest-cov read the files that these leave."""
-        try:
-            return (yield)
-        finally:
-            self.end_servers()
-
-    def end_servers(self) -> None:
-        """End the processes that wait for tests, if there are any."""
-        self._servers.end()
 
     def _write_crash(self, nodeid: str | None, end: ProcessEnd, last: list[str], frames: list[str]) -> None:
         if (file := self._run.get(RECORD_FILE)) is not None:

@@ -351,31 +351,37 @@ class ServerProcess:
 
 
 class Servers:
-    """The processes of a run that have collected: another one starts for one that died.
+    """A plugin object that owns the processes of a run that have collected: another one starts for one that died.
 
     `folder`: a temporary folder, for the files of the processes and of those that ask them.
-    `close`: ends one.
-    `events`: as of `ServerProcess`.
     """
 
-    def __init__(self, run: Run, name: str, close: Callable[[ServerProcess], object], *, events: bool = True) -> None:
-        self._run, self._close, self._events = run, close, events
-        self.folder = scratch.fresh(name)
-        self._started: dict[bool, ServerProcess] = {}
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.folder = scratch.fresh("isolated")
+        self._started: dict[tuple[bool, bool], tuple[ServerProcess, Callable[[ServerProcess], object]]] = {}
 
-    def get(self, paths: list[str], *, forks: bool) -> ServerProcess:
-        """Return the process that has collected the tests of some files, and runs each in a copy or in itself."""
-        server = self._started.get(forks)
+    def get(
+        self, paths: list[str], close: Callable[[ServerProcess], object], *, forks: bool, events: bool = True
+    ) -> ServerProcess:
+        """Return the process that has collected the tests of some files, and runs each in a copy or in itself.
+
+        `close`: ends it.
+        `events`: as of `ServerProcess`.
+        """
+        server, _ = self._started.get((forks, events), (None, close))
         if server is None or not (server.alive or server.refusal):
             if server is not None:
-                self._close(self._started.pop(forks))
+                del self._started[forks, events]
+                close(server)
             folder = Path(tempfile.mkdtemp(prefix="server-", dir=self.folder))
-            server = ServerProcess(self._run, folder, paths, forks=forks, events=self._events)
-            self._started[forks] = server
+            server = ServerProcess(self._run, folder, paths, forks=forks, events=events)
+            self._started[forks, events] = server, close
         return server
 
     def end(self) -> None:
         """End the processes, and remove the folder."""
         while self._started:
-            self._close(self._started.popitem()[1])
+            server, close = self._started.popitem()[1]
+            close(server)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -389,6 +389,17 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     if config.option.verbose < 0:
         return []
     return [*(pytest_report_header(config) if run.begins_late else ()), *run.late_header]
+
+
+# here, because a part that is registered within the loop has no wrapper around it
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """End the processes that wait for tests before plugins such as pytest-cov read the files that these leave."""
+    try:
+        return (yield)
+    finally:
+        if (servers := run_of(session.config).get(parts.SERVERS)) is not None:
+            servers.end()
 
 
 class Ends:

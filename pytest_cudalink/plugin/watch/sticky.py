@@ -10,7 +10,7 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -59,7 +59,6 @@ class StickyGuard(Check):
         self._contexts: contexts.EmulatedContexts | contexts.RealContexts | None = None
         self._count, self._counted, self._is_loaded = loads.counter(), -1, False
         self._torn_down = False
-        self._late_isolation = False
         self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
         self.found: LeftBehind | None = None
         self._is_new = False
@@ -152,7 +151,6 @@ class StickyGuard(Check):
             if rest.excinfo is not None:
                 yield Finding("note", str(phase.item.repr_failure(rest.excinfo)), kind=_LATE_SECTION)
         if self._run.task is None and not self._stops:
-            self._late_isolation = self._run.get(ISOLATION) is None
             self._run.part(ISOLATION).take_over(session)
 
     def _story(self, found: LeftBehind) -> str:
@@ -180,15 +178,6 @@ class StickyGuard(Check):
         events = [event for event in present.events() if "call" in event]
         first = next((at for at, event in enumerate(events) if event["result"] == found.code), len(events))
         return [f"{event['call']} answered {event['result']}" for event in events[: first + 1][-_LAST_CALLS:]]
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """End the fresh processes: a part that is registered within the loop has no wrapper around it."""
-        try:
-            return (yield)
-        finally:
-            if self._late_isolation:
-                self._run.part(ISOLATION).end_servers()
 
     def end(self, session: pytest.Session) -> None:
         """Let a process that hangs end without the destructors of its libraries, which would wait."""
