@@ -30,7 +30,7 @@ from .. import pytest_private
 from ..parts import LEDGER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
     from ...base.finding import Violation
@@ -148,16 +148,13 @@ class RecordFile:
             )
             self._run.part(LEDGER).outside.unwritten.append(self._lost)
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+    def end(self, session: pytest.Session) -> None:
         """Fail the run too if an event that is written after the sums is the one that is lost."""
-        result = yield
         if self._lost and not self._run.reports_elsewhere:
             self._is_said = True
             self._run.part(LEDGER).totals.unwritten.append(self._lost)
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        return result
 
     def last_look(self) -> bool:
         """Write to stderr that the end of the run is what was lost, after the summary; return whether that is so."""

@@ -409,7 +409,7 @@ class Ends:
     # has happened
     _FIRST: Final[tuple[parts.Key[Any], ...]] = (parts.PROVENANCE, parts.FAULTS, *parts.RERUNS, parts.ASKED)
     # after the sums, see `pytest_sessionfinish` of this module
-    _LAST = (parts.RESULTS, parts.HAND_OVER, parts.STICKY_GUARD)
+    _LAST = (parts.RESULTS, parts.RECORD_FILE, parts.HAND_OVER, parts.STICKY_GUARD)
 
     def __init__(self, run: Run) -> None:
         self._run = run

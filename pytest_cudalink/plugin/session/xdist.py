@@ -21,7 +21,7 @@ _REFUSED: Final = "cudalink_refused"
 _ACTIVE: Final = "cudalink_active"
 _LISTENER: Final = "cudalink-listener"
 #: Parts of which the controller has one that adds up those of its workers.
-_ADDED_UP: Final[tuple[Key[Any], ...]] = (FAULTS, *RERUNS)
+_ADDED_UP: Final[tuple[Key[Any], ...]] = (ASKED, FAULTS, *RERUNS)
 
 
 def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str, str]] | None:
@@ -112,7 +112,6 @@ class HandOver:
             "late_header": self._run.late_header,
             "late_facts": self._run.late_facts,
             "new_processes": dict(self._run.new_processes),
-            "asked": asked.as_json() if (asked := self._run.get(ASKED)) is not None else [],
             "parts": {key.name: part.as_json() for key in _ADDED_UP if (part := self._run.get(key)) is not None},
         }
 
@@ -146,8 +145,6 @@ class HandOver:
             self._run.late_facts = given["late_facts"]
             add_late_properties(self._run)
         self._run.part(LEDGER).totals.add_outside(given["outside"])
-        if given["asked"]:
-            self._run.part(ASKED).add(given["asked"])
         for key in _ADDED_UP:
             if key.name in given["parts"]:
                 self._run.part(key).add(given["parts"][key.name])
