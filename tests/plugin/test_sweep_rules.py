@@ -408,6 +408,7 @@ def test_plan_of_functions() -> None:
 
 
 @example([("cuInit", "loop"), ("cuInit", ""), ("cuInit", "other")] * 40)
+@example([("cuInit", "loop")] * 9 + [("cuInit", "other")] * 9)
 @given(st.lists(st.sampled_from([("cuInit", "loop"), ("cuInit", "other"), ("cuMemAlloc_v2", "loop"), ("cuInit", "")])))
 def test_repeats(some: list[tuple[str, str]]) -> None:
     """Of the calls of one function by one stack six fail, as far apart as they can be, unless there is no budget.
