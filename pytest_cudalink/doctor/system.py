@@ -35,7 +35,14 @@ _LOOKUPS: Final[dict[ItemKind, str]] = {
     "bitcode-libs": "locate_bitcode_lib",
     "binaries": "find_nvidia_binary_utility",
 }
+#: Prefixes that are no environment.
+_OF_SYSTEM: Final = (Path("/usr"), Path("/usr/local"))
 _SHADOWED: Final = ("cudart", "nvrtc", "nvJitLink")
+
+
+def _is_below(path: str, prefix: Path) -> bool:
+    """Whether a file is in an environment: not one of /usr/local/cuda for the Python of a system or of an image."""
+    return prefix not in _OF_SYSTEM and Path(path).is_relative_to(prefix)
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ class System:
     def is_outside(self, item: Item) -> bool:
         """Whether an item is in a toolkit outside of this environment."""
         inside = item.wheel or item.found_via in ("site-packages", "conda", ALREADY_LOADED)
-        return not inside and not Path(item.path).is_relative_to(sys.prefix)
+        return not inside and not _is_below(item.path, Path(sys.prefix))
 
     def versions(self) -> dict[str, str]:
         """The versions of the installed distributions."""
@@ -187,7 +194,8 @@ class Elsewhere(System):
         return Installer("conda", f" --prefix {prefix}") if conda else Installer(name, f" --python {prefix}")
 
     def is_outside(self, item: Item) -> bool:
-        return not item.wheel and not Path(item.path).is_relative_to(self._place.prefix)
+        inside = item.wheel or item.found_via in ("site-packages", "conda")
+        return not inside and not _is_below(item.path, self._place.prefix)
 
     def versions(self) -> dict[str, str]:
         return {one.name: one.version for one in read_distributions(self._place, files=False)[0]}

@@ -26,8 +26,8 @@ from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.base.install_command import Command, Installer
 from pytest_cudalink.cli.doctor import page
 from pytest_cudalink.doctor import DoctorReport, examine, system
-from pytest_cudalink.doctor.system import Copy, DriverFile, ResolutionError, System
-from pytest_cudalink.environment.installed import Unreadable
+from pytest_cudalink.doctor.system import Copy, DriverFile, Elsewhere, ResolutionError, System
+from pytest_cudalink.environment.installed import Place, Unreadable
 from pytest_cudalink.guardrails import DRIVER_COMPATIBILITY_VARIABLE, _pathfinder
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
@@ -629,6 +629,11 @@ def test_what_this_machine_has(monkeypatch) -> None:
         *((replace(alone, path="/x", found_via=via), False) for via in ("site-packages", "conda", ALREADY_LOADED)),
     ):
         assert System().is_outside(one) is outside
+    toolkit = replace(alone, path="/usr/local/cuda/nvvm/lib64/libnvvm.so", found_via="CUDA_HOME")
+    for prefix, outside in (("/usr", True), ("/usr/local", True), ("/usr/local/cuda", False)):
+        monkeypatch.setattr(sys, "prefix", prefix)
+        here, there = System(), Elsewhere(Place(Path(prefix), (), "3.12"), Machine.audit)
+        assert (here.is_outside(toolkit), there.is_outside(toolkit)) == (outside, outside)
     monkeypatch.setattr(system, "installer_here", lambda *, by_conda: by_conda)
     assert [System().installer(items) for items in ([], [alone], [alone, nvrtc])] == [True, True, False]
     monkeypatch.setattr(_pathfinder, "stems", lambda: {"libnvrtc": "nvrtc"})
