@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,17 +27,21 @@ def test(n): pass
 SAID = "the record cannot be written: --cudalink-report is"
 
 
-def run(
-    folder: Path, count: int, *arguments: str, before: Callable[[], None] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run pytest on a number of tests that pass."""
+def run(folder: Path, count: int, *arguments: str, size: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run pytest on a number of tests that pass, where no file may be larger than a size."""
+
+    def limit() -> None:
+        if size is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
     (folder / "test_a.py").write_text(MODULE.format(count=count), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *with_plugins(*arguments)]
     # the file that starts a second process has the environment, and must be smaller than the limits of these tests
     kept_variables = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     environment = {**kept_variables, **NO_AUTOLOAD, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, preexec_fn=before
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, preexec_fn=limit
     )
 
 
@@ -62,13 +65,8 @@ def test_a_file_that_may_not_grow(mode, tmp_path, capsys) -> None:
 
     The record has the tests that were written before, and its cell is incomplete.
     """
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-
     count = 12 if "--cudalink-processes=isolated" in mode else 60
-    done = run(tmp_path, count, "--cudalink-report=run.jsonl", "-p", "no:faulthandler", *mode, before=limit)
+    done = run(tmp_path, count, "--cudalink-report=run.jsonl", "-p", "no:faulthandler", *mode, size=5000)
     expect(done, count, "File too large")
     content = (tmp_path / "run.jsonl").read_bytes()
     assert len(content) == 5000
@@ -85,12 +83,7 @@ def test_only_the_end_is_lost(tmp_path) -> None:
     """The last event is written after the summary of the run: it counts all the same."""
     assert run(tmp_path, 1, "--cudalink-report=run.jsonl").returncode == 0
     size = (tmp_path / "run.jsonl").stat().st_size - 10
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-    expect(run(tmp_path, 1, "--cudalink-report=run.jsonl", before=limit), 1, "File too large")
+    expect(run(tmp_path, 1, "--cudalink-report=run.jsonl", size=size), 1, "File too large")
 
 
 def test_a_pipe_that_is_closed(tmp_path) -> None:

@@ -49,33 +49,6 @@ def test_header_summary_junit_and_record(pytester: pytest.Pytester, run_pytest) 
     assert test.reason == "AssertionError: \ud800\x00\x1b[31m\x1b]0;owned\x07\u202e\u200b]]>"
 
 
-CAUSES = r"""
-import ctypes
-from pytest_cudalink.emulator import preload
-preload.driver_exists = lambda: False
-
-def test_message(): raise RuntimeError("libcuda.so: \x1b]0;owned\x07\u202e\u200b")
-def test_broken():
-    class Broken(Exception):
-        def __str__(self): raise ValueError("no text")
-    raise Broken
-"""
-
-
-def test_why_a_test_failed(pytester: pytest.Pytester, run_pytest) -> None:
-    """The block shows escapes, and an error without a text has none; the record keeps the text as it was."""
-    pytester.makepyfile(CAUSES)
-    result = run_pytest("--cudalink-report=run.jsonl", "--junitxml=j.xml", "--tb=line", "-rN")
-
-    result.assert_outcomes(failed=2)
-    shown = [line for line in result.outlines if line.startswith("error  ")]
-    assert shown == ["error  RuntimeError: libcuda.so: \\x1b]0;owned\\x07\\u202e\\u200b"]
-    message, broken = read(pytester.path / "run.jsonl").tests
-    assert message.cause["what"] == "RuntimeError: libcuda.so: \x1b]0;owned\x07\u202e\u200b"
-    assert broken.cause is None
-    ET.parse(pytester.path / "j.xml")
-
-
 CHILD = r"""
 import subprocess, sys
 NASTY = "\x1b[31m\x9b2J\r\n::error::owned\u202e"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,27 +41,9 @@ FIRST = len(HEAD.strip().splitlines()) + 1
 FROM_SYSTEM = "*libcudart.so.12 is from the system: *libcudart.so.12; expected a wheel of this environment"
 
 
-class Systems(NamedTuple):
-    """System toolkits of which only the runtime is there, and their releases: of another major and another minor."""
-
-    folder: Path
-    major: str
-    minor: str
-
-    @property
-    def old(self) -> Path:
-        """The runtime of another major."""
-        return self.folder / self.major / "lib64" / f"libcudart.so.{self.major.partition('.')[0]}"
-
-    @property
-    def new(self) -> Path:
-        """The runtime of another minor."""
-        return self.folder / self.minor / "lib64" / f"libcudart.so.{self.minor.partition('.')[0]}"
-
-
 @pytest.fixture(scope="session")
-def systems(once, toolkit) -> Systems:
-    """Two toolkits that are not of the environment's release."""
+def systems(once, toolkit) -> SimpleNamespace:
+    """Two system toolkits of which only the runtime is there: `old` is of another major, `new` of another minor."""
     if toolkit.major != 13:
         pytest.skip(f"needs a toolkit of CUDA 13 in this environment, found {toolkit}")
     minor = "13.2" if str(toolkit) != "13.2" else "13.3"
@@ -70,7 +52,9 @@ def systems(once, toolkit) -> Systems:
         for version in ("12.9", minor):
             make_system_runtime(folder, version)
 
-    return Systems(once("systems", make), "12.9", minor)
+    folder = once("systems", make)
+    old, new = folder / "12.9/lib64/libcudart.so.12", folder / minor / "lib64/libcudart.so.13"
+    return SimpleNamespace(folder=folder, minor=minor, old=old, new=new)
 
 
 @pytest.fixture

@@ -38,13 +38,8 @@ def run(pytester: pytest.Pytester, run_pytest):
     return go
 
 
-LAUNCH = '''
-PTX = b"""
-.version 7.8
-.target sm_80
-.address_size 64
-.visible .entry k() { ret; }
-\\0"""
+LAUNCH = r"""
+PTX = b".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\0"
 
 def test_launch():
     cuda = ctypes.CDLL("libcuda.so.1")
@@ -55,7 +50,7 @@ def test_launch():
     assert cuda.cuModuleLoadData(ctypes.byref(module), PTX) == 0
     assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"k") == 0
     assert cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
-'''
+"""
 
 
 def test_a_failure_names_the_refused_function(run, toolkit) -> None:

@@ -286,45 +286,33 @@ BUNDLED = """
 import sys
 assert "pytest_cudalink.targets" not in sys.modules  # start-up does not import what it may not need
 
-from pytest_cudalink import probes
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-from pytest_cudalink.linker.backends import OPENERS
 
-class State:
-    handle, error_log, info_log = 1, "", ""
-    lock = __import__("threading").RLock()
-    def __init__(self, options): pass
-    def add(self, kind, code, name): pass
-    def complete(self, target): return b""
-    def read_logs(self): pass
-    def close(self): pass
-
-OPENERS["driver"] = State
-
-def test_it():
-    with probes.fake(driver="13.0", nvjitlink=None):
-        Linker(ObjectCode.from_ptx("main.ptx"), options=LinkerOptions(arch="sm_90")).link()
+def test_it(): Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90")).link()
 """
 
 
-@pytest.mark.parametrize(("hooks", "forced"), [("", None), ("Choice('driver', 'the hook')", "the hook")])
-def test_bundled_linker_of_a_run_that_forces_nothing(pytester, run_pytest, samples, hooks, forced) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "backend", "forced"), [(None, "nvjitlink", None), ("Choice('driver', 'the hook')", "driver", "the hook")]
+)
+def test_bundled_linker_of_a_run_that_forces_nothing(pytester, run_pytest, samples, toolkit, chosen, backend, forced):
     """The first linker starts the steering: its link is counted and reported, and a hook chooses its backend."""
-    pytester.path.joinpath("main.ptx").write_bytes(samples["12.9/main.ptx"])
+    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
     pytester.makeconftest(
         f"""
 def pytest_cudalink_decide(target, inputs):
     from pytest_cudalink.targets import Choice
-    return {hooks or None}
+    return {chosen}
 
 def pytest_cudalink_link(event):
     print("link:", event.target, event.backend, event.forced, event.nodeid)
 """
     )
-    result = run_pytest("-s", module=BUNDLED)
+    result = run_pytest("-s", "--cudalink-driver=13.0", module=BUNDLED)
     result.assert_outcomes(passed=1)
+    name = {"driver": "the driver", "nvjitlink": "nvJitLink"}[backend]
     result.stdout.fnmatch_lines(
-        [f"*link: bundled driver {forced} test_it.py::test_it", "bundled: 1 link (1 on the driver)"]
+        [f"*link: bundled {backend} {forced} test_it.py::test_it", f"bundled: 1 link (1 on {name})"]
     )
 
 
