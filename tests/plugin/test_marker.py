@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.nested import ALONE, XDIST
+from tests.plugin.test_require import LINK
 
 HEAD = "import pytest\nfrom pytest_cudalink import Raises\n"
 
@@ -112,16 +113,6 @@ def test_usage_error(run, workers) -> None:
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-LINKS = """
-from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-
-def link():
-    linker = Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90"))
-    linker.link("cubin")
-    return linker.backend
-"""
-
-
 @pytest.fixture
 def sample(pytester, samples) -> None:
     """A PTX file beside the test."""
@@ -135,7 +126,7 @@ def test_backends_of_tests(run) -> None:
     ``backend="each"`` runs a test on both, in one process; other parameters stay.
     """
     result = run(
-        LINKS
+        LINK
         + """
 import os
 @pytest.fixture

@@ -431,12 +431,3 @@ def test_a_target_with_another_error_that_is_swallowed(run, pytester) -> None:
     for name in ("installs", "forces"):
         result.stdout.fnmatch_lines([f"cudalink cannot steer {name}: its target raised AttributeError: *"])
         result.stdout.fnmatch_lines([f"{name} is not watched: *no_such_switch*"])
-
-
-@pytest.mark.usefixtures("stale")
-def test_a_stale_recipe_that_collection_shows(run_pytest) -> None:
-    """The error of the module says it; the summary does not repeat it as a problem."""
-    module = "import cuda.core._linker\ndef test(): pass"
-    result = run_pytest("--force-backend=nvjitlink", module=module, fresh=True)
-    result.assert_outcomes(errors=1)
-    result.stdout.no_fnmatch_line("outside of tests: *")

@@ -38,14 +38,17 @@ def validator() -> Draft202012Validator:
     return Draft202012Validator(records.schema())
 
 
-@pytest.fixture
-def written(tmp_path):
-    """A file with every event."""
-    path = tmp_path / "folder" / "run.jsonl"
+def write_events(path: Path) -> Path:
     with Writer(path) as writer:
         for event in EVENTS:
             writer.write(event)
     return path
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A file with every event."""
+    return write_events(tmp_path / "folder" / "run.jsonl")
 
 
 def test_round_trip(written) -> None:
@@ -128,10 +131,7 @@ def test_a_cut_file_is_readable(place, tmp_path_factory) -> None:
     """Wherever a crash cuts, what was complete is read, and a cut line is said."""
     path = tmp_path_factory.getbasetemp() / "cut.jsonl"
     path.unlink(missing_ok=True)
-    with Writer(path) as writer:
-        for event in EVENTS:
-            writer.write(event)
-    content = path.read_bytes()
+    content = write_events(path).read_bytes()
     at = round(place * len(content))
     path.write_bytes(content[:at])
     complete = content[:at].count(b"\n")
