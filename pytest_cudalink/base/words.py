@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
@@ -64,7 +64,16 @@ def form(known: Mapping[str, tuple[str, ...]]) -> str:
     return words if "" in known else f"{words}, or a value alone for all"
 
 
+def did_you_mean(given: str, known: Iterable[str], most: int = 1, *, alike: float = 0.6) -> str:
+    """Return the nearest of some names as the end of an error about another; empty if none is near.
+
+    `most`: how many are named.
+    `alike`: how near they must be, from 0 to 1.
+    """
+    near = difflib.get_close_matches(given, [*known], most, alike)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
 def _hint(word: str, known: Mapping[str, tuple[str, ...]]) -> str:
     words = [f"{key}={value}" if key else value for key, values in known.items() for value in values]
-    near = difflib.get_close_matches(word, [*words, *next(iter(known.values()))], 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return did_you_mean(word, [*words, *next(iter(known.values()))])

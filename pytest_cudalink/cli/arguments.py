@@ -7,14 +7,13 @@ project, its tags and the toolchains in the cache, which are what is worth compl
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..base.words import listed
+from ..base.words import did_you_mean, listed
 
 if TYPE_CHECKING:
     from ..matrix import Cell
@@ -31,9 +30,8 @@ def hint(given: str, known: Iterable[str], more: str = "") -> str:
     `more`: the command that lists them all, where they are many.
     """
     names = list(known)
-    near = difflib.get_close_matches(given, names, 3)
-    if near:
-        return f"; did you mean {' or '.join(near)}?"
+    if near := did_you_mean(given, names, 3):
+        return near
     if not names:
         return "; there are none"
     return f"; known: {listed(names, _MOST)}{more if len(names) > _MOST else ''}"

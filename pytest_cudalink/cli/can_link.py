@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..base.regular_files import DATA, read_bounded
 from ..base.safe_text import complain
 from ..base.safe_text import line as safe
-from .arguments import hint, offer, wrong_file
+from ..base.words import counted, did_you_mean
+from .arguments import offer, wrong_file
 
 if TYPE_CHECKING:
     from ..compat.atlas import Atlas
@@ -114,7 +115,7 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
         raise _WrongWordError(msg)
     options.kind = options.kind and options.kind.lower()
     if options.kind is not None and options.kind not in kinds:
-        msg = f"KIND is {options.kind!r}; expected {', '.join(kinds)}{_near(options.kind, kinds)}"
+        msg = f"KIND is {options.kind!r}; expected {', '.join(kinds)}{did_you_mean(options.kind, kinds, 3)}"
         raise _WrongWordError(msg)
     if options.arch is not None:
         try:
@@ -165,13 +166,12 @@ def _release(text: str, what: str) -> CudaVersion:
 def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
     from ..artifacts import ReaderError, inspect
-    from ..base.words import counted
     from ..compat.atlas import TILE
     from ..compat.link_rules import ARCH
 
     expected = "a CUDA release such as 12.4, or a file of device code"
     if wrong := wrong_file(path, expected):
-        msg = f"PRODUCER {wrong}{_near(str(path), _releases())}"
+        msg = f"PRODUCER {wrong}{did_you_mean(str(path), _releases(), 3)}"
         raise _WrongWordError(msg)
     try:
         found = inspect(read_bounded(path, DATA))
@@ -214,10 +214,10 @@ def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
         msg = (
             f"CONSUMER is {text!r}; expected {' or '.join(f'{name}-RELEASE' for name in LIBRARIES)}, a release or this"
         )
-        raise _WrongWordError(f"{msg}{_near(text, _consumers())}")
+        raise _WrongWordError(f"{msg}{did_you_mean(text, _consumers(), 3)}")
     if not _is_release(release):
         msg = f"CONSUMER is {text!r}; expected a release such as 13.2, nvjitlink-13.2, driver-13.2 or this"
-        raise _WrongWordError(f"{msg}{_near(text, _consumers())}")
+        raise _WrongWordError(f"{msg}{did_you_mean(text, _consumers(), 3)}")
     version = _driver(release) if library == "driver" else _release(release, "CONSUMER")
     return tuple(Consumer(name, version) for name in ((library,) if dash else ("nvjitlink", "driver")))
 
@@ -254,12 +254,6 @@ def _installed() -> tuple[Consumer, ...]:
         msg = "CONSUMER is this, but there is neither an nvJitLink nor a driver here; name a release, such as 13.2"
         raise _WrongWordError(msg)
     return there
-
-
-def _near(text: str, known: Iterable[str]) -> str:
-    """Return the nearest known names; empty if none is near."""
-    found = hint(text, known)
-    return found if found.startswith("; did you mean") else ""
 
 
 def _releases() -> list[str]:

@@ -5,7 +5,7 @@ Imports nothing but words, because the start of every pytest reads it; `plugin/s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from . import names
@@ -368,18 +368,13 @@ def unread_variables(environment: Iterable[str]) -> list[str]:
     `environment`: the names of the variables that are set.
     """
     from ..base.tables import read_table
+    from ..base.words import did_you_mean
 
     names = known_variables()
     prefixes = tuple(read_table("variables.toml")["prefixes"])
     return [
-        f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{_hint(name, names)}"
+        f"the environment variable {name} is ignored: no part of pytest-cudalink reads it"
+        f"{did_you_mean(name, names, alike=0.8)}"
         for name in sorted(environment)
         if name.startswith(_PREFIX) and name not in names and not name.startswith(prefixes)
     ]
-
-
-def _hint(name: str, names: Collection[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, names, 1, cutoff=0.8)
-    return f"; did you mean {near[0]}?" if near else ""

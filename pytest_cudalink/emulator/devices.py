@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..base.regular_files import DATA, read_text
-from ..base.words import read_words
+from ..base.words import did_you_mean, read_words
 from ..compat import names
 
 #: How a driver without a device is written.
@@ -57,9 +56,7 @@ def parse_devices(text: str) -> Devices:
     arch = names.EMULATED_DEVICES.get(device, device or names.DEFAULT_ARCHITECTURE)
     if arch not in names.EMULATED_ARCHITECTURES:
         known = (*names.EMULATED_DEVICES, *names.EMULATED_ARCHITECTURES, NO_DEVICE, "FILE.json")
-        near = difflib.get_close_matches(device, known, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        msg = f"there is no emulated device {device!r}; expected {', '.join(known)}{hint}"
+        msg = f"there is no emulated device {device!r}; expected {', '.join(known)}{did_you_mean(device, known)}"
         raise ValueError(msg)
     return Devices(arch, model, _number(number) or 1, _bytes(words.get("memory", "")))
 

@@ -60,22 +60,8 @@ Answer = list[Any] | None
 
 HOST_BYTES = 4 << 20
 UNTOUCHED = 0xEE
-_SIZES = {
-    "h": 8,
-    "H": 8,
-    "s": 8,
-    "x": 8,
-    "i": 4,
-    "I": 4,
-    "q": 8,
-    "Q": 8,
-    "B": 1,
-    "b": 1,
-    "f": 4,
-    "c": 1,
-    "X": 1,
-    "H2": 2,
-}
+_SIZES = {letter: struct.calcsize(letter) for letter in "iIqQbBfc"}
+_SIZES |= {"h": 8, "H": 8, "s": 8, "x": 8, "X": 1, "H2": 2}
 _MASK = (1 << 64) - 1
 _GATES = ("!clear", "!open", "!read")
 _QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")

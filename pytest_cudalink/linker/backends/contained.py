@@ -77,15 +77,9 @@ class ContainedState(NvJitLinkErrors):
     def _ended(self, call: str, answer: WorkerAnswer, hint: str = "", input_name: str | None = None) -> LinkError:
         if answer.hung:
             hint = f"{TIMEOUT} sets another limit, in seconds" + (f"; {hint}" if hint else "")
-        return LinkError(
-            f"nvJitLink: {call}: libnvJitLink {self._release_name} {answer.end}, in its link worker",
-            backend=self.name,
-            call=call,
-            error_log=self.error_log or answer.printed,
-            info_log=self.info_log,
-            input_name=input_name,
-            hint=hint,
-        )
+        summary = f"nvJitLink: {call}: libnvJitLink {self._release_name} {answer.end}, in its link worker"
+        log = self.error_log or answer.printed
+        return self._link_error(summary, call, hint=hint).with_context(error_log=log, input_name=input_name)
 
     def _ended_by_inputs(self, call: str, answer: WorkerAnswer, target: str) -> LinkError:
         """Return the error of a link that ended its worker, with the inputs that do so alone, else with all of them."""
