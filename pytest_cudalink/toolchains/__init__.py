@@ -369,7 +369,7 @@ def _make(
     requirements.write_text("\n".join(lines) + "\n", encoding="utf-8")
     site, new = scratch / "site", scratch / "new"
     arguments = ["--no-deps", "--require-hashes", "--target", str(site), "-r", str(requirements)]
-    run_installer([*_installer(installer), *arguments], release, len(packages), tell)
+    run_installer([*_installer(installer), *arguments], release, tell)
     new.mkdir()
     # nvidia/cu13/lib of CUDA 13, nvidia/nvjitlink/lib of CUDA 12
     for component in sorted(site.glob("nvidia/*/")):
@@ -441,12 +441,9 @@ def _installer(wanted: Literal["uv", "pip"] | None) -> list[str]:
     raise ToolchainError(msg)
 
 
-def run_installer(
-    command: Sequence[str], release: CudaVersion, wheels: int, tell: Callable[[str], object] | None = None
-) -> None:
+def run_installer(command: Sequence[str], release: CudaVersion, tell: Callable[[str], object] | None = None) -> None:
     """Run the command that fetches the wheels of a release.
 
-    `wheels`: how many it fetches.
     `tell`: called with a short text whenever there is news of the download.
     Raises ToolchainError if the command fails, with the end of its output.
     """
@@ -454,7 +451,7 @@ def run_installer(
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a command of ours)
         code, output = done.returncode, done.stderr
     else:
-        code, output = run_and_tell(command, wheels, tell)
+        code, output = run_and_tell(command, tell)
     if code:
         said = "\n".join(f"  {line}" for line in output.strip().splitlines()[-12:])
         msg = (
