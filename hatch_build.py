@@ -46,9 +46,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
 
         build_data["pure_python"] = False
         target = os.environ.get(TARGET)
-        platform = compiler.wheel_platform(target) if target else re.sub(r"[-.]", "_", sysconfig.get_platform())
+        platform = sources.wheel_platform(target) if target else re.sub(r"[-.]", "_", sysconfig.get_platform())
         build_data["tag"] = f"py3-none-{platform}"
-        command = compiler.zig_for(target) if target else None
+        command = sources.zig_for(target) if target else None
         if version == "editable" and sources.is_current(ROOT, compiler.find_compiler):
             return  # a session of nox for each environment, and most of its time
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
@@ -58,7 +58,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
             if version == "editable":
                 compiler.build(library, folder)
                 continue
-            built = compiler.build(library, folder, command, flags=compiler.reproducible_flags(ROOT))
+            built = compiler.build(library, folder, command, flags=sources.reproducible_flags(ROOT))
             build_data["force_include"][str(built)] = f"pytest_cudalink/{part}/lib/{library.output}"
         if version == "editable":
             sources.mark_current(ROOT, compiler.find_compiler)

@@ -1,13 +1,17 @@
-"""The libraries and programs of each part of the package, and the C files that they are built from."""
+"""The libraries and programs of each part of the package, the C files that they are built from, and flags of wheels."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from pytest_cudalink.base.compiler import CompilerError
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "pytest_cudalink"
@@ -73,6 +77,32 @@ def libraries(cc: Any) -> Iterator[tuple[str, Any]]:
     yield "loader", shared("libcudalink-loads.so", (_LOADER / "loads.c", loaded), (SHARED,))
     watch = (*(JITLINK / f"{name}.c" for floor in JITLINK_FLOORS for name in floor), loaded, locks, safe)
     yield "loader/jitlink", shared("libcudalink-jitlink-calls.so", watch, (JITLINK, SHARED), threads)
+
+
+def zig_for(target: str) -> list[str]:
+    """The command of the C compiler in the ``ziglang`` wheel for a target such as ``x86_64-linux-gnu.2.17``."""
+    wheel_platform(target)
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target]
+
+
+def wheel_platform(target: str) -> str:
+    """The platform tags of a wheel for a target of zig: machine, and the oldest glibc that the wheel runs on.
+
+    Raises CompilerError if the target is not Linux with glibc on x86-64 or aarch64.
+    """
+    found = re.fullmatch(r"(x86_64|aarch64)-linux-gnu\.2\.(\d+)", target)
+    if not found:
+        msg = f"the target of the wheel is {target!r}; expected x86_64-linux-gnu.2.17 or aarch64-linux-gnu.2.17"
+        raise CompilerError(msg)
+    machine, minor = found.groups()
+    platform = f"manylinux_2_{minor}_{machine}"
+    # installers that are older than the numbered tags know the year
+    return f"manylinux2014_{machine}.{platform}" if minor == "17" else platform
+
+
+def reproducible_flags(root: Path) -> tuple[str, ...]:
+    """Flags by which a library holds nothing of the folder that it is built in: no debug information, no paths."""
+    return ("-g0", "-Wl,--strip-debug", f"-ffile-prefix-map={root}=.")
 
 
 def is_current(root: Path, find_compiler: Callable[[], list[str]]) -> bool:

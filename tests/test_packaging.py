@@ -116,10 +116,10 @@ def test_links_of_the_readme_are_absolute() -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_platform_of_a_wheel(machine: str) -> None:
     """The tag of a wheel for a target names machine and glibc, the form with the year, too; the page says the same."""
-    platforms = cc.wheel_platform(target(machine))
+    platforms = sources.wheel_platform(target(machine))
     assert platforms == f"manylinux2014_{machine}.manylinux_2_17_{machine}"
-    assert cc.wheel_platform(f"{machine}-linux-gnu.2.28") == f"manylinux_2_28_{machine}"
-    assert cc.zig_for(target(machine))[-2:] == ["-target", f"{machine}-linux-gnu.2.17"]
+    assert sources.wheel_platform(f"{machine}-linux-gnu.2.28") == f"manylinux_2_28_{machine}"
+    assert sources.zig_for(target(machine))[-2:] == ["-target", f"{machine}-linux-gnu.2.17"]
     assert "glibc 2.17" in PLATFORMS
 
 
@@ -127,7 +127,7 @@ def test_platform_of_a_wheel(machine: str) -> None:
 def test_target_that_no_wheel_is_for(name: str) -> None:
     """Anything but Linux with a version of glibc on a known machine is refused, with what is expected."""
     with pytest.raises(cc.CompilerError, match=f"the target of the wheel is '{name}'; expected x86_64-linux-gnu.2.17"):
-        cc.zig_for(name)
+        sources.zig_for(name)
 
 
 @pytest.mark.slow
@@ -144,18 +144,18 @@ def test_wheel_has_nothing_of_the_folder_that_it_was_built_in(wheel: Path) -> No
     assert len({member.date_time for member in archive.infolist()}) == 1
 
 
-@pytest.mark.parametrize("sources", [1, 2], ids=["at once", "source by source"])
-def test_flags_of_a_build_reach_the_compiler(sources: int, tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("parts", [1, 2], ids=["at once", "source by source"])
+def test_flags_of_a_build_reach_the_compiler(parts: int, tmp_path: Path, monkeypatch) -> None:
     """The flags of a release take the folder and the debug information out, however many sources a library has."""
     monkeypatch.setattr(cc, "_MANY", 2)
     built = []
     for folder in (tmp_path / "one", tmp_path / "another-folder"):
         folder.mkdir()
-        files = tuple(folder / f"part{number}.c" for number in range(sources))
+        files = tuple(folder / f"part{number}.c" for number in range(parts))
         for number, file in enumerate(files):
             file.write_text(f"const char *part{number}(void) {{ return __FILE__; }}\n", encoding="utf-8")
         library = cc.SharedLibrary("libparts.so", files, "libparts.so")
-        built.append(cc.build(library, folder / "lib", flags=cc.reproducible_flags(folder)).read_bytes())
+        built.append(cc.build(library, folder / "lib", flags=sources.reproducible_flags(folder)).read_bytes())
     assert built[0] == built[1]
     assert b".debug_" not in built[0]
 

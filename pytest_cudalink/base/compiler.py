@@ -7,7 +7,6 @@ It imports only the standard library, because the build hook runs before anythin
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -99,32 +98,6 @@ def find_compiler() -> list[str]:
     raise CompilerError(msg)
 
 
-def zig_for(target: str) -> list[str]:
-    """The command of the C compiler in the ``ziglang`` wheel for a target such as ``x86_64-linux-gnu.2.17``."""
-    wheel_platform(target)
-    return [sys.executable, "-m", "ziglang", "cc", "-target", target]
-
-
-def wheel_platform(target: str) -> str:
-    """The platform tags of a wheel for a target of zig: machine, and the oldest glibc that the wheel runs on.
-
-    Raises CompilerError if the target is not Linux with glibc on x86-64 or aarch64.
-    """
-    found = re.fullmatch(r"(x86_64|aarch64)-linux-gnu\.2\.(\d+)", target)
-    if not found:
-        msg = f"the target of the wheel is {target!r}; expected x86_64-linux-gnu.2.17 or aarch64-linux-gnu.2.17"
-        raise CompilerError(msg)
-    machine, minor = found.groups()
-    platform = f"manylinux_2_{minor}_{machine}"
-    # installers that are older than the numbered tags know the year
-    return f"manylinux2014_{machine}.{platform}" if minor == "17" else platform
-
-
-def reproducible_flags(root: Path) -> tuple[str, ...]:
-    """Flags by which a library holds nothing of the folder that it is built in: no debug information, no paths."""
-    return ("-g0", "-Wl,--strip-debug", f"-ffile-prefix-map={root}=.")
-
-
 def build(
     library: SharedLibrary | Executable,
     folder: Path,
@@ -138,7 +111,7 @@ def build(
     `folder`: output folder; created if it is missing.
     `compiler`: command; default that of `find_compiler`.
     `strict`: whether warnings are errors: True for our own sources, False for those generated from a user's.
-    `flags`: further flags, such as `reproducible_flags`.
+    `flags`: further flags.
     Returns the library or program.
     Raises CompilerError if there is no compiler, if it fails, or on another system than Linux, for which the sources
     are written.
