@@ -18,7 +18,7 @@ import pathlib, sys, time
 if "-q" not in sys.argv:
     sys.stderr.write("Downloading nvidia-nvjitlink (38.8MiB)\\n")
     sys.stderr.flush()
-time.sleep(float(pathlib.Path(__file__).with_name("pause").read_text()))
+time.sleep(2.6)
 site = pathlib.Path(sys.argv[sys.argv.index("--target") + 1]) / "nvidia" / "cu13" / "lib"
 site.mkdir(parents=True)
 for name in ("libnvJitLink.so.13", "libnvrtc.so.13", "libcudart.so.13"):
@@ -34,7 +34,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
     uv = folder / "uv"
     uv.write_text(_UV)
     uv.chmod(0o755)
-    (folder / "pause").write_text("0")
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return {
         **{name: value for name, value in os.environ.items() if name not in ("CI", "COLUMNS")},
@@ -63,8 +62,6 @@ sys.exit(main())
 
 def test_fetching_on_a_terminal(environment: dict[str, str], tmp_path: Path) -> None:
     """The line names the toolchain and what is downloaded, and the result alone remains."""
-    (tmp_path / "bin" / "pause").write_text("2.6")
-
     seen = on_terminal([*_TOOLCHAIN, "toolchain", "add", "13.0"], environment)
 
     assert seen.code == 0

@@ -107,6 +107,7 @@ def test_faults_of_all_tests() -> None:
     ]  # fmt: skip
 
 
+RAISES = Raises("CUDA_ERROR_INVALID_PTX")
 DRIVER, GPU = parse({"driver": ">=13"}), parse({"gpu": True})
 
 
@@ -125,6 +126,7 @@ DRIVER, GPU = parse({"driver": ">=13"}), parse({"gpu": True})
         ([mark(no_wait=False), mark(no_wait=True)], MarkerPlan()),
         ([mark(no_wait=("cuMemFree",))], MarkerPlan(no_wait=allowed_symbols(["cuMemFree"]))),
         ([mark(backend="nvjitlink", policy="released")], MarkerPlan(backend="nvjitlink")),
+        ([mark(gpu=True, otherwise=RAISES)], MarkerPlan(requirements=tuple(GPU), otherwise=RAISES)),
     ],
 )
 @pytest.mark.parametrize("backend", ["auto", "each"])
@@ -135,14 +137,6 @@ def test_the_plan_of_a_test(marks: list, plan: MarkerPlan | None, backend: str) 
     assert item.stash.get(PLAN, None) == plan
     assert marker.plans([Marked(None), item]) == ([] if plan is None else [plan])
     assert marker.asks([Marked(None), item], frozenset()) is (plan is not None)
-
-
-def test_documented_failures() -> None:
-    """The plan has the failure that the marker documents."""
-    raises = Raises("CUDA_ERROR_INVALID_PTX")
-    item = Marked(mark(gpu=True, otherwise=raises))
-    marker.check([item])
-    assert item.stash[PLAN] == MarkerPlan(requirements=tuple(GPU), otherwise=raises)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import re
 import subprocess
 import unicodedata
@@ -23,7 +22,6 @@ from pytest_cudalink.base import safe_text
 from pytest_cudalink.report import html, text
 from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
-from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.records import CauseRecord, OperationRecord, VersionRecord
 from tests.report import forms
 
@@ -206,18 +204,6 @@ def test_ten_megabytes(tmp_path) -> None:
     for path in forms.values():
         assert 500 < path.stat().st_size < 1_000_000
         assert "more characters)" in path.read_text(encoding="utf-8")
-
-
-def test_hostile_names_of_files(tmp_path, capsys) -> None:
-    """A path in an error is one line, too."""
-    name = tmp_path / "\x1b[31m\n\u202e.jsonl"
-    name.write_bytes(b"")
-    assert cli.main(["report", str(tmp_path)]) == 1
-    captured = capsys.readouterr()
-    assert not OBEYED.search(captured.out + captured.err)
-    assert json.loads(json.dumps(merge([tmp_path]).cells[0].name)) == "\x1b[31m\n\u202e"
-    assert cli.main(["report", str(tmp_path / "\x1b[31mnone")]) == 2
-    assert not OBEYED.search(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
