@@ -853,6 +853,36 @@ def test_where_a_library_comes_from_with_the_variable(made: Faked, monkeypatch: 
     assert str(Providers(owners).of("libnvrtc", 12, user)) == "wheel 1"
 
 
+def test_parts_of_another_cudnn(made: Faked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts open each other by name: an error if one of them comes from elsewhere, and none if all of them do."""
+    graph = b"libcudnn_ops.so\0libcudnn_engines_tensor_ir.so\0"
+    files = ("c/libcudnn.so.9", "c/libcudnn_graph.so.9", "c/libcudnn_ops.so.9")
+    made.wheel("nvidia-cudnn-cu13", "9.20.0.48", files=[made.put(one, content=graph) for one in files])
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(other))
+    assert told(made.audit()) == []
+    (other / "libcudnn_cnn.so.9").touch()  # which nothing here opens
+    (other / "libcudnn_ops.so.9").write_bytes(graph)  # of the same release
+    assert told(made.audit()) == []
+    (other / "libcudnn_engines_tensor_ir.so.9").touch()
+    error, _, remedy = told(made.audit())
+    assert error.startswith(
+        f"error copies: {other}/libcudnn_engines_tensor_ir.so.9 lies in another folder than the part"
+    )
+    assert str(other) in remedy
+    for name in ("graph", "ops"):
+        (other / f"libcudnn_{name}.so.9").write_bytes(graph * 2)
+    assert told(made.audit()) == []
+
+
+def test_parts_of_cudnn_8(made: Faked) -> None:
+    """Its first part opens all others."""
+    files = [made.put(f"d/libcudnn{part}.so.8", content=b"libcudnn_x.so.8") for part in ("", "_x")]
+    made.wheel("nvidia-cudnn-cu12", "8.9.7.29", files=files)
+    assert told(made.audit()) == []
+
+
 def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``$LD_LIBRARY_PATH``, the loader's cache, ``$CUDA_PATH`` before ``$CUDA_HOME``, as pathfinder, and the rest."""
     folders = {name: tmp_path / name for name in ("ld", "second", "cached", "path/lib64", "home/lib64", "system")}

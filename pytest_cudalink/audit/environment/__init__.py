@@ -500,6 +500,17 @@ def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> I
             place=path,
             kind="same-file",
         )
+    if parts := providers.foreign_parts():
+        yield Finding(
+            "error",
+            f"{parts[0]}{and_more(len(parts) - 1)} lies in another folder than the part of cuDNN that opens it; "
+            "expected parts of one release: cuDNN compares them (CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)",
+            otherwise=f"take the folders of another cuDNN out of LD_LIBRARY_PATH ({':'.join(library_path())})"
+            if library_path()
+            else "remove the other cuDNN from the system, or install a release of this one that brings the part",
+            place=parts[0],
+            kind="copies",
+        )
     by_library: dict[tuple[str, int], list[Provider]] = {}
     by_stem: dict[str, list[Provider]] = {}
     for one in providers.all:

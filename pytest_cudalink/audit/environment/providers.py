@@ -35,6 +35,9 @@ _NUMBERED: Final = frozenset({"libcudart", "libnvJitLink", "libnvrtc", "libnvfat
 _FULL_VERSION: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)*)$")
 _SYSTEM: Final = ("/usr/local/cuda/lib64", "/usr/local/cuda/nvvm/lib64")
 _MOST_JSON: Final = 1 << 20
+#: The parts of cuDNN as others name them, and most bytes of one that does.
+_PARTS: Final = re.compile(rb"libcudnn_\w+(?=\.so)")
+_MOST_OPENER: Final = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,30 @@ class Providers:
         """The distributions that list a library, by its path, where there are several."""
         return {path: owners for path, owners in self._owners.items() if len({one.name for one in owners}) > 1}
 
+    def foreign_parts(self) -> list[str]:
+        """The parts of cuDNN that a process gets from another folder than the part which opens them.
+
+        They open each other by name: LD_LIBRARY_PATH comes before their own folder, and the loader's cache after it.
+        """
+        own = {one.library: one.path for one in self.all if one.stem.startswith("libcudnn")}
+        first = next((name for name in own if stem_of(name) == "libcudnn"), "")
+        if not first:
+            return []
+        cached = list(_cached())
+
+        def found(stem: str) -> str:
+            name = first.replace("libcudnn", stem)
+            earlier = (f"{folder}/{name}" for folder in library_path())
+            later = (path for path in cached if path.endswith(f"/{name}"))
+            ours = own.get(name, "")
+            path = next(filter(os.path.isfile, (*earlier, ours, *later)), "")
+            return ours if os.path.isfile(ours) and _size(ours) == _size(path) else path  # noqa: PTH113 (of texts)
+
+        opener = found("libcudnn_graph") or own[first]  # cuDNN 8 has no such part
+        stems = {match.decode() for path in (own[first], opener) for match in _PARTS.findall(_read(path))}
+        parts = {found(stem) for stem in stems} - {""}
+        return sorted(path for path in parts if Path(path).parent != Path(opener).parent)
+
     def of(self, stem: str, major: int, user: str) -> Provider | None:
         """The copy that a file gets; None if there is none.
 
@@ -106,6 +133,16 @@ class Providers:
         """The libraries where wheels have them, whose distribution has lost its metadata: programs load them still."""
         for site in self._sites:
             yield from (str(path) for path in sorted(Path(site).glob("nvidia/*/lib/*.so.*")))
+
+
+def _size(path: str) -> int:
+    return Path(path).stat().st_size
+
+
+def _read(path: str) -> bytes:
+    with suppress(OSError, ValueError):
+        return read_bounded(Path(path), _MOST_OPENER)
+    return b""
 
 
 def library_path() -> list[str]:
