@@ -240,6 +240,7 @@ def examine_environment(target: str | Path | None = None, *, driver: str = "", g
         findings=(
             *(repaired.get(one.what, one) for one in audit.findings),
             *(replace(one, kind="doctor", place="") for one in own),
+            *(replace(one, severity="note") for one in found if (one.kind, one.severity) == ("machine", "warning")),
         ),
     )
 
@@ -672,10 +673,11 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
         (release,) = releases
         known = atlas.load().tileiras_for(arch)
         if not known:
-            yield Finding("warning", f"no known tileiras compiles for {arch}, the device here")
+            text = f"no known tileiras compiles for {arch}, the device here"
+            yield Finding("warning", text, otherwise="run no kernel of cuda-tile there", kind="machine")
         elif (since := known[0]) > release:
             text = f"tileiras {release} does not compile for {arch}, the device here; {since} is the first that does"
-            yield Finding("warning", text, Command((f"{TILEIRAS}>={since}",)))
+            yield Finding("warning", text, Command((f"{TILEIRAS}>={since}",)), kind="machine")
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:

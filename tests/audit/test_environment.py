@@ -449,7 +449,10 @@ def test_errors_come_first_and_a_command_once(made, capsys, monkeypatch) -> None
 
 
 def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
-    """Its own errors and what it does not know, once; its command for a finding of both; nothing on Windows."""
+    """Its own errors and what it does not know, once; its command for a finding of both; nothing on Windows.
+
+    What a part does not do on the GPU is a note, as in the audit's own findings.
+    """
     made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
     made.wheel("x", "1", "nvidia-nvjitlink-cu12>=12.9")
     record = made.wheel("y", "1") / "RECORD"
@@ -460,15 +463,16 @@ def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
     both = replace(alone.findings[0], fix=Command(("repairs-both",)))
     own = Finding("error", "an error"), Finding("unknown", "a doubt")
     left = Finding("warning", "no verdict"), Finding("unknown", f"{unread.path}: {unread.text}")
+    part = Finding("warning", "a part", kind="machine")
     asked = []
 
     def examine(*, facts: DriverFacts, system: System) -> doctor.DoctorReport:
         asked.append((facts, system))
-        return doctor.DoctorReport(findings=[both, *own, *left])
+        return doctor.DoctorReport(findings=[both, *own, *left, part])
 
     monkeypatch.setattr(doctor, "examine", examine)
     found = doctor.examine_environment(made.prefix, driver="12.8", gpu="A100")
-    assert found.findings == (both, *(replace(one, kind="doctor") for one in own))
+    assert found.findings == (both, *(replace(one, kind="doctor") for one in own), replace(part, severity="note"))
     assert (found.exit_code, found.unreadable) == (1, alone.unreadable)
     ((facts, system),) = asked
     assert (str(facts.cuda().value), facts.release().value) == ("12.8", DRIVER_RELEASES[facts.cuda().value])
