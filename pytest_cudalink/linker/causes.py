@@ -90,12 +90,9 @@ def explain(refusal: Refusal) -> CauseRecord | None:
     described = " or ".join(dict.fromkeys(_described(one.leaf) for one in shown))
     if refusal.image.parts:
         described = f"a {refusal.image.kind} with {described}"
-    return {
-        "kind": "skew",
-        "what": f"{refusal.error} of {described}",
-        "why": "; ".join(dict.fromkeys(one.why for one in shown)),
-        "fix": list(dict.fromkeys(fix for one in shown for fix in one.fixes)),
-    }
+    why = "; ".join(dict.fromkeys(one.why for one in shown))
+    fixes = dict.fromkeys(fix for one in shown for fix in one.fixes)
+    return {"kind": "skew", "what": f"{refusal.error} of {described}", "why": why, "fix": [*fixes]}
 
 
 def of_link_error(error: LinkError) -> CauseRecord | None:
@@ -108,50 +105,36 @@ def of_link_error(error: LinkError) -> CauseRecord | None:
 
 def not_emulated(function: str, note: str) -> CauseRecord:
     """Return the cause of a failure after a call that an emulated driver refused because it does not emulate it."""
-    return {
-        "kind": "not_emulated",
-        "what": f"CUDA_ERROR_NOT_SUPPORTED (801): {function}",
-        "why": note,
-        "fix": ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
-    }
+    fix = ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"]
+    return {"kind": "not_emulated", "what": f"CUDA_ERROR_NOT_SUPPORTED (801): {function}", "why": note, "fix": fix}
 
 
 def linker_failed(function: str, failure: str) -> CauseRecord:
     """Return the cause of a failure after a call in which the linker's process ended, or could not be started."""
-    return {
-        "kind": "linker",
-        "what": f"CUDA_ERROR_UNKNOWN (999): {function}",
-        "why": failure,
-        "fix": [
-            "run the test again; the code that it links need not be wrong",
-            "if it happens again, let the machine or the container have more memory and more processes",
-        ],
-    }
+    fix = [
+        "run the test again; the code that it links need not be wrong",
+        "if it happens again, let the machine or the container have more memory and more processes",
+    ]
+    return {"kind": "linker", "what": f"CUDA_ERROR_UNKNOWN (999): {function}", "why": failure, "fix": fix}
 
 
 def open_capture(said: str, nodeid: str) -> CauseRecord:
     """Return the cause of a failure by a call that a capture forbids which an earlier test has left open."""
-    return {
-        "kind": "open_capture",
-        "what": said,
-        "why": f"{nodeid} began to capture a stream and did not end it; until then other calls of the process fail",
-        "fix": ["end it there with cuStreamEndCapture, also where the test fails", "--cudalink-processes=isolated"],
-    }
+    why = f"{nodeid} began to capture a stream and did not end it; until then other calls of the process fail"
+    fix = ["end it there with cuStreamEndCapture, also where the test fails", "--cudalink-processes=isolated"]
+    return {"kind": "open_capture", "what": said, "why": why, "fix": fix}
 
 
 def insufficient_driver(said: str, driver: CudaVersion) -> CauseRecord:
     """Return the cause of a failure after cudaErrorInsufficientDriver (35), on a driver of a CUDA version."""
     needs = CudaVersion(driver.major + 1, 0)
     release = f" ({DRIVER_RELEASES[needs]})" if needs in DRIVER_RELEASES else ""
-    return {
-        "kind": "skew",
-        "what": said,
-        "why": f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one",
-        "fix": [
-            f"take the build for CUDA {driver.major} of the library that has the runtime",
-            f"require a driver for CUDA {needs}{release} or newer",
-        ],
-    }
+    why = f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one"
+    fix = [
+        f"take the build for CUDA {driver.major} of the library that has the runtime",
+        f"require a driver for CUDA {needs}{release} or newer",
+    ]
+    return {"kind": "skew", "what": said, "why": why, "fix": fix}
 
 
 def _described(leaf: Artifact) -> str:

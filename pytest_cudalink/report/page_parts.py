@@ -117,19 +117,26 @@ def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dic
     first = group.tests[0]
     texts = [cell.details[first].text for cell in report.cells if first in cell.details and cell.outcomes[first] in BAD]
     return {
-        "indexes": " ".join(map(str, indexes)),
+        **_several(indexes, block.tests, "\n".join(block.lines)),
         "index": indexes[0],
         "badges": [badge(letter) for letter in NAMES if letter in found],
-        "title": counted(len(group.tests), "test"),
-        "block": "\n".join(block.lines),
-        "picture": None,
-        "whole": False,
         "why": line(group.explanation),
-        "tests": [*zip(indexes[:_SHOWN], block.tests, strict=False)],
-        "more_tests": max(0, len(indexes) - _SHOWN),
         "has_text": any(texts),
         "count": f"{len(group.cells)} of {counted(len(report.cells), 'cell')}",
         "cells": line(listed(group.cells)),
+    }
+
+
+def _several(indexes: Sequence[int], tests: Sequence[str], block: str) -> dict[str, Any]:
+    """Return what the card of several tests has: they are named below the lines that all of them share."""
+    return {
+        "indexes": " ".join(map(str, indexes)),
+        "title": counted(len(indexes), "test"),
+        "block": block,
+        "picture": None,
+        "whole": False,
+        "tests": [*zip(indexes[:_SHOWN], tests, strict=False)],
+        "more_tests": max(0, len(indexes) - _SHOWN),
     }
 
 
@@ -184,16 +191,7 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
     }
     if len(group.tests) == 1:
         return card
-    indexes = [names[one] for one in group.tests]
-    return card | {
-        "indexes": " ".join(map(str, indexes)),
-        "title": counted(len(indexes), "test"),
-        "block": line(group.error),
-        "picture": None,
-        "whole": False,
-        "tests": [*zip(indexes[:_SHOWN], map(line, group.tests), strict=False)],
-        "more_tests": max(0, len(indexes) - _SHOWN),
-    }
+    return card | _several([names[one] for one in group.tests], [*map(line, group.tests)], line(group.error))
 
 
 def state_of(cell: CellRun) -> list[dict[str, Any]]:

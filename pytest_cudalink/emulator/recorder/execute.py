@@ -398,16 +398,15 @@ def run(
     library: ctypes.CDLL,
     pipe: int,
     *,
-    skip: frozenset[int] = frozenset(),
     waits: frozenset[int] | None = None,
     images: Callable[[str], bytes] = image,
     aliases: bool = True,
 ) -> None:
     """Run a program in this process; every answer is a line of JSON.
 
-    Calls to skip answer None, and with `aliases` those whose handle belongs to another object by now. `waits` are the
-    calls that waited for a gate when the program was recorded: all gates are open behind them, and each other call gets
-    more time, because a busy machine is no gate.
+    With `aliases`, calls whose handle belongs to another object by now answer None. `waits` are the calls that waited
+    for a gate when the program was recorded: all gates are open behind them, and each other call gets more time,
+    because a busy machine is no gate.
     """
     interpreter = Interpreter(library, images, aliases=aliases)
     if waits is not None:
@@ -417,14 +416,10 @@ def run(
     if interpreter.patience or any("@" in call[0] for call in program):
         interpreter.threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(2)]
     for number, call in enumerate(program):
-        if number in skip:
-            interpreter.values.append([])
-            answer: Answer = None
-        else:
-            known = waits is not None and number in waits
-            answer = interpreter.call(number, call, 0.05 if known else None)
-            if known:
-                interpreter.open(interpreter.gates)
+        known = waits is not None and number in waits
+        answer = interpreter.call(number, call, 0.05 if known else None)
+        if known:
+            interpreter.open(interpreter.gates)
         os.write(pipe, json.dumps(answer, separators=(",", ":")).encode() + b"\n")
 
 
@@ -433,7 +428,6 @@ def execute(
     library: ctypes.CDLL,
     seconds: int = 20,
     *,
-    skip: frozenset[int] = frozenset(),
     waits: frozenset[int] | None = None,
     images: Callable[[str], bytes] = image,
     aliases: bool = True,
@@ -449,7 +443,7 @@ def execute(
             silent = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silent, stream)
-            run(program, library, writing, skip=skip, waits=waits, images=images, aliases=aliases)
+            run(program, library, writing, waits=waits, images=images, aliases=aliases)
         except BaseException as error:  # noqa: BLE001 (a mistake of ours must be seen in the recording)
             os.write(writing, json.dumps(["error", repr(error)]).encode() + b"\n")
         finally:
