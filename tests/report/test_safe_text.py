@@ -253,3 +253,14 @@ def test_a_shell_reads_any_word(word) -> None:
     if not word.endswith("\n"):
         done = subprocess.run(["sh", "-c", f"printf %s {safe_text.quote(word)}"], capture_output=True, check=True)
         assert done.stdout == word.encode()
+
+
+def test_a_warning_points_at_the_code_outside() -> None:
+    """Frames of the package are passed over, however many there are."""
+    package: dict[str, Any] = {"warn": safe_text.warn}
+    code = "def inner():\n    warn('careful', UserWarning)\ndef outer():\n    inner()"
+    exec(compile(code, str(Path(safe_text.__file__).parents[1] / "inside.py"), "exec"), package)
+    for call in (lambda: safe_text.warn("careful", UserWarning), package["inner"], package["outer"]):
+        with pytest.warns(UserWarning, match="careful") as caught:
+            call()
+        assert [one.filename for one in caught] == [__file__]
