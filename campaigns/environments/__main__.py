@@ -92,6 +92,7 @@ def _linked_with(drawn: Recipe) -> Iterator[str]:
     """Yield loads of the libraries whose needs were meant to be there, as by programs that are linked with them."""
     by_conda = {name for kind, what in drawn.damage if kind == "conda" for name, _ in what}
     inside = {name: version for name, version in drawn.packages if name not in by_conda}
+    yield from (f"loaded {path}" for name in inside for path in PACKAGES[name].get("loads", ()))
     for part in ("cufft", "curand", "cusparse", "cusolver", "cublas"):
         for major, name in zip((13, 12), PARTS[part], strict=True):
             if name in inside and inside.keys() >= {need.name for need in requirements(name, inside[name])}:
@@ -117,7 +118,7 @@ def operations(drawn: Recipe) -> Iterator[str]:
         yield "runtime"
     if drawn.driver and any(here["nvrtc"]):
         yield "image"
-    yield from (f"loaded lib{kind}.so" for kind in ("rpath", "runpath") if kind in dict(drawn.damage))
+    yield from (f"loaded linked_user/lib{kind}.so" for kind in ("rpath", "runpath") if kind in dict(drawn.damage))
     yield from ("files", "pip-check")
 
 
@@ -171,9 +172,11 @@ class Made:
         others = ("CUDA", "LD_", "PYTHON", "VIRTUAL")
         self._env = {name: value for name, value in os.environ.items() if not name.startswith(others)}
         self._env |= make(drawn, self._prefix)
-        cache, local = (folder / name for name in ("ld.so.cache", "local"))
+        cache, local, nothing = (folder / name for name in ("ld.so.cache", "local", "nothing"))
         mounts = [f"mount --bind {cache} /etc/ld.so.cache"] * cache.exists()
         mounts += [f"mount -t overlay overlay -o lowerdir={local}:/usr/local /usr/local"] * local.exists()
+        nothing.mkdir()  # in place of the toolkits of this machine
+        mounts += [f"mount --bind {nothing} {one}" for one in Path("/usr/local").glob("cuda-*") if one.is_dir()]
         script = " && ".join([*mounts, 'exec "$@"'])
         # what the machine has is as the environment's damage says, for its programs alone
         self._inside = ["unshare", *_AS_ROOT, "--mount", "sh", "-c", script, "sh"] if mounts else []

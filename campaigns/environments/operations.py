@@ -244,9 +244,9 @@ def load_13(name: str) -> None:
     load_12(name, "cu13")
 
 
-def loaded(name: str) -> None:
+def loaded(path: str) -> None:
     """Load a library of a package as the loader finds what it links, with every function bound."""
-    ctypes.CDLL(f"{PLAN['packages']}/linked_user/{name}", os.RTLD_NOW)
+    ctypes.CDLL(f"{PLAN['packages']}/{path}", os.RTLD_NOW)
 
 
 def imported(name: str) -> None:

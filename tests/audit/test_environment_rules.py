@@ -256,7 +256,7 @@ def test_libraries_that_are_nowhere(made: Faked) -> None:
         "do install the package that has libnccl.so.2, or a build of b for another CUDA release",
         f"note unprovided: libnccl.so.2 {where}: {module} of c 1 is linked with it",
         f"needs any version (c 1): libnccl.so.2, linked, None, {module}, needs libnccl.so.2",
-        "do nothing, if no program imports this module; else install the package that has libnccl.so.2",
+        "do nothing, if no program loads this file; else install the package that has libnccl.so.2",
         f"error unprovided: libcudart.so.13 {where}: d.abi3.so of d 1 is linked with it",
         "needs any version (d 1): nvidia-cuda-runtime, linked, None, d.abi3.so, needs libcudart.so.13",
         "do uv pip install --python @ nvidia-cuda-runtime",
@@ -278,6 +278,22 @@ def test_what_is_declared_and_missing_is_said_once(made: Faked) -> None:
         "nvidia-cuda-nvrtc is missing", "nvidia-cuda-runtime is missing", "nvidia-nccl-cu13 is missing",
         "libcudart.so.13 is missing",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("requires", "severity", "remedy"),
+    [
+        ("nvidia-nccl-cu12; extra == 'nccl'", "note", "nothing, if no program loads this file; else install x[nccl], "),
+        ("Nvidia.NCCL_cu13>=2 ; python_version > '3' and extra == \"Comm-1\"", "note", "nothing, if no program loads "),
+        ("nvidia-cudnn-cu12; extra == 'nccl'", "error", "install the package that has libnccl.so.2"),
+        ("numpy; extra == 'nccl'", "error", "install the package that has libnccl.so.2"),
+    ],
+)
+def test_library_for_which_an_extra_has_the_package(made: Faked, requires: str, severity: str, remedy: str) -> None:
+    """It is a plug-in that users ask for, as cuDSS's for NCCL; an extra with other packages excuses nothing."""
+    made.wheel("x", "1", requires, files=(made.put("x/a.so", "libnccl.so.2"),))
+    (found,) = made.audit().findings
+    assert (found.severity, found.otherwise.startswith(remedy)) == (severity, True)
 
 
 def test_library_whose_distribution_lost_its_metadata(made: Faked) -> None:
@@ -332,6 +348,18 @@ def test_what_is_read_of_a_library(made: Faked) -> None:
         Unreadable(made.path("a.so"), "its header is damaged: install damaged 1 again"),
         Unreadable(made.path("b.so"), "Permission denied: install damaged 1 again"),
     )
+
+
+def test_what_cuda_toolkit_alone_pins_is_a_note(made: Faked) -> None:
+    """It has no files, and its parts may be of several releases; what another distribution requires is an error."""
+    made.wheel("cuda-toolkit", "12.6.3", "nvidia-cuda-nvrtc-cu12==12.6.85.*; extra == 'nvrtc'")
+    made.wheel("x", "1", "cuda-toolkit[nvrtc]==12.*")
+    made.wheel("nvidia-cuda-nvrtc-cu12", "12.9.86")
+    (note,) = made.audit().findings
+    assert (note.kind, note.severity) == ("version", "note")
+    made.wheel("y", "1", "nvidia-cuda-nvrtc-cu12<12.9")
+    (error,) = made.audit().findings
+    assert (error.kind, error.severity) == ("version", "error")
 
 
 def test_floors_that_nobody_can_judge(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.utils import canonicalize_name
+
 from ...base.budget import AuditError
 from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
 from ...base.install_command import NO_COMMAND, Command, Installer, install_command, installer_here
@@ -39,7 +41,7 @@ from ...versions import CudaVersion
 from .. import targets
 from ..device_code.images import in_file
 from ..device_code.scan import pieces
-from ..libraries import majors_of
+from ..libraries import majors_of, packages_of
 from ..loadable import buffer, read_dynamic
 from ..needs import Need, needs_of_scan
 from ..scan import MOST_UNPACKED, Scan, nvjitlink_needs
@@ -60,6 +62,9 @@ _MOST_SPECIFIERS: Final = 40
 
 #: A Python extension module, which is loaded where a program imports it, and not before.
 _EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
+
+#: A requirement that only an extra has.
+_OF_EXTRA: Final = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra\s*==\s*['\"](?P<extra>[\w.-]+)")
 
 #: What the name of a build for one CUDA major has in addition to that of its project.
 _VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
@@ -336,8 +341,10 @@ def _unprovided(one: Installed, need: Need, fix: Command) -> Finding:
     library = need.library
     name = exports.distributions(need.stem).get(need.major)
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
-    optional = not name and _EXTENSION.search(need.path) is not None
+    extra = _extra_with(one, need.stem)
+    optional = not name and (bool(extra) or _EXTENSION.search(need.path) is not None)
     fix = fix if name else NO_COMMAND
+    brings = f"{one.name}[{extra}], which requires it" if extra else f"the package that has {library}"
     return Finding(
         "note" if optional else "error",
         f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {one} "
@@ -345,12 +352,19 @@ def _unprovided(one: Installed, need: Need, fix: Command) -> Finding:
         fix,
         otherwise=""
         if fix
-        else f"nothing, if no program imports this module; else install the package that has {library}"
+        else f"nothing, if no program loads this file; else install {brings}"
         if optional
         else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
         evidence=(claim,),
         kind="unprovided",
     )
+
+
+def _extra_with(one: Installed, stem: str) -> str:
+    """The extra of a distribution that brings a library from outside of the toolkit; empty if none does."""
+    asked = [_OF_EXTRA.match(line) for line in one.requires]
+    known = packages_of(stem)
+    return next((match["extra"] for match in asked if match and canonicalize_name(match["name"]) in known), "")
 
 
 # -- judgements
@@ -412,8 +426,9 @@ def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -
     first = measured[0] if measured else wrong[0]
     more = and_more(len(wrong) - 1)
     because = f": {first.evidence}" if measured else ""
+    # cuda-toolkit has no files: what it pins was released together, and other releases may do as well
     return Finding(
-        "error",
+        "note" if all(claim.by_name == "cuda-toolkit" for claim in wrong) else "error",
         f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}",
         *repair.require(name, group, there),
         evidence=tuple(wrong),
