@@ -29,19 +29,6 @@ from .releases import PTX_ISA
 if TYPE_CHECKING:
     from packaging.version import Version
 
-__all__ = [
-    "distributions",
-    "first_wheel",
-    "libraries",
-    "release_of_wheel",
-    "releases",
-    "since",
-    "sonames",
-    "symbols",
-    "until",
-    "wheel_versions",
-]
-
 DATA: Final = Path(__file__).parents[1] / "data" / "exports"
 _DRIVER: Final = "libcuda"
 _DRIVER_SONAME: Final = "libcuda.so.1"

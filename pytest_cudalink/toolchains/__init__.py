@@ -33,6 +33,10 @@ from .folders import ToolchainError as ToolchainError
 from .folders import UntrustedError as UntrustedError
 
 Layout = Literal["libs", "ctk"]
+#: The program that downloads wheels; None for the one that is there.
+_Program = Literal["uv", "pip"] | None
+#: Called with a short text whenever there is news.
+_Tell = Callable[[str], object]
 #: What `add` downloads for a release, from the smallest to the largest; `python -m tools.make_toolchains` adds
 #: up the wheels of each on the package index (2026-11-23).
 DOWNLOADS: Final[dict[Layout, str]] = {"libs": "44 to 133 MB", "ctk": "65 to 235 MB"}
@@ -301,10 +305,7 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
 
 
 def add(
-    version: str | tuple[int, int],
-    layout: Layout = "libs",
-    installer: Literal["uv", "pip"] | None = None,
-    tell: Callable[[str], object] | None = None,
+    version: str | tuple[int, int], layout: Layout = "libs", installer: _Program = None, tell: _Tell | None = None
 ) -> Toolchain:
     """Fetch a release into the cache, unless the cache has it; returns its toolchain.
 
@@ -326,39 +327,27 @@ def add(
         raise ToolchainError(msg) from error
 
 
-def _fetch(
-    release: CudaVersion,
-    layout: Layout,
-    installer: Literal["uv", "pip"] | None,
-    folder: Path,
-    tell: Callable[[str], object] | None,
-) -> Toolchain:
-    folders.make_folder(folder.parent)
+def _fetch(release: CudaVersion, layout: Layout, installer: _Program, place: Path, tell: _Tell | None) -> Toolchain:
+    folders.make_folder(place.parent)
     check_cache()
-    with folders.locked(*_lock_file(folder)):
-        for left in folder.parent.glob(f".{folder.name}-????????"):  # left by a killed process
+    with folders.locked(*_lock_file(place)):
+        for left in place.parent.glob(f".{place.name}-????????"):  # left by a killed process
             shutil.rmtree(left, ignore_errors=True)
-        if (present := _read(folder)) is not None:  # another process made it while we waited
+        if (present := _read(place)) is not None:  # another process made it while we waited
             return present
-        scratch = folder.parent / f".{folder.name}-{os.getpid():08x}"
+        scratch = place.parent / f".{place.name}-{os.getpid():08x}"
         try:
             scratch.mkdir(mode=0o700)
             _make(release, layout, scratch, installer, tell)
-            if folder.exists():  # without a manifest: incomplete
-                shutil.rmtree(folder)
-            (scratch / "new").rename(folder)
+            if place.exists():  # without a manifest: incomplete
+                shutil.rmtree(place)
+            (scratch / "new").rename(place)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return find(release, layout)
 
 
-def _make(
-    release: CudaVersion,
-    layout: Layout,
-    scratch: Path,
-    installer: Literal["uv", "pip"] | None,
-    tell: Callable[[str], object] | None,
-) -> None:
+def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: _Program, tell: _Tell | None) -> None:
     entry = releases_table()[release]
     packages = [*entry["libs"], *(entry["ctk"] if layout == "ctk" else ())]
     requirements = scratch / "requirements.txt"
@@ -427,7 +416,7 @@ def _version_json(toolkit: str, packages: dict[str, str]) -> str:
     return json.dumps(content, indent=3) + "\n"
 
 
-def _installer(wanted: Literal["uv", "pip"] | None) -> list[str]:
+def _installer(wanted: _Program) -> list[str]:
     """Command of uv or pip that installs wheels; the caller adds what and where."""
     if wanted != "pip":
         ours = Path(sys.executable).with_name("uv")
@@ -441,7 +430,7 @@ def _installer(wanted: Literal["uv", "pip"] | None) -> list[str]:
     raise ToolchainError(msg)
 
 
-def run_installer(command: Sequence[str], release: CudaVersion, tell: Callable[[str], object] | None = None) -> None:
+def run_installer(command: Sequence[str], release: CudaVersion, tell: _Tell | None = None) -> None:
     """Run the command that fetches the wheels of a release.
 
     `tell`: called with a short text whenever there is news of the download.
@@ -488,7 +477,7 @@ class Fetched(NamedTuple):
         )
 
 
-def provide(versions: Sequence[CudaVersion], say: Callable[[str], object]) -> list[Fetched]:
+def provide(versions: Sequence[CudaVersion], say: _Tell) -> list[Fetched]:
     """Fetch the releases that the cache lacks, and show the progress.
 
     `say`: called with a sentence before each wait.
@@ -498,7 +487,7 @@ def provide(versions: Sequence[CudaVersion], say: Callable[[str], object]) -> li
     return [fetched for version in versions if (fetched := _provide(version, say)) is not None]
 
 
-def _provide(version: CudaVersion, say: Callable[[str], object]) -> Fetched | None:
+def _provide(version: CudaVersion, say: _Tell) -> Fetched | None:
     place = folder(version)
     try:
         find(version, "libs")
