@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from .. import probes
 from ..probes import elsewhere, libcuda
@@ -35,23 +34,6 @@ def _check(function: str, code: int) -> None:
         raise NvmlError(msg)
 
 
-@contextmanager
-def _session(nvml: ctypes.CDLL) -> Iterator[None]:
-    """Between ``nvmlInit_v2`` and ``nvmlShutdown``, always balanced: NVML counts them, so other users are not affected.
-
-    An error inside takes precedence over an error of the shutdown.
-    """
-    _check("nvmlInit_v2", nvml.nvmlInit_v2())
-    failed = True
-    try:
-        yield
-        failed = False
-    finally:
-        code = nvml.nvmlShutdown()
-        if not failed:
-            _check("nvmlShutdown", code)
-
-
 def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
     """Release of the driver, such as ``"580.65.06"``, from NVML.
 
@@ -64,8 +46,12 @@ def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
             msg = f"an NVML without {function}"
             raise NvmlError(msg)
     text = ctypes.create_string_buffer(_RELEASE_SIZE)
-    with _session(nvml):
+    _check("nvmlInit_v2", nvml.nvmlInit_v2())  # NVML counts these and shutdowns, so that other users are not affected
+    try:
         _check("nvmlSystemGetDriverVersion", nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(_RELEASE_SIZE)))
+    finally:
+        code = nvml.nvmlShutdown()
+    _check("nvmlShutdown", code)
     release = text.value.decode("ascii", "replace")
     try:
         branch_of(release)
