@@ -27,9 +27,7 @@ _RELEASE: Final = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}", re.ASCII)
 _MOST_TEXT: Final = 4_000
 
 
-@lru_cache(maxsize=4096)
-def _specifiers(text: str) -> SpecifierSet:
-    return SpecifierSet(text)
+_specifiers = lru_cache(maxsize=4096)(SpecifierSet)
 
 
 def parse_requirement(line: str) -> Requirement:

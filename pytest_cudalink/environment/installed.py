@@ -396,10 +396,7 @@ def libraries_below(folder: Path) -> Iterator[str]:
             return
         folders[:] = [
             name for name in sorted(folders)
-            if not name.startswith(".") and name not in _SKIPPED and not _is_environment(Path(path, name))
+            if not name.startswith(".") and name not in _SKIPPED
+            and not (Path(path, name, "pyvenv.cfg").is_file() or Path(path, name, "conda-meta").is_dir())
         ]  # fmt: skip
         yield from (str(Path(path, name)) for name in sorted(names) if is_library(name))
-
-
-def _is_environment(folder: Path) -> bool:
-    return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()

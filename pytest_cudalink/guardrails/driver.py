@@ -82,13 +82,6 @@ def _ask_elsewhere() -> Fact:
     return Fact(version, f"cuDriverGetVersion answers {version.major * 1000 + version.minor * 10}")
 
 
-def _ask_release() -> Fact:
-    try:
-        return Fact(driver_release(), "nvmlSystemGetDriverVersion")
-    except NvmlError as error:
-        return Fact(None, str(error))
-
-
 def parse_cuda_version(value: object) -> CudaVersion | None:
     """Read the argument ``driver_cuda_version``.
 
@@ -160,7 +153,10 @@ class DriverFacts:
         if self._given_cuda or probes.fakes().fakes_driver:
             return Fact(None, "the CUDA version of the driver is given, its release is not")
         if self._release is None:
-            self._release = _ask_release()
+            try:
+                self._release = Fact(driver_release(), "nvmlSystemGetDriverVersion")
+            except NvmlError as error:
+                self._release = Fact(None, str(error))
         return self._release
 
     def cache_clear(self) -> None:

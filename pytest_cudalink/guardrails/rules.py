@@ -154,11 +154,6 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
     )
 
 
-def _keep_last(a: Item, b: Item, driver: CudaVersion | None) -> tuple[Item, Item]:
-    """Order a pair so that the second item is the one whose release to keep."""
-    return (a, b) if worth(a, driver) <= worth(b, driver) else (b, a)
-
-
 def check_pair(a: Item, b: Item, headers_there: Collection[Item] = ()) -> Verdict:
     """Whether two toolkit items may be used together; the repair keeps the release of the second.
 
@@ -375,7 +370,8 @@ def judge_all(
     there = _headers(known)
     for number, a in enumerate(known):
         related = [b for b in known[number + 1 :] if shared_groups(a, b, there)]
-        verdicts += [check_pair(*_keep_last(a, b, driver.cuda().value), there) for b in related]
+        ordered_pairs = (sorted((a, b), key=lambda item: worth(item, driver.cuda().value)) for b in related)
+        verdicts += [check_pair(less, kept, there) for less, kept in ordered_pairs]
         verdicts += [check_linked(a, b) for b in known[number + 1 :] if archive_and_linker(a, b)]
     for pipeline in sorted(set(pipelines), key=str):
         ends = [

@@ -37,15 +37,11 @@ def _watch(owner: Any, name: str, link: Callable[..., Any]) -> None:
 
     setattr(wrapper, _WRAPPED, True)
     setattr(owner, name, wrapper)
-    if isinstance(owner, ModuleType) and not _is_being_imported(owner):
+    # other modules cannot have taken names from one that is being imported; to look through all modules takes a while
+    if isinstance(owner, ModuleType) and not getattr(owner.__spec__, "_initializing", False):
         from .steering import replace_everywhere
 
         replace_everywhere(original, wrapper)
-
-
-def _is_being_imported(module: ModuleType) -> bool:
-    """Whether other modules cannot have taken names from this one yet; to look through all modules takes a while."""
-    return bool(getattr(module.__spec__, "_initializing", False))
 
 
 def _completing(name: str, call: str, backend: str, refusals: str) -> Callable[[ModuleType], None]:

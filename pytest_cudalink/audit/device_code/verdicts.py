@@ -101,7 +101,7 @@ def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) 
     if not ptx:
         return DriverAnswer(DriverOutcome.NOTHING_FITS)
     chosen = max(ptx, key=_specific)
-    if not _is_read_by(chosen, driver):
+    if chosen.ptx_isa is None or chosen.ptx_isa > ptx_isa_of(driver):
         return DriverAnswer(DriverOutcome.TOO_NEW, chosen)
     return DriverAnswer(DriverOutcome.COMPILED if serves(chosen, gpu) else DriverOutcome.WRONG_TARGET, chosen)
 
@@ -116,10 +116,6 @@ def _compiles(tile: DeviceImage, gpu: int, driver: CudaVersion) -> bool:
     if needs is None or needs.newer_than:
         return False
     return any(release <= driver for release in atlas.load().tileiras_for(f"sm_{gpu}", needs.version))
-
-
-def _is_read_by(ptx: DeviceImage, driver: CudaVersion) -> bool:
-    return ptx.ptx_isa is not None and ptx.ptx_isa <= ptx_isa_of(driver)
 
 
 def _is_taken_by(cubin: DeviceImage, driver: CudaVersion) -> bool:

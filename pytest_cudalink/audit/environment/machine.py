@@ -14,7 +14,7 @@ from ...compat.releases import DRIVER_RELEASES
 from ...environment.installed import Installed
 from ...versions import CudaVersion
 from ..device_code.images import all_images
-from ..device_code.verdicts import DeviceCode, DriverOutcome, grouped, what_happens
+from ..device_code.verdicts import DriverOutcome, grouped, what_happens
 from ..needs import Need
 
 #: Outcomes that come from the driver's version alone: an older GPU, or another one, would not help.
@@ -90,7 +90,7 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Findin
     Code for the GPU may lie in other files than code for others, a wheel may have one file for each CUDA major, and a
     program may never need some of it: it is a conflict where nothing of a distribution fits, and else a note.
     """
-    found = _device_code(owner)
+    found = grouped(str(owner), (found for path in owner.files for found in all_images(path)))
     answers = [answer for group, answer in found.answers(machine.arch, machine.driver) if not group.for_linker]
     fails = [answer.outcome for answer in answers if answer.outcome.fails]
     sentences = found.failures([machine.arch], [machine.driver]) if fails else []
@@ -105,7 +105,3 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Findin
         owner,
         f"take a build of {owner.name} for {machine.arch} and drivers of CUDA {machine.driver}{newer}",
     )
-
-
-def _device_code(owner: Installed) -> DeviceCode:
-    return grouped(str(owner), (found for path in owner.files for found in all_images(path)))
