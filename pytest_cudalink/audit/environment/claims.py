@@ -18,6 +18,7 @@ from ...environment.installed import Installed, Place, Unreadable
 from ...versions import distribution_version
 from .. import targets
 from ..targets import InstallTarget, targets_of
+from ..wheel.declared import holds
 from . import conda
 from .conda import CondaPackage, Rules
 
@@ -118,11 +119,7 @@ def _target(place: Place, distributions: Iterable[Installed]) -> InstallTarget:
 
 
 def _applies(target: InstallTarget, requirement: Requirement, extras: Iterable[str]) -> bool:
-    marker = requirement.marker
-    try:
-        return marker is None or any(marker.evaluate(target.environment | {"extra": extra}) for extra in extras)
-    except Exception:  # noqa: BLE001 (a comparison of texts that packaging cannot make)
-        return False
+    return any(holds(requirement, target.environment | {"extra": extra}) for extra in extras)
 
 
 def _wanted_extras(

@@ -83,7 +83,7 @@ def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> D
         asked = [extra]
         for wanted in asked:
             given = {**environment, "extra": wanted}
-            held = [one for one in (extra_ones if wanted else requirements) if _holds(one, given)]
+            held = [one for one in (extra_ones if wanted else requirements) if holds(one, given)]
             found += [one for one in held if one not in found]
             asked += [
                 more
@@ -106,7 +106,7 @@ def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> D
     return Declared(name, always, extras, tuple(invalid), followed)
 
 
-def _holds(requirement: Requirement, environment: dict[str, str]) -> bool:
+def holds(requirement: Requirement, environment: dict[str, str]) -> bool:
     """Whether the marker of a requirement is true; one that cannot be evaluated does not count."""
     try:
         return requirement.marker is None or requirement.marker.evaluate(environment)
