@@ -42,7 +42,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         sys.path.insert(0, str(ROOT))
         from native_build import sources
         from pytest_cudalink.base import compiler
-        from pytest_cudalink.stubs import build as stubs
+        from pytest_cudalink.stubs import c_source as stubs
 
         build_data["pure_python"] = False
         target = os.environ.get(TARGET)

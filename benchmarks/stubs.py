@@ -21,7 +21,7 @@ from typing import Any
 import measure
 
 from pytest_cudalink.base.compiler import find_compiler
-from pytest_cudalink.stubs import build
+from pytest_cudalink.stubs import c_source
 
 CALLS, BLOCK = 100_000_000, 1_000_000
 LIMIT = 1.05
@@ -93,7 +93,7 @@ def steady(report: measure.Report, folder: Path) -> None:
     real = compile_c(
         folder / "libcudart.so.13", "".join(f"int {name}(void) {{ return 0; }}\n" for name in sorted(names))
     )
-    (ours,) = build.build_stubs(["cudart"], folder, prefix="bench")
+    (ours,) = c_source.build_stubs(["cudart"], folder, prefix="bench")
     linked = {"direct": (real, "lazy"), "stub": (ours, "lazy"), "stub, full RELRO": (ours, "now")}
     if theirs:
         linked[TILELANG] = (theirs, "lazy")
@@ -139,7 +139,7 @@ def in_turn(callers: dict[str, Any]) -> dict[str, list[float]]:
 
 def first_call(report: measure.Report, folder: Path, rounds: int) -> None:
     """Measure and report the first call, with a small library and with the real runtime."""
-    (ours,) = build.build_stubs(["cudart"], folder, prefix="first")
+    (ours,) = c_source.build_stubs(["cudart"], folder, prefix="first")
     program = compile_c(folder / "first", FIRST, *link(ours))
     small = folder / "small"
     small.mkdir()

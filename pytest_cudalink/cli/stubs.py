@@ -90,13 +90,13 @@ def _names(options: argparse.Namespace) -> list[str]:
 
 
 def _make(options: argparse.Namespace) -> list[str]:
-    from ..stubs import build, c_source, catalog
+    from ..stubs import c_source, catalog
 
     names = _names(options)
     if options.action == "build":
         chosen = {"symbols": options.symbols, "prefix": options.prefix, "headers": options.headers}
         with progress(f"compiling stubs of {', '.join(names)}"):
-            return [str(path) for path in build.build_stubs(names, options.output, **chosen)]
+            return [str(path) for path in c_source.build_stubs(names, options.output, **chosen)]
     known = catalog.load_catalog(options.symbols)
     stubs = c_source.generate(known, names, options.output, options.prefix, options.headers)
     return [str(path) for stub in stubs for path in (*stub.sources, stub.header)]

@@ -1,4 +1,4 @@
-"""The generator: from the catalog to self-contained C and assembler, one pair of files for each library.
+"""The generator: from the catalog to self-contained C and assembler, one pair of files for each library, and its build.
 
 Imports the standard library only, as the build hook needs.
 """
@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .catalog import Catalog, CatalogLibrary, Function
+from ..base import compiler
+from .catalog import Catalog, CatalogLibrary, Function, load_catalog
 
 DEFAULT_PREFIX = "stub"
+#: In addition to the flags of every library of the project: the stubs need as little as possible of their machine.
+FLAGS = ("-ldl", "-Wl,-z,relro", "-Wl,-z,noexecstack")
 
 _NATIVE = Path(__file__).with_name("native")
 #: What every stub contains, in this order: one C file, so that a project needs to compile no more. Each compiles alone,
@@ -278,3 +283,43 @@ def _entry(function: Function) -> str:
     optional = int(function.tier == "optional")
     fallback = f"(stub_function)stub_fallback_{function.symbol}"
     return f"    {{{_text(function.symbol)}, {older}, {optional}, {fallback}, {adapt}}},"
+
+
+# -- the build of the wheel's stubs, for the build hook, and of those of other projects
+
+
+def libraries() -> list[compiler.SharedLibrary]:
+    """The stubs of the wheel: of every library of the catalog, generated into ``generated/``."""
+    known = load_catalog()
+    return _shared_libraries(generate(known, known.libraries, _NATIVE.with_name("generated")))
+
+
+def _shared_libraries(stubs: Iterable[Stub]) -> list[compiler.SharedLibrary]:
+    """The build descriptions of generated stubs."""
+    return [compiler.SharedLibrary(stub.file, stub.sources, stub.file, flags=FLAGS) for stub in stubs]
+
+
+def build_stubs(
+    names: Sequence[str],
+    folder: Path,
+    *,
+    symbols: Path | None = None,
+    prefix: str = "stub",
+    headers: int | None = None,
+) -> list[Path]:
+    """Generate and compile stubs for a project, as ``cudalink stubs build`` does.
+
+    `names`: libraries of the catalog.
+    `folder`: for the libraries and their headers.
+    `symbols`: the project's own symbol file; see `pytest_cudalink.stubs.catalog.load_catalog`.
+    `prefix`: first part of the file names.
+    `headers`: CUDA major of the callers' headers; see `generate`.
+    Returns the libraries.
+    Raises CatalogError, GeneratorError, CompilerError with a message for the user.
+    """
+    with tempfile.TemporaryDirectory(prefix="cudalink-stubs-") as work:
+        stubs = generate(load_catalog(symbols), names, Path(work), prefix, headers)
+        built = [compiler.build(library, folder, strict=False) for library in _shared_libraries(stubs)]
+        for stub in stubs:
+            shutil.copy(stub.header, folder)
+    return built

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.probes import libcuda
-from pytest_cudalink.stubs import build
+from pytest_cudalink.stubs import c_source
 
 PROGRAM = Path(__file__).parent / "programs" / "runtime_stub.py"
 
@@ -36,7 +36,7 @@ def _real_driver(device) -> None:
 @pytest.fixture(scope="module")
 def cudart_stub(tmp_path_factory) -> Path:
     """The stub of the runtime, built from this tree."""
-    (stub,) = build.build_stubs(["cudart"], tmp_path_factory.mktemp("stub"))
+    (stub,) = c_source.build_stubs(["cudart"], tmp_path_factory.mktemp("stub"))
     return stub
 
 
@@ -67,7 +67,7 @@ def test_runtime_through_the_stub(runtime: Path | None, cudart_stub) -> None:
 
 def test_driver_through_the_stub(device, tmp_path) -> None:
     """The driver's stub finds the real driver, and no function of the core tier is missing."""
-    (stub,) = build.build_stubs(["cuda"], tmp_path)
+    (stub,) = c_source.build_stubs(["cuda"], tmp_path)
     ask = f"d = s.describe({str(stub)!r}); print(json.dumps([d.version, d.degraded]))"
     code = f"import json, pytest_cudalink.stubs as s; {ask}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

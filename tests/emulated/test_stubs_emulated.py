@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.linker import Program, ProgramOptions
-from pytest_cudalink.stubs import build
+from pytest_cudalink.stubs import c_source
 
 PROGRAM = "tests/emulated/programs/driver_stub.py"
 SOURCE = 'extern "C" { __device__ int table[7]; __global__ void fill() { table[threadIdx.x] = 1; } }'
@@ -17,7 +17,7 @@ SOURCE = 'extern "C" { __device__ int table[7]; __global__ void fill() { table[t
 @pytest.fixture(scope="module")
 def cuda_stub(once) -> Path:
     """The stub of the driver, built from this tree."""
-    return once("cuda-stub", lambda folder: build.build_stubs(["cuda"], folder)) / "libstub_cuda.so"
+    return once("cuda-stub", lambda folder: c_source.build_stubs(["cuda"], folder)) / "libstub_cuda.so"
 
 
 def use(on_driver, version: str, stub: Path, folder: Path) -> tuple[dict, list[str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.stubs import build
+from pytest_cudalink.stubs import c_source
 from pytest_cudalink.stubs.catalog import Catalog, CatalogLibrary, load_catalog
 from tests.compiled import compile_c
 
@@ -34,7 +34,7 @@ def catalog() -> Catalog:
 def stubs(once) -> dict[str, Path]:
     """The three stubs, built from this tree."""
     names = ("cuda", "cudart", "nvrtc")
-    folder = once("stubs", lambda folder: build.build_stubs(names, folder))
+    folder = once("stubs", lambda folder: c_source.build_stubs(names, folder))
     return {name: folder / f"libstub_{name}.so" for name in names}
 
 

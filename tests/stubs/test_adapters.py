@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.stubs import build
+from pytest_cudalink.stubs import c_source
 
 from .conftest import NOWHERE, compile_c, linked
 
@@ -70,7 +70,7 @@ def stub_for(once) -> Callable[[int], Path]:
 
     def build_for(headers: int) -> Path:
         def fill(folder: Path) -> None:
-            build.build_stubs(["cudart"], folder, headers=headers)
+            c_source.build_stubs(["cudart"], folder, headers=headers)
 
         return once(f"stubs-for-{headers}", fill) / "libstub_cudart.so"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.stubs import build
+from pytest_cudalink.stubs import c_source
 
 from .conftest import NOWHERE, compile_c, succeed
 from .test_search import runtime
@@ -86,7 +86,7 @@ def test_uses_the_wheels_beside_it(version: int, site, run) -> None:
 
 def test_symbol_file_of_the_documentation(tmp_path, run) -> None:
     """The symbol file that the page on stubs shows builds a stub with exactly its functions."""
-    (stub,) = build.build_stubs(["cudart"], tmp_path, symbols=EXAMPLES / "stubs-symbols.toml", prefix="mylib")
+    (stub,) = c_source.build_stubs(["cudart"], tmp_path, symbols=EXAMPLES / "stubs-symbols.toml", prefix="mylib")
     code = f"from pytest_cudalink.stubs import describe; print(*describe({str(stub)!r}).missing)"
     expected = "cudaGetErrorString cudaGetDevice cudaMemPoolCreate\n"
     assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stdout == expected

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.stubs import build
+from pytest_cudalink.stubs import c_source
 
 from .conftest import NOWHERE, compile_c, linked
 
@@ -234,7 +234,7 @@ def test_vector_arguments_survive(run, tmp_path) -> None:
     signature = "int cudaMix(double *o, double a, float b, double c, double d, double e, double f, double g, double h)"
     own = f'only = ["cudaMix"]\n[functions.cudart.cudaMix]\nprototype = "{signature}"\n'
     (tmp_path / "own.toml").write_text(own, encoding="utf-8")
-    (stub,) = build.build_stubs(["cudart"], tmp_path, symbols=tmp_path / "own.toml", prefix="own")
+    (stub,) = c_source.build_stubs(["cudart"], tmp_path, symbols=tmp_path / "own.toml", prefix="own")
     body = "*o = a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h; return 0;"
     real = compile_c(tmp_path / "real.so", f"{signature} {{ {body} }}")
     program = compile_c(
