@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
 
 from ..audit.environment import Claim, EnvironmentAudit, audit_environment
 from ..base.finding import NO_DRIVER, SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
@@ -35,7 +34,7 @@ from ..guardrails.repair import repair, trials
 from ..guardrails.rules import check_driver, judge_all, parse_constraint
 from ..linker import dispatch
 from ..probes import FIRST_USABLE_NVJITLINK
-from ..versions import CudaVersion
+from ..versions import CudaVersion, distribution_version
 from .system import IN_PROCESS, Copy, Elsewhere, ResolutionError, System
 
 #: Its name before all findings had one form.
@@ -438,12 +437,10 @@ def _runtime_findings(
     """Yield the distributions with a CUDA runtime of their own for which the driver is too old."""
     driver, versions = facts.cuda().value, system.versions()
     for name in component_table()["static-runtime"]["distributions"]:
-        if driver is None or name not in versions:
+        version = distribution_version(versions.get(name, ""))  # the audit of the environment names one that is invalid
+        if driver is None or version is None:
             continue
-        try:
-            release = CudaVersion(*(*Version(versions[name]).release, 0)[:2])
-        except InvalidVersion:  # which the audit of the environment names
-            continue
+        release = CudaVersion(*(*version.release, 0)[:2])
         runtime = Item("static-libs", "cudart", name, "site-packages", "ctk", release, f"the version of {name}")
         # those that accept no release of that major are installed in another one
         of_major = [f"{driver.major}.{minor}.99" for minor in range(10)]

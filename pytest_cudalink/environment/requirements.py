@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,17 +98,13 @@ def _shown(specifier: SpecifierSet) -> str:
 
 
 def _specifier(name: str, value: object, example: str) -> SpecifierSet:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion
+    from packaging.specifiers import SpecifierSet
 
     if isinstance(value, str) and value.strip():
         text = value.strip()
-        try:
+        with suppress(ValueError):  # InvalidSpecifier is one, and so is InvalidVersion
             specifier = SpecifierSet(f"=={text}.*" if _BARE.fullmatch(text) else text)
             _shown(specifier)  # (=== takes anything, and would never hold)
-        except (InvalidSpecifier, InvalidVersion):
-            pass
-        else:
             return specifier
     msg = f"{name}={value!r} is not a version specifier; write {example}"
     raise ValueError(msg)

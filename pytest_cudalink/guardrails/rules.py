@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, Protocol
@@ -84,12 +85,8 @@ def parse_constraint(value: str | SpecifierSet | None) -> SpecifierSet | None:
     if value is None or isinstance(value, SpecifierSet):
         return _without_patch(value)
     if isinstance(value, str) and value.strip():
-        try:
-            specifiers = SpecifierSet(value)
-        except InvalidSpecifier:
-            pass  # falls through to the common error below
-        else:
-            return _without_patch(specifiers)
+        with suppress(InvalidSpecifier):
+            return _without_patch(SpecifierSet(value))
     msg = f"ctk_version = {value!r}; expected a PEP 440 specifier such as '>=13.2,<14', a SpecifierSet, or None"
     raise ValueError(msg)
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -489,11 +490,8 @@ def provide(versions: Sequence[CudaVersion], say: _Tell) -> list[Fetched]:
 
 def _provide(version: CudaVersion, say: _Tell) -> Fetched | None:
     place = folder(version)
-    try:
+    with suppress(ToolchainError):
         find(version, "libs")
-    except ToolchainError:
-        pass
-    else:
         return None
     began = time.perf_counter()
     try:
