@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from ..base import elf
 from ..base.elf import DamagedLibraryError as DamagedLibraryError  # of what `nvjitlink` raises
+from ..base.install_command import install_command
 from ..base.safe_text import warn as warn_caller
 from ..compat.wheels import NVJITLINK, installed_wheel
 from ..versions import CudaVersion
@@ -42,6 +43,8 @@ class _Unset(Enum):
 
 
 _UNSET: Final = _Unset.UNSET
+#: What `fake` takes for a version.
+_Version = str | tuple[int, int] | _Unset | None
 
 
 class Fakes(NamedTuple):
@@ -70,7 +73,7 @@ def fakes() -> Fakes:
     return _fakes.get()
 
 
-def _as_version(value: str | tuple[int, int] | _Unset | None, what: str) -> CudaVersion | _Unset | None:
+def _as_version(value: _Version, what: str) -> CudaVersion | _Unset | None:
     if value is None or value is _UNSET:
         return value
     if isinstance(value, str):
@@ -82,11 +85,7 @@ def _as_version(value: str | tuple[int, int] | _Unset | None, what: str) -> Cuda
 
 
 @contextmanager
-def fake(
-    *,
-    driver: str | tuple[int, int] | _Unset | None = _UNSET,
-    nvjitlink: str | tuple[int, int] | _Unset | None = _UNSET,
-) -> Iterator[Fakes]:
+def fake(*, driver: _Version = _UNSET, nvjitlink: _Version = _UNSET) -> Iterator[Fakes]:
     """Answer probes with these versions inside the ``with`` block, in this thread or task only.
 
     `driver`: ``"12.9"`` or ``(12, 9)``; None makes the driver unknown. By default it is as outside of the block.
@@ -105,11 +104,7 @@ def fake(
         raise
 
 
-def with_fakes(
-    *,
-    driver: str | tuple[int, int] | _Unset | None = _UNSET,
-    nvjitlink: str | tuple[int, int] | _Unset | None = _UNSET,
-) -> Fakes:
+def with_fakes(*, driver: _Version = _UNSET, nvjitlink: _Version = _UNSET) -> Fakes:
     """Return the current fakes with other versions; parameters and errors are those of `fake`."""
     faked = Fakes(*_fakes.get())  # another object than the current one: `_end` compares
     new_driver, new_nvjitlink = _as_version(driver, "driver"), _as_version(nvjitlink, "nvJitLink")
@@ -178,8 +173,6 @@ def _loaded_nvjitlink() -> NvJitLink:
     try:
         import cuda.bindings.nvjitlink  # noqa: F401 (an optional dependency)
     except ImportError as error:
-        from ..base.install_command import install_command
-
         remedy = install_command("cuda-bindings")
         return NvJitLink(found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); {remedy}")
     return NvJitLink(found, path)
@@ -213,8 +206,6 @@ def _file_of_wheel() -> str | None:
     wheel = installed_wheel(*NVJITLINK)
     for file in wheel.files or () if wheel else ():
         if wheel and file.name.startswith("libnvJitLink.so."):
-            from ..base.install_command import install_command
-
             command = install_command(f"{wheel.name}=={wheel.version}", again=True)
             path = str(file.locate())
             elf.check(path, f"to restore it: {command}")
@@ -258,8 +249,6 @@ def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
 
 @cache
 def _warn_once(obstacle: str, remedy: str) -> None:
-    from ..base.install_command import install_command
-
     how = remedy or f"{install_command('nvidia-nvjitlink')} (CUDA 13) or nvidia-nvjitlink-cu12 (CUDA 12)"
     msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To get it: {how}"
     warn_caller(msg, RuntimeWarning)
