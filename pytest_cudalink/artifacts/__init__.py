@@ -35,8 +35,6 @@ def reader() -> Callable[[bytes], bytes]:
     """
     import ctypes
 
-    from ..compat.releases import LATEST_KNOWN
-
     if not _FILE.is_file():
         msg = (
             f"the reader of device code is not built: {_FILE} is missing. Install pytest-cudalink with pip on Linux "
