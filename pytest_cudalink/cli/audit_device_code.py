@@ -71,9 +71,8 @@ def invalid(options: argparse.Namespace) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Audit the device code of each path; returns the worst exit code."""
-    from ..audit.device_code import device_code
+    from ..audit.device_code import ROWS, device_code
     from ..audit.device_code.assemble import assemble, assembler
-    from ..audit.device_code.verdicts import ROWS
     from ..compat.architectures import architecture_of, drivers_in
     from ..emulator.worker import WorkerError
     from ..toolchains import ToolchainError
@@ -119,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
 
 def served(found: DeviceCode) -> Iterator[str]:
     """Two lines at most: the GPUs and drivers on which every file with device code runs, and those for some files."""
-    from ..audit.device_code.verdicts import ROWS
+    from ..audit.device_code import ROWS
     from ..compat.architectures import drivers_in
 
     files = {path for group in found.groups if not group.for_linker for path in group.paths}

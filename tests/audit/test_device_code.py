@@ -35,12 +35,12 @@ from pytest_cudalink.audit.device_code import (
     UnreadImage,
     all_images,
     device_code,
+    grouped,
     images,
     scan,
     what_happens,
 )
 from pytest_cudalink.audit.device_code.assemble import assemble
-from pytest_cudalink.audit.device_code.verdicts import grouped
 from pytest_cudalink.base import budget
 from pytest_cudalink.cli import audit, audit_device_code
 from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of, driver_named, drivers_in, gpus

@@ -13,8 +13,7 @@ import pytest
 
 from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit import scan as scan_module
-from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage
-from pytest_cudalink.audit.device_code.verdicts import grouped
+from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, grouped
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.members import members_of
 from pytest_cudalink.audit.opened import OpenedLibrary

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from pytest_cudalink.audit.device_code import DeviceImage, DriverOutcome, UnreadImage, what_happens
-from pytest_cudalink.audit.device_code.verdicts import DeviceCode, grouped, plain
+from pytest_cudalink.audit.device_code import (
+    DeviceCode,
+    DeviceImage,
+    DriverOutcome,
+    UnreadImage,
+    grouped,
+    plain,
+    what_happens,
+)
 from pytest_cudalink.versions import CudaVersion, Needs
 
 OLD, NEW = CudaVersion(12, 2), CudaVersion(13, 5)

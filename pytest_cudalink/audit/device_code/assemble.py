@@ -19,8 +19,7 @@ from ...emulator.worker import WorkerAnswer, WorkerLink
 from ...linker.backends.nvjitlink import INPUT_TYPES
 from ...toolchains import Toolchain, ToolchainError
 from ...versions import CudaVersion
-from .images import DeviceImage, images
-from .verdicts import serves, what_happens
+from . import DeviceImage, images, serves, what_happens
 
 _CUBIN: Final = 0
 _UNDEFINED: Final = "undefined reference"

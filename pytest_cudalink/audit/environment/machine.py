@@ -13,8 +13,8 @@ from ...compat.architectures import driver_branch
 from ...compat.releases import DRIVER_RELEASES
 from ...environment.installed import Installed
 from ...versions import CudaVersion
+from ..device_code import DriverOutcome, grouped, what_happens
 from ..device_code.images import all_images
-from ..device_code.verdicts import DriverOutcome, grouped, what_happens
 from ..needs import Need
 
 #: Outcomes that come from the driver's version alone: an older GPU, or another one, would not help.

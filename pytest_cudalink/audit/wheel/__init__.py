@@ -12,7 +12,7 @@ from ...base.budget import AuditError
 from ...base.finding import Finding, plain
 from ...base.words import counted, listed, plural
 from ...compat.architectures import drivers_in
-from ..device_code.verdicts import ROWS, DeviceCode, grouped
+from ..device_code import ROWS, DeviceCode, grouped
 from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ..loadable import LoadableLibrary, loaded_by
 from ..needs import Need, needs_of_scan
