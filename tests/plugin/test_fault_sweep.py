@@ -91,10 +91,10 @@ def test_repeating_a_finding(sweep) -> None:
         dead.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 0 findings"])  # nothing can be freed any more
 
 
-def test_copies_have_the_device_for_themselves(pytester: pytest.Pytester, run_pytest) -> None:
+def test_copies_have_the_device_for_themselves(swept) -> None:
     """What the process of pytest still holds, and what copies take at the same time, no copy lacks."""
-    pytester.makepyfile(
-        test_it=f"{HEAD}\nfrom tests.emulated.cu import allocate, cuda, start\n"
+    module = (
+        f"{HEAD}\nfrom tests.emulated.cu import allocate, cuda, start\n"
         "@pytest.fixture(scope='session')\n"
         "def held():\n"
         "    start()\n"
@@ -102,9 +102,7 @@ def test_copies_have_the_device_for_themselves(pytester: pytest.Pytester, run_py
         "def test(held): assert cuda.cuStreamSynchronize(None) == 0\n"
         "def test_that_keeps_it(held): pass\n"
     )
-    result = run_pytest(
-        "--cudalink-driver=13.0", "--cudalink-device=memory=64MiB", "--cudalink-fault-sweep=cuStreamSynchronize"
-    )
+    result = swept(module, "--cudalink-device=memory=64MiB", "--cudalink-fault-sweep=cuStreamSynchronize")
     result.stdout.fnmatch_lines(["fault sweep: * runs of * tests, 0 findings"])
     assert result.ret == 0
 
