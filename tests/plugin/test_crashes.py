@@ -344,12 +344,17 @@ HAZARDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HAZARDS)
-def test_where_a_copy_is_not_safe(run, name) -> None:
-    """Tests whose modules have started what no fork survives get a new process each, and the summary says why."""
+@pytest.mark.parametrize(("name", "workers"), [*((name, ()) for name in HAZARDS), ("thread", ("-n2",))])
+def test_where_a_copy_is_not_safe(run, name, workers) -> None:
+    """Tests whose modules have started what no fork survives get a new process each, and the summary says why.
+
+    It adds up what the workers of xdist have started.
+    """
     code, why = HAZARDS[name]
     module = f"import subprocess, threading, time\n{code}\ndef test_1(): pass\ndef test_2(): pass\n"
-    ended = run(module, "--cudalink-processes=isolated", "--cudalink-driver=13.0")
+    # with xdist, pytest-rerunfailures starts a thread in each process that is no worker
+    options = ("--cudalink-processes=isolated", "--cudalink-driver=13.0", "-p", "no:rerunfailures")
+    ended = run(module, *options, *workers)
     ended.result.assert_outcomes(passed=2)
     ended.result.stdout.fnmatch_lines([f"2 tests started a new process each: collecting the tests {why}"])
 
@@ -362,17 +367,6 @@ def test_safe_path(pytester: pytest.Pytester) -> None:
     command = [sys.executable, "-P", "-m", "pytest", "-q", "--cudalink-processes=isolated", "tests"]
     done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.slow
-def test_workers_say_why_a_copy_is_not_safe(run) -> None:
-    """The summary adds up what the workers of xdist have started."""
-    module = "import pytest, threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-    module += "@pytest.mark.parametrize('i', range(2))\ndef test(i): pass\n"
-    # with xdist, pytest-rerunfailures starts a thread in each process that is no worker
-    ended = run(module, "--cudalink-processes=isolated", "-n2", "-p", "no:rerunfailures")
-    ended.result.assert_outcomes(passed=2)
-    ended.result.stdout.fnmatch_lines(["2 tests started a new process each: collecting the tests started 1 thread"])
 
 
 STOPS = {

@@ -97,12 +97,13 @@ def test_opens(): assert ctypes.CDLL(EXTENSION).link_now() == 0
 """
 
 
-def test_native_links_are_seen(run, extension) -> None:
-    """Each link counts once, for the test that made it, and names the object that called libnvJitLink.
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
+def test_native_links_are_seen(run, extension, arguments) -> None:
+    """Each link counts once, for the test that made it in whatever process, and names who called libnvJitLink.
 
     A link while a module is collected belongs to no test.
     """
-    result, records = run(f"{TWO}\nctypes.CDLL(EXTENSION).link_now()\n")
+    result, records = run(f"{TWO}\nctypes.CDLL(EXTENSION).link_now()\n", *arguments)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines([f"4 links in your code ({VIA}): 4 on nvJitLink"])
     assert counts(records) == {("", VIA): 1, ("test_imports", VIA): 2, ("test_opens", VIA): 1}
@@ -148,15 +149,6 @@ def test_all():
     result.assert_outcomes(passed=1)
     assert counts(records) == {("test_all", VIA): 40, ("test_all", "cuda.bindings.nvjitlink"): 21}
     assert Counter(link.target for link in records.links) == {"bundled": 21}
-
-
-@pytest.mark.parametrize("arguments", [BOTH])
-def test_other_processes_hand_over(run, arguments) -> None:
-    """The workers of xdist, and the processes of isolated tests, count for the run."""
-    result, records = run(TWO, *arguments)
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines([f"3 links in your code ({VIA}): 3 on nvJitLink"])
-    assert counts(records) == {("test_imports", VIA): 2, ("test_opens", VIA): 1}
 
 
 def test_loaded_unnoticed(run, tmp_path) -> None:
