@@ -39,7 +39,7 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
     Of a wheel, the files that may be of a library or of device code are read, or `every` one.
 
     Raises AuditError if there is no such file, it is neither a wheel nor an ELF file nor `every` one, or it is a folder
-    with wheels.
+    with wheels, or one of which not everything can be listed.
     """
     if path.is_dir():
         wheel = next((one.name for one in sorted(path.glob("*.whl")) if one.is_file()), None)
@@ -51,7 +51,8 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
         is_wheel = path.suffix == ".whl" or zipfile.is_zipfile(path)
         return _wheel(path, budget, every=every) if is_wheel else _single(path, every=every)
     more = ", an archive or device code" if every else ""
-    msg = f"{path}: there is no such file; give a wheel, a folder or a shared library{more}"
+    what = "neither a file nor a folder" if path.is_symlink() or path.exists() else "there is no such file"
+    msg = f"{path}: {what}; give a wheel, a folder or a shared library{more}"
     raise AuditError(msg)
 
 
@@ -60,7 +61,12 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _folder(folder: Path) -> Members:
-    for path in sorted(folder.rglob("*")):
+    def refuse(error: OSError) -> None:
+        msg = f"{error.filename}: cannot be listed: {error.strerror}; make it readable, or audit another folder"
+        raise AuditError(msg) from error
+
+    files = [Path(at, name) for at, _, names in os.walk(folder, onerror=refuse) for name in names]
+    for path in sorted(files):
         if path.is_file() and not path.is_symlink():
             yield path.relative_to(folder).as_posix(), partial(_opened, path)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -103,6 +105,7 @@ def test_members_of_a_folder(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name, encoding="utf-8")
     (tmp_path / "link.so").symlink_to("a.so")
+    os.mkfifo(tmp_path / "pipe")
     assert list(members(tmp_path).items()) == [(name, name.encode()) for name in names]
     for name in "xwvyu":
         (tmp_path / f"{name}.whl").touch()
@@ -173,6 +176,28 @@ def test_a_single_file(content: bytes | None, every: bool, said: str, tmp_path: 
         return
     with pytest.raises(AuditError, match=f"^{re.escape(f'{path}: {said}')}$"):
         members(path, every=every)
+
+
+def test_what_cannot_be_listed_or_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that cannot be listed may hold anything; a pipe is there, and is no file."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/x.so").write_bytes(b"\x7fELF")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    scan = os.scandir
+
+    def denied(path: str | Path) -> object:
+        if Path(path).name == "b":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(AuditError, match=f"^{tmp_path}/b: cannot be listed: Permission denied; make it readable"):
+        members(tmp_path)
+    for name in ("pipe", "loop"):
+        with pytest.raises(AuditError, match=f"^{tmp_path}/{name}: neither a file nor a folder; give"):
+            members(tmp_path / name)
 
 
 def test_a_damaged_wheel(tmp_path: Path) -> None:
