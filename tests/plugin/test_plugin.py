@@ -18,16 +18,6 @@ from pytest_cudalink.plugin.session import account
 from pytest_cudalink.report.asked_for import AskedFor
 from tests.nested import ALONE, BOTH, NO_HYPOTHESIS, XDIST
 
-FORCED = """
-import pytest
-from pytest_cudalink.linker import forcing
-
-def test_forced():
-    found = forcing.forced()
-    assert (found and found.backend) == {backend!r}
-    assert forcing.default_policy() == {policy!r}
-"""
-
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, run_pytest):
@@ -152,7 +142,9 @@ def test_the_help_is_short() -> None:
 def test_the_header_says_who_set_it(run, monkeypatch) -> None:
     """The source of each choice is there, and the choices count."""
     monkeypatch.setenv("CUDALINK_POLICY", "released")
-    result = run(FORCED.format(backend="driver", policy="released"), ini="cudalink_force_backend = driver")
+    module = "from pytest_cudalink.linker import forcing\n"
+    module += "def test(): assert (forcing.forced().backend, forcing.default_policy()) == ('driver', 'released')\n"
+    result = run(module, ini="cudalink_force_backend = driver")
     result.assert_outcomes(passed=1)
     said = "cudalink: backend driver (from ini), policy released (from environment CUDALINK_POLICY), *driver*"
     result.stdout.fnmatch_lines([said])

@@ -78,11 +78,6 @@ def run(run_pytest):
     return lambda suite, *arguments, plugins=(): run_pytest(DRIVER, *arguments, module=MODULE + suite, plugins=plugins)
 
 
-def text(result: pytest.RunResult) -> str:
-    """The output."""
-    return "\n".join(result.outlines)
-
-
 @pytest.mark.slow
 def test_groups(run, pytester: pytest.Pytester) -> None:
     """A worker with --dist=loadgroup adds the group to the node IDs; a fresh process does not, and runs the tests."""
@@ -100,7 +95,7 @@ def pytest_collection_modifyitems(config, items):
     suite = 'pytestmark = pytest.mark.xdist_group("one")\n' + LITTLE.format(body="goes_wrong()")
     result = run(suite, "-n2", "--dist=loadgroup", "-rA")
     result.assert_outcomes(failed=1, passed=4)
-    assert "new process" not in text(result)
+    assert "new process" not in result.stdout.str()
     result.stdout.fnmatch_lines(["PASSED *::test_after?0*one*"])
 
 
@@ -124,7 +119,7 @@ def test_work_that_does_not_end(run) -> None:
         "cudalink: work on the device that this test left did not end within 1 s after its call "
         "(--cudalink-processes=deadline=SECONDS)"
     )
-    assert expected in text(result)
+    assert expected in result.stdout.str()
     assert result.ret == 1
 
 
@@ -230,7 +225,7 @@ def test_it(): pass
     )
     result.assert_outcomes(passed=1)
     assert result.ret == 1
-    assert "outside of tests: collecting the tests left the contexts of the process with CUDA_ERROR" in text(result)
+    result.stdout.fnmatch_lines(["outside of tests: collecting the tests left the contexts of the process with CUDA_*"])
 
 
 @pytest.mark.slow

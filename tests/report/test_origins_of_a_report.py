@@ -12,18 +12,15 @@ from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.page_parts import facts
 
+from .test_merge import END, RUN, lines, result
+
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 def write(folder, cell, began, **content):
     """A record with an origin, that began at a time."""
-    file = folder / f"{cell}.jsonl"
-    run = {"event": "run", "time": began, "schema": 1, "run": "0" * 32, "cell": cell}
-    test = {"event": "test", "time": began, "nodeid": "t.py::a", "outcome": "passed", "duration": 0.1}
-    end = {"event": "end", "time": began, "exitstatus": 0, "duration": 1.0}
-    lines = ({**run, **content}, test, end)
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return file
+    run, test, end = ({**one, "time": began} for one in ({**RUN, "cell": cell, **content}, result("t.py::a"), END))
+    return lines(folder / f"{cell}.jsonl", run, test, end)
 
 
 def test_a_report_has_the_origin_of_its_cells_and_keeps_it(tmp_path):
@@ -71,7 +68,7 @@ def test_a_record_without_an_origin_is_sound(tmp_path):
     assert merge([write(tmp_path, "b", 0.0)]).origin == Origin()
 
 
-RUN = "https://h/o/r/actions/runs/7"
+CI = "https://h/o/r/actions/runs/7"
 DIFFERS = "not the same in every cell"
 
 
@@ -82,18 +79,18 @@ DIFFERS = "not the same in every cell"
         (Origin(), ("project", "ci_url"), [("project", "", "", DIFFERS), ("CI", "", "", DIFFERS)]),
         (Origin(commit=SHA, dirty=True), ("commit",), [("commit", SHA[:10], "", DIFFERS)]),
         (
-            Origin("p", SHA, "b", RUN, "2026-11-22T17:20:05Z", True),
+            Origin("p", SHA, "b", CI, "2026-11-22T17:20:05Z", True),
             (),
             [
                 ("project", "p", "", ""),
                 ("commit", SHA[:10], f"https://h/o/r/commit/{SHA}", "with uncommitted changes"),
                 ("branch", "b", "", ""),
                 ("date", "2026-11-22 17:20 UTC", "", ""),
-                ("CI", "this run", RUN, ""),
+                ("CI", "this run", CI, ""),
             ],
         ),
         (Origin(started="soon"), (), [("date", "soon", "", "")]),
-        (Origin(commit="<b>", ci_url=RUN), (), [("commit", "<b>", "", ""), ("CI", "this run", RUN, "")]),
+        (Origin(commit="<b>", ci_url=CI), (), [("commit", "<b>", "", ""), ("CI", "this run", CI, "")]),
         *(
             (
                 Origin(commit=SHA, ci_url=f"https://h/o/r/-/{kind}/5"),
