@@ -483,6 +483,16 @@ def test_a_linker_that_failed() -> None:
     }
 
 
+def test_an_open_capture() -> None:
+    """The test that left the capture open is named, and where to end it."""
+    assert causes.open_capture("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)", "a.py::test_b") == {
+        "kind": "open_capture",
+        "what": "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)",
+        "why": "a.py::test_b began to capture a stream and did not end it; until then other calls of the process fail",
+        "fix": ["end it there with cuStreamEndCapture, also where the test fails", "--cudalink-processes=isolated"],
+    }
+
+
 def test_a_call_that_is_not_emulated() -> None:
     """A launch is no skew: only a real driver helps, or the option that skips it."""
     assert causes.not_emulated("cuLaunchKernel", "it does not execute kernels") == {
