@@ -56,7 +56,10 @@ assert status(blocking) == 1
 assert fill(None) == 906
 assert end(blocking)[0] == 901
 begin(first, 1)
-assert elsewhere(lambda: end(first)[0]) == 908
+ok(cuda.cuThreadExchangeStreamCaptureMode(byref(mode := c_int(2))))
+allocate(8)
+ok(cuda.cuThreadExchangeStreamCaptureMode(byref(mode)))
+assert status(first) == 1 and elsewhere(lambda: end(first)[0]) == 908
 graph, nodes, count, state, number = c_void_p(), c_void_p(), c_size_t(), c_int(), c_uint64()
 ask = lambda: cuda.cuStreamGetCaptureInfo_v3(second, byref(state), byref(number), byref(graph), byref(nodes), None,
                                               byref(count))

@@ -84,8 +84,8 @@ module = loaded(small_ptx())
 small = kernel_of(module, "small")
 first, second = c_uint64(memory), c_uint(5)
 parameters = (c_void_p * 2)(addressof(first), addressof(second))
-def kernel(block=(1, 1, 1), given=addressof(parameters), function=small.value):
-    return create_string_buffer(struct.pack("Q7I4xQQQQ", function, 1, 1, 1, *block, 0, given, 0, 0, 0))
+def kernel(block=(1, 1, 1), given=addressof(parameters), function=small.value, of=0):
+    return create_string_buffer(struct.pack("Q7I4xQQQQ", function, 1, 1, 1, *block, 0, given, 0, 0, of))
 for bad in (dict(block=(0, 1, 1)), dict(block=(1025, 1, 1)), dict(given=0)):
     assert cuda.cuGraphAddKernelNode_v2(byref(node), graph, None, c_size_t(0), kernel(**bad)) == 1, bad
 assert cuda.cuGraphAddKernelNode_v2(byref(node), graph, None, c_size_t(0), kernel(function=0)) == 400
@@ -103,6 +103,12 @@ assert content() == bytes(16)
 ok(cuda.cuGraphNodeSetEnabled(executable, node, 0))
 ok(cuda.cuGraphLaunch(executable, None))
 assert content() == bytes([7] * 16)
+apart, after = created(), c_void_p()
+for one in (node, after):
+    ok(cuda.cuGraphAddKernelNode_v2(byref(one), apart, None, c_size_t(0), kernel(of=context.value)))
+for port, code in ((0, 1), (3, 1), (1, 0)):  # of programmatic edges
+    edge = bytes((port, 0, 1, 0, 0, 0, 0, 0))
+    assert cuda.cuGraphAddDependencies_v2(apart, byref(node), byref(after), edge, c_size_t(1)) == code, port
 """,
     "memory_of_graphs": """
 # An allocation keeps its address; the graph cannot be cloned or changed, and is made executable once.

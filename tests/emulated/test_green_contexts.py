@@ -74,6 +74,7 @@ code, one = green(split(16, 1)[2][0])
 ok(code)
 context, found, done = new(cuda.cuCtxFromGreenCtx, one), Resource(), event()
 ok(cuda.cuCtxSetCurrent(context))
+ok(cuda.cuEventRecord(done, None))  # that of the primary context
 ok(cuda.cuGreenCtxDestroy(one))
 for call in (cuda.cuGreenCtxDestroy, lambda one: cuda.cuCtxFromGreenCtx(byref(context), one),
              lambda one: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
@@ -102,6 +103,7 @@ def structured(*wanted, results=True):
 
 assert structured((10, 2), (0, 8)) == (0, [10, 120], 2, 10)
 assert structured((0,)) == (0, [128], 4, 128)
+assert structured((16, 16)) == (0, [16], 116, 16)
 assert structured((131, 0, 0, 1))[0] == 1
 for wanted in (((12,),), ((66,), (66,)), ((132, 4), (8, 8)), ((132, 4), (0, 8))):
     assert structured(*wanted)[0] == 915, wanted

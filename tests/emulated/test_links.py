@@ -51,6 +51,16 @@ for first, code in (((PTX, defined), 300), ((CUBIN, nonsense), 200)):
 # Text that is given as a library is 200 up to 15 bytes, and 999 from 16 on.
 state = create()
 assert [add(state, LIBRARY, b"x" * size) for size in (1, 8, 15, 16, 67, 68)] == [200] * 3 + [999] * 3
+member = b"!<arch>\\n" + b"name".ljust(48) + b"%-10d`\\n"
+for damaged in (b"!<arch>\\n" + b"x" * 60, member[:38], member % 99999):
+    assert add(create(), LIBRARY, damaged) == 200
+""",
+    "a_target_that_was_renamed": """
+# CUDA 13.0 calls 110 what was 101.
+state, image = create(1, (c_int * 1)(9), (c_void_p * 1)(101)), c_void_p()
+assert add(state, PTX, defined) == 0
+ok(cuda.cuLinkComplete(state, byref(image), byref(c_size_t())))
+assert ctypes.string_at(image, 50)[49] == 110
 """,
     "sizes_of_logs": """
 # Every input writes the sizes of both logs, whether it said something or not.

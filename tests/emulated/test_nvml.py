@@ -269,6 +269,11 @@ time.sleep(0.05)
 assert nvmlDeviceGetTotalEnergyConsumption(device) > before
 assert nvmlDeviceGetTemperature(device, NVML_TEMPERATURE_GPU) == 36
 assert nvmlDeviceGetPerformanceState(device) == 0 and nvmlDeviceGetSupportedPerformanceStates(device) == [0, 2]
+state = CDLL("libnvidia-ml.so.1").nvmlDeviceGetSupportedPerformanceStates
+assert (state(device, (c_uint * 2)(), 7), state(device, (c_uint * 2)(), 8)) == (7, 0)
+assert b"nvclock=345, nvclockmin=345, nvclockmax=1980, " in nvmlDeviceGetCurrentClockFreqs(device).encode()
+assert nvmlDeviceGetInforomVersion(device, NVML_INFOROM_ECC) == "7.16"
+refused(2, nvmlDeviceGetInforomVersion, device, 4)
 assert nvmlDeviceGetEccMode(device) == [1, 1] and nvmlDeviceGetTotalEccErrors(device, 0, 0) == 0
 assert nvmlDeviceGetMigMode(device) == [0, 0] and nvmlDeviceGetMaxMigDeviceCount(device) == 0
 refused(3, nvmlDeviceGetFanSpeed, device)
@@ -276,7 +281,7 @@ refused(2, nvmlDeviceGetFanSpeed_v2, device, 0)
 assert nvmlDeviceGetComputeRunningProcesses(device) == nvmlDeviceGetGraphicsRunningProcesses(device) == []
 assert nvmlDeviceGetCurrPcieLinkGeneration(device) == nvmlDeviceGetMaxPcieLinkGeneration(device) == 5
 assert nvmlDeviceGetPcieSpeed(device) == 32000
-assert nvmlDeviceGetCpuAffinity(device, 1024)
+assert sum(bin(one).count("1") for one in nvmlDeviceGetCpuAffinity(device, 16)) == len(os.sched_getaffinity(0))
 for change in (lambda: nvmlDeviceSetPersistenceMode(device, 0), lambda: nvmlDeviceSetComputeMode(device, 0)):
     refused(4, change)
 refused(4, nvmlDeviceDiscoverGpus, nvmlDeviceGetPciInfo(device))  # measured: an H200, as root
@@ -298,7 +303,11 @@ refused(3, nvmlDeviceRegisterEvents, device, 1 << 40, events)
 start = time.monotonic()
 refused(10, nvmlEventSetWait_v2, events, 50)
 assert time.monotonic() - start >= 0.05
+register = CDLL("libnvidia-ml.so.1").nvmlSystemRegisterEvents
+request = (c_uint64 * 3)(1 << 24 | 24, 0, cast(events, c_void_p).value)
+assert register(request) == 0
 nvmlEventSetFree(events)
+assert register(request) == 2
 refused(2, nvmlEventSetFree, events)
 refused(2, nvmlEventSetWait_v2, events, 0)
 numbers = [NVML_FI_DEV_ECC_CURRENT, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 100, 300, 0]

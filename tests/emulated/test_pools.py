@@ -56,6 +56,12 @@ for location, kind in ((HOST, PINNED), (HOST_NUMA, PINNED), (HOST, MANAGED), (DE
     assert read(address, 4) == b"text"
     assert cuda.cuMemGetAddressRange_v2(None, None, address) == (500 if kind == PINNED else 0)
 """,
+    "no_files_for_others": """
+# Where a process may open no more files, physical memory that others can open is 2, and the device keeps its own.
+before = left()
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 4096))
+assert physical(2 * MIB, handle_types=POSIX_FILE)[0] == 2 and left() == before
+""",
     "access": """
 # A device uses the memory of another one's pool when it was let in, and not before.
 pool = new_pool((DEVICE, 1))

@@ -53,7 +53,7 @@ static void use_pool(CUmemoryPool pool) {
 
 static void share_pool(void) {
   int file;
-  CUdeviceptr block, imported;
+  CUdeviceptr block, imported, large;
   CUmemPoolPtrExportData data;
   CUmemoryPool pool = new_pool(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), other;
   use_pool(pool);
@@ -67,6 +67,11 @@ static void share_pool(void) {
   unsigned char last;
   OK(cuMemcpyDtoH(&last, imported + 999, 1));
   TRUE(last == 7);
+  OK(cuMemAllocFromPoolAsync(&large, 64 << 20, pool, NULL)); /* a part of the file of its own */
+  OK(cuMemsetD8(large, 9, 1000));
+  OK(cuMemcpyDtoH(&last, block, 1));
+  TRUE(last == 7);
+  OK(cuMemFree(large));
   OK(cuMemPoolDestroy(pool)); /* with a block in use */
   OK(cuMemPoolDestroy(other));
   OK(cuMemFree(imported));

@@ -127,6 +127,8 @@ static void texture_references(void) {
   OK(cuTexRefGetAddress(&found, reference));
   EXPECT(1, found == memory && !offset);
   OK(cuTexRefSetAddress2D(reference, &rows, memory, 1024));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetAddress2D(reference, &rows, memory, 224));  /* less than a row */
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetAddress2D(reference, &rows, memory, 1040)); /* not a multiple of 32 */
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefGetArray(&bound, reference));
   OK(cuTexRefSetArray(reference, array, CU_TRSA_OVERRIDE_FORMAT));
   OK(cuTexRefGetArray(&bound, reference));
