@@ -150,16 +150,8 @@ class RunsAgain(ABC, Generic[T]):
         if (file := self._run.get(RECORD_FILE)) is not None:
             from ...report.records import FindingRecord
 
-            file.writer.write(
-                FindingRecord(
-                    nodeid=nodeid,
-                    category=self.category,
-                    kind=finding.kind,
-                    what=finding.what,
-                    evidence=list(finding.evidence),
-                    repeat=repeat,
-                    operations=list(operations),
-                )
+            file.write(
+                FindingRecord, finding, nodeid=nodeid, category=self.category, repeat=repeat, operations=operations
             )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

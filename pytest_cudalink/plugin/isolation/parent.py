@@ -193,16 +193,7 @@ class Isolation:
         if (file := self._run.get(RECORD_FILE)) is not None:
             from ...report.records import CrashRecord
 
-            file.writer.write(
-                CrashRecord(
-                    nodeid=nodeid,
-                    worker=self._run.worker,
-                    signal=end.signal,
-                    exitcode=end.exitcode,
-                    last_events=last,
-                    frames=frames,
-                )
-            )
+            file.write(CrashRecord, end, nodeid=nodeid, worker=self._run.worker, last_events=last, frames=frames)
 
 
 def _story(end: ProcessEnd, last: Sequence[str], folder: Path, *, started: bool) -> str:

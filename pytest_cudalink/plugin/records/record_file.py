@@ -163,7 +163,7 @@ class RecordFile:
         sys.stderr.write(f"{block(self._lost)}\n")
         return True
 
-    def _write(self, kind: Any, what: object, **more: Any) -> None:
+    def write(self, kind: Any, what: object, **more: Any) -> None:
         """Write a record of what happened, whose other fields have the names of its attributes."""
         found = {name: getattr(what, name) for name in kind.__struct_fields__ if hasattr(what, name)}
         self.writer.write(kind(**{**found, **more}))
@@ -175,21 +175,21 @@ class RecordFile:
         if not self._run.is_repeated:
             inputs = [{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs]
             versions = {"driver": event.driver, "nvjitlink": event.nvjitlink}
-            self._write(LinkRecord, event, worker=self._run.worker, inputs=inputs, versions=versions)
+            self.write(LinkRecord, event, worker=self._run.worker, inputs=inputs, versions=versions)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
         if not self._run.is_repeated:
-            self._write(UnsteeredRecord, link, nodeid=nodeid, worker=self._run.worker)
+            self.write(UnsteeredRecord, link, nodeid=nodeid, worker=self._run.worker)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
-        self._write(LibraryRecord, library, nodeid=nodeid, worker=self._run.worker, during=during)
+        self.write(LibraryRecord, library, nodeid=nodeid, worker=self._run.worker, during=during)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         if not self._run.is_repeated:
-            self._write(VerdictRecord, verdict, nodeid=nodeid, fix=str(verdict.fix), evidence=list(verdict.items))
+            self.write(VerdictRecord, verdict, nodeid=nodeid, fix=str(verdict.fix), evidence=list(verdict.items))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:

@@ -177,25 +177,20 @@ class Results:
         self._attempts[worker, nodeid] += 1
         self._counts[attempt.outcome] += 1
         links = facts.get("links", {})
-        self._writer.write(
-            TestRecord(
-                nodeid=nodeid,
-                worker=worker,
-                attempt=self._attempts[worker, nodeid],
-                outcome=attempt.outcome,  # type: ignore[arg-type] # (plugins bring their own)
-                duration=attempt.duration,
-                reason=attempt.reason,
-                longrepr=attempt.longrepr,
-                backends=backends(links),
-                links=sum(links.values()),
-                violations=sum(facts.get("violations", {}).values()),
-                documented=facts.get("documented"),
-                missing=facts.get("missing"),
-                subtests=attempt.subtests,
-                refused=facts.get("refused", []),
-                unsteered=sum(facts.get("unsteered", {}).values()),
-                cause=facts.get("cause"),
-            )
+        self._file.write(
+            TestRecord,
+            attempt,
+            nodeid=nodeid,
+            worker=worker,
+            attempt=self._attempts[worker, nodeid],
+            backends=backends(links),
+            links=sum(links.values()),
+            violations=sum(facts.get("violations", {}).values()),
+            documented=facts.get("documented"),
+            missing=facts.get("missing"),
+            refused=facts.get("refused", []),
+            unsteered=sum(facts.get("unsteered", {}).values()),
+            cause=facts.get("cause"),
         )
 
     @pytest.hookimpl(optionalhook=True)
@@ -214,15 +209,7 @@ class Results:
         last = crash_events(os.environ.get("CUDALINK_EMULATOR_EVENTS"), process.get("pid"))
         code = pytest_private.exit_code_of_worker(node)
         end = end_of(code) if code is not None else ProcessEnd()
-        self._writer.write(
-            CrashRecord(
-                nodeid=nodeid,
-                worker=worker,
-                signal=end.signal,
-                exitcode=end.exitcode,
-                last_events=last,
-            )
-        )
+        self._file.write(CrashRecord, end, nodeid=nodeid, worker=worker, last_events=last)
 
 
 def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
