@@ -273,14 +273,6 @@ class CellRun:
         return len(shown) + sum(crash.nodeid not in shown for crash in self.crashes)
 
     @property
-    def unsteered_by_via(self) -> Counter[str]:
-        """Number of links that no target steers, by the module or library that linked."""
-        counts: Counter[str] = Counter()
-        for links in self.unsteered:
-            counts[links.via] += links.number
-        return counts
-
-    @property
     def not_steered(self) -> int:
         """Number of links that no target steers, where a backend was forced."""
         return sum(links.number for links in self.unsteered if links.forced is not None)
