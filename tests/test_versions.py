@@ -20,7 +20,7 @@ from pytest_cudalink.compat.releases import (
     needs_for_ptx_isa,
     ptx_isa_of,
 )
-from pytest_cudalink.versions import CudaVersion, Needs, distribution_version, skew_remedy
+from pytest_cudalink.versions import CudaVersion, Needs, distribution_version, ranges, skew_remedy
 
 versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
 
@@ -223,3 +223,8 @@ def test_skew_remedy_is_about_nvjitlink_by_default() -> None:
 def test_the_version_of_a_distribution(text: str, read: str) -> None:
     """One that PEP 440 does not know is none."""
     assert str(distribution_version(text)) == read
+
+
+def test_releases_are_named_in_a_range_of_each_major() -> None:
+    """In order, however they are given; a major with one known release has no range."""
+    assert ranges(map(CudaVersion.parse, ("13.1", "12.9", "12.0", "12.5"))) == "12.0 to 12.9, 13.1"
