@@ -227,4 +227,6 @@ def test_the_version_of_a_distribution(text: str, read: str) -> None:
 
 def test_releases_are_named_in_a_range_of_each_major() -> None:
     """In order, however they are given; a major with one known release has no range."""
-    assert ranges(map(CudaVersion.parse, ("13.1", "12.9", "12.0", "12.5"))) == "12.0 to 12.9, 13.1"
+    assert ranges(map(CudaVersion.parse, ("13.1", "12.9", "12.0", "12.5", "11.8", "11.7"))) == (
+        "11.7 to 11.8, 12.0 to 12.9, 13.1"
+    )
