@@ -188,9 +188,13 @@ def _names() -> str:
     ]
     lines += [f"  SYM_{symbol}," for symbol in symbols]
     lines += ["  SYMBOL_COUNT", "} Sym;", *_null_checks(symbols), "#endif", "#ifdef WEAK_SYMBOLS"]
+    refused: dict[str, list[int]] = {name: [201, 0] for name in old} | table["refused-forms"]
     for symbol in weak:
-        answer = "old_entry_point" if symbol in old else "unimplemented"
-        lines.append(f"EXPORT __attribute__((weak)) CUresult {symbol}(void) {{ return cl_{answer}(SYM_{symbol}); }}")
+        code, zeros = refused.get(symbol, (0, 0))
+        written = ", ".join(name if at < zeros else "NULL" for at, name in enumerate(("first", "second")))
+        answer = f"cl_refused_form(SYM_{symbol}, {code}, {written})" if code else f"cl_unimplemented(SYM_{symbol})"
+        parameters = "(unsigned *first, unsigned *second)"
+        lines.append(f"EXPORT __attribute__((weak)) CUresult {symbol}{parameters} {{ return {answer}; }}")
     lines += [
         f"extern CUresult {symbol}(void);\nPER_THREAD_FORM({symbol}, {base})"
         for symbol, base in sorted(streams.items())
@@ -253,6 +257,7 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
     locks: dict[str, list[str]] = _read("waits.toml")["locks"]
     traits: dict[str, list[str]] = _read("functions.toml")["traits"]
     dead: dict[str, list[str]] = _read("functions.toml")["dead-handles"]
+    dead_answers: dict[str, dict[str, int]] = _read("functions.toml")["dead-answers"]
     rows_of: dict[str, list[dict[str, Any]]] = {}
     firsts: dict[str, int] = {}
     for at, (symbol, row) in enumerate(_waiting_calls(), 1):
@@ -269,6 +274,10 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
         }
         kinds = [kind for kind, names in dead.items() if any(fnmatchcase(symbol, one) for one in names)]
         facts["dies_of"] = " | ".join(f"1u << {kind.upper()}" for kind in kinds)
+        for kind, answers in dead_answers.items():
+            for name, answer in answers.items():
+                if fnmatchcase(symbol, name):
+                    facts |= {"dead_kind": kind.upper(), "dead_answer": answer}
         own = [trait for trait, names in traits.items() if any(fnmatchcase(symbol, one) for one in names)]
         facts |= dict.fromkeys([*["refuses_host_calls"] * (symbol in refused), *own], 1)
         values = "".join(f", .{name} = {value}" for name, value in facts.items() if value)

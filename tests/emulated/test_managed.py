@@ -41,8 +41,10 @@ ok(cuda.cuMemAdvise(base + 4096, 4096, 3, -1))
 assert [ask(at, 0, 4096) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [1, DEVICE, 1]
 assert [ask(at, 4096, 4096) for at in (PREFERRED, PREFERRED_TYPE)] == [-1, HOST]
 assert [ask(at, 0, 8192) for at in (PREFERRED, PREFERRED_TYPE)] == [-2, 0]
-ok(cuda.cuMemAdvise_v2(base, 4096, 3, Location(HOST_NUMA_CURRENT, 9)))
-assert [ask(at, 0, 1) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [-1, HOST_NUMA, 0]
+ok(cuda.cuMemAdvise_v2(base, 4096, 3, Location(HOST_NUMA_CURRENT, 9)))  # nothing, where the host has one node
+assert [ask(at, 0, 1) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [1, DEVICE, 1]
+ok(cuda.cuMemAdvise_v2(base, 4096, 3, Location(HOST, 9)))
+assert [ask(at, 0, 1) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [-1, HOST, -1]
 ok(cuda.cuMemAdvise(base, 4096, 4, 0))
 assert ask(PREFERRED, 0, 1) == -2
 for device in (0, 1, -1):

@@ -1,6 +1,11 @@
 /* Allocating and freeing memory of the device and of the host, and how much there is. */
 #include "allocations.h"
 
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "accesses.h"
 #include "calls.h"
 #include "capture.h"
@@ -212,12 +217,8 @@ static CUresult allocate_for_host(void **out, size_t size, unsigned flags) {
   return result;
 }
 
-static CUresult mem_alloc_host(EventLine *line, void **out, size_t size) {
-  cl_event_uint(line, "bytes", size);
-  return allocate_for_host(out, size, 0);
-}
-EXPORTED(cuMemAllocHost_v2, (void **out, size_t size), mem_alloc_host(line, out, size))
-EXPORTED(cuMemAllocHost, (void **out, unsigned size), mem_alloc_host(line, out, size))
+EXPORTED(cuMemAllocHost_v2, (void **out, size_t size),
+         (cl_event_uint(line, "bytes", size), allocate_for_host(out, size, 0)))
 
 EXPORTED(cuMemHostAlloc, (void **out, size_t size, unsigned flags),
          (cl_event_uint(line, "bytes", size), allocate_for_host(out, size, flags)))
@@ -238,6 +239,14 @@ static CUresult give_up(const void *start, const char *call) {
   return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuMemFreeHost, (void *start), give_up(start, "cuMemFreeHost"), mem_free_host(start))
+
+/* Whether the word of the host that a byte is in can be written, or read by a device that only reads: a change to what
+   it is, by the kernel, which faults for nobody. */
+static bool is_there(uintptr_t byte, unsigned flags) {
+  if (flags & CU_MEMHOSTREGISTER_READ_ONLY) return true;
+  int none = 0, keep = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0);
+  return syscall(SYS_futex, &none, FUTEX_WAKE_OP_PRIVATE, 0, 0, byte & ~(uintptr_t)3, keep) >= 0 || errno != EFAULT;
+}
 
 static CUresult register_host(void *start, size_t size, unsigned flags) {
   if (!start) return CUDA_ERROR_INVALID_VALUE;
@@ -263,6 +272,7 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
   cl_block_unlock();
   /* memory of the driver, and of other devices, is none to register (measured: edges/host_memory) */
   if (known ? !registered : flags & CU_MEMHOSTREGISTER_IOMEMORY) return CUDA_ERROR_INVALID_VALUE;
+  if (!known && !is_there((uintptr_t)start, flags)) return CUDA_ERROR_INVALID_VALUE;
   return cl_block_enter(&block);
 }
 

@@ -224,6 +224,7 @@ static void note_null(const Call *call) {
 CUresult cl_leave(Call *call, CUresult result) {
   CallEnd *end = atomic_load_explicit(&cl_call_end, memory_order_relaxed);
   if (__builtin_expect(end != NULL, 0)) end();
+  if (result && cl_used_dead(cl_symbols[call->symbol].dead_kind)) result = cl_symbols[call->symbol].dead_answer;
   if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
     cl_event_note(&call->line, "a host function or a callback must not call the driver");
   if (result != CUDA_SUCCESS || !cl_symbols[call->symbol].quiet) note_call(call, result);
@@ -287,10 +288,13 @@ CUresult cl_unimplemented(Sym symbol) {
   return cl_leave(&call, cl_unsupported(&call.line, "not implemented by the emulated driver"));
 }
 
-CUresult cl_old_entry_point(Sym symbol) {
+CUresult cl_refused_form(Sym symbol, CUresult result, unsigned *first, unsigned *second) {
   Call call;
   cl_begin(&call);
   if (!cl_enter(&call, symbol, true)) return call.result;
-  const char *note = "the 32-bit entry point of before CUDA 3.2";
-  return cl_leave(&call, cl_noted(&call.line, CUDA_ERROR_INVALID_CONTEXT, note));
+  if (first) *first = 0;
+  if (second) *second = 0;
+  bool narrow = result == CUDA_ERROR_INVALID_CONTEXT;
+  const char *note = narrow ? "the 32-bit entry point of before CUDA 3.2" : "a form that drivers of today refuse";
+  return cl_leave(&call, cl_noted(&call.line, result, note));
 }

@@ -128,5 +128,5 @@ bool cl_initialized(void);
 CUresult cl_initialize(unsigned flags);
 /* What is in the headers but not in this emulator: says so, and never pretends. */
 CUresult cl_unimplemented(Sym symbol);
-/* The 32-bit entry points of before CUDA 3.2: a real driver of today answers 201, whatever context is current. */
-CUresult cl_old_entry_point(Sym symbol);
+/* A form that a real driver of today refuses, whatever context is current; it writes 0 where there is something. */
+CUresult cl_refused_form(Sym symbol, CUresult result, unsigned *first, unsigned *second);

@@ -146,7 +146,7 @@ static CUresult ctx_set_flags(EventLine *line, unsigned flags) {
   Context *context = cl_context(&state);
   if (state) return state;
   if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  context->flags = flags;
+  context->flags = flags & ~(unsigned)(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE); /* set as it is made */
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxSetFlags, (unsigned flags), ctx_set_flags(line, flags))
@@ -361,7 +361,7 @@ typedef struct {
 static CUresult use(const Access *access) {
   CUresult result = CUDA_SUCCESS;
   bool known = access->setting >= CU_COREDUMP_ENABLE_ON_EXCEPTION && access->setting < CU_COREDUMP_MAX;
-  if (!access->size || !known || (access->write && !access->value)) return CUDA_ERROR_INVALID_VALUE;
+  if (!access->size || !known) return CUDA_ERROR_INVALID_VALUE;
   Context *context = access->whole_process ? NULL : cl_context(&result);
   if (result) return result;
   /* a user triggers a dump of the whole process, through one pipe */
@@ -370,8 +370,8 @@ static CUresult use(const Access *access) {
   HOLD(lock);
   Settings *settings = context ? of_context(context) : of_process();
   if (!settings) result = CUDA_ERROR_OUT_OF_MEMORY;
-  else if (access->write) result = write_setting(settings, access->setting, access->value, *access->size);
-  else result = read_setting(settings, access->setting, access->value, access->size);
+  else if (!access->write) result = read_setting(settings, access->setting, access->value, access->size);
+  else if (access->value) result = write_setting(settings, access->setting, access->value, *access->size);
   return result;
 }
 

@@ -29,6 +29,7 @@ static void mark_dead(Context *context) {
                                        cl_end_captures, cl_end_coredumps, cl_end_memory,
                                        cl_end_arrays,   cl_end_textures,  cl_end_modules};
   context->dead = true;
+  if (context->primary) primary_flags[context->device] = 0; /* (measured: edges/contexts) */
   for (size_t at = 0; at < sizeof ends / sizeof *ends; at++) ends[at](context);
 }
 
@@ -219,15 +220,18 @@ static CUresult primary_reset(EventLine *line, CUdevice device) {
 EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
 
 /* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: edges/contexts). */
-static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags) {
+static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags, bool idle) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_event_uint(line, "flags", flags);
   if (!cl_valid_context_flags(flags) || flags & CU_CTX_MAP_HOST) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
+  if (idle && is_active(&primary[device])) return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
   primary[device].flags = primary_flags[device] = flags;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags))
+EXPORTED(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags, true))
+EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags),
+         primary_set_flags(line, device, flags, false))
 
 static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *flags, int *active) {
   if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
@@ -261,25 +265,21 @@ static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  /* a dump that users trigger is a dump, and needs a pipe (measured: edges/contexts) */
+  if (flags & CU_CTX_USER_COREDUMP_ENABLE) flags ^= CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_COREDUMP_ENABLE;
   Context *context = new_context(device, flags, true);
   if (context) *out = context;
   return context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The entry point of before CUDA 3.2: a real driver of today answers 2. */
-EXPORTED(cuCtxCreate, (Context **context, unsigned flags, CUdevice device),
-         cl_noted(line, CUDA_ERROR_OUT_OF_MEMORY, "the entry point of CUDA 2.0"))
-
 EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device),
          (cl_event_uint(line, "flags", flags), cl_event_int(line, "device", device),
           create_context(context, flags, device)))
 
-/* A share of the multiprocessors can be asked for under MPS only. */
+/* A share of the multiprocessors can be asked for under MPS only; the first is looked at (measured: edges/contexts). */
 static CUresult check_affinity(const Affinity *affinity, int count) {
-  if (count < 0 || (count && !affinity)) return CUDA_ERROR_INVALID_VALUE;
-  for (int at = 0; at < count; at++)
-    if (affinity[at].type) return CUDA_ERROR_INVALID_VALUE;
-  return count ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_SUCCESS;
+  if (count <= 0) return CUDA_SUCCESS;
+  return affinity && !affinity->type ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult ctx_create_v3(EventLine *line, Context **context, const Affinity *affinity, int count, unsigned flags,
@@ -386,6 +386,7 @@ static CUresult ctx_pop_current(Context **context) {
   if (context) *context = popped;
   return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxPopCurrent, (Context **context), ctx_pop_current(context))
 EXPORTED(cuCtxPopCurrent_v2, (Context **context), ctx_pop_current(context))
 
 static CUresult ctx_set_current(Context *context) {
@@ -438,6 +439,7 @@ EXPORTED(cuCtxSynchronize, (void), synchronize_current())
 static CUresult ctx_synchronize(EventLine *line, Context *named) {
   if (!named) return synchronize_current();
   if (!cl_is_known_context(named)) return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
+  if (named->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   cl_finish(named);
   cl_synchronized();
   return cl_waited_answer();

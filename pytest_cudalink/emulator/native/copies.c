@@ -22,7 +22,7 @@ static bool is_usable(CUdeviceptr start, size_t size, unsigned type) {
 
 CUresult cl_copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size) {
   cl_memory_hold();
-  bool usable = to && from && is_usable(to, size, to_type) && is_usable(from, size, from_type);
+  bool usable = to && from && is_usable(to, size, to_type) && is_usable(from, size, from_type) && cl_held_writable(to);
   if (usable) memmove((void *)cl_bytes_of(to), (const void *)cl_bytes_of(from), size);
   cl_memory_drop();
   return usable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -97,7 +97,7 @@ static bool is_extent_usable(const Extent *extent) {
 }
 
 static bool are_usable(const Places *places) {
-  return is_extent_usable(&places->from) && is_extent_usable(&places->to);
+  return is_extent_usable(&places->from) && is_extent_usable(&places->to) && cl_held_writable(places->to.start);
 }
 
 /* A row of a box on one side. */
@@ -277,7 +277,7 @@ CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, siz
   CUresult result = size_of_fill(to, width, pitch, count, rows, &size);
   if (result || !size) return result;
   cl_memory_hold();
-  bool within = cl_held_within(to, size);
+  bool within = cl_held_within(to, size) && cl_held_writable(to);
   if (within) fill_rows(to, value, width, pitch, count, rows);
   cl_memory_drop();
   return within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

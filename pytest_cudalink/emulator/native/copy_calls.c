@@ -47,15 +47,17 @@ static CUresult copy(EventLine *line, CUdeviceptr to, unsigned to_type, CUdevice
   return result ? result : copy_line(to, to_type, from, from_type, size, NULL, FORM_SYNCHRONOUS);
 }
 
-/* A captured copy takes what we do not know for memory of the host (measured: test_dead_pointers), and fails when the
- * graph is launched. */
+/* Whether a copy may be captured that has a range, while the table is held. Where the caller does not say what it is,
+   what we do not know is taken for memory of the host (measured: test_dead_pointers), and the launch fails. */
+static bool can_capture(CUdeviceptr start, unsigned type, size_t size) {
+  bool host = type == CU_MEMORYTYPE_HOST || (type == CU_MEMORYTYPE_UNIFIED && !cl_held_known(start));
+  return start && (host || cl_held_within(start, size));
+}
+
 static CUresult capture_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
                              const void *stream) {
   cl_memory_hold();
-  if (to_type == CU_MEMORYTYPE_UNIFIED) to_type = cl_held_known(to) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-  if (from_type == CU_MEMORYTYPE_UNIFIED) from_type = cl_held_known(from) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-  bool usable = to && from && (to_type == CU_MEMORYTYPE_HOST || cl_held_within(to, size)) &&
-                (from_type == CU_MEMORYTYPE_HOST || cl_held_within(from, size));
+  bool usable = can_capture(to, to_type, size) && can_capture(from, from_type, size);
   cl_memory_drop();
   Box box = {side_of(from, from_type), side_of(to, to_type), size, 1, 1};
   return usable ? submit_box(&box, stream) : CUDA_ERROR_INVALID_VALUE;

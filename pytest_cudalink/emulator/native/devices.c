@@ -79,7 +79,7 @@ static CUresult refuse(void) {
 
 static CUresult get_export_table(EventLine *line, const void **table, const void *uuid) {
   if (table) *table = NULL;
-  if (!table || !uuid || !cl_initialized()) return CUDA_ERROR_INVALID_VALUE;
+  if (!table || !uuid || !cl_initialized() || cl_are_zeros(uuid, 16)) return CUDA_ERROR_INVALID_VALUE;
   if (!memcmp(uuid, table_of_old_linkers, 16)) {
     static const void *const refusing[32] = {[0] = (void *)sizeof refusing, [1 ... 31] = refuse};
     *table = refusing;

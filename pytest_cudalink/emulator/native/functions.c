@@ -223,6 +223,7 @@ static CUresult attribute_of(const Function *function, const int *settings, int 
       if (attribute < 0 || attribute > CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE)
         return CUDA_ERROR_INVALID_VALUE;
       *value = settings ? settings[attribute] : cl_setting(function, attribute);
+      if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) *value = *value != 0;
   }
   return CUDA_SUCCESS;
 }

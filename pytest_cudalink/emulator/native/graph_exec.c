@@ -302,7 +302,7 @@ CUresult cl_put_child(void *executable, void *handle, void *child) {
   UpdateResult how;
   if (cl_node(handle) && fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;
-  if (graphs_differ(node->parameters.child.graph, fresh, &how)) return CUDA_ERROR_INVALID_VALUE;
+  if (graphs_differ(node->parameters.child.graph, fresh, &how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   Graph *copy = cl_graph_copy(fresh, true);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   exchange(node->parameters.child.graph, copy);

@@ -200,7 +200,9 @@ EXPORTED(cuGraphAddMemAllocNode, ADDING(AllocateNode *given), add_allocation(lin
 
 /* Whether everything is zero that a caller must leave so. */
 static bool is_clean(const NodeParameters *parameters) {
-  return !parameters->reserved0[0] && !parameters->reserved0[1] && !parameters->reserved0[2] && !parameters->reserved2;
+  const char *behind = (const char *)(&parameters->conditional + 1), *end = (const char *)(parameters + 1);
+  bool ends = parameters->type != NODE_CONDITIONAL || cl_are_zeros(behind, (size_t)(end - behind));
+  return ends && cl_are_zeros(parameters->reserved0, sizeof parameters->reserved0) && !parameters->reserved2;
 }
 
 static CUresult add_any(EventLine *line, Adding adding, NodeParameters *given) {

@@ -92,7 +92,7 @@ static CUresult prepare_operations(OperationsNode *operations) {
   if (result) return result;
   if (operations->flags) return CUDA_ERROR_INVALID_VALUE;
   if (!operations->count) return CUDA_SUCCESS; /* a node may do nothing (measured: test_arguments) */
-  return cl_check_operations(operations->count, operations->list, false);
+  return cl_check_operations(operations->count, operations->list);
 }
 
 static CUresult prepare_conditional(ConditionalNode *conditional) {

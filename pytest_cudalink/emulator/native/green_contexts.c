@@ -88,7 +88,9 @@ static DeviceResource group(const DeviceResource *input, unsigned split, unsigne
 
 static CUresult split_by_count(EventLine *line, DeviceResource *result, unsigned *groups, const DeviceResource *input,
                                DeviceResource *rest, unsigned flags, unsigned least) {
-  if (!groups || (result && !*groups)) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned both =
+      CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+  if (!groups || (result && !*groups) || (flags & both) == both) return CUDA_ERROR_INVALID_VALUE;
   CUresult answer = check_input(input);
   if (answer) return answer;
   unsigned all = input->of.sm.count, smallest = input->of.sm.least, unit = input->of.sm.unit;

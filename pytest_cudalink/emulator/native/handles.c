@@ -126,6 +126,8 @@ bool cl_handle_is(const void *handle, HandleKind kind) {
   return entry->kind == kind;
 }
 
+bool cl_used_dead(HandleKind kind) { return kind && used.kind == kind; }
+
 void cl_check_dead_use(const char *call, unsigned kinds) {
   if (!used.kind) return;
   DeadHandle use = used;
@@ -165,13 +167,9 @@ static void take_out(const void *handle) {
   table.count--;
 }
 
-/* Takes the handle of an object out of the table, or leaves it there as a dead one. */
+/* Leaves the handle of an object in the table as a dead one. */
 static void bury(const Object *object) {
   HOLD(lock);
-  if (!cl_config()->lifetime) {
-    take_out(object);
-    return;
-  }
   Grave *grave = &table.graves[table.buried++ % REMEMBERED];
   if (grave->handle) take_out(grave->handle);
   empty(grave);

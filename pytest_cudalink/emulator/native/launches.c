@@ -264,6 +264,9 @@ static CUresult launch(EventLine *line, const LaunchConfig *config, void *functi
   if (!result) result = cl_check_launch(config, function, parameters, extra);
   if (!result && !captured) result = cl_use_library(function);
   if (result == CUDA_ERROR_NOT_SUPPORTED) return cl_noted(line, result, "the device has no such launches");
+  Stream *stream;
+  if (result == CUDA_ERROR_INVALID_VALUE && captured) /* ends the capture, too (measured: edges/capture_nodes) */
+    (void)LOCKED(cl_refuse_captured(config->stream, &stream));
   if (!result && captured) return capture_launch(config, function, parameters, extra);
   return result ? result : cl_not_executed(line, function);
 }

@@ -107,13 +107,13 @@ static bool is_managed(CUdeviceptr start, size_t size) {
   return found;
 }
 
-/* Checks where memory is to go, and says which node "the current one" is. */
+/* Checks where memory is to go; of the host, which has one node, there is one place. */
 static CUresult check_location(Location *location) {
   switch (location->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case CU_MEM_LOCATION_TYPE_HOST: return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-      *location = (Location){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+      location->id = location->type == CU_MEM_LOCATION_TYPE_HOST ? CU_DEVICE_CPU : 0;
       return CUDA_SUCCESS;
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
       return location->id <= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
@@ -167,12 +167,7 @@ static bool is_possible(int advice, const Location *location) {
 static CUresult advise_v2(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
   if (!is_possible(advice, &location)) return CUDA_ERROR_INVALID_VALUE;
   /* a system of one node answers it without looking at the range (measured: programs/managed) */
-  if (is_numa(&location)) {
-    check_location(&location); /* says which node it is */
-    if (is_managed(start, size)) return remember(start, size, advice, &location);
-    return CUDA_SUCCESS;
-  }
-  return advise(line, start, size, advice, location);
+  return is_numa(&location) ? CUDA_SUCCESS : advise(line, start, size, advice, location);
 }
 EXPORTED_WHEN(is_possible(advice, &location) && !is_numa(&location), cuMemAdvise_v2,
               (CUdeviceptr start, size_t size, int advice, Location location),

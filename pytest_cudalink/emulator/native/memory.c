@@ -406,6 +406,12 @@ const Block *cl_held_block(CUdeviceptr address) {
   return inside && is_open(&at->block, current_device()) ? &at->block : NULL;
 }
 
+bool cl_held_writable(CUdeviceptr address) {
+  const Block *block = cl_held_block(address);
+  CUdevice device = current_device();
+  return !block || device == NO_DEVICE || !(block->read_only >> device & 1);
+}
+
 bool cl_held_range_known(CUdeviceptr address, size_t size) { return covered(address, size, true, NO_DEVICE); }
 
 bool cl_within(CUdeviceptr address, size_t size) {

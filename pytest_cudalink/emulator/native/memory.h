@@ -60,6 +60,7 @@ typedef struct {
   Site *end;             /* the call that freed it so; NULL: it is not known */
   bool counted;          /* as memory of its device */
   uint64_t barred;       /* devices that have no access to it, one bit each */
+  uint64_t read_only;    /* those that must not write to it */
   bool sync_memops;      /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
   unsigned references;   /* how often it was opened */
   void *owner;           /* its pool, physical memory or external memory */
@@ -133,5 +134,7 @@ void cl_memory_drop(void);
 bool cl_held_known(CUdeviceptr address);
 bool cl_held_within(CUdeviceptr address, size_t size);
 bool cl_held_range_known(CUdeviceptr address, size_t size);
+/* While it is held: whether the current device may write to memory that it may use. */
+bool cl_held_writable(CUdeviceptr address);
 /* While it is held: the block that holds an address, if the current device may use it; NULL if not. */
 const Block *cl_held_block(CUdeviceptr address);

@@ -190,7 +190,8 @@ enum { LIBRARY_OPTIONS = 2 };
 static CUresult check_library_options(unsigned count, const int *keys, void *const *values, bool of_file) {
   if (count > LIBRARY_OPTIONS || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
-    if (keys[at] < 0 || keys[at] >= LIBRARY_OPTIONS || (of_file && keys[at] == CU_LIBRARY_BINARY_IS_PRESERVED))
+    if (keys[at] < 0 || keys[at] >= LIBRARY_OPTIONS ||
+        (keys[at] == CU_LIBRARY_BINARY_IS_PRESERVED ? of_file : !of_file && !values[at])) /* a driver dies of it */
       return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }

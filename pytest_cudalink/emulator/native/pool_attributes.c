@@ -135,7 +135,7 @@ static CUresult check_access(const Pool *pool, const AccessDescription *one) {
 }
 
 static CUresult pool_set_access(void *handle, const AccessDescription *map, size_t count) {
-  if (!map && count) return CUDA_ERROR_INVALID_VALUE;
+  if (!map) return CUDA_ERROR_INVALID_VALUE;
   HOLD_POOL(pool, handle);
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
   for (size_t at = 0; at < count && !result; at++) result = check_access(pool, &map[at]);
@@ -173,7 +173,7 @@ EXPORTED(cuMemPoolGetAccess, (int *flags, void *pool, const Location *location),
 /* -- sharing with other processes -- */
 
 static CUresult check_sharing(int type, unsigned long long flags) {
-  if (flags || !cl_is_handle_type(type)) return CUDA_ERROR_INVALID_VALUE;
+  if (flags || !cl_is_handle_type(type) || type == CU_MEM_HANDLE_TYPE_WIN32_KMT) return CUDA_ERROR_INVALID_VALUE;
   return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -104,11 +104,11 @@ static void drop_segment(Pool *pool, Segment *segment) {
   free_segment(segment);
 }
 
-/* Gives back what is not in use, until no more than some bytes are reserved. */
-static void trim(Pool *pool, uint64_t keep) {
-  for (Segment **at = &pool->segments; *at && pool->reserved > keep;) {
+/* Gives back what is not in use, until no more than `most` bytes are reserved, and no fewer than `least`. */
+static void trim(Pool *pool, uint64_t most, uint64_t least) {
+  for (Segment **at = &pool->segments; *at && pool->reserved > most;) {
     Segment *segment = *at;
-    if (segment->given || pool->reserved - segment->size < keep) {
+    if (segment->given || pool->reserved - segment->size < least) {
       at = &segment->next;
       continue;
     }
@@ -187,6 +187,12 @@ static void take_back(Pool *pool, uintptr_t start, size_t size) {
 /* -- pools -- */
 
 CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out) {
+  EACH (Pool, one, &all) /* what was imported before is the same (measured: edges/pools_share) */
+    if (imported && one->imported && !one->destroyed && one->file_head.key == head->key) {
+      close(file);
+      *out = one;
+      return CUDA_SUCCESS;
+    }
   Pool *pool = cl_object_make(sizeof *pool, HANDLE_POOL, NULL, &all);
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
   pool->properties = *properties;
@@ -296,7 +302,7 @@ EXPORTED(cuMemPoolDestroy, (void *pool), pool_destroy(pool))
 static CUresult pool_trim_to(EventLine *line, void *handle, size_t keep) {
   Pool *pool = cl_pool_lock(handle);
   bool own = cl_is_own(pool);
-  if (own) trim(pool, keep);
+  if (own) trim(pool, keep, keep);
   cl_pool_unlock();
   cl_event_uint(line, "bytes", keep);
   return own ? CUDA_SUCCESS : NO_POOL;
@@ -375,5 +381,5 @@ bool cl_pool_free(CUdeviceptr address) {
 /* A pool gives back what is above its threshold when the host waits for the device. */
 void cl_synchronized(void) {
   HOLD(lock);
-  EACH (Pool, pool, &all) trim(pool, pool->threshold);
+  EACH (Pool, pool, &all) trim(pool, pool->threshold, 0);
 }

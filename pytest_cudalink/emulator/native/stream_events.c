@@ -221,7 +221,7 @@ static CUresult destroy_event(void *handle) {
   if (!event) return result;
   cl_event_follow(event, NULL);
   cl_event_free(event);
-  return CUDA_SUCCESS;
+  return result;
 }
 EXPORTED_CHECKED(cuEventDestroy_v2, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 
@@ -265,7 +265,8 @@ EXPORTED_CHECKED(cuEventSynchronize, (Event *event), cl_refuse_null(event), even
 static CUresult check_pair(const Context *context, const void *event) {
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  return cl_is_known_context(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
 static CUresult record_all(Context *context, void *handle) {

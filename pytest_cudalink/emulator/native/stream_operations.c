@@ -12,7 +12,7 @@
 /* CUstreamWaitValue_flags, CUstreamWriteValue_flags */
 enum { CONDITIONS = 4 };
 
-static CUresult check_operation(const MemoryOperation *one, bool first_version) {
+static CUresult check_operation(const MemoryOperation *one) {
   size_t size =
       one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8 : 4;
   switch (one->operation) {
@@ -24,12 +24,11 @@ static CUresult check_operation(const MemoryOperation *one, bool first_version) 
       break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      if (one->flags > (first_version ? CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER : 0)) return CUDA_ERROR_INVALID_VALUE;
+      if (one->flags) return CUDA_ERROR_INVALID_VALUE;
       break;
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
       return one->simple_flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-    case CU_STREAM_MEM_OP_BARRIER:
-      return first_version || one->simple_flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_STREAM_MEM_OP_BARRIER: return one->simple_flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   return one->address % size ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -41,10 +40,10 @@ static bool is_there(const MemoryOperation *one) {
          cl_within(one->address, 1);
 }
 
-CUresult cl_check_operations(unsigned count, const MemoryOperation *list, bool first_version) {
+CUresult cl_check_operations(unsigned count, const MemoryOperation *list) {
   if (!count || count > OPERATIONS_MAX || !list) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
-    CUresult result = check_operation(list + at, first_version);
+    CUresult result = check_operation(list + at);
     if (result) return result;
   }
   return CUDA_SUCCESS;
@@ -111,14 +110,13 @@ static CUresult do_at_once(const void *stream, unsigned count, const MemoryOpera
   return result;
 }
 
-static CUresult operate(const void *stream, unsigned count, const MemoryOperation *list, unsigned flags,
-                        bool first_version) {
+static CUresult operate(const void *stream, unsigned count, const MemoryOperation *list, unsigned flags) {
   bool captured;
   CUresult result = cl_enter_stream(stream, &captured);
   if (result) return result;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
-  if (!count && !first_version) return CUDA_SUCCESS; /* (measured: programs/others) */
-  result = cl_check_operations(count, list, first_version);
+  if (!count) return CUDA_SUCCESS; /* (measured: programs/others) */
+  result = cl_check_operations(count, list);
   for (unsigned at = 0; !result && at < count; at++)
     if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
@@ -133,20 +131,13 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
   return cl_submit(stream, &parameters);
 }
 EXPORTED(cuStreamBatchMemOp_v2, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),
-         operate(stream, count, list, flags, false))
-EXPORTED(cuStreamBatchMemOp, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),
-         operate(stream, count, list, flags, true))
+         operate(stream, count, list, flags))
 
-/* The functions for one operation, in both versions. */
-#define OPERATION(name, type, kind)                                                                                \
-  EXPORTED(name, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                                \
-           operate(stream, 1,                                                                                      \
-                   &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
-                   true))                                                                                          \
-  EXPORTED(name##_v2, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                           \
-           operate(stream, 1,                                                                                      \
-                   &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
-                   false))
+/* The functions for one operation. */
+#define OPERATION(name, type, kind)                                                      \
+  EXPORTED(name##_v2, (Stream *stream, CUdeviceptr address, type value, unsigned flags), \
+           operate(stream, 1,                                                            \
+                   &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0))
 OPERATION(cuStreamWaitValue32, uint32_t, CU_STREAM_MEM_OP_WAIT_VALUE_32)
 OPERATION(cuStreamWaitValue64, uint64_t, CU_STREAM_MEM_OP_WAIT_VALUE_64)
 OPERATION(cuStreamWriteValue32, uint32_t, CU_STREAM_MEM_OP_WRITE_VALUE_32)

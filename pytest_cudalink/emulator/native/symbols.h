@@ -11,12 +11,13 @@ enum { WAITS_AT_ENTRY = 1, WAITS_BY_ITSELF }; /* `at_entry` */
 
 typedef struct {
   const char *name;
-  int since;               /* driver version that introduced it; 0 where the headers do not say */
-  unsigned char waits;     /* for unfinished work: number of its first row in waits.inc, from 1; 0: it does not */
-  unsigned char at_entry;  /* whatever its arguments are */
-  unsigned char held_up;   /* by the locks of data/emulator/waits.toml, one bit each */
-  bool refuses_host_calls; /* whatever its arguments are */
-  unsigned dies_of;        /* dead handles of these kinds, one bit each */
+  int since;                  /* driver version that introduced it; 0 where the headers do not say */
+  unsigned char waits;        /* for unfinished work: number of its first row in waits.inc, from 1; 0: it does not */
+  unsigned char at_entry;     /* whatever its arguments are */
+  unsigned char held_up;      /* by the locks of data/emulator/waits.toml, one bit each */
+  bool refuses_host_calls;    /* whatever its arguments are */
+  unsigned dies_of;           /* dead handles of these kinds, one bit each */
+  int dead_kind, dead_answer; /* to a dead handle of this HandleKind it answers so; 0: as to any other */
   /* the traits of functions.toml, which says what each means */
   bool destroys, quiet, uses_link_state, unsafe_in_capture, legacy_work, on_host, makes_context, not_swept;
 } Symbol;
