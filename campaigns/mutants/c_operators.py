@@ -66,6 +66,9 @@ _TYPES: Final = (
 )
 #: Macros that define a function of the API: what follows the list of its parameters is its body.
 _DEFINES: Final = re.compile(r"EXPORTED\w*")
+#: Those behind which the body is a block, and what they define.
+_BLOCKS: Final = re.compile(r"API\w*")
+_ENTRY_POINT: Final = re.compile(r"cu[A-Z]\w*")
 #: The array of a byte for each mark, which `reach.c` shares with the process that runs the tests.
 REACHED: Final = "cudalink_reached"
 _MARK: Final = re.compile(r"@(\d+)@")
@@ -213,7 +216,8 @@ class CSource:
             depth += {")": 1, "(": -1}.get(self._text(at), 0)
             at -= 1
             if not depth:
-                return self._text(at)
+                pattern = _ENTRY_POINT if _BLOCKS.fullmatch(self._text(at)) else re.compile(".*")
+                return next(one.text for one in self._tokens[at:] if pattern.fullmatch(one.text))
 
     def _begins(self, at: int) -> bool:
         """Whether a statement begins at a token of a compound statement."""

@@ -45,6 +45,8 @@ static int waits(const char *name, int *seen) {
 }
 EXPORTED(cuWait, (const char *name, int *seen),
          name && seen ? waits(name, seen) : CUDA_ERROR_UNKNOWN)
+
+API_WHEN(seen != NULL, cuSee, (int *seen), (seen)) { return *seen = 1, CUDA_SUCCESS; }
 """
 C_CHANGES = """\
 waits: struct { int a; } pair = {limits[[1 => 2]]};
@@ -78,6 +80,9 @@ waits: for (int at = 0; at < 2; at++) *seen [+= => -=] at;
 waits: return [CUDA_SUCCESS => CUDA_ERROR_UNKNOWN];
 cuWait: name [&& => ||] seen ? waits(name, seen) : CUDA_ERROR_UNKNOWN)
 cuWait: name && seen ? waits(name, seen) : [CUDA_ERROR_UNKNOWN => CUDA_SUCCESS])
+cuSee: API_WHEN(seen != NULL, cuSee, (int *seen), (seen)) { return [*seen = 1, CUDA_SUCCESS => 0]; }
+cuSee: API_WHEN(seen != NULL, cuSee, (int *seen), (seen)) { return *seen = [1 => 2], CUDA_SUCCESS; }
+cuSee: API_WHEN(seen != NULL, cuSee, (int *seen), (seen)) { return *seen = 1, [CUDA_SUCCESS => CUDA_ERROR_UNKNOWN]; }
 """
 
 

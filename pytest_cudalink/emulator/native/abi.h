@@ -29,6 +29,13 @@ static inline CUdeviceptr cl_side_address(const Side *side) {
   return side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device;
 }
 
+/* Has a function answer what is not success. */
+#define TRY(call)                      \
+  do {                                 \
+    CUresult no_success = (call);      \
+    if (no_success) return no_success; \
+  } while (0)
+
 /* Whether bytes are zeros, which reserved fields must be. */
 static inline bool cl_are_zeros(const void *bytes, size_t size) {
   for (const char *at = bytes; size && !*at; size--) at++;

@@ -37,23 +37,18 @@ static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned fl
   return result;
 }
 
-static CUresult mem_alloc(EventLine *line, CUdeviceptr *out, size_t size) {
+API(cuMemAlloc_v2, (CUdeviceptr *out, size_t size), (out, size)) {
   cl_event_uint(line, "bytes", size);
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = 0; /* where there is no memory, too (measured: edges/host_memory) */
   return size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuMemAlloc_v2, (CUdeviceptr *out, size_t size), mem_alloc(line, out, size))
 
-static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
-                                unsigned element) {
+API(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),
+    (out, pitch, width, height, element)) {
   if (!out || !pitch) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   *pitch = 0;
   if (!width || !height || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
   size_t row = cl_rounded(width, ROW_ALIGNMENT);
@@ -64,15 +59,14 @@ static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch
   cl_event_uint(line, "bytes", row * height);
   return result;
 }
-EXPORTED(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),
-         mem_alloc_pitch(line, out, pitch, width, height, element))
 
 /* Checked even before cuInit (measured: programs/managed). */
 static bool is_managed_request(size_t size, unsigned flags) {
   return size && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
 }
 
-static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size, unsigned flags) {
+API_WHEN(is_managed_request(size, flags), cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags),
+         (out, size, flags)) {
   cl_event_uint(line, "bytes", size);
   if (!out || !is_managed_request(size, flags)) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
@@ -80,8 +74,6 @@ static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size
   if (!state) state = LOCKED(cl_prohibited());
   return state ? state : allocate(out, size, MANAGED, flags, context);
 }
-EXPORTED_WHEN(is_managed_request(size, flags), cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags),
-              mem_alloc_managed(line, out, size, flags))
 
 /* Whether cuMemFreeAsync has freed memory already; notes that this thread's call frees it again. */
 static bool is_freed(Block *block) {
@@ -115,8 +107,7 @@ CUresult cl_free_in_order(CUdeviceptr address) {
    CUDA_ERROR_NOT_READY: it is not, and is to be freed at once. */
 static CUresult free_later(const void *handle, CUdeviceptr address) {
   Stream *stream;
-  CUresult result = cl_stream_ready(handle, &stream);
-  if (result) return result;
+  TRY(cl_stream_ready(handle, &stream));
   Block *block = cl_block_lock(address);
   bool of_pool = block && block->start == address && block->origin & (FROM_POOL | FROM_POOL_OF_OTHER);
   bool freed = of_pool && is_freed(block);
@@ -145,7 +136,7 @@ static bool is_shared(CUdeviceptr address) {
   return block && block->shared_end;
 }
 
-static CUresult mem_free(EventLine *line, CUdeviceptr address) {
+API(cuMemFree_v2, (CUdeviceptr address), (address)) {
   cl_event_uint(line, "address", address);
   CUresult waited = CUDA_SUCCESS;
   if (address && (cl_any_pending() || cl_order_on))
@@ -155,9 +146,8 @@ static CUresult mem_free(EventLine *line, CUdeviceptr address) {
   if (cl_order_on) note_order_of_free(address);
   return free_memory(address);
 }
-EXPORTED(cuMemFree_v2, (CUdeviceptr address), mem_free(line, address))
 
-static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void *stream) {
+API(cuMemFreeAsync, (CUdeviceptr address, void *stream), (address, stream)) {
   cl_event_uint(line, "address", address);
   bool captured;
   CUresult result = cl_enter_stream(stream, &captured);
@@ -180,17 +170,13 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void 
   }
   return free_memory(address);
 }
-EXPORTED(cuMemFreeAsync, (CUdeviceptr address, void *stream), mem_free_async(line, address, stream))
 
-static CUresult mem_get_info(size_t *left, size_t *total) {
-  CUresult state;
-  const Context *context = cl_context(&state);
-  if (state) return state;
+API(cuMemGetInfo_v2, (size_t *left, size_t *total), (left, total)) {
+  IN_CONTEXT(context);
   if (left) *left = cl_memory_left(context->device);
   if (total) *total = cl_device_memory();
   return CUDA_SUCCESS;
 }
-EXPORTED(cuMemGetInfo_v2, (size_t *left, size_t *total), mem_get_info(left, total))
 
 /* -- memory of the host that the device may use: allocated by the driver, or registered -- */
 
@@ -199,9 +185,7 @@ enum { ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 15 };
 
 static CUresult allocate_for_host(void **out, size_t size, unsigned flags) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   if (flags & ~(unsigned)ALLOCATION_FLAGS) return CUDA_ERROR_INVALID_VALUE;
   Block block = {
       .size = size,
@@ -250,9 +234,7 @@ static bool is_there(uintptr_t byte, unsigned flags) {
 
 static CUresult register_host(void *start, size_t size, unsigned flags) {
   if (!start) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   uintptr_t end;
   if (!size || flags & ~(unsigned)REGISTER_FLAGS || __builtin_add_overflow((uintptr_t)start, size, &end))
     return CUDA_ERROR_INVALID_VALUE;
@@ -279,7 +261,7 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
 EXPORTED(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags),
          (cl_event_uint(line, "bytes", size), register_host(start, size, flags)))
 
-static CUresult mem_host_unregister(void *start) {
+API_CHECKED(give_up(start, "cuMemHostUnregister"), cuMemHostUnregister, (void *start), (start)) {
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!start) return CUDA_ERROR_INVALID_VALUE;
   if (cl_order_on) cl_touch_freed((uintptr_t)start, NULL);
@@ -289,27 +271,21 @@ static CUresult mem_host_unregister(void *start) {
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuMemHostUnregister, (void *start), give_up(start, "cuMemHostUnregister"), mem_host_unregister(start))
 
-static CUresult mem_host_get_device_pointer(CUdeviceptr *address, void *start, unsigned flags) {
+API(cuMemHostGetDevicePointer_v2, (CUdeviceptr *address, void *start, unsigned flags), (address, start, flags)) {
   if (!address) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
+  TRY(cl_check_context());
   bool of_device = cl_is_device_address((uintptr_t)start);
   if (flags || of_device || !cl_within((CUdeviceptr)(uintptr_t)start, 1)) return CUDA_ERROR_INVALID_VALUE;
   *address = (CUdeviceptr)(uintptr_t)start;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuMemHostGetDevicePointer_v2, (CUdeviceptr *address, void *start, unsigned flags),
-         mem_host_get_device_pointer(address, start, flags))
 
-static CUresult mem_host_get_flags(unsigned *flags, void *start) {
+API(cuMemHostGetFlags, (unsigned *flags, void *start), (flags, start)) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
+  TRY(cl_check_context());
   HOLD_BLOCK(block, (uintptr_t)start);
   bool found = block && block->origin & (FROM_HOST_ALLOCATION | FROM_REGISTRATION);
   if (found) *flags = block->slab ? block->slab->flags : block->flags; /* (measured: programs/order) */
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuMemHostGetFlags, (unsigned *flags, void *start), mem_host_get_flags(flags, start))

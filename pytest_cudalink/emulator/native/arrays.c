@@ -136,8 +136,7 @@ static bool inside(size_t start, size_t count, size_t all) { return start <= all
 
 CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer) {
   ArrayMemory memory;
-  CUresult result = cl_array_memory(array, &memory);
-  if (result) return result;
+  TRY(cl_array_memory(array, &memory));
   if (!inside(box->x, box->width, memory.row) || !inside(box->y, box->height, memory.rows) ||
       !inside(box->z, box->depth, memory.layers))
     return CUDA_ERROR_INVALID_VALUE;
@@ -189,12 +188,11 @@ static CUresult create_3d(EventLine *line, void **out, const ArrayDescriptor *de
 }
 EXPORTED(cuArray3DCreate_v2, (void **array, const ArrayDescriptor *descriptor), create_3d(line, array, descriptor))
 
-static CUresult create_2d(EventLine *line, void **out, const FlatDescriptor *flat) {
+API(cuArrayCreate_v2, (void **out, const FlatDescriptor *flat), (out, flat)) {
   if (!out || !flat) return CUDA_ERROR_INVALID_VALUE;
   ArrayDescriptor descriptor = {flat->width, flat->height, 0, flat->format, flat->channels, 0};
   return create_3d(line, out, &descriptor);
 }
-EXPORTED(cuArrayCreate_v2, (void **array, const FlatDescriptor *descriptor), create_2d(line, array, descriptor))
 
 /* A part goes with the whole: to destroy it alone changes nothing. */
 static CUresult destroy(void *handle, HandleKind kind) {
@@ -207,19 +205,17 @@ static CUresult destroy(void *handle, HandleKind kind) {
 EXPORTED(cuArrayDestroy, (void *array), destroy(array, HANDLE_ARRAY))
 
 static CUresult get_descriptor_3d(ArrayDescriptor *out, const void *handle) {
-  CUresult result = asked(out, handle);
-  if (result) return result;
+  TRY(asked(out, handle));
   return cl_array_descriptor(handle, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 EXPORTED_ANY_TIME(cuArray3DGetDescriptor_v2, (ArrayDescriptor * out, void *array), get_descriptor_3d(out, array))
 
-static CUresult get_descriptor(FlatDescriptor *out, const void *handle) {
+API_WHEN(false, cuArrayGetDescriptor_v2, (FlatDescriptor * out, void *handle), (out, handle)) {
   ArrayDescriptor whole;
   CUresult result = get_descriptor_3d(out ? &whole : NULL, handle);
   if (!result) *out = (FlatDescriptor){whole.width, whole.height, whole.format, whole.channels};
   return result;
 }
-EXPORTED_ANY_TIME(cuArrayGetDescriptor_v2, (FlatDescriptor * out, void *array), get_descriptor(out, array))
 
 static CUresult get_part(void **out, const void *handle, HandleKind kind, unsigned number) {
   CUresult result = asked(out, handle);
@@ -236,15 +232,14 @@ EXPORTED_ANY_TIME(cuArrayGetPlane, (void **plane, void *array, unsigned number),
 
 /* -- mipmapped arrays -- */
 
-static CUresult create_mipmap(EventLine *line, void **out, const ArrayDescriptor *descriptor, unsigned levels) {
+API(cuMipmappedArrayCreate, (void **out, const ArrayDescriptor *descriptor, unsigned levels),
+    (out, descriptor, levels)) {
   note(line, descriptor);
   cl_event_uint(line, "levels", levels);
   unsigned most = descriptor ? cl_most_levels(descriptor) : 1;
   if (most > MOST_LEVELS) most = MOST_LEVELS;
   return create(out, descriptor, levels < 1 ? 1 : levels > most ? most : levels);
 }
-EXPORTED(cuMipmappedArrayCreate, (void **mipmap, const ArrayDescriptor *descriptor, unsigned levels),
-         create_mipmap(line, mipmap, descriptor, levels))
 EXPORTED(cuMipmappedArrayDestroy, (void *mipmap), destroy(mipmap, HANDLE_MIPMAP))
 EXPORTED_ANY_TIME(cuMipmappedArrayGetLevel, (void **array, void *mipmap, unsigned level),
                   get_part(array, mipmap, HANDLE_MIPMAP, level))
@@ -397,11 +392,10 @@ static CUresult map_tiles(const MapInfo *info) {
   return known && (!maps || has_tiles(info->memory, info->offset, tiles)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult map_all(const MapInfo *list, unsigned count, const void *stream) {
+API(cuMemMapArrayAsync, (const MapInfo *list, unsigned count, void *stream), (list, count, stream)) {
   CUresult result = cl_check_context();
   if (!result && (!list || !count)) result = CUDA_ERROR_INVALID_VALUE;
   if (!result) result = cl_check_stream(stream);
   for (unsigned at = 0; at < count && !result; at++) result = map_tiles(&list[at]);
   return result;
 }
-EXPORTED(cuMemMapArrayAsync, (const MapInfo *list, unsigned count, void *stream), map_all(list, count, stream))

@@ -35,8 +35,7 @@ bool cl_initialized(void) { return atomic_load(&initialized_in) == getpid(); }
 
 CUresult cl_initialize(unsigned flags) {
   if (flags) return CUDA_ERROR_INVALID_VALUE;
-  CUresult seen = cl_initialized() ? CUDA_SUCCESS : cl_see_devices();
-  if (seen) return seen;
+  TRY(cl_initialized() ? CUDA_SUCCESS : cl_see_devices());
   pid_t none = 0, here = getpid();
   /* a child that was forked after cuInit cannot initialize again (measured: test_fork) */
   if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here) return CUDA_ERROR_NOT_INITIALIZED;

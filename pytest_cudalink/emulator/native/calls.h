@@ -81,6 +81,21 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
     if (!cl_enter(&call, SYM_##name, !early)) return call.result; \
     return cl_leave(&call, early ? early : (answer));             \
   }
+/* The same where the work is the block that follows, which has the parameters and `line`; `names` are those of the
+   parameters. LOCKED: under the lock of the streams. */
+#define BEHIND_LINE(...) (EventLine * line, __VA_ARGS__)
+#define AFTER_LINE(...) (line, __VA_ARGS__)
+#define API_AS(exported, condition, locked, name, parameters, names) \
+  static CUresult work_of_##name BEHIND_LINE parameters;             \
+  exported(condition, name, parameters,                              \
+           locked(work_of_##name AFTER_LINE names)) static CUresult work_of_##name BEHIND_LINE parameters
+#define CHECKED_FIRST(refused, name, parameters, answer) EXPORTED_CHECKED(name, parameters, refused, answer)
+#define API(...) API_AS(EXPORTED_WHEN, true, , __VA_ARGS__)
+#define API_WHEN(needs_init, ...) API_AS(EXPORTED_WHEN, needs_init, , __VA_ARGS__)
+#define API_CHECKED(refused, ...) API_AS(CHECKED_FIRST, refused, , __VA_ARGS__)
+#define API_LOCKED(...) API_AS(EXPORTED_WHEN, true, LOCKED, __VA_ARGS__)
+#define API_LOCKED_WHEN(needs_init, ...) API_AS(EXPORTED_WHEN, needs_init, LOCKED, __VA_ARGS__)
+#define API_LOCKED_CHECKED(refused, ...) API_AS(CHECKED_FIRST, refused, LOCKED, __VA_ARGS__)
 /* The error of a handle that is NULL. */
 static inline CUresult cl_refuse_null(const void *handle) { return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
 /* One that answers before cuInit too. */

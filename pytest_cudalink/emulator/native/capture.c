@@ -104,8 +104,7 @@ static Capture *implicit(void) {
 }
 
 CUresult cl_stream_ready(const void *handle, Stream **stream) {
-  CUresult result = cl_stream_state(handle, stream);
-  if (result) return result;
+  TRY(cl_stream_state(handle, stream));
   if (cl_is_legacy(handle)) {
     Capture *other = implicit();
     if (other) other->invalid = true;
@@ -151,8 +150,7 @@ CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, Graph
 
 static CUresult submit(const void *handle, const NodeParameters *parameters) {
   Stream *stream;
-  CUresult result = cl_stream_ready(handle, &stream);
-  if (result) return result;
+  TRY(cl_stream_ready(handle, &stream));
   return stream->capture ? cl_capture_node(stream, parameters, NULL, NULL) : cl_queue(stream, parameters, false, NULL);
 }
 
@@ -202,8 +200,7 @@ static CUresult begin(Stream *stream, Graph *into, int mode) {
 
 static CUresult begin_alone(const void *handle, int mode) {
   Stream *stream;
-  CUresult result = may_begin(handle, &stream);
-  if (result) return result;
+  TRY(may_begin(handle, &stream));
   cl_dependencies_empty(&stream->next);
   return begin(stream, NULL, mode);
 }
@@ -229,16 +226,16 @@ static CUresult gather(Graph *graph, Node *const *nodes, const EdgeData *data, s
   return CUDA_SUCCESS;
 }
 
-static CUresult begin_in(const void *handle, void *graph_handle, Node *const *nodes, const EdgeData *data, size_t count,
-                         int mode) {
+API_LOCKED_WHEN(graph_handle != NULL, cuStreamBeginCaptureToGraph,
+                (Stream *handle, Graph *graph_handle, Node *const *nodes, const EdgeData *data, size_t count, int mode),
+                (handle, graph_handle, nodes, data, count, mode)) {
   Stream *stream;
   Graph *graph = cl_graph(graph_handle);
   if (!graph || !is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = may_begin(handle, &stream);
-  if (result) return result;
+  TRY(may_begin(handle, &stream));
   if (graph->capture) return CUDA_ERROR_INVALID_VALUE;
   Dependencies on = {0};
-  result = gather(graph, nodes, data, count, &on);
+  CUresult result = gather(graph, nodes, data, count, &on);
   if (!result) result = begin(stream, graph, mode);
   if (result) {
     cl_dependencies_clear(&on);
@@ -248,9 +245,6 @@ static CUresult begin_in(const void *handle, void *graph_handle, Node *const *no
   stream->next = on;
   return CUDA_SUCCESS;
 }
-EXPORTED_WHEN(graph != NULL, cuStreamBeginCaptureToGraph,
-              (Stream *stream, Graph *graph, Node *const *nodes, const EdgeData *data, size_t count, int mode),
-              LOCKED(begin_in(stream, graph, nodes, data, count, mode)))
 
 static void leave(Stream *stream) {
   stream->capture = NULL;
@@ -320,12 +314,11 @@ static CUresult in_context(const void *handle) {
   return (uintptr_t)handle <= CU_STREAM_PER_THREAD ? cl_check_context() : CUDA_SUCCESS;
 }
 
-static CUresult end(const void *handle, Graph **out) {
+API_LOCKED(cuStreamEndCapture, (Stream *handle, Graph **out), (handle, out)) {
   Stream *stream;
   if (out) *out = NULL;
-  CUresult result = in_context(handle);
-  if (result) return result;
-  result = cl_stream_ready(handle, &stream);
+  TRY(in_context(handle));
+  CUresult result = cl_stream_ready(handle, &stream);
   if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   Capture *capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
@@ -341,14 +334,12 @@ static CUresult end(const void *handle, Graph **out) {
   finish(capture, wanted);
   return result;
 }
-EXPORTED(cuStreamEndCapture, (Stream *stream, Graph **graph), LOCKED(end(stream, graph)))
 
 /* -- asking -- */
 
 static CUresult find_capture(const void *handle, Stream **stream, int *status) {
-  CUresult result = in_context(handle);
-  if (result) return result;
-  result = cl_stream_state(handle, stream);
+  TRY(in_context(handle));
+  CUresult result = cl_stream_state(handle, stream);
   if (result)
     return *stream ? CUDA_ERROR_INVALID_CONTEXT
                    : result; /* whatever is current (measured: test_a_capture_dies_with_its_context) */
@@ -360,11 +351,10 @@ static CUresult find_capture(const void *handle, Stream **stream, int *status) {
   return CUDA_SUCCESS;
 }
 
-static CUresult is_capturing(const void *handle, int *status) {
+API(cuStreamIsCapturing, (Stream *handle, int *status), (handle, status)) {
   Stream *stream;
   return status ? LOCKED(find_capture(handle, &stream, status)) : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuStreamIsCapturing, (Stream *stream, int *status), is_capturing(stream, status))
 
 typedef struct {
   int *status;

@@ -15,7 +15,7 @@
 
 enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 }; /* bytes; a stack must have fewer */
 
-static CUresult ctx_get_flags(unsigned *flags) {
+API(cuCtxGetFlags, (unsigned *flags), (flags)) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
@@ -28,20 +28,16 @@ static CUresult ctx_get_flags(unsigned *flags) {
   if (context->primary || context->green) *flags |= CU_CTX_MAP_HOST; /* only these say so (measured: edges/contexts) */
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
 
-static CUresult ctx_get_limit(size_t *value, int limit) {
+API(cuCtxGetLimit, (size_t *value, int limit), (value, limit)) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   if (limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED)
     return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *value = context->limits[limit];
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetLimit, (size_t *value, int limit), ctx_get_limit(value, limit))
 
 /* What a limit is set to: at least so much, in steps (measured: edges/contexts). */
 static size_t rounded(int limit, size_t value) {
@@ -75,7 +71,7 @@ static CUresult check_limit(int limit, size_t value) {
   }
 }
 
-static CUresult ctx_set_limit(int limit, size_t value) {
+API(cuCtxSetLimit, (int limit, size_t value), (limit, value)) {
   CUresult state;
   Context *context = cl_context(&state);
   if (!state) state = check_limit(limit, value);
@@ -92,68 +88,53 @@ static CUresult ctx_set_limit(int limit, size_t value) {
   if (!state) context->limits[limit] = value;
   return state;
 }
-EXPORTED(cuCtxSetLimit, (int limit, size_t value), ctx_set_limit(limit, value))
 EXPORTED(cuCtxResetPersistingL2Cache, (void), cl_check_context())
 
-static CUresult ctx_get_stream_priority_range(int *least, int *greatest) {
-  CUresult state = cl_check_context();
-  if (state) return state;
+API(cuCtxGetStreamPriorityRange, (int *least, int *greatest), (least, greatest)) {
+  TRY(cl_check_context());
   if (least) *least = 0;
   if (greatest) *greatest = GREATEST_PRIORITY;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetStreamPriorityRange, (int *least, int *greatest), ctx_get_stream_priority_range(least, greatest))
 
-static CUresult ctx_get_cache_config(int *config) {
+API(cuCtxGetCacheConfig, (int *config), (config)) {
   if (!config) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   const Context *context = cl_context(&state);
   if (!state) *config = context->cache_config;
   return state;
 }
-EXPORTED(cuCtxGetCacheConfig, (int *config), ctx_get_cache_config(config))
 
-static CUresult ctx_set_cache_config(int config) {
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+API(cuCtxSetCacheConfig, (int config), (config)) {
+  IN_CONTEXT(context);
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
   context->cache_config = config;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxSetCacheConfig, (int config), ctx_set_cache_config(config))
 
-static CUresult ctx_set_shared_mem_config(int config) {
-  CUresult state = cl_check_context();
-  if (state) return state;
+API(cuCtxSetSharedMemConfig, (int config), (config)) {
+  TRY(cl_check_context());
   bool known = config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuCtxSetSharedMemConfig, (int config), ctx_set_shared_mem_config(config))
 
-static CUresult ctx_get_shared_mem_config(int *config) {
+API(cuCtxGetSharedMemConfig, (int *config), (config)) {
   if (!config) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
+  TRY(cl_check_context());
   *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetSharedMemConfig, (int *config), ctx_get_shared_mem_config(config))
 
-static CUresult ctx_set_flags(EventLine *line, unsigned flags) {
+API(cuCtxSetFlags, (unsigned flags), (flags)) {
   cl_event_uint(line, "flags", flags);
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   context->flags = flags & ~(unsigned)(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE); /* set as it is made */
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxSetFlags, (unsigned flags), ctx_set_flags(line, flags))
 
-static CUresult ctx_get_exec_affinity(Affinity *affinity, int type) {
-  CUresult state = cl_check_context();
-  if (state) return state;
+API(cuCtxGetExecAffinity, (Affinity * affinity, int type), (affinity, type)) {
+  TRY(cl_check_context());
   if (!affinity) return CUDA_ERROR_INVALID_VALUE;
   affinity->type = type;
   if (type) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
@@ -162,7 +143,6 @@ static CUresult ctx_get_exec_affinity(Affinity *affinity, int type) {
   affinity->multiprocessors = (unsigned)all;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetExecAffinity, (Affinity * affinity, int type), ctx_get_exec_affinity(affinity, type))
 
 /* -- peers: every device can use the memory of every other one -- */
 
@@ -170,7 +150,7 @@ EXPORTED(cuCtxGetExecAffinity, (Affinity * affinity, int type), ctx_get_exec_aff
    cuda.h says 201 (measured: test_a_device_is_no_peer_of_itself). */
 static int can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
 
-static CUresult p2p_attribute(EventLine *line, int *value, int attribute, CUdevice from, CUdevice to) {
+API(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to), (value, attribute, from, to)) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(from)) return cl_no_device(line, from);
   if (!cl_is_device(to)) return cl_no_device(line, to);
@@ -183,8 +163,6 @@ static CUresult p2p_attribute(EventLine *line, int *value, int attribute, CUdevi
   *value = no ? 0 : can_access_peer(from, to);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to),
-         p2p_attribute(line, value, attribute, from, to))
 
 /* -- atomic operations on memory of the host or of a peer -- */
 
@@ -204,40 +182,31 @@ static CUresult check_operations(const int *operations, unsigned count) {
   return CUDA_SUCCESS;
 }
 
-static CUresult host_atomics(EventLine *line, unsigned *capabilities, const int *operations, unsigned count,
-                             CUdevice device) {
+API(cuDeviceGetHostAtomicCapabilities, (unsigned *capabilities, const int *operations, unsigned count, CUdevice device),
+    (capabilities, operations, count, device)) {
   if (!has_operations(capabilities, operations, count)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  CUresult result = check_operations(operations, count);
-  if (result) return result;
+  TRY(check_operations(operations, count));
   for (unsigned at = 0; at < count; at++) capabilities[at] = 0; /* as over PCI Express */
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetHostAtomicCapabilities,
-         (unsigned *capabilities, const int *operations, unsigned count, CUdevice device),
-         host_atomics(line, capabilities, operations, count, device))
 
-static CUresult peer_atomics(EventLine *line, unsigned *capabilities, const int *operations, unsigned count,
-                             CUdevice from, CUdevice to) {
+API(cuDeviceGetP2PAtomicCapabilities,
+    (unsigned *capabilities, const int *operations, unsigned count, CUdevice from, CUdevice to),
+    (capabilities, operations, count, from, to)) {
   if (!has_operations(capabilities, operations, count)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(from)) return cl_no_device(line, from);
   if (!cl_is_device(to)) return cl_no_device(line, to);
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
-  CUresult result = check_operations(operations, count);
-  if (result) return result;
+  TRY(check_operations(operations, count));
   for (unsigned at = 0; at < count; at++) capabilities[at] = ALL_SCALARS;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetP2PAtomicCapabilities,
-         (unsigned *capabilities, const int *operations, unsigned count, CUdevice from, CUdevice to),
-         peer_atomics(line, capabilities, operations, count, from, to))
 
 /* -- access between contexts -- */
 
-static CUresult enable_peer_access(Context *peer, unsigned flags) {
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+API(cuCtxEnablePeerAccess, (Context *peer, unsigned flags), (peer, flags)) {
+  IN_CONTEXT(context);
   if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
@@ -247,19 +216,15 @@ static CUresult enable_peer_access(Context *peer, unsigned flags) {
   bool enabled = atomic_fetch_or(&context->peers, bit) & bit;
   return enabled ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
 }
-EXPORTED(cuCtxEnablePeerAccess, (Context *peer, unsigned flags), enable_peer_access(peer, flags))
 
-static CUresult disable_peer_access(Context *peer) {
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+API(cuCtxDisablePeerAccess, (Context *peer), (peer)) {
+  IN_CONTEXT(context);
   if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
   if (peer->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   uint64_t bit = (uint64_t)1 << peer->device;
   bool enabled = atomic_fetch_and(&context->peers, ~bit) & bit;
   return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
-EXPORTED(cuCtxDisablePeerAccess, (Context *peer), disable_peer_access(peer))
 
 /* -- core dumps, of the process and of a context: none is ever made, as no kernel fails -- */
 

@@ -167,7 +167,7 @@ static Context *keep_primary(CUdevice device) {
   return own;
 }
 
-static CUresult primary_retain(EventLine *line, Context **context, CUdevice device) {
+API(cuDevicePrimaryCtxRetain, (Context **context, CUdevice device), (context, device)) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
@@ -179,7 +179,6 @@ static CUresult primary_retain(EventLine *line, Context **context, CUdevice devi
   cl_event_uint(line, "references", references);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevicePrimaryCtxRetain, (Context **context, CUdevice device), primary_retain(line, context, device))
 
 /* Gives back one reference; *left is how many there are then. */
 static CUresult release_primary(CUdevice device, unsigned *left) {
@@ -208,7 +207,7 @@ EXPORTED(cuDevicePrimaryCtxRelease_v2, (CUdevice device), primary_release(line, 
 
 EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release(line, device))
 
-static CUresult primary_reset(EventLine *line, CUdevice device) {
+API(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device)) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_finish(&primary[device]);
   HOLD(lock);
@@ -217,7 +216,6 @@ static CUresult primary_reset(EventLine *line, CUdevice device) {
     mark_dead(&primary[device]); /* what was retained is still to be released (measured: programs/core) */
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
 
 /* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: edges/contexts). */
 static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags, bool idle) {
@@ -233,7 +231,7 @@ EXPORTED(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), primary_
 EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags),
          primary_set_flags(line, device, flags, false))
 
-static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *flags, int *active) {
+API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active), (device, flags, active)) {
   if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   HOLD(lock);
@@ -241,8 +239,6 @@ static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *fl
   *active = is_active(&primary[device]);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
-         primary_get_state(line, device, flags, active))
 
 /* A context that is not primary, on the thread's stack or apart from it; NULL if memory is out. */
 static Context *new_context(CUdevice device, unsigned flags, bool current) {
@@ -304,8 +300,8 @@ typedef struct {
   } *graphics;
 } CreateParameters;
 
-static CUresult ctx_create_v4(EventLine *line, Context **context, const CreateParameters *parameters, unsigned flags,
-                              CUdevice device) {
+API(cuCtxCreate_v4, (Context **context, const CreateParameters *parameters, unsigned flags, CUdevice device),
+    (context, parameters, flags, device)) {
   if (!parameters || !parameters->graphics)
     return ctx_create_v3(line, context, parameters ? parameters->affinity : NULL, parameters ? parameters->count : 0,
                          flags, device);
@@ -314,8 +310,6 @@ static CUresult ctx_create_v4(EventLine *line, Context **context, const CreatePa
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device shares no context with a graphics interface");
 }
-EXPORTED(cuCtxCreate_v4, (Context **context, const CreateParameters *parameters, unsigned flags, CUdevice device),
-         ctx_create_v4(line, context, parameters, flags, device))
 
 /* A context that goes waits for its unfinished work first (a closed gate on an H100, driver 580.159.04). */
 static CUresult destroy_context(Context *context) {
@@ -370,13 +364,12 @@ void cl_each_stack(StackVisitor *visit, void *with) {
     if (one != &stack) visit(with, false, one->list, one->count);
 }
 
-static CUresult ctx_push_current(Context *context) {
+API(cuCtxPushCurrent_v2, (Context *context), (context)) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
   bool known = is_context(context), pushed = known && push(context);
   return pushed ? CUDA_SUCCESS : known ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
 }
-EXPORTED(cuCtxPushCurrent_v2, (Context *context), ctx_push_current(context))
 
 static CUresult ctx_pop_current(Context **context) {
   if (!stack.count) return CUDA_ERROR_INVALID_CONTEXT;
@@ -389,7 +382,7 @@ static CUresult ctx_pop_current(Context **context) {
 EXPORTED(cuCtxPopCurrent, (Context **context), ctx_pop_current(context))
 EXPORTED(cuCtxPopCurrent_v2, (Context **context), ctx_pop_current(context))
 
-static CUresult ctx_set_current(Context *context) {
+API(cuCtxSetCurrent, (Context *context), (context)) {
   HOLD(lock);
   bool known = !context || is_context(context);
   if (known) {
@@ -398,25 +391,22 @@ static CUresult ctx_set_current(Context *context) {
   }
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
-EXPORTED(cuCtxSetCurrent, (Context *context), ctx_set_current(context))
 
-static CUresult ctx_get_current(Context **context) {
+API(cuCtxGetCurrent, (Context **context), (context)) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   *context = top();
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetCurrent, (Context **context), ctx_get_current(context))
 
-static CUresult ctx_get_device(CUdevice *device) {
+API(cuCtxGetDevice, (CUdevice *device), (device)) {
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   if (!top()) return CUDA_ERROR_INVALID_CONTEXT;
   *device = top()->device; /* also of a destroyed context (measured: programs/core) */
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetDevice, (CUdevice *device), ctx_get_device(device))
 
 /* From CUDA 13 on a context may be named; NULL is the current one. */
-static CUresult ctx_get_device_v2(EventLine *line, CUdevice *device, Context *context) {
+API(cuCtxGetDevice_v2, (CUdevice *device, Context *context), (device, context)) {
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   if (context && !cl_is_known_context(context))
     return cl_not_a_context(line, SYM_cuCtxGetDevice_v2, context, "cuCtxGetDevice(device)");
@@ -424,19 +414,16 @@ static CUresult ctx_get_device_v2(EventLine *line, CUdevice *device, Context *co
   *device = (context ? context : top())->device;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetDevice_v2, (CUdevice *device, Context *context), ctx_get_device_v2(line, device, context))
 
 static CUresult synchronize_current(void) {
-  CUresult state;
-  const Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   cl_finish(context);
   cl_synchronized();
   return cl_waited_answer();
 }
 EXPORTED(cuCtxSynchronize, (void), synchronize_current())
 
-static CUresult ctx_synchronize(EventLine *line, Context *named) {
+API(cuCtxSynchronize_v2, (Context *named), (named)) {
   if (!named) return synchronize_current();
   if (!cl_is_known_context(named)) return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
   if (named->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -444,21 +431,18 @@ static CUresult ctx_synchronize(EventLine *line, Context *named) {
   cl_synchronized();
   return cl_waited_answer();
 }
-EXPORTED(cuCtxSynchronize_v2, (Context *named), ctx_synchronize(line, named))
 
-static CUresult ctx_get_api_version(Context *context, unsigned *version) {
+API(cuCtxGetApiVersion, (Context *context, unsigned *version), (context, version)) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
   if (!context) {
-    CUresult state = cl_check_context();
-    if (state) return state;
+    TRY(cl_check_context());
   }
   if (!cl_is_known_context(context) || (context && context->dead)) return CUDA_ERROR_INVALID_CONTEXT;
   *version = API_VERSION;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetApiVersion, (Context *context, unsigned *version), ctx_get_api_version(context, version))
 
-static CUresult ctx_get_id(Context *context, uint64_t *id) {
+API(cuCtxGetId, (Context *context, uint64_t *id), (context, id)) {
   if (!id) return CUDA_ERROR_INVALID_VALUE;
   if (!context) context = top();
   HOLD(lock);
@@ -467,24 +451,19 @@ static CUresult ctx_get_id(Context *context, uint64_t *id) {
   bool dead = known && context->dead;
   return dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
-EXPORTED(cuCtxGetId, (Context *context, uint64_t *id), ctx_get_id(context, id))
 
 /* -- the uses of a context that cuCtxAttach counts -- */
 
-static CUresult ctx_attach(Context **out, unsigned flags) {
+API(cuCtxAttach, (Context **out, unsigned flags), (out, flags)) {
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   context->attached++;
   *out = context;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxAttach, (Context **context, unsigned flags), ctx_attach(context, flags))
 
-static CUresult ctx_detach(Context *context) {
+API(cuCtxDetach, (Context *context), (context)) {
   if (!context || context != top()) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->primary) return CUDA_SUCCESS; /* its uses are those that were retained (measured: programs/core) */
   return --context->attached ? CUDA_SUCCESS : destroy_context(context);
 }
-EXPORTED(cuCtxDetach, (Context *context), ctx_detach(context))

@@ -31,6 +31,13 @@ struct Context {
 /* The calling thread's current context, or NULL; *result is what a call that needs one must answer. */
 Context *cl_context(CUresult *result);
 
+/* Finds it, or has a function answer that. */
+// NOLINTBEGIN(bugprone-macro-parentheses): it defines a variable
+#define IN_CONTEXT(name)                     \
+  CUresult name##_state;                     \
+  Context *name = cl_context(&name##_state); \
+  if (name##_state) return name##_state
+// NOLINTEND(bugprone-macro-parentheses)
 /* What a call that needs a current context must answer if it needs nothing of it. */
 CUresult cl_check_context(void);
 

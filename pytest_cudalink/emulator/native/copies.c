@@ -115,8 +115,7 @@ static void copy_places(const Box *box, const Places *places) {
 static CUresult check_box(const Box *box, bool copies) {
   Places places;
   if (is_empty(box)) return CUDA_SUCCESS;
-  CUresult result = find_places(box, &places);
-  if (result) return result;
+  TRY(find_places(box, &places));
   cl_memory_hold();
   bool usable = are_usable(&places);
   if (usable && copies) copy_places(box, &places);

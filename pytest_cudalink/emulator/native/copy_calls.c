@@ -68,8 +68,7 @@ static CUresult copy_async(EventLine *line, CUdeviceptr to, unsigned to_type, CU
                            size_t size, const void *stream) {
   bool captured;
   cl_event_uint(line, "bytes", size);
-  CUresult result = cl_enter_stream(stream, &captured);
-  if (result) return result;
+  TRY(cl_enter_stream(stream, &captured));
   return captured && size ? capture_line(to, to_type, from, from_type, size, stream)
                           : copy_line(to, to_type, from, from_type, size, stream, FORM_ASYNCHRONOUS);
 }
@@ -100,13 +99,12 @@ static CUresult refuse_captured(const void *stream) {
   return LOCKED(cl_refuse_captured(stream, &known));
 }
 
-static CUresult copy_to_peer_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+API(cuMemcpyPeerAsync,
+    (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream),
+    (to, to_context, from, from_context, size, stream)) {
   CUresult result = refuse_captured(stream);
   return result ? result : copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
 }
-EXPORTED(cuMemcpyPeerAsync,
-         (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream),
-         copy_to_peer_async(line, to, from, size, stream))
 
 /* -- copying rectangles and boxes -- */
 
@@ -148,8 +146,7 @@ static Memory memory_of(const Side *side) {
 static CUresult drain(const void *handle, const WaitRow *row) {
   Stream *stream;
   Holder holder;
-  CUresult result = cl_refuse_captured(handle, &stream);
-  if (result) return result;
+  TRY(cl_refuse_captured(handle, &stream));
   if (row) cl_hold(&holder, row->holds | (stream->is_legacy ? LOCK_SUBMISSION : 0), stream->head.context);
   cl_drain(stream);
   if (row) cl_let_go(&holder);
@@ -285,11 +282,10 @@ CUresult cl_copy_box_in(const Box *box, const void *stream) { return copy_in_ord
 
 static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
   bool captured = false;
-  CUresult result = has_stream ? cl_enter_stream(stream, &captured) : cl_check_context();
-  if (result) return result;
+  TRY(has_stream ? cl_enter_stream(stream, &captured) : cl_check_context());
   if (!box->width || !box->height || !box->depth) return cl_copy_box(box);
   if (!captured) return copy_in_order(box, stream, has_stream ? FORM_ASYNCHRONOUS : FORM_SYNCHRONOUS);
-  result = cl_check_box(box);
+  CUresult result = cl_check_box(box);
   return result ? result : submit_box(box, stream);
 }
 
@@ -388,14 +384,13 @@ static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t val
 static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
                            size_t rows, const void *stream) {
   bool captured;
-  CUresult result = cl_enter_stream(stream, &captured);
-  if (result) return result;
+  TRY(cl_enter_stream(stream, &captured));
   if (!count || !rows) return fill(line, to, pitch, value, width, count, rows);
   cl_event_uint(line, "count", count * rows);
   NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, NULL}};
   if (!captured) return fill_in_order(&parameters.fill, stream, FORM_ASYNCHRONOUS);
   parameters.fill.context = cl_context_in(stream);
-  result = cl_check_fill(to, width, pitch, count, rows);
+  CUresult result = cl_check_fill(to, width, pitch, count, rows);
   return result ? result : cl_submit(stream, &parameters);
 }
 

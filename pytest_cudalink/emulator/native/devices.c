@@ -18,7 +18,7 @@
 
 /* -- version and errors -- */
 
-static CUresult init(EventLine *line, unsigned flags) {
+API_WHEN(false, cuInit, (unsigned flags), (flags)) {
   static atomic_bool said;
   cl_event_uint(line, "flags", flags);
   CUresult result = cl_initialize(flags);
@@ -33,14 +33,12 @@ static CUresult init(EventLine *line, unsigned flags) {
   if (!atomic_exchange(&said, true)) cl_say("cudalink: %s: cuInit returns %d\n", note, result);
   return cl_noted(line, result, note);
 }
-EXPORTED_ANY_TIME(cuInit, (unsigned flags), init(line, flags))
 
-static CUresult driver_get_version(int *version) {
+API_WHEN(false, cuDriverGetVersion, (int *version), (version)) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
   *version = cl_config()->version;
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuDriverGetVersion, (int *version), driver_get_version(version))
 
 static const struct driver_error *error_of(CUresult code) {
   for (size_t at = 0; at < sizeof driver_errors / sizeof *driver_errors; at++)
@@ -77,7 +75,7 @@ static CUresult refuse(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult get_export_table(EventLine *line, const void **table, const void *uuid) {
+API_WHEN(false, cuGetExportTable, (const void **table, const void *uuid), (table, uuid)) {
   if (table) *table = NULL;
   if (!table || !uuid || !cl_initialized() || cl_are_zeros(uuid, 16)) return CUDA_ERROR_INVALID_VALUE;
   if (!memcmp(uuid, table_of_old_linkers, 16)) {
@@ -91,7 +89,6 @@ static CUresult get_export_table(EventLine *line, const void **table, const void
   /* libnvrtc and libnvJitLink accept this answer */
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "an emulated driver has no undocumented tables");
 }
-EXPORTED_ANY_TIME(cuGetExportTable, (const void **table, const void *uuid), get_export_table(line, table, uuid))
 
 /* -- devices -- */
 
@@ -112,41 +109,37 @@ size_t cl_device_has(int attribute) {
   return (size_t)value;
 }
 
-static CUresult device_get(EventLine *line, CUdevice *device, int ordinal) {
+API(cuDeviceGet, (CUdevice *device, int ordinal), (device, ordinal)) {
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(ordinal)) return cl_no_device(line, ordinal);
   *device = ordinal;
   cl_event_int(line, "ordinal", ordinal);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGet, (CUdevice *device, int ordinal), device_get(line, device, ordinal))
 
-static CUresult device_get_count(EventLine *line, int *count) {
+API(cuDeviceGetCount, (int *count), (count)) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   *count = cl_visible_devices();
   cl_event_int(line, "count", *count);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetCount, (int *count), device_get_count(line, count))
 
-static CUresult device_get_name(EventLine *line, char *name, int length, CUdevice device) {
+API(cuDeviceGetName, (char *name, int length, CUdevice device), (name, length, device)) {
   /* before the buffer is looked at (measured: test_checks_come_in_the_order_of_a_real_driver) */
   if (!cl_is_device(device)) return cl_no_device(line, device);
   if (!name || !length) return CUDA_ERROR_INVALID_VALUE;
   snprintf(name, length < 0 ? INT_MAX : (size_t)length, "%s", cl_profile_name());
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetName, (char *name, int length, CUdevice device), device_get_name(line, name, length, device))
 
-static CUresult device_get_uuid(unsigned char *uuid, CUdevice device) {
+API(cuDeviceGetUuid_v2, (void *uuid, CUdevice device), (uuid, device)) {
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_profile_uuid(cl_place_of_device(device), uuid);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetUuid_v2, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
 
-static CUresult device_get_attribute(EventLine *line, int *value, int attribute, CUdevice device) {
+API(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device), (value, attribute, device)) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_event_int(line, "attribute", attribute);
@@ -156,44 +149,37 @@ static CUresult device_get_attribute(EventLine *line, int *value, int attribute,
   else return cl_device_attribute(attribute, value);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device),
-         device_get_attribute(line, value, attribute, device))
 
-static CUresult device_total_mem(EventLine *line, size_t *bytes, CUdevice device) {
+API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), (bytes, device)) {
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   *bytes = cl_device_memory();
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), device_total_mem(line, bytes, device))
 
-static CUresult device_total_mem_of_32_bits(EventLine *line, unsigned *bytes, CUdevice device) {
+API(cuDeviceTotalMem, (unsigned *bytes, CUdevice device), (bytes, device)) {
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   *bytes = cl_device_memory() > UINT32_MAX ? UINT32_MAX : (unsigned)cl_device_memory();
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceTotalMem, (unsigned *bytes, CUdevice device), device_total_mem_of_32_bits(line, bytes, device))
 
-static CUresult device_compute_capability(EventLine *line, int *major, int *minor, CUdevice device) {
+API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device), (major, minor, device)) {
   if (!major || !minor) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   *major = cl_profile_arch() / 10;
   *minor = cl_profile_arch() % 10;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device),
-         device_compute_capability(line, major, minor, device))
 
-static CUresult device_get_properties(EventLine *line, int *properties, CUdevice device) {
+API(cuDeviceGetProperties, (int *properties, CUdevice device), (properties, device)) {
   if (!properties) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   for (int at = 0; at < 14; at++) cl_device_attribute(at + 1, &properties[at]);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetProperties, (int *properties, CUdevice device), device_get_properties(line, properties, device))
 
-static CUresult device_get_pci_bus_id(EventLine *line, char *text, int length, CUdevice device) {
+API(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device), (text, length, device)) {
   /* before the buffer is looked at (measured: test_checks_come_in_the_order_of_a_real_driver) */
   if (!cl_is_device(device)) return cl_no_device(line, device);
   char whole[32];
@@ -202,10 +188,8 @@ static CUresult device_get_pci_bus_id(EventLine *line, char *text, int length, C
   memcpy(text, whole, (size_t)size);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device),
-         device_get_pci_bus_id(line, text, length, device))
 
-static CUresult device_get_by_pci_bus_id(EventLine *line, CUdevice *device, const char *text) {
+API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), (device, text)) {
   unsigned first, bus, slot;
   if (!device || !text) return CUDA_ERROR_INVALID_VALUE;
   if (sscanf(text, "%x:%x:%x", &first, &bus, &slot) != 3 && sscanf(text, "%x:%x.%x", &bus, &slot, &first) != 3)
@@ -215,31 +199,24 @@ static CUresult device_get_by_pci_bus_id(EventLine *line, CUdevice *device, cons
   *device = found;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), device_get_by_pci_bus_id(line, device, text))
 
-static CUresult device_can_access_peer(EventLine *line, int *can, CUdevice device, CUdevice peer) {
+API(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer), (can, device, peer)) {
   if (!can) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   if (!cl_is_device(peer)) return cl_no_device(line, peer);
   *can = device != peer;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer),
-         device_can_access_peer(line, can, device, peer))
 
-static CUresult device_get_luid(EventLine *line, const char *luid, const unsigned *node_mask, CUdevice device) {
+API(cuDeviceGetLuid, (char *luid, unsigned *node_mask, CUdevice device), (luid, node_mask, device)) {
   if (!luid || !node_mask) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "devices have a locally unique identifier on Windows only");
 }
-EXPORTED(cuDeviceGetLuid, (char *luid, unsigned *node_mask, CUdevice device),
-         device_get_luid(line, luid, node_mask, device))
 
-static CUresult device_get_exec_affinity_support(EventLine *line, int *supported, CUdevice device) {
+API(cuDeviceGetExecAffinitySupport, (int *supported, int type, CUdevice device), (supported, type, device)) {
   if (!supported) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   *supported = 0;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetExecAffinitySupport, (int *supported, int type, CUdevice device),
-         device_get_exec_affinity_support(line, supported, device))

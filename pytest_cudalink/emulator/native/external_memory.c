@@ -99,14 +99,12 @@ typedef struct {
 
 static CUresult import_memory(EventLine *line, ExternalMemory **out, const MemoryDescription *description) {
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
+  TRY(cl_check_context());
   unsigned type = (unsigned)description->type;
   if (type >= sizeof memory_types || !description->size || description->flags > DEDICATED ||
       !cl_are_zeros(description->reserved, sizeof description->reserved))
     return CUDA_ERROR_INVALID_VALUE;
-  state = check_type(line, memory_types[type], type, description->handle.file, description->handle.win32[0]);
-  if (state) return state;
+  TRY(check_type(line, memory_types[type], type, description->handle.file, description->handle.win32[0]));
   ExternalMemory *memory = make(sizeof *memory, HANDLE_EXTERNAL_MEMORY, description->handle.file);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
   memory->size = description->size;
@@ -147,13 +145,12 @@ EXPORTED(cuExternalMemoryGetMappedBuffer,
          (CUdeviceptr *out, ExternalMemory *memory, const BufferDescription *description),
          LOCKED_HERE(map_buffer(out, memory, description)))
 
-static CUresult map_array(EventLine *line, const void *out, const void *memory, const void *description) {
+API(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, const void *description),
+    (out, memory, description)) {
   if (!out || !description || !memory) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_is(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
   return cl_unsupported(line, "arrays of external memory are not emulated");
 }
-EXPORTED(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, const void *description),
-         map_array(line, out, memory, description))
 
 EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), LOCKED_HERE(destroy(memory, HANDLE_EXTERNAL_MEMORY)))
 
@@ -189,14 +186,12 @@ typedef struct {
 
 static CUresult import_semaphore(EventLine *line, Semaphore **out, const SemaphoreDescription *description) {
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
+  TRY(cl_check_context());
   unsigned type = (unsigned)description->type;
   if (type >= sizeof semaphore_types || description->flags ||
       !cl_are_zeros(description->reserved, sizeof description->reserved))
     return CUDA_ERROR_INVALID_VALUE;
-  state = check_type(line, semaphore_types[type], type, description->handle.file, description->handle.win32[0]);
-  if (state) return state;
+  TRY(check_type(line, semaphore_types[type], type, description->handle.file, description->handle.win32[0]));
   Semaphore *semaphore = make(sizeof *semaphore, HANDLE_EXTERNAL_SEMAPHORE, description->handle.file);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
   semaphore->timeline = type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
@@ -209,8 +204,7 @@ EXPORTED(cuImportExternalSemaphore, (Semaphore * *out, const SemaphoreDescriptio
 static CUresult check_semaphores(Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count,
                                  const void *stream) {
   if (!list || !parameters || !count) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
+  TRY(cl_check_context());
   if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   for (unsigned at = 0; at < count; at++)
     if (!cl_handle_is(list[at], HANDLE_EXTERNAL_SEMAPHORE))

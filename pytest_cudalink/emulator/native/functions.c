@@ -180,8 +180,7 @@ CUresult cl_list_kernels(Module *module, void **out, unsigned room) {
     if (!cl_elf_symbol(&module->elf, as_kernels ? step : symbols - step, &symbol)) break;
     if ((symbol.info & 15) != STT_FUNC || !symbol.section || !(symbol.other & STO_ENTRY)) continue;
     Function *kernel;
-    CUresult result = cl_function_in(module, symbol.name, &kernel);
-    if (result) return result;
+    TRY(cl_function_in(module, symbol.name, &kernel));
     out[count++] = kernel;
   }
   return CUDA_SUCCESS;
@@ -279,15 +278,14 @@ EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
           set(function, attribute < CACHE_CONFIG ? attribute : SETTINGS, value)))
 
 /* A kernel that is NULL comes before cuInit, the device and the value (measured: test_handles_that_are_null). */
-static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *handle, CUdevice device) {
+API_CHECKED(cl_refuse_null(handle), cuKernelGetAttribute,
+            (int *value, int attribute, Function *handle, CUdevice device), (value, attribute, handle, device)) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   FIND(kernel, handle, true);
   return attribute_of(kernel, settings_on(kernel, device, false), attribute, value);
 }
-EXPORTED_CHECKED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUdevice device),
-                 cl_refuse_null(kernel), kernel_get_attribute(line, value, attribute, kernel, device))
 
 static CUresult set_on_device(const void *handle, CUdevice device, int setting, int value) {
   FIND(kernel, handle, true);
@@ -303,25 +301,23 @@ static CUresult set_of_kernel(const void *kernel, CUdevice device, int setting, 
   return waited ? waited : set_on_device(kernel, device, setting, value);
 }
 
-static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, Function *kernel, CUdevice device) {
+API_CHECKED(cl_refuse_null(kernel), cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
+            (attribute, value, kernel, device)) {
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
   return set_of_kernel(kernel, device, attribute < CACHE_CONFIG ? attribute : SETTINGS, value);
 }
-EXPORTED_CHECKED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
-                 cl_refuse_null(kernel), kernel_set_attribute(line, attribute, value, kernel, device))
 
 EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set(function, CACHE_CONFIG, config))
 EXPORTED_CHECKED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device), cl_refuse_null(kernel),
                  cl_is_device(device) ? set_of_kernel(kernel, device, CACHE_CONFIG, config) : CUDA_ERROR_INVALID_DEVICE)
 
-static CUresult set_shared_config(const void *handle, int config) {
+API(cuFuncSetSharedMemConfig, (Function *handle, int config), (handle, config)) {
   FIND(function, handle, false);
   bool valid = config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_shared_config(function, config))
 
 /* Questions about a function that is NULL are wrong values, not handles, and before cuInit (measured:
  * test_handles_that_are_null). */
@@ -352,14 +348,13 @@ EXPORTED_CHECKED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *
                  (cl_event_uint(line, "index", index), parameter_of(function, false, index, offset, size)))
 
 /* A kernel's parameters are those of its function in the current context: without one there are no parameters. */
-static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
+API_CHECKED(both(offset, kernel), cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
+            (kernel, index, offset, size)) {
   cl_event_uint(line, "index", index);
   CUresult state = cl_check_context();
   if (!state) state = cl_use_library(kernel);
   return state ? state : parameter_of(kernel, true, index, offset, size);
 }
-EXPORTED_CHECKED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
-                 both(offset, kernel), kernel_get_param_info(line, kernel, index, offset, size))
 
 static CUresult parameter_count_of(const void *handle, bool kernel, size_t *count) {
   FIND(function, handle, kernel);
@@ -370,39 +365,35 @@ static CUresult parameter_count_of(const void *handle, bool kernel, size_t *coun
 EXPORTED_CHECKED(cuFuncGetParamCount, (Function *function, size_t *count), both(count, function),
                  parameter_count_of(function, false, count))
 
-static CUresult kernel_get_param_count(Function *kernel, size_t *count) {
+API_CHECKED(both(count, kernel), cuKernelGetParamCount, (Function *kernel, size_t *count), (kernel, count)) {
   CUresult state = cl_check_context();
   return state ? state : parameter_count_of(kernel, true, count);
 }
-EXPORTED_CHECKED(cuKernelGetParamCount, (Function *kernel, size_t *count), both(count, kernel),
-                 kernel_get_param_count(kernel, count))
 
-static CUresult func_get_module(Module **module, Function *handle) {
+API(cuFuncGetModule, (Module **module, Function *handle), (module, handle)) {
   if (!module || !handle) return CUDA_ERROR_INVALID_VALUE;
   FIND(function, handle, false);
   *module = function->module;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuFuncGetModule, (Module **module, Function *handle), func_get_module(module, handle))
 
-static CUresult func_is_loaded(int *state, Function *function) {
+API_CHECKED(state ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE, cuFuncIsLoaded,
+            (int *state, Function *function), (state, function)) {
   FIND(known, function, false);
   *state = known->loaded;
   return CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuFuncIsLoaded, (int *state, Function *function),
-                 state ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE, func_is_loaded(state, function))
 
-static CUresult func_load(const Function *handle) {
+API_CHECKED(cl_refuse_null(handle), cuFuncLoad, (Function *handle), (handle)) {
   FIND(function, handle, false);
   function->loaded = true;
   return CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuFuncLoad, (Function *function), cl_refuse_null(function), func_load(function))
 
 /* -- kernels -- */
 
-static CUresult kernel_get_function(Function **function, Function *handle) {
+API_CHECKED(function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuKernelGetFunction,
+            (Function **function, Function *handle), (function, handle)) {
   CUresult state = cl_check_context();
   if (!state) state = cl_use_library(handle);
   if (state) return state;
@@ -415,13 +406,10 @@ static CUresult kernel_get_function(Function **function, Function *handle) {
   *function = here;
   return CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuKernelGetFunction, (Function **function, Function *handle),
-                 function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, kernel_get_function(function, handle))
 
-static CUresult kernel_get_library(Module **library, Function *handle) {
+API_CHECKED(library ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuKernelGetLibrary,
+            (Module **library, Function *handle), (library, handle)) {
   FIND(kernel, handle, true);
   *library = kernel->module;
   return CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuKernelGetLibrary, (Module **library, Function *handle),
-                 library ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, kernel_get_library(library, handle))

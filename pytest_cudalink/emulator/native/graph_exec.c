@@ -125,31 +125,27 @@ static CUresult instantiate_in_context(EventLine *line, Executable **out, void *
   return result ? result : instantiate(out, graph, how);
 }
 
-static CUresult instantiate_with_flags(EventLine *line, Executable **out, void *graph, uint64_t flags) {
+API_WHEN(valid_flags(flags, PLAIN_FLAGS), cuGraphInstantiateWithFlags,
+         (Executable * *out, Graph *graph, uint64_t flags), (out, graph, flags)) {
   if (!valid_flags(flags, PLAIN_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
   return LOCKED(instantiate_in_context(line, out, graph, &(Instantiation){.flags = flags}));
 }
-EXPORTED_WHEN(valid_flags(flags, PLAIN_FLAGS), cuGraphInstantiateWithFlags,
-              (Executable * *out, Graph *graph, uint64_t flags), instantiate_with_flags(line, out, graph, flags))
 
-static CUresult instantiate_with_parameters(EventLine *line, Executable **out, void *graph, Instantiation *how) {
+API_WHEN(how != NULL, cuGraphInstantiateWithParams, (Executable * *out, Graph *graph, Instantiation *how),
+         (out, graph, how)) {
   if (!how || !valid_flags(how->flags, ALL_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
   return LOCKED(instantiate_in_context(line, out, graph, how));
 }
-EXPORTED_WHEN(how != NULL, cuGraphInstantiateWithParams, (Executable * *out, Graph *graph, Instantiation *how),
-              instantiate_with_parameters(line, out, graph, how))
 
 /* The functions of before 11.4, which say in words what failed. */
-static CUresult instantiate_in_words(EventLine *line, Executable **out, void *graph, Node **failed, char *words,
-                                     size_t room) {
+API(cuGraphInstantiate_v2, (Executable * *out, Graph *graph, Node **failed, char *words, size_t room),
+    (out, graph, failed, words, room)) {
   Instantiation how = {0};
   CUresult result = LOCKED(instantiate_in_context(line, out, graph, &how));
   if (words && room) words[0] = 0;
   if (failed) *failed = how.failed;
   return result;
 }
-EXPORTED(cuGraphInstantiate_v2, (Executable * *out, Graph *graph, Node **failed, char *words, size_t room),
-         instantiate_in_words(line, out, graph, failed, words, room))
 
 /* -- destroying -- */
 
@@ -165,7 +161,7 @@ void cl_executable_leave(Executable *executable) {
   cl_object_end(&executable->head);
 }
 
-static CUresult destroy(void *handle) {
+API_LOCKED(cuGraphExecDestroy, (Executable * handle), (handle)) {
   CUresult result = cl_prohibited();
   Executable *executable = cl_executable(handle);
   if (result) return result;
@@ -174,23 +170,20 @@ static CUresult destroy(void *handle) {
   cl_executable_leave(executable);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphExecDestroy, (Executable * executable), LOCKED(destroy(executable)))
 
-static CUresult get_flags(void *handle, uint64_t *flags) {
+API_LOCKED(cuGraphExecGetFlags, (Executable * handle, uint64_t *flags), (handle, flags)) {
   const Executable *executable = cl_executable(handle);
   if (!executable || !flags) return CUDA_ERROR_INVALID_VALUE;
   *flags = executable->flags;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphExecGetFlags, (Executable * executable, uint64_t *flags), LOCKED(get_flags(executable, flags)))
 
-static CUresult get_id(void *handle, unsigned *id) {
+API_LOCKED(cuGraphExecGetId, (Executable * handle, unsigned *id), (handle, id)) {
   const Executable *executable = cl_executable(handle);
   if (!executable || !id) return CUDA_ERROR_INVALID_VALUE;
   *id = (unsigned)executable->id;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphExecGetId, (Executable * executable, unsigned *id), LOCKED(get_id(executable, id)))
 
 /* -- updating as a whole -- */
 
@@ -278,15 +271,14 @@ static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
 EXPORTED(cuGraphExecUpdate_v2, (Executable * executable, Graph *graph, UpdateResult *how),
          LOCKED(update(executable, graph, how)))
 
-static CUresult update_v1(void *executable, void *graph, Node **failed, int *result) {
+API(cuGraphExecUpdate, (Executable * executable, Graph *graph, Node **failed, int *result),
+    (executable, graph, failed, result)) {
   UpdateResult how;
   CUresult answer = LOCKED(update(executable, graph, &how));
   if (failed) *failed = how.node;
   if (result) *result = how.result;
   return answer;
 }
-EXPORTED(cuGraphExecUpdate, (Executable * executable, Graph *graph, Node **failed, int *result),
-         update_v1(executable, graph, failed, result))
 
 /* -- one node -- */
 
@@ -315,20 +307,18 @@ static bool can_be_disabled(const Node *node) {
   return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL;
 }
 
-static CUresult set_enabled(void *executable, void *handle, unsigned enabled) {
+API_LOCKED_WHEN(executable != NULL, cuGraphNodeSetEnabled, (Executable * executable, Node *handle, unsigned enabled),
+                (executable, handle, enabled)) {
   Node *node = cl_stand_in(executable, handle);
   if (!can_be_disabled(node)) return CUDA_ERROR_INVALID_VALUE;
   node->disabled = !enabled;
   return CUDA_SUCCESS;
 }
-EXPORTED_WHEN(executable != NULL, cuGraphNodeSetEnabled, (Executable * executable, Node *node, unsigned enabled),
-              LOCKED(set_enabled(executable, node, enabled)))
 
-static CUresult get_enabled(void *executable, void *handle, unsigned *enabled) {
+API_LOCKED_WHEN(executable != NULL, cuGraphNodeGetEnabled, (Executable * executable, Node *handle, unsigned *enabled),
+                (executable, handle, enabled)) {
   const Node *node = cl_stand_in(executable, handle);
   if (!enabled || !can_be_disabled(node)) return CUDA_ERROR_INVALID_VALUE;
   *enabled = !node->disabled;
   return CUDA_SUCCESS;
 }
-EXPORTED_WHEN(executable != NULL, cuGraphNodeGetEnabled, (Executable * executable, Node *node, unsigned *enabled),
-              LOCKED(get_enabled(executable, node, enabled)))

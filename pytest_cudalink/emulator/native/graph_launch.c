@@ -300,7 +300,7 @@ static void order_launch(Executable *executable, Stream *stream) {
   cl_order_drop(end);
 }
 
-static CUresult launch(EventLine *line, void *handle, const void *stream_handle) {
+API_LOCKED(cuGraphLaunch, (Executable * handle, Stream *stream_handle), (handle, stream_handle)) {
   Stream *stream;
   Executable *executable;
   CUresult result = find(stream_handle, handle, &stream, &executable);
@@ -320,11 +320,9 @@ static CUresult launch(EventLine *line, void *handle, const void *stream_handle)
   if (cl_order_on && !result) order_launch(executable, stream);
   return result;
 }
-EXPORTED(cuGraphLaunch, (Executable * executable, Stream *stream), LOCKED(launch(line, executable, stream)))
 
-static CUresult upload(void *handle, const void *stream_handle) {
+API_LOCKED(cuGraphUpload, (Executable * handle, Stream *stream_handle), (handle, stream_handle)) {
   Stream *stream;
   Executable *executable;
   return find(stream_handle, handle, &stream, &executable);
 }
-EXPORTED(cuGraphUpload, (Executable * executable, Stream *stream), LOCKED(upload(executable, stream)))

@@ -118,8 +118,7 @@ bool cl_graph_memory_waits(CUdeviceptr address) {
 
 static CUresult capture_allocation(const void *handle, const PoolProperties *pool, size_t size, CUdeviceptr *out) {
   Stream *stream;
-  CUresult result = cl_stream_ready(handle, &stream);
-  if (result) return result;
+  TRY(cl_stream_ready(handle, &stream));
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   GraphMemory *memory = cl_graph_memory_make(size, pool, stream->capture->graph);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -128,7 +127,7 @@ static CUresult capture_allocation(const void *handle, const PoolProperties *poo
       .allocate = {.properties = *pool, .size = size, .address = memory->address},
   };
   stream->capture->graph->sole = true;
-  result = cl_capture_node(stream, &parameters, memory, NULL);
+  CUresult result = cl_capture_node(stream, &parameters, memory, NULL);
   if (result && !memory->nodes) drop(memory);
   if (!result) *out = memory->address;
   return result;
@@ -140,14 +139,12 @@ CUresult cl_capture_allocation(const void *stream, const PoolProperties *pool, s
 
 static CUresult capture_free(const void *handle, CUdeviceptr address) {
   Stream *stream;
-  CUresult result = cl_stream_ready(handle, &stream);
-  if (result) return result;
+  TRY(cl_stream_ready(handle, &stream));
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   GraphMemory *memory = cl_graph_memory_at(address);
   if (!memory) return CUDA_ERROR_INVALID_VALUE;
   stream->capture->graph->sole = true;
-  result = cl_graph_memory_free_in(memory, stream->capture->graph);
-  if (result) return result;
+  TRY(cl_graph_memory_free_in(memory, stream->capture->graph));
   NodeParameters parameters = {.type = NODE_FREE, .address = address};
   return cl_capture_node(stream, &parameters, memory, NULL);
 }
@@ -166,7 +163,7 @@ static uint64_t *gauge(CUdevice device, int attribute) {
   }
 }
 
-static CUresult get_attribute(EventLine *line, CUdevice device, int attribute, uint64_t *value) {
+API(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value), (device, attribute, value)) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   const uint64_t *known = gauge(device, attribute);
   if (!known || !value) return CUDA_ERROR_INVALID_VALUE;
@@ -174,10 +171,8 @@ static CUresult get_attribute(EventLine *line, CUdevice device, int attribute, u
   *value = *known;
   return cl_streams_unlock(CUDA_SUCCESS);
 }
-EXPORTED(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value),
-         get_attribute(line, device, attribute, value))
 
-static CUresult set_attribute(EventLine *line, CUdevice device, int attribute, const uint64_t *value) {
+API(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value), (device, attribute, value)) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   bool settable = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
   if (!settable || !value || *value) return CUDA_ERROR_INVALID_VALUE;
@@ -185,10 +180,8 @@ static CUresult set_attribute(EventLine *line, CUdevice device, int attribute, c
   *gauge(device, attribute) = *gauge(device, attribute - 1); /* the mark begins again at what there is now */
   return cl_streams_unlock(CUDA_SUCCESS);
 }
-EXPORTED(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value),
-         set_attribute(line, device, attribute, value))
 
-static CUresult trim(EventLine *line, CUdevice device) {
+API(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_streams_lock();
   uint64_t used = 0;
@@ -201,4 +194,3 @@ static CUresult trim(EventLine *line, CUdevice device) {
   gauges[device].reserved.now = used;
   return cl_streams_unlock(CUDA_SUCCESS);
 }
-EXPORTED(cuDeviceGraphMemTrim, (CUdevice device), trim(line, device))

@@ -9,40 +9,35 @@
 #include "handles.h"
 #include "launches.h"
 
-static CUresult create(Graph **out, unsigned flags) {
+API_LOCKED(cuGraphCreate, (Graph * *out, unsigned flags), (out, flags)) {
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
   *out = cl_graph_make(false);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-EXPORTED(cuGraphCreate, (Graph * *graph, unsigned flags), LOCKED(create(graph, flags)))
 
 /* A graph that belongs to a node goes with that node, and one that is captured into with its capture. */
-static CUresult destroy(void *handle) {
+API_LOCKED(cuGraphDestroy, (Graph * handle), (handle)) {
   Graph *graph = cl_graph(handle);
   if (!graph || graph->owner || graph->capture) return CUDA_ERROR_INVALID_VALUE;
   cl_graph_free(graph);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphDestroy, (Graph * graph), LOCKED(destroy(graph)))
 
-static CUresult clone(Graph **out, void *handle) {
+API_LOCKED(cuGraphClone, (Graph * *out, Graph *handle), (out, handle)) {
   const Graph *graph = cl_graph(handle);
   if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
   if (cl_graph_is_unique(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   *out = cl_graph_copy(graph, false);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-EXPORTED(cuGraphClone, (Graph * *out, Graph *graph), LOCKED(clone(out, graph)))
 
-static CUresult find_in_clone(Node **out, void *original, void *handle) {
+API_LOCKED(cuGraphNodeFindInClone, (Node * *out, Node *original, Graph *handle), (out, original, handle)) {
   const Node *node = cl_node(original);
   Graph *graph = cl_graph(handle);
   if (!out || !node || !graph || graph->origin != node->graph->id) return CUDA_ERROR_INVALID_VALUE;
   *out = cl_node_like(graph, node->id, false);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuGraphNodeFindInClone, (Node * *out, Node *original, Graph *graph),
-         LOCKED(find_in_clone(out, original, graph)))
 
 /* -- lists -- */
 
@@ -190,7 +185,7 @@ EXPORTED_WHEN(graph != NULL, cuGraphRemoveDependencies_v2,
 
 /* -- one node -- */
 
-static CUresult destroy_node(void *handle) {
+API_LOCKED(cuGraphDestroyNode, (Node * handle), (handle)) {
   Node *node = cl_node(handle);
   if (!node) return CUDA_ERROR_INVALID_VALUE;
   if (node->graph->sole) return CUDA_ERROR_NOT_SUPPORTED;
@@ -198,7 +193,6 @@ static CUresult destroy_node(void *handle) {
   cl_node_remove(node);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphDestroyNode, (Node * node), LOCKED(destroy_node(node)))
 
 /* A question to a node or a graph; the answer is a member of it. */
 #define ASK(name, kind, find, type, value)             \
@@ -232,7 +226,8 @@ static Node *kernel_node(void *handle) {
   return node && node->parameters.type == NODE_KERNEL ? node : NULL;
 }
 
-static CUresult get_attribute(void *handle, int attribute, AttributeValue *value) {
+API_LOCKED(cuGraphKernelNodeGetAttribute, (Node * handle, int attribute, AttributeValue *value),
+           (handle, attribute, value)) {
   const Node *node = kernel_node(handle);
   if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
   AttributeValue found = node->attributes ? node->attributes[attribute] : (AttributeValue){0};
@@ -241,8 +236,6 @@ static CUresult get_attribute(void *handle, int attribute, AttributeValue *value
   cl_write_attribute(value, &found, attribute);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphKernelNodeGetAttribute, (Node * node, int attribute, AttributeValue *value),
-         LOCKED(get_attribute(node, attribute, value)))
 
 static CUresult set_attribute(void *handle, int attribute, const AttributeValue *value) {
   Node *node = kernel_node(handle);
@@ -261,7 +254,8 @@ static bool read_kernel(void *handle, KernelNode *kernel) {
   return node;
 }
 
-static CUresult check_and_set(void *handle, int attribute, const AttributeValue *value) {
+API(cuGraphKernelNodeSetAttribute, (Node * handle, int attribute, const AttributeValue *value),
+    (handle, attribute, value)) {
   KernelNode kernel;
   if (!read_kernel(handle, &kernel) || !value) return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) return CUDA_SUCCESS; /* and cannot be asked */
@@ -271,10 +265,8 @@ static CUresult check_and_set(void *handle, int attribute, const AttributeValue 
       attribute == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ? cl_check_cluster(&kernel, value) : CUDA_SUCCESS;
   return result ? result : LOCKED(set_attribute(handle, attribute, value));
 }
-EXPORTED(cuGraphKernelNodeSetAttribute, (Node * node, int attribute, const AttributeValue *value),
-         check_and_set(node, attribute, value))
 
-static CUresult copy_attributes(void *to, void *from) {
+API_LOCKED(cuGraphKernelNodeCopyAttributes, (Node * to, Node *from), (to, from)) {
   Node *target = kernel_node(to);
   const Node *source = kernel_node(from);
   if (!target || !source) return CUDA_ERROR_INVALID_VALUE;
@@ -285,7 +277,6 @@ static CUresult copy_attributes(void *to, void *from) {
   target->attributes_set = source->attributes_set;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphKernelNodeCopyAttributes, (Node * to, Node *from), LOCKED(copy_attributes(to, from)))
 
 /* -- what a graph holds besides nodes -- */
 
@@ -321,16 +312,15 @@ static CUresult make_condition(uint64_t *out, void *handle, Context *context, un
   return CUDA_SUCCESS;
 }
 
-static CUresult create_condition(uint64_t *out, void *graph, Context *context, unsigned value, unsigned flags) {
+API_WHEN(graph != NULL, cuGraphConditionalHandleCreate,
+         (uint64_t *out, Graph *graph, Context *context, unsigned value, unsigned flags),
+         (out, graph, context, value, flags)) {
   if (!out || !graph || flags > ASSIGN_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   /* NULL is not the current one here (measured: programs/graphs) */
   if (!context || !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return LOCKED(make_condition(out, graph, context, value, flags));
 }
-EXPORTED_WHEN(graph != NULL, cuGraphConditionalHandleCreate,
-              (uint64_t *out, Graph *graph, Context *context, unsigned value, unsigned flags),
-              create_condition(out, graph, context, value, flags))
 
 /* -- graphs as text -- */
 
@@ -371,7 +361,8 @@ static void print_graph(FILE *file, const Graph *graph, unsigned flags) {
   fprintf(file, "}\n");
 }
 
-static CUresult print(void *handle, const char *path, unsigned flags) {
+API_LOCKED_WHEN(handle != NULL, cuGraphDebugDotPrint, (Graph * handle, const char *path, unsigned flags),
+                (handle, path, flags)) {
   const Graph *graph = cl_graph(handle);
   if (!graph || !path) return CUDA_ERROR_INVALID_VALUE;
   FILE *file = fopen(path, "w");
@@ -381,5 +372,3 @@ static CUresult print(void *handle, const char *path, unsigned flags) {
   fprintf(file, "}\n");
   return fclose(file) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
-EXPORTED_WHEN(graph != NULL, cuGraphDebugDotPrint, (Graph * graph, const char *path, unsigned flags),
-              LOCKED(print(graph, path, flags)))

@@ -37,8 +37,7 @@ static CUresult prepare_kernel(KernelNode *kernel) {
 }
 
 static CUresult prepare_copy(CopyNode *copy) {
-  CUresult result = complete_context(&copy->context);
-  if (result) return result;
+  TRY(complete_context(&copy->context));
   if (copy->flags || !copy->box.width || !copy->box.height || !copy->box.depth) return CUDA_ERROR_INVALID_VALUE;
   return cl_check_box(&copy->box);
 }
@@ -53,8 +52,7 @@ static CUresult prepare_fill(FillNode *fill) {
   if (!fill->context && cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   /* NULL is not the current one here (measured: programs/order) */
   if (!fill->context && is_of_pool(fill->to)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = complete_context(&fill->context);
-  if (result) return result;
+  TRY(complete_context(&fill->context));
   if (fill->element != 1 && fill->element != 2 && fill->element != 4) return CUDA_ERROR_INVALID_VALUE;
   if (!fill->width || !fill->height) return CUDA_ERROR_INVALID_VALUE;
   return cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
@@ -88,8 +86,7 @@ CUresult cl_allocation_possible(const AllocateNode *allocate) {
 static CUresult prepare_operations(OperationsNode *operations) {
   if (!operations->context)
     return CUDA_ERROR_INVALID_VALUE; /* NULL is not the current one here (measured: test_arguments) */
-  CUresult result = complete_context(&operations->context);
-  if (result) return result;
+  TRY(complete_context(&operations->context));
   if (operations->flags) return CUDA_ERROR_INVALID_VALUE;
   if (!operations->count) return CUDA_SUCCESS; /* a node may do nothing (measured: test_arguments) */
   return cl_check_operations(operations->count, operations->list);

@@ -86,13 +86,14 @@ static DeviceResource group(const DeviceResource *input, unsigned split, unsigne
   return one;
 }
 
-static CUresult split_by_count(EventLine *line, DeviceResource *result, unsigned *groups, const DeviceResource *input,
-                               DeviceResource *rest, unsigned flags, unsigned least) {
+API(cuDevSmResourceSplitByCount,
+    (DeviceResource * result, unsigned *groups, const DeviceResource *input, DeviceResource *rest, unsigned flags,
+     unsigned least),
+    (result, groups, input, rest, flags, least)) {
   const unsigned both =
       CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
   if (!groups || (result && !*groups) || (flags & both) == both) return CUDA_ERROR_INVALID_VALUE;
-  CUresult answer = check_input(input);
-  if (answer) return answer;
+  TRY(check_input(input));
   unsigned all = input->of.sm.count, smallest = input->of.sm.least, unit = input->of.sm.unit;
   cl_event_uint(line, "least", least);
   if (least > all) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
@@ -109,10 +110,6 @@ static CUresult split_by_count(EventLine *line, DeviceResource *result, unsigned
   *groups = made;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevSmResourceSplitByCount,
-         (DeviceResource * result, unsigned *groups, const DeviceResource *input, DeviceResource *rest, unsigned flags,
-          unsigned least),
-         split_by_count(line, result, groups, input, rest, flags, least))
 
 /* CU_DEV_SM_RESOURCE_GROUP_PARAMS */
 typedef struct {
@@ -198,12 +195,12 @@ static CUresult add(Description *to, const DeviceResource *resource, CUdevice de
 }
 
 /* A description is never freed, as no function destroys one. */
-static CUresult describe(void **out, const DeviceResource *resources, unsigned count) {
+API_WHEN(false, cuDevResourceGenerateDesc, (void **out, DeviceResource *resources, unsigned count),
+         (out, resources, count)) {
   Description described = {0};
   if (!out || !resources || !count || count > MOST_RESOURCES) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
-    CUresult result = add(&described, &resources[at], resources[0].device);
-    if (result) return result;
+    TRY(add(&described, &resources[at], resources[0].device));
   }
   Description *kept = cl_object_make(sizeof *kept, HANDLE_RESOURCE_DESCRIPTION, NULL, NULL);
   if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -212,10 +209,9 @@ static CUresult describe(void **out, const DeviceResource *resources, unsigned c
   *out = kept;
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuDevResourceGenerateDesc, (void **out, DeviceResource *resources, unsigned count),
-                  describe(out, resources, count))
 
-static CUresult create(EventLine *line, void **out, const Description *description, CUdevice device, unsigned flags) {
+API(cuGreenCtxCreate, (void **out, const Description *description, CUdevice device, unsigned flags),
+    (out, description, device, flags)) {
   cl_event_int(line, "device", device);
   Description whole = {0};
   if (!out) return CUDA_ERROR_INVALID_VALUE;
@@ -239,10 +235,8 @@ static CUresult create(EventLine *line, void **out, const Description *descripti
   free(resources);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
-EXPORTED(cuGreenCtxCreate, (void **out, void *description, CUdevice device, unsigned flags),
-         create(line, out, description, device, flags))
 
-static CUresult destroy(GreenContext *green) {
+API(cuGreenCtxDestroy, (GreenContext * green), (green)) {
   pthread_mutex_lock(&lock);
   bool alive = cl_handle_is(green, HANDLE_GREEN_CONTEXT);
   if (alive) {
@@ -254,7 +248,6 @@ static CUresult destroy(GreenContext *green) {
   cl_end_green_context(green);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGreenCtxDestroy, (GreenContext * green), destroy(green))
 
 /* Whether a green context is alive, and a copy of its resources, as another thread may destroy it. Without a handle
    there is no context, and what is no green context counts as destroyed. */
@@ -268,14 +261,13 @@ static CUresult read_green(const GreenContext *green, Description *resources) {
 
 static CUresult check_green(const GreenContext *green) { return read_green(green, &(Description){0}); }
 
-static CUresult context_of(Context **out, GreenContext *green) {
+API(cuCtxFromGreenCtx, (Context **out, GreenContext *green), (out, green)) {
   CUresult result = out ? check_green(green) : CUDA_ERROR_INVALID_VALUE;
   if (!result) *out = green;
   return result;
 }
-EXPORTED(cuCtxFromGreenCtx, (Context **out, GreenContext *green), context_of(out, green))
 
-static CUresult id_of(const GreenContext *green, uint64_t *id) {
+API(cuGreenCtxGetId, (GreenContext * green, uint64_t *id), (green, id)) {
   CUresult state = CUDA_SUCCESS;
   if (!id) return CUDA_ERROR_INVALID_VALUE;
   if (!green) green = cl_context(&state);
@@ -284,7 +276,6 @@ static CUresult id_of(const GreenContext *green, uint64_t *id) {
   if (!state) *id = green->id;
   return state;
 }
-EXPORTED(cuGreenCtxGetId, (GreenContext * green, uint64_t *id), id_of(green, id))
 
 /* -- their resources -- */
 
@@ -317,17 +308,15 @@ extern CUresult cuStreamGetCtx(void *stream, Context **context);
 extern CUresult cuCtxRecordEvent(Context *context, void *event);
 extern CUresult cuCtxWaitEvent(Context *context, void *event);
 
-static CUresult create_stream(void **stream, GreenContext *green, unsigned flags, int priority) {
-  CUresult result = stream ? check_green(green) : CUDA_ERROR_INVALID_VALUE;
-  if (result) return result;
+API(cuGreenCtxStreamCreate, (void **stream, GreenContext *green, unsigned flags, int priority),
+    (stream, green, flags, priority)) {
+  TRY(stream ? check_green(green) : CUDA_ERROR_INVALID_VALUE);
   if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_push_context(green)) return CUDA_ERROR_OUT_OF_MEMORY;
-  result = cuStreamCreateWithPriority(stream, flags, priority);
+  CUresult result = cuStreamCreateWithPriority(stream, flags, priority);
   cl_pop_context();
   return result;
 }
-EXPORTED(cuGreenCtxStreamCreate, (void **stream, GreenContext *green, unsigned flags, int priority),
-         create_stream(stream, green, flags, priority))
 
 static CUresult with_event(GreenContext *green, void *event, CUresult (*use)(Context *, void *)) {
   if (green && !event) return CUDA_ERROR_INVALID_HANDLE;
@@ -337,19 +326,17 @@ static CUresult with_event(GreenContext *green, void *event, CUresult (*use)(Con
 EXPORTED(cuGreenCtxRecordEvent, (GreenContext * green, void *event), with_event(green, event, cuCtxRecordEvent))
 EXPORTED(cuGreenCtxWaitEvent, (GreenContext * green, void *event), with_event(green, event, cuCtxWaitEvent))
 
-static CUresult green_of_stream(void *stream, const void **out) {
+API(cuStreamGetGreenCtx, (void *stream, const void **out), (stream, out)) {
   Context *context;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cuStreamGetCtx(stream, &context);
   if (!result) *out = context->green ? context : NULL;
   return result;
 }
-EXPORTED(cuStreamGetGreenCtx, (void *stream, const void **out), green_of_stream(stream, out))
 
-static CUresult resource_of_stream(void *stream, DeviceResource *out, int type) {
+API(cuStreamGetDevResource, (void *stream, DeviceResource *out, int type), (stream, out, type)) {
   Context *context;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cuStreamGetCtx(stream, &context);
   return result ? result : resource_of_context(context, out, type);
 }
-EXPORTED(cuStreamGetDevResource, (void *stream, DeviceResource *out, int type), resource_of_stream(stream, out, type))

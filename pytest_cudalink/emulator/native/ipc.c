@@ -78,7 +78,7 @@ static bool mark(Block *block, IpcHandle *handle) {
   return block->shared_end;
 }
 
-static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
+API_WHEN(address != 0, cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr address), (out, address)) {
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
   if (result) return result;
@@ -92,7 +92,6 @@ static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
   }
   return result;
 }
-EXPORTED_WHEN(address != 0, cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr address), get_mem_handle(out, address))
 
 /* What a context opened by the same handle before. */
 static bool is_opened(const Block *block, const Block *wanted) {
@@ -118,8 +117,7 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
   Context *context = cl_context(&result);
   if (result) return result;
   if (!(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) return CUDA_ERROR_INVALID_VALUE;
-  result = open_origin(handle, OF_MEMORY, &file);
-  if (result) return result;
+  TRY(open_origin(handle, OF_MEMORY, &file));
   CUdevice device = cl_device_at_place(handle->place);
   Block block = {
       .size = handle->size,
@@ -152,9 +150,8 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
 EXPORTED(cuIpcOpenMemHandle_v2, (CUdeviceptr *out, IpcHandle handle, unsigned flags),
          open_mem_handle(out, &handle, flags))
 
-static CUresult close_mem_handle(CUdeviceptr address) {
-  CUresult state = cl_check_context();
-  if (state) return state;
+API(cuIpcCloseMemHandle, (CUdeviceptr address), (address)) {
+  TRY(cl_check_context());
   Block *block = cl_block_lock(address);
   bool found = block && block->origin == FROM_IPC && block->start == address;
   if (found) cl_note_freed_elsewhere(block);
@@ -164,7 +161,6 @@ static CUresult close_mem_handle(CUdeviceptr address) {
   if (last && cl_block_take(address, FROM_IPC, &taken)) cl_block_free(&taken);
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuIpcCloseMemHandle, (CUdeviceptr address), close_mem_handle(address))
 
 /* -- DMA buffers: no other device of this machine takes one, so what counts is whose bytes the descriptor has -- */
 
@@ -188,8 +184,9 @@ static CUresult range_of_block(EventLine *line, int *out, const Block *block, CU
   return *out < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUresult range_handle(EventLine *line, int *out, CUdeviceptr address, size_t size, int type,
-                             unsigned long long flags) {
+API_WHEN(out &&address, cuMemGetHandleForAddressRange,
+         (int *out, CUdeviceptr address, size_t size, int type, unsigned long long flags),
+         (out, address, size, type, flags)) {
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
   if (result) return result;
@@ -204,28 +201,22 @@ static CUresult range_handle(EventLine *line, int *out, CUdeviceptr address, siz
   cl_block_unlock();
   return result;
 }
-EXPORTED_WHEN(out &&address, cuMemGetHandleForAddressRange,
-              (int *out, CUdeviceptr address, size_t size, int type, unsigned long long flags),
-              range_handle(line, out, address, size, type, flags))
 
 /* -- events: all work is done when a call returns, so one of another process is over as soon as it is there -- */
 
-static CUresult get_event_handle(IpcHandle *out, const void *event) {
+API_WHEN(event != NULL, cuIpcGetEventHandle, (IpcHandle * out, void *event), (out, event)) {
   unsigned flags;
   if (!out || !event) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_flags_of_event(event, &flags);
-  if (result) return result;
+  TRY(cl_flags_of_event(event, &flags));
   if (!(flags & CU_EVENT_INTERPROCESS) || !(flags & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
   return fill(out, OF_EVENT, 0) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-EXPORTED_WHEN(event != NULL, cuIpcGetEventHandle, (IpcHandle * out, void *event), get_event_handle(out, event))
 
 static CUresult open_event_handle(void **out, const IpcHandle *handle) {
   int file;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_context();
-  if (result) return result;
-  result = open_origin(handle, OF_EVENT, &file);
+  TRY(cl_check_context());
+  CUresult result = open_origin(handle, OF_EVENT, &file);
   if (result) return result == CUDA_ERROR_INVALID_CONTEXT ? result : CUDA_ERROR_MAP_FAILED;
   close(file);
   return cl_make_event(out, CU_EVENT_DISABLE_TIMING); /* only its maker shares it further */

@@ -67,11 +67,9 @@ CUresult cl_kernel_own(KernelNode *kernel) {
 static CUresult capture(const LaunchConfig *config, const NodeParameters *parameters) {
   Stream *stream;
   Node *node;
-  CUresult result = cl_stream_ready(config->stream, &stream);
-  if (result) return result;
+  TRY(cl_stream_ready(config->stream, &stream));
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
-  result = cl_capture_node(stream, parameters, NULL, &node);
-  if (result) return result;
+  TRY(cl_capture_node(stream, parameters, NULL, &node));
   if (stream->priority && !cl_node_attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (stream->priority) node->attributes[CU_LAUNCH_ATTRIBUTE_PRIORITY].number = stream->priority;
   for (unsigned at = 0; at < config->count; at++) {
@@ -203,8 +201,7 @@ static CUresult check_attributes(const LaunchConfig *config, bool *cooperative) 
   *cooperative = false;
   if (config->count && !config->attributes) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < config->count; at++) {
-    CUresult result = check_attribute(&config->attributes[at]);
-    if (result) return result;
+    TRY(check_attribute(&config->attributes[at]));
     if (config->attributes[at].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
       *cooperative = config->attributes[at].value.number;
   }
@@ -297,7 +294,8 @@ typedef struct {
 
 enum { MULTI_DEVICE_FLAGS = 3 };
 
-static CUresult launch_on_devices(EventLine *line, const DeviceLaunch *launches, unsigned count, unsigned flags) {
+API(cuLaunchCooperativeKernelMultiDevice, (const DeviceLaunch *launches, unsigned count, unsigned flags),
+    (launches, count, flags)) {
   if (!launches || !count || flags > MULTI_DEVICE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
     const DeviceLaunch *one = &launches[at];
@@ -311,8 +309,6 @@ static CUresult launch_on_devices(EventLine *line, const DeviceLaunch *launches,
   }
   return cl_not_executed(line, launches->function);
 }
-EXPORTED(cuLaunchCooperativeKernelMultiDevice, (const DeviceLaunch *launches, unsigned count, unsigned flags),
-         launch_on_devices(line, launches, count, flags))
 
 /* -- launches of before CUDA 4.0: block, parameters and shared memory are set on the function first -- */
 
@@ -336,7 +332,7 @@ static CUresult set_block(const void *handle, const int sizes[3]) {
 }
 EXPORTED(cuFuncSetBlockShape, (Function *function, int x, int y, int z), set_block(function, (int[]){x, y, z}))
 
-static CUresult set_shared(const void *handle, unsigned bytes) {
+API(cuFuncSetSharedSize, (Function *handle, unsigned bytes), (handle, bytes)) {
   CUresult result;
   HOLD(cl_modules_lock);
   Function *function = find_usable(handle, &result);
@@ -345,7 +341,6 @@ static CUresult set_shared(const void *handle, unsigned bytes) {
   if (fits) function->old.shared = bytes;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuFuncSetSharedSize, (Function *function, unsigned bytes), set_shared(function, bytes))
 
 /* The values themselves are not kept, as no kernel reads them. */
 static CUresult set_parameters(const void *handle, long long end, bool whole) {

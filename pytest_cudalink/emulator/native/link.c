@@ -62,12 +62,11 @@ static void take_buffer(Log *log, const LogBuffer *given) {
 enum { OPTIONS_ROOM = 448, CREATOR_ROOM = 600 }; /* in an event: the list of options, the stack */
 
 static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_t *values, State **out, uint64_t *id) {
-  CUresult result = cl_check_context();
-  if (result) return result;
+  TRY(cl_check_context());
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (cl_fault_of_jit()) return cl_fault_of_jit();
   JitOptions options = cl_device_options();
-  result = cl_read_options(&options, FOR_LINK, count, keys, values);
+  CUresult result = cl_read_options(&options, FOR_LINK, count, keys, values);
   State *state = result ? NULL : calloc(1, sizeof *state);
   if (!state) {
     cl_options_free(&options.link);
@@ -129,7 +128,7 @@ static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_
   return CUDA_SUCCESS;
 }
 
-static CUresult link_create(EventLine *line, unsigned count, const int *keys, void **values, State **out) {
+API(cuLinkCreate_v2, (unsigned count, int *keys, void **values, State **out), (count, keys, values, out)) {
   uint64_t id = 0;
   CUresult result = create(line, count, keys, (uint64_t *)values, out, &id);
   cl_event_uint(line, "state", id);
@@ -141,8 +140,6 @@ static CUresult link_create(EventLine *line, unsigned count, const int *keys, vo
   cl_event_list_end(line);
   return result;
 }
-EXPORTED(cuLinkCreate_v2, (unsigned count, int *keys, void **values, State **out),
-         link_create(line, count, keys, values, out))
 
 /* -- add -- */
 
@@ -157,8 +154,9 @@ static void describe_input(EventLine *line, uint64_t state, int type, size_t siz
 
 static const char ONLY_CHECKED[] = "options of one input are checked and not applied";
 
-static CUresult add_data(EventLine *line, State *handle, int type, const void *data, size_t size, const char *name,
-                         unsigned count, const int *keys, void *const *values) {
+API_WHEN(false, cuLinkAddData_v2,
+         (State *handle, int type, void *data, size_t size, const char *name, unsigned count, int *keys, void **values),
+         (handle, type, data, size, name, count, keys, values)) {
   State *state = enter_state(handle, "cuLinkAddData_v2");
   describe_input(line, state ? state->id : 0, type, size, name);
   if (!state) return CUDA_ERROR_INVALID_HANDLE;
@@ -167,13 +165,9 @@ static CUresult add_data(EventLine *line, State *handle, int type, const void *d
   if (count && !result) cl_event_note(line, ONLY_CHECKED);
   return result;
 }
-EXPORTED_ANY_TIME(cuLinkAddData_v2,
-                  (State *state, int type, void *data, size_t size, const char *name, unsigned count, int *keys,
-                   void **values),
-                  add_data(line, state, type, data, size, name, count, keys, values))
 
-static CUresult add_file(EventLine *line, State *handle, int type, const char *path, unsigned count, const int *keys,
-                         void *const *values) {
+API_WHEN(false, cuLinkAddFile_v2, (State *handle, int type, const char *path, unsigned count, int *keys, void **values),
+         (handle, type, path, count, keys, values)) {
   void *data = NULL;
   size_t size = 0;
   State *state = enter_state(handle, "cuLinkAddFile_v2");
@@ -190,9 +184,6 @@ static CUresult add_file(EventLine *line, State *handle, int type, const char *p
   if (count && !result) cl_event_note(line, ONLY_CHECKED);
   return result;
 }
-EXPORTED_ANY_TIME(cuLinkAddFile_v2,
-                  (State *state, int type, const char *path, unsigned count, int *keys, void **values),
-                  add_file(line, state, type, path, count, keys, values))
 
 /* -- complete and destroy -- */
 
@@ -225,7 +216,7 @@ static CUresult complete(State *state, void **image, size_t *size) {
   return CUDA_SUCCESS;
 }
 
-static CUresult link_complete(EventLine *line, State *handle, void **image, size_t *size) {
+API_WHEN(false, cuLinkComplete, (State *handle, void **image, size_t *size), (handle, image, size)) {
   State *state = enter_state(handle, "cuLinkComplete");
   if (!state) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = complete(state, image, size);
@@ -236,9 +227,8 @@ static CUresult link_complete(EventLine *line, State *handle, void **image, size
   cl_event_uint(line, "bytes", bytes);
   return result;
 }
-EXPORTED_ANY_TIME(cuLinkComplete, (State *handle, void **image, size_t *size), link_complete(line, handle, image, size))
 
-static CUresult link_destroy(EventLine *line, State *handle) {
+API_WHEN(false, cuLinkDestroy, (State *handle), (handle)) {
   State *state = enter_state(handle, "cuLinkDestroy");
   if (!state) return CUDA_ERROR_INVALID_HANDLE;
   uint64_t id = state->id;
@@ -254,4 +244,3 @@ static CUresult link_destroy(EventLine *line, State *handle) {
   cl_event_uint(line, "state", id);
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuLinkDestroy, (State *handle), link_destroy(line, handle))

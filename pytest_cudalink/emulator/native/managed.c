@@ -164,14 +164,12 @@ static bool is_possible(int advice, const Location *location) {
          location->id <= 0;
 }
 
-static CUresult advise_v2(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
+API_WHEN(is_possible(advice, &location) && !is_numa(&location), cuMemAdvise_v2,
+         (CUdeviceptr start, size_t size, int advice, Location location), (start, size, advice, location)) {
   if (!is_possible(advice, &location)) return CUDA_ERROR_INVALID_VALUE;
   /* a system of one node answers it without looking at the range (measured: programs/managed) */
   return is_numa(&location) ? CUDA_SUCCESS : advise(line, start, size, advice, location);
 }
-EXPORTED_WHEN(is_possible(advice, &location) && !is_numa(&location), cuMemAdvise_v2,
-              (CUdeviceptr start, size_t size, int advice, Location location),
-              advise_v2(line, start, size, advice, location))
 
 /* -- prefetching -- */
 
@@ -223,8 +221,7 @@ static CUresult check_locations(const Location *locations, const size_t *firsts,
   for (size_t at = 0; at < count; at++) {
     Location location = locations[at];
     if (firsts[at] >= ranges || (at && firsts[at] <= firsts[at - 1])) return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = check_location(&location);
-    if (result) return result;
+    TRY(check_location(&location));
   }
   return CUDA_SUCCESS;
 }
@@ -318,8 +315,7 @@ static void write_attribute(const Part *part, int *out, size_t size, int attribu
 static CUresult range_attributes(void **out, const size_t *sizes, const int *attributes, size_t count,
                                  CUdeviceptr start, size_t size) {
   size_t from, to;
-  CUresult state = cl_check_context();
-  if (state) return state;
+  TRY(cl_check_context());
   if (!out || !sizes || !attributes || !count) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < count; at++)
     if (check_attribute(out[at], sizes[at], attributes[at])) return CUDA_ERROR_INVALID_VALUE;

@@ -32,7 +32,7 @@ static CUresult load_plainly(Module **out, const void *data) {
 EXPORTED(cuModuleLoadData, (Module **module, const void *data), load_plainly(module, data))
 EXPORTED(cuModuleLoadFatBinary, (Module **module, const void *data), load_plainly(module, data))
 
-static CUresult module_load(Module **module, const char *path) {
+API(cuModuleLoad, (Module **module, const char *path), (module, path)) {
   void *data = NULL;
   size_t size;
   CUresult result = cl_check_context();
@@ -44,7 +44,6 @@ static CUresult module_load(Module **module, const char *path) {
   }
   return result;
 }
-EXPORTED(cuModuleLoad, (Module **module, const char *path), module_load(module, path))
 
 EXPORTED(cuModuleLoadDataEx, (Module **module, const void *data, unsigned count, int *keys, void **values),
          (cl_event_uint(line, "options", count), load_module_with_options(module, data, count, keys, values)))
@@ -59,7 +58,7 @@ EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))
 
 /* -- functions: a module knows its context, and needs no current one (measured: programs/core) -- */
 
-static CUresult module_get_function(EventLine *line, Function **out, Module *handle, const char *name) {
+API(cuModuleGetFunction, (Function **out, Module *handle, const char *name), (out, handle, name)) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
   Function *function;
@@ -75,8 +74,6 @@ static CUresult module_get_function(EventLine *line, Function **out, Module *han
   cl_event_text(line, "name", name, NAME_ROOM);
   return result;
 }
-EXPORTED(cuModuleGetFunction, (Function **out, Module *handle, const char *name),
-         module_get_function(line, out, handle, name))
 
 /* The error of a question whose answer has no place, or whose handle is NULL; these come before cuInit (measured:
    programs/core). */
@@ -84,23 +81,20 @@ static CUresult missing(const void *out, const void *handle) {
   return out ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult module_get_function_count(unsigned *count, Module *handle) {
+API_CHECKED(missing(count, handle), cuModuleGetFunctionCount, (unsigned *count, Module *handle), (count, handle)) {
   HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, HANDLE_MODULE);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   *count = cl_kernel_count(&module->elf);
   return CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuModuleGetFunctionCount, (unsigned *count, Module *handle), missing(count, handle),
-                 module_get_function_count(count, handle))
 
-static CUresult module_enumerate_functions(void **functions, unsigned room, Module *handle) {
+API_CHECKED(missing(functions, handle), cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
+            (functions, room, handle)) {
   HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, HANDLE_MODULE);
   return module ? cl_list_kernels(module, functions, room) : CUDA_ERROR_INVALID_HANDLE;
 }
-EXPORTED_CHECKED(cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
-                 missing(functions, handle), module_enumerate_functions(functions, room, handle))
 
 /* -- variables -- */
 
@@ -159,15 +153,14 @@ static CUresult global_of(Module *module, CUdeviceptr *address, size_t *size, co
   return get_global(module, name, address, size);
 }
 
-static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *handle, const char *name) {
+API(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *handle, const char *name),
+    (address, size, handle, name)) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
   HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, HANDLE_MODULE);
   return module ? global_of(module, address, size, name) : CUDA_ERROR_INVALID_HANDLE;
 }
-EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name),
-         module_get_global(address, size, module, name))
 
 /* -- references to textures and surfaces: compilers of CUDA 12 and later make none -- */
 
@@ -209,9 +202,10 @@ EXPORTED(cuLibraryLoadData,
          library_load_data(line, library, data, jit_keys, jit_values, jit_count, libraryOptions, values,
                            numLibraryOptions))
 
-static CUresult library_load_from_file(EventLine *line, Module **library, const char *path, int *jit_keys,
-                                       void **jit_values, unsigned jit_count, int *keys, void **values,
-                                       unsigned count) {
+API(cuLibraryLoadFromFile,
+    (Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys, void **values,
+     unsigned count),
+    (library, path, jit_keys, jit_values, jit_count, keys, values, count)) {
   void *data = NULL;
   size_t size;
   CUresult result = cl_read_file(path, &data, &size);
@@ -221,45 +215,36 @@ static CUresult library_load_from_file(EventLine *line, Module **library, const 
   cl_event_uint(line, "options", jit_count);
   return result;
 }
-EXPORTED(cuLibraryLoadFromFile,
-         (Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,
-          void **values, unsigned count),
-         library_load_from_file(line, library, path, jit_keys, jit_values, jit_count, keys, values, count))
 
-static CUresult library_unload(Module *library) {
+API_CHECKED(cl_refuse_null(library), cuLibraryUnload, (Module *library), (library)) {
   CUresult result = cl_end_library(library);
   return result ? result : cl_unload(library, HANDLE_LIBRARY);
 }
-EXPORTED_CHECKED(cuLibraryUnload, (Module *library), cl_refuse_null(library), library_unload(library))
 
-static CUresult library_get_kernel(EventLine *line, Function **out, Module *handle, const char *name) {
+API_CHECKED(name ? missing(out, handle) : CUDA_ERROR_INVALID_VALUE, cuLibraryGetKernel,
+            (Function **out, Module *handle, const char *name), (out, handle, name)) {
   cl_event_text(line, "name", name, NAME_ROOM);
   HOLD(cl_modules_lock);
   Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   CUresult result = library ? cl_answer_of(library, library->state) : CUDA_ERROR_INVALID_HANDLE;
   return result ? result : cl_function_in(library, name, out);
 }
-EXPORTED_CHECKED(cuLibraryGetKernel, (Function **out, Module *handle, const char *name),
-                 name ? missing(out, handle) : CUDA_ERROR_INVALID_VALUE, library_get_kernel(line, out, handle, name))
 
-static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
+API_CHECKED(missing(count, handle), cuLibraryGetKernelCount, (unsigned *count, Module *handle), (count, handle)) {
   HOLD(cl_modules_lock);
   Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   if (!library) return CUDA_ERROR_INVALID_HANDLE;
   *count = library->state ? 0 : cl_kernel_count(&library->elf);
   return CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuLibraryGetKernelCount, (unsigned *count, Module *handle), missing(count, handle),
-                 library_get_kernel_count(count, handle))
 
-static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module *handle) {
+API_CHECKED(missing(kernels, handle), cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle),
+            (kernels, room, handle)) {
   HOLD(cl_modules_lock);
   Module *library = cl_find_module(handle, HANDLE_LIBRARY);
   CUresult result = library ? cl_answer_of(library, library->state) : CUDA_ERROR_INVALID_HANDLE;
   return result ? result : cl_list_kernels(library, kernels, room);
 }
-EXPORTED_CHECKED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle), missing(kernels, handle),
-                 library_enumerate_kernels(kernels, room, handle))
 
 /* The module of a library in the current context, under the lock of the modules. */
 static CUresult find_here(const void *handle, Module **module) {
@@ -272,21 +257,20 @@ static CUresult find_here(const void *handle, Module **module) {
   return result ? result : state ? state : here ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult library_get_module(Module **module, Module *handle) {
+API_CHECKED(missing(module, handle), cuLibraryGetModule, (Module **module, Module *handle), (module, handle)) {
   CUresult state = cl_check_context();
   if (!state) state = cl_use_library(handle);
   if (state) return state;
   HOLD(cl_modules_lock);
   return find_here(handle, module);
 }
-EXPORTED_CHECKED(cuLibraryGetModule, (Module **module, Module *handle), missing(module, handle),
-                 library_get_module(module, handle))
 
 static CUresult unnamed(const Module *library, const char *name) {
   return name && *name ? cl_refuse_null(library) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *handle, const char *name) {
+API_CHECKED(unnamed(handle, name), cuLibraryGetGlobal,
+            (CUdeviceptr *address, size_t *size, Module *handle, const char *name), (address, size, handle, name)) {
   CUresult result = cl_check_context();
   if (!result) result = cl_use_library(handle);
   if (!result && !address && !size) result = CUDA_ERROR_INVALID_VALUE;
@@ -296,25 +280,20 @@ static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *h
   result = find_here(handle, &module);
   return result ? result : global_of(module, address, size, name);
 }
-EXPORTED_CHECKED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
-                 unnamed(library, name), library_get_global(address, size, library, name))
 
 /* Managed variables are of no context; only images without a cubin for the device have none of them. */
-static CUresult library_get_managed(CUdeviceptr *address, size_t *size, Module *handle, const char *name) {
+API_CHECKED(unnamed(handle, name), cuLibraryGetManaged,
+            (CUdeviceptr *address, size_t *size, Module *handle, const char *name), (address, size, handle, name)) {
   if (!address && !size) return CUDA_ERROR_INVALID_VALUE;
   HOLD(cl_modules_lock);
   Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  CUresult result = library ? cl_answer_of(library, library->on_device) : CUDA_ERROR_INVALID_HANDLE;
-  if (result) return result;
+  TRY(library ? cl_answer_of(library, library->on_device) : CUDA_ERROR_INVALID_HANDLE);
   /* kernels too (measured: programs/core) */
   return is_managed(&library->elf, name) ? global_of(library, address, size, name) : CUDA_ERROR_NOT_FOUND;
 }
-EXPORTED_CHECKED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
-                 unnamed(library, name), library_get_managed(address, size, library, name))
 
 /* A function for host and device alike: no image that nvcc makes today has one. */
-static CUresult get_unified(const void *handle) {
+API(cuLibraryGetUnifiedFunction, (void **function, Module *handle, const char *name), (function, handle, name)) {
   HOLD(cl_modules_lock);
   return cl_find_module(handle, HANDLE_LIBRARY) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
 }
-EXPORTED(cuLibraryGetUnifiedFunction, (void **function, Module *library, const char *name), get_unified(library))

@@ -106,8 +106,7 @@ static bool runs_here(int arch) { return runs_on(cl_config()->arch, arch); }
 
 static CUresult adopt(Module *module, void *image, size_t size) {
   module->image = image;
-  CUresult result = cl_elf_load(&module->elf, image, size);
-  if (result) return result;
+  TRY(cl_elf_load(&module->elf, image, size));
   return runs_here(cl_elf_arch(&module->elf)) ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
@@ -304,10 +303,9 @@ static CUresult load(Module *module, const void *data, const JitOptions *options
   memset(text, 0, sizeof *text);
   void *copy;
   cl_refused_image(NULL);
-  CUresult result = cl_copy_image(data, &copy, &size);
-  if (result) return result;
+  TRY(cl_copy_image(data, &copy, &size));
   CUresult ptx_before = cl_ptx_failure;
-  result = load_copy(module, copy, size, options, text);
+  CUresult result = load_copy(module, copy, size, options, text);
   char *failure = cl_take_linker_failure();
   if (failure) {
     cl_ptx_failure = ptx_before;

@@ -53,8 +53,7 @@ static CUresult asked(bool valid, const void *handle, KernelNeeds *needs) {
 
 static CUresult active_blocks(int *blocks, const void *function, int threads, size_t shared, unsigned flags) {
   KernelNeeds needs;
-  CUresult result = asked(blocks && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, function, &needs);
-  if (result) return result;
+  TRY(asked(blocks && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, function, &needs));
   if (threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   *blocks = cl_blocks_per_multiprocessor(&needs, threads, shared);
   return CUDA_SUCCESS;
@@ -88,8 +87,7 @@ unsigned cl_block_threads(const unsigned sizes[3]) {
 static CUresult potential_block(int *grid, int *block, const void *function, SharedOfBlock *shared_of, size_t shared,
                                 int limit, unsigned flags) {
   KernelNeeds needs;
-  CUresult result = asked(grid && block && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, function, &needs);
-  if (result) return result;
+  TRY(asked(grid && block && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, function, &needs));
   if (limit < 0) return CUDA_ERROR_INVALID_VALUE;
   int warp = (int)cl_device_has(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
       most = (int)cl_device_has(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
@@ -118,8 +116,7 @@ EXPORTED(cuOccupancyMaxPotentialBlockSizeWithFlags,
 
 static CUresult available_shared(size_t *bytes, const void *function, int blocks, int threads) {
   KernelNeeds needs;
-  CUresult result = asked(blocks > 0, function, &needs);
-  if (result) return result;
+  TRY(asked(blocks > 0, function, &needs));
   if (!bytes || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   return cl_shared_available(&needs, blocks, threads, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -174,12 +171,12 @@ bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Func
   return true;
 }
 
-static CUresult potential_cluster(EventLine *line, int *size, const void *handle, const LaunchConfig *config) {
+API_WHEN(false, cuOccupancyMaxPotentialClusterSize, (int *size, Function *handle, const LaunchConfig *config),
+         (size, handle, config)) {
   Function function = {0};
   int blocks = 0;
   unsigned sizes[3];
-  CUresult result = asked_of_clusters(line, size, handle, config, &function, &blocks);
-  if (result) return result;
+  TRY(asked_of_clusters(line, size, handle, config, &function, &blocks));
   bool clusters = cl_cluster_of(config, &function, sizes);
   if (clusters ? !cl_clusters_fit(sizes, config->grid, &function) : function.explicit_cluster)
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
@@ -187,15 +184,13 @@ static CUresult potential_cluster(EventLine *line, int *size, const void *handle
   *size = blocks ? largest : 0;
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuOccupancyMaxPotentialClusterSize, (int *size, Function *function, const LaunchConfig *config),
-                  potential_cluster(line, size, function, config))
 
-static CUresult active_clusters(EventLine *line, int *clusters, const void *handle, const LaunchConfig *config) {
+API_WHEN(false, cuOccupancyMaxActiveClusters, (int *clusters, Function *handle, const LaunchConfig *config),
+         (clusters, handle, config)) {
   Function function = {0};
   int blocks = 0;
   unsigned sizes[3];
-  CUresult result = asked_of_clusters(line, clusters, handle, config, &function, &blocks);
-  if (result) return result;
+  TRY(asked_of_clusters(line, clusters, handle, config, &function, &blocks));
   if (!cl_cluster_of(config, &function, sizes)) {
     *clusters = 0;
     return function.explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
@@ -204,5 +199,3 @@ static CUresult active_clusters(EventLine *line, int *clusters, const void *hand
   *clusters = cl_clusters_on_device(blocks, (int)(sizes[0] * sizes[1] * sizes[2]));
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuOccupancyMaxActiveClusters, (int *clusters, Function *function, const LaunchConfig *config),
-                  active_clusters(line, clusters, function, config))

@@ -107,8 +107,7 @@ static CUresult name_options(LinkOptions *options, const char *option, uint64_t 
     const char *name;
     if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name)
       return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = extra_option(options, "%s=%s", option, name);
-    if (result) return result;
+    TRY(extra_option(options, "%s=%s", option, name));
   }
   return CUDA_SUCCESS;
 }

@@ -86,20 +86,18 @@ static CUresult check_properties(const PhysicalProperties *properties) {
   if (properties->type != PINNED_TYPE || properties->handle_types & FOREIGN_HANDLE_TYPES || properties->security ||
       properties->flags.compression > COMPRESSIONS || !cl_are_zeros(properties->flags.reserved, 3))
     return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_location(properties);
-  if (result) return result;
+  TRY(check_location(properties));
   /* no channel for it is shown */
   return properties->handle_types & CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
 /* It is the same for all memory, so the properties are not looked at; neither does a real driver. */
-static CUresult get_granularity(size_t *granularity, const PhysicalProperties *properties, int option) {
+API(cuMemGetAllocationGranularity, (size_t *granularity, const PhysicalProperties *properties, int option),
+    (granularity, properties, option)) {
   if (!granularity || !properties || option < 0 || option > 1) return CUDA_ERROR_INVALID_VALUE;
   *granularity = GRANULARITY;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuMemGetAllocationGranularity, (size_t *granularity, const PhysicalProperties *properties, int option),
-         get_granularity(granularity, properties, option))
 
 /* Finds a file, and a place in it. */
 static bool find_pages(Physical *physical) {
@@ -144,18 +142,15 @@ static CUresult create(uint64_t *handle, size_t size, const PhysicalProperties *
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult mem_create(EventLine *line, uint64_t *handle, size_t size, const PhysicalProperties *properties,
-                           unsigned long long flags) {
+API(cuMemCreate, (uint64_t *handle, size_t size, const PhysicalProperties *properties, unsigned long long flags),
+    (handle, size, properties, flags)) {
   cl_event_uint(line, "bytes", size);
   if (!handle || !properties || flags || !size || size % GRANULARITY) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_properties(properties);
-  if (result) return result;
+  TRY(check_properties(properties));
   return create(handle, size, properties);
 }
-EXPORTED(cuMemCreate, (uint64_t *handle, size_t size, const PhysicalProperties *properties, unsigned long long flags),
-         mem_create(line, handle, size, properties, flags))
 
-static CUresult mem_release(uint64_t handle) {
+API(cuMemRelease, (uint64_t handle), (handle)) {
   Physical *physical = cl_physical_lock(handle);
   if (physical && --physical->references == 0) {
     cl_object_unname(&physical->head);
@@ -164,9 +159,8 @@ static CUresult mem_release(uint64_t handle) {
   cl_physical_unlock();
   return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuMemRelease, (uint64_t handle), mem_release(handle))
 
-static CUresult get_properties(PhysicalProperties *properties, uint64_t handle) {
+API(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * properties, uint64_t handle), (properties, handle)) {
   if (!properties) return CUDA_ERROR_INVALID_VALUE;
   const Physical *physical = cl_physical_lock(handle);
   if (physical) *properties = physical->properties;
@@ -176,12 +170,11 @@ static CUresult get_properties(PhysicalProperties *properties, uint64_t handle) 
   cl_physical_unlock();
   return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * properties, uint64_t handle),
-         get_properties(properties, handle))
 
 /* -- sharing with other processes -- */
 
-static CUresult export_memory(int *out, uint64_t handle, int type, unsigned long long flags) {
+API(cuMemExportToShareableHandle, (int *out, uint64_t handle, int type, unsigned long long flags),
+    (out, handle, type, flags)) {
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
   Physical *physical = cl_physical_lock(handle);
   bool shareable =
@@ -195,10 +188,8 @@ static CUresult export_memory(int *out, uint64_t handle, int type, unsigned long
   if (file >= 0) *out = file;
   return !shareable ? CUDA_ERROR_INVALID_VALUE : file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
-EXPORTED(cuMemExportToShareableHandle, (int *out, uint64_t handle, int type, unsigned long long flags),
-         export_memory(out, handle, type, flags))
 
-static CUresult import_memory(uint64_t *handle, void *shared, int type) {
+API(cuMemImportFromShareableHandle, (uint64_t *handle, void *shared, int type), (handle, shared, type)) {
   FileHead head;
   if (!handle || !shared || !cl_is_handle_type(type)) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
@@ -218,5 +209,3 @@ static CUresult import_memory(uint64_t *handle, void *shared, int type) {
   free(physical);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
-EXPORTED(cuMemImportFromShareableHandle, (uint64_t *handle, void *shared, int type),
-         import_memory(handle, shared, type))

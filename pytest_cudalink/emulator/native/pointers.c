@@ -134,7 +134,7 @@ static bool read_attribute(const Known *known, int attribute, CUdeviceptr addres
   return has;
 }
 
-static CUresult pointer_get_attribute(EventLine *line, void *out, int attribute, CUdeviceptr address) {
+API(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address), (out, attribute, address)) {
   cl_event_int(line, "attribute", attribute);
   if (!out || !width(attribute)) return CUDA_ERROR_INVALID_VALUE;
   Known known = look_up(address);
@@ -146,10 +146,9 @@ static CUresult pointer_get_attribute(EventLine *line, void *out, int attribute,
   }
   return CUDA_SUCCESS;
 }
-EXPORTED(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address),
-         pointer_get_attribute(line, out, attribute, address))
 
-static CUresult pointer_get_attributes(unsigned count, const int *attributes, void **out, CUdeviceptr address) {
+API(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, CUdeviceptr address),
+    (count, attributes, out, address)) {
   if (!attributes || !out || !count) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
     if (!out[at] || !width(attributes[at])) return CUDA_ERROR_INVALID_VALUE;
@@ -167,10 +166,8 @@ static CUresult pointer_get_attributes(unsigned count, const int *attributes, vo
   }
   return CUDA_SUCCESS;
 }
-EXPORTED(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, CUdeviceptr address),
-         pointer_get_attributes(count, attributes, out, address))
 
-static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, int attribute, CUdeviceptr address) {
+API(cuPointerSetAttribute, (const unsigned *value, int attribute, CUdeviceptr address), (value, attribute, address)) {
   cl_event_int(line, "attribute", attribute);
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   HOLD_BLOCK(block, address);
@@ -179,8 +176,6 @@ static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, in
   if (block) block->sync_memops = *value != 0;
   return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuPointerSetAttribute, (const unsigned *value, int attribute, CUdeviceptr address),
-         pointer_set_attribute(line, value, attribute, address))
 
 /* Whether a device has a range at the addresses of a block (measured: test_what_may_be_a_pool), which none has
    without access, nor in pools of the host. */
@@ -189,10 +184,8 @@ static bool has_range(const Block *block, CUdevice device) {
   return block->origin != FROM_MAPPING || !(block->barred >> device & 1);
 }
 
-static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdeviceptr address) {
-  CUresult state;
-  const Context *context = cl_context(&state);
-  if (state) return state;
+API(cuMemGetAddressRange_v2, (CUdeviceptr *start, size_t *size, CUdeviceptr address), (start, size, address)) {
+  IN_CONTEXT(context);
   if (start) *start = 0;
   if (size) *size = 0;
   if (cl_graph_memory_waits(address)) return CUDA_ERROR_NOT_FOUND;
@@ -204,5 +197,3 @@ static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdevice
   if (block && size) *size = block->size;
   return block ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
-EXPORTED(cuMemGetAddressRange_v2, (CUdeviceptr *start, size_t *size, CUdeviceptr address),
-         mem_get_address_range(start, size, address))

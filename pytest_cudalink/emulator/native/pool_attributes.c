@@ -32,7 +32,7 @@ static CUresult check_size(const PoolProperties *properties) {
   return properties->max_size > MOST_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUresult pool_create(EventLine *line, void **out, const PoolProperties *properties) {
+API(cuMemPoolCreate, (void **out, const PoolProperties *properties), (out, properties)) {
   if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_pool_location(&properties->location, properties->type);
   if (!result) result = check_handle_types(properties);
@@ -51,7 +51,6 @@ static CUresult pool_create(EventLine *line, void **out, const PoolProperties *p
   else if (file >= 0) close(file);
   return result;
 }
-EXPORTED(cuMemPoolCreate, (void **out, const PoolProperties *properties), pool_create(line, out, properties))
 
 /* -- attributes -- */
 
@@ -134,7 +133,7 @@ static CUresult check_access(const Pool *pool, const AccessDescription *one) {
              : CUDA_SUCCESS;
 }
 
-static CUresult pool_set_access(void *handle, const AccessDescription *map, size_t count) {
+API(cuMemPoolSetAccess, (void *handle, const AccessDescription *map, size_t count), (handle, map, count)) {
   if (!map) return CUDA_ERROR_INVALID_VALUE;
   HOLD_POOL(pool, handle);
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
@@ -144,8 +143,6 @@ static CUresult pool_set_access(void *handle, const AccessDescription *map, size
   if (!result) cl_block_bar(pool, cl_pool_barred(pool));
   return result;
 }
-EXPORTED(cuMemPoolSetAccess, (void *pool, const AccessDescription *map, size_t count),
-         pool_set_access(pool, map, count))
 
 static CUresult access_of(const Pool *pool, const Location *location, int *flags) {
   switch (location->type) {
@@ -163,12 +160,11 @@ static CUresult access_of(const Pool *pool, const Location *location, int *flags
   }
 }
 
-static CUresult pool_get_access(int *flags, void *handle, const Location *location) {
+API(cuMemPoolGetAccess, (int *flags, void *handle, const Location *location), (flags, handle, location)) {
   if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
   HOLD_POOL(pool, handle);
   return pool ? access_of(pool, location, flags) : NO_POOL;
 }
-EXPORTED(cuMemPoolGetAccess, (int *flags, void *pool, const Location *location), pool_get_access(flags, pool, location))
 
 /* -- sharing with other processes -- */
 
@@ -177,7 +173,8 @@ static CUresult check_sharing(int type, unsigned long long flags) {
   return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult export_pool(int *out, void *handle, int type, unsigned long long flags) {
+API(cuMemPoolExportToShareableHandle, (int *out, void *handle, int type, unsigned long long flags),
+    (out, handle, type, flags)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   const Pool *pool = cl_pool_lock(handle);
   CUresult result = cl_is_own(pool) ? CUDA_SUCCESS : NO_POOL;
@@ -189,14 +186,12 @@ static CUresult export_pool(int *out, void *handle, int type, unsigned long long
   if (!result) *out = file;
   return result;
 }
-EXPORTED(cuMemPoolExportToShareableHandle, (int *out, void *pool, int type, unsigned long long flags),
-         export_pool(out, pool, type, flags))
 
-static CUresult import_pool(void **out, void *handle, int type, unsigned long long flags) {
+API(cuMemPoolImportFromShareableHandle, (void **out, void *handle, int type, unsigned long long flags),
+    (out, handle, type, flags)) {
   FileHead head;
   if (!out || !handle) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_sharing(type, flags);
-  if (result) return result;
+  TRY(check_sharing(type, flags));
   int given = (int)(intptr_t)handle;
   *out = NULL;
   if (!cl_file_read(given, FILE_OF_POOL, &head)) return CUDA_ERROR_UNKNOWN;
@@ -207,14 +202,12 @@ static CUresult import_pool(void **out, void *handle, int type, unsigned long lo
   if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Pool *pool;
   cl_pool_lock(NULL);
-  result = cl_pool_make(&properties, file, &head, true, &pool);
+  CUresult result = cl_pool_make(&properties, file, &head, true, &pool);
   cl_pool_unlock();
   if (!result) *out = pool;
   else close(file);
   return result;
 }
-EXPORTED(cuMemPoolImportFromShareableHandle, (void **out, void *handle, int type, unsigned long long flags),
-         import_pool(out, handle, type, flags))
 
 /* CUmemPoolPtrExportData, as we fill it */
 typedef struct {
@@ -222,7 +215,7 @@ typedef struct {
 } ExportedPointer;
 _Static_assert(sizeof(ExportedPointer) == 64, "CUmemPoolPtrExportData");
 
-static CUresult export_pointer(ExportedPointer *out, CUdeviceptr address) {
+API(cuMemPoolExportPointer, (ExportedPointer * out, CUdeviceptr address), (out, address)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   cl_pool_lock(NULL);
@@ -237,7 +230,6 @@ static CUresult export_pointer(ExportedPointer *out, CUdeviceptr address) {
   cl_pool_unlock();
   return result;
 }
-EXPORTED(cuMemPoolExportPointer, (ExportedPointer * out, CUdeviceptr address), export_pointer(out, address))
 
 /* Maps what another process allocated; the pages at its ends may hold neighbours of it. */
 static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr *out) {
@@ -267,7 +259,7 @@ static bool is_imported(const Block *block, const Block *wanted) {
   return block->origin == FROM_POOL_OF_OTHER && block->owner == wanted->owner && block->offset == wanted->offset;
 }
 
-static CUresult import_pointer(CUdeviceptr *out, void *handle, const ExportedPointer *data) {
+API(cuMemPoolImportPointer, (CUdeviceptr *out, void *handle, const ExportedPointer *data), (out, handle, data)) {
   if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
   HOLD_POOL(pool, handle);
   if (!pool || !pool->imported || pool->file_head.key != data->key) return NO_POOL;
@@ -277,8 +269,6 @@ static CUresult import_pointer(CUdeviceptr *out, void *handle, const ExportedPoi
   cl_block_unlock();
   return there ? CUDA_SUCCESS : map_pointer(pool, data, out);
 }
-EXPORTED(cuMemPoolImportPointer, (CUdeviceptr *out, void *pool, const ExportedPointer *data),
-         import_pointer(out, pool, data))
 
 /* -- in the order of a stream -- */
 
@@ -305,11 +295,10 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
                                    const void *stream) {
   cl_event_uint(line, "bytes", size);
   CUdevice device;
-  CUresult result = cl_stream_device(stream, &device);
-  if (result) return result;
+  TRY(cl_stream_device(stream, &device));
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   bool captured;
-  result = cl_enter_stream(stream, &captured);
+  CUresult result = cl_enter_stream(stream, &captured);
   if (!result && !captured) result = LOCKED(cl_prohibited());
   if (!result && named && !pool) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;

@@ -233,8 +233,7 @@ static CUresult default_pool(const Location *location, int type, Pool **out) {
       return CUDA_SUCCESS;
     }
   PoolProperties properties = {.type = type, .location = *location};
-  CUresult result = cl_pool_make(&properties, -1, NULL, false, out);
-  if (result) return result;
+  TRY(cl_pool_make(&properties, -1, NULL, false, out));
   (*out)->is_default = true;
   return CUDA_SUCCESS;
 }
@@ -275,17 +274,16 @@ EXPORTED(cuMemSetMemPool, (Location * location, int type, void *pool),
          location ? set_pool(location, type, pool) : CUDA_ERROR_INVALID_VALUE)
 
 /* Of the three only the default one says that a number is not a device. */
-static CUresult default_of_device(EventLine *line, void **out, CUdevice device) {
+API(cuDeviceGetDefaultMemPool, (void **out, CUdevice device), (out, device)) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   return get_pool(out, &(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, false);
 }
-EXPORTED(cuDeviceGetDefaultMemPool, (void **out, CUdevice device), default_of_device(line, out, device))
 EXPORTED(cuDeviceGetMemPool, (void **out, CUdevice device),
          get_pool(out, &(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, true))
 EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool),
          set_pool(&(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, ANY_TYPE, pool))
 
-static CUresult pool_destroy(void *handle) {
+API(cuMemPoolDestroy, (void *handle), (handle)) {
   HOLD_POOL(pool, handle);
   CUresult result = !pool ? NO_POOL : pool->is_default ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   if (!result) {
@@ -297,9 +295,8 @@ static CUresult pool_destroy(void *handle) {
   }
   return result;
 }
-EXPORTED(cuMemPoolDestroy, (void *pool), pool_destroy(pool))
 
-static CUresult pool_trim_to(EventLine *line, void *handle, size_t keep) {
+API(cuMemPoolTrimTo, (void *handle, size_t keep), (handle, keep)) {
   Pool *pool = cl_pool_lock(handle);
   bool own = cl_is_own(pool);
   if (own) trim(pool, keep, keep);
@@ -307,7 +304,6 @@ static CUresult pool_trim_to(EventLine *line, void *handle, size_t keep) {
   cl_event_uint(line, "bytes", keep);
   return own ? CUDA_SUCCESS : NO_POOL;
 }
-EXPORTED(cuMemPoolTrimTo, (void *pool, size_t keep), pool_trim_to(line, pool, keep))
 
 /* -- allocating -- */
 

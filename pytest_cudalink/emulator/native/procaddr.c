@@ -82,8 +82,8 @@ static bool is_newer_than_driver(const char *name) {
 
 enum { NAME_ROOM = 96 }; /* of a name in an event */
 
-static CUresult get_proc_address_v2(EventLine *line, const char *name, void **address, int version, uint64_t flags,
-                                    int *status) {
+API_WHEN(false, cuGetProcAddress_v2, (const char *name, void **address, int version, uint64_t flags, int *status),
+         (name, address, version, flags, status)) {
   if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) return CUDA_ERROR_INVALID_VALUE;
   bool newer = is_newer_than_driver(name);
   if (newer) {
@@ -99,10 +99,9 @@ static CUresult get_proc_address_v2(EventLine *line, const char *name, void **ad
   if (status) *status = found;
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuGetProcAddress_v2, (const char *name, void **address, int version, uint64_t flags, int *status),
-                  get_proc_address_v2(line, name, address, version, flags, status))
 
-static CUresult get_proc_address(EventLine *line, const char *name, void **address, int version, uint64_t flags) {
+API_WHEN(false, cuGetProcAddress, (const char *name, void **address, int version, uint64_t flags),
+         (name, address, version, flags)) {
   if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) return CUDA_ERROR_INVALID_VALUE;
   cl_event_text(line, "name", name, NAME_ROOM);
   if (is_newer_than_driver(name)) return CUDA_ERROR_NOT_FOUND;
@@ -112,5 +111,3 @@ static CUresult get_proc_address(EventLine *line, const char *name, void **addre
   *address = result;
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuGetProcAddress, (const char *name, void **address, int version, uint64_t flags),
-                  get_proc_address(line, name, address, version, flags))

@@ -162,13 +162,12 @@ static CUresult process_state(int process, int *state) {
 EXPORTED_ANY_TIME(cuCheckpointProcessGetState, (int process, int *state), process_state(process, state))
 
 /* The main thread of a process has the process's number. */
-static CUresult restore_thread(int process, int *thread) {
+API_WHEN(false, cuCheckpointProcessGetRestoreThreadId, (int process, int *thread), (process, thread)) {
   int state;
   CUresult result = process_state(process, thread ? &state : NULL);
   if (!result) *thread = process;
   return result;
 }
-EXPORTED_ANY_TIME(cuCheckpointProcessGetRestoreThreadId, (int process, int *thread), restore_thread(process, thread))
 
 /* Whether what a process gave up for its checkpoint is there for it. */
 static bool can_restore(const Process *process) {
@@ -195,7 +194,8 @@ static CUresult move(int process, int from, int to, const void *arguments, size_
 }
 
 /* CUcheckpointLockArgs: a limit in milliseconds, if it is not 0, and zeros. */
-static CUresult lock_process(int process, const unsigned *arguments) {
+API_WHEN(false, cuCheckpointProcessLock, (int process, void *given), (process, given)) {
+  const unsigned *arguments = given;
   CUresult result = move(process, CU_PROCESS_STATE_RUNNING, CU_PROCESS_STATE_LOCKED, arguments ? arguments + 1 : NULL,
                          64 - sizeof *arguments);
   for (unsigned waited = 0; !result; waited++) {
@@ -212,15 +212,14 @@ static CUresult lock_process(int process, const unsigned *arguments) {
   }
   return result;
 }
-EXPORTED_ANY_TIME(cuCheckpointProcessLock, (int process, void *arguments), lock_process(process, arguments))
 EXPORTED_ANY_TIME(cuCheckpointProcessCheckpoint, (int process, void *arguments),
                   move(process, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_CHECKPOINTED, arguments, 64))
 
 /* CUcheckpointRestoreArgs, with pairs of UUIDs. */
-static CUresult restore(EventLine *line, int process, const unsigned *arguments) {
+API_WHEN(false, cuCheckpointProcessRestore, (int process, void *given), (process, given)) {
+  const unsigned *arguments = given;
   if (arguments && arguments[2]) return cl_unsupported(line, "processes are restored on their own devices alone");
   return move(process, CU_PROCESS_STATE_CHECKPOINTED, CU_PROCESS_STATE_LOCKED, arguments, 64);
 }
-EXPORTED_ANY_TIME(cuCheckpointProcessRestore, (int process, void *arguments), restore(line, process, arguments))
 EXPORTED_ANY_TIME(cuCheckpointProcessUnlock, (int process, void *arguments),
                   move(process, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_RUNNING, arguments, 64))

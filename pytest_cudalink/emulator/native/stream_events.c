@@ -13,7 +13,7 @@ static CUresult may_wait_for(const void *handle, Stream **stream) {
   return result ? result : cl_prohibited();
 }
 
-static CUresult query(const void *handle) {
+API_LOCKED(cuStreamQuery, (Stream *handle), (handle)) {
   Stream *stream;
   CUresult result = may_wait_for(handle, &stream);
   if (!result && cl_is_busy(stream, true)) {
@@ -23,7 +23,6 @@ static CUresult query(const void *handle) {
   if (cl_order_on && !result) cl_order_waited_stream(stream);
   return result;
 }
-EXPORTED(cuStreamQuery, (Stream *stream), LOCKED(query(stream)))
 
 static CUresult wait_for(const void *handle) {
   Stream *stream;
@@ -33,14 +32,13 @@ static CUresult wait_for(const void *handle) {
   return result;
 }
 
-static CUresult stream_synchronize(const void *stream) {
+API(cuStreamSynchronize, (Stream *stream), (stream)) {
   CUresult result = LOCKED(wait_for(stream));
   if (!result) cl_synchronized();
   return result ? result : cl_waited_answer();
 }
-EXPORTED(cuStreamSynchronize, (Stream *stream), stream_synchronize(stream))
 
-static CUresult destroy_stream(void *handle) {
+API_LOCKED_CHECKED(cl_refuse_null(handle), cuStreamDestroy_v2, (Stream *handle), (handle)) {
   if ((uintptr_t)handle <= CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
   Stream *stream = cl_stream(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
@@ -52,7 +50,6 @@ static CUresult destroy_stream(void *handle) {
   cl_stream_free(stream);
   return stale ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuStreamDestroy_v2, (Stream *stream), cl_refuse_null(stream), LOCKED(destroy_stream(stream)))
 
 /* -- recording -- */
 
@@ -118,8 +115,7 @@ static CUresult record(void *handle, const Context *current, const void *stream_
   if (result) return result;
   if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_shares(stream->context ? stream->context : current, event->head.context)) return CUDA_ERROR_INVALID_HANDLE;
-  result = refuse_interprocess(event, stream);
-  if (result) return result;
+  TRY(refuse_interprocess(event, stream));
   if (stream->capture) return record_captured(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
   if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   return record_in_order(event, stream);
@@ -176,7 +172,7 @@ static CUresult wait_in_order(Stream *stream, const Event *event) {
   return event->record ? cl_queue_behind(event->record, stream, &cl_no_work, true, NULL) : CUDA_SUCCESS;
 }
 
-static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
+API_LOCKED(cuStreamWaitEvent, (Stream *stream_handle, Event *handle, unsigned flags), (stream_handle, handle, flags)) {
   Stream *stream;
   Event *event;
   CUresult result = cl_stream_ready(stream_handle, &stream);
@@ -200,22 +196,17 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-EXPORTED(cuStreamWaitEvent, (Stream *stream, Event *event, unsigned flags), LOCKED(wait(stream, event, flags)))
-
 /* -- events -- */
 
-static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
+API(cuEventCreate, (Event **out, unsigned flags), (out, flags)) {
   cl_event_uint(line, "flags", flags);
   bool untimed = flags & CU_EVENT_DISABLE_TIMING, between_processes = flags & CU_EVENT_INTERPROCESS;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   if (!out || flags & ~(unsigned)EVENT_FLAGS || (between_processes && !untimed)) return CUDA_ERROR_INVALID_VALUE;
   return LOCKED(cl_event_make(flags, context, out));
 }
-EXPORTED(cuEventCreate, (Event **out, unsigned flags), event_create(line, out, flags))
 
-static CUresult destroy_event(void *handle) {
+API_LOCKED_CHECKED(cl_refuse_null(handle), cuEventDestroy_v2, (Event *handle), (handle)) {
   Event *event;
   CUresult result = find_event(handle, &event);
   if (!event) return result;
@@ -223,18 +214,16 @@ static CUresult destroy_event(void *handle) {
   cl_event_free(event);
   return result;
 }
-EXPORTED_CHECKED(cuEventDestroy_v2, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 
 static CUresult may_wait_for_event(void *handle, Event **event) {
-  CUresult result = find_event(handle, event);
-  if (result) return result;
+  TRY(find_event(handle, event));
   if (!(*event)->captured) return cl_prohibited();
-  result = refuse_captured(*event);
+  CUresult result = refuse_captured(*event);
   if (result == CUDA_ERROR_CAPTURED_EVENT) cl_capture_numbered((*event)->captured)->invalid = true;
   return result;
 }
 
-static CUresult query_event(void *handle) {
+API_LOCKED_CHECKED(cl_refuse_null(handle), cuEventQuery, (Event *handle), (handle)) {
   Event *event;
   CUresult result = may_wait_for_event(handle, &event);
   if (!result && event->record) {
@@ -244,7 +233,6 @@ static CUresult query_event(void *handle) {
   if (cl_order_on && !result) cl_order_waited_event(event);
   return result;
 }
-EXPORTED_CHECKED(cuEventQuery, (Event *event), cl_refuse_null(event), LOCKED(query_event(event)))
 
 static CUresult wait_for_event(void *handle) {
   Event *event;
@@ -254,12 +242,11 @@ static CUresult wait_for_event(void *handle) {
   return result;
 }
 
-static CUresult event_synchronize(void *event) {
+API_CHECKED(cl_refuse_null(event), cuEventSynchronize, (Event *event), (event)) {
   CUresult result = LOCKED(wait_for_event(event));
   if (!result) cl_synchronized();
   return result ? result : cl_waited_answer();
 }
-EXPORTED_CHECKED(cuEventSynchronize, (Event *event), cl_refuse_null(event), event_synchronize(event))
 
 /* NULL is no context here, whichever one is current. */
 static CUresult check_pair(const Context *context, const void *event) {
@@ -281,11 +268,10 @@ static CUresult record_all(Context *context, void *handle) {
   return record_by(work, event);
 }
 
-static CUresult record_in_context(Context *context, void *handle) {
+API(cuCtxRecordEvent, (Context *context, Event *handle), (context, handle)) {
   CUresult result = check_pair(context, handle);
   return result ? result : LOCKED(record_all(context, handle));
 }
-EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), record_in_context(context, event))
 
 /* All streams of the context wait, also those whose work does not synchronize with the legacy one. */
 static CUresult wait_all(const Context *context, void *handle) {
@@ -298,13 +284,13 @@ static CUresult wait_all(const Context *context, void *handle) {
   return result || !legacy ? result : wait_in_order(legacy, event);
 }
 
-static CUresult wait_in_context(const Context *context, void *handle) {
+API(cuCtxWaitEvent, (Context *context, Event *handle), (context, handle)) {
   CUresult result = check_pair(context, handle);
   return result ? result : LOCKED(wait_all(context, handle));
 }
-EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), wait_in_context(context, event))
 
-static CUresult elapsed(float *milliseconds, void *from, void *to) {
+API_LOCKED_CHECKED(milliseconds && from && to ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime_v2,
+                   (float *milliseconds, Event *from, Event *to), (milliseconds, from, to)) {
   Event *start, *end;
   if (!cl_event(from) || !cl_event(to)) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = find_event(from, &start);
@@ -321,7 +307,3 @@ static CUresult elapsed(float *milliseconds, void *from, void *to) {
       (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f + (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;
   return CUDA_SUCCESS;
 }
-
-EXPORTED_CHECKED(cuEventElapsedTime_v2, (float *milliseconds, Event *start, Event *end),
-                 milliseconds && start && end ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE,
-                 LOCKED(elapsed(milliseconds, start, end)))

@@ -43,8 +43,7 @@ static bool is_there(const MemoryOperation *one) {
 CUresult cl_check_operations(unsigned count, const MemoryOperation *list) {
   if (!count || count > OPERATIONS_MAX || !list) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
-    CUresult result = check_operation(list + at);
-    if (result) return result;
+    TRY(check_operation(list + at));
   }
   return CUDA_SUCCESS;
 }
@@ -112,19 +111,17 @@ static CUresult do_at_once(const void *stream, unsigned count, const MemoryOpera
 
 static CUresult operate(const void *stream, unsigned count, const MemoryOperation *list, unsigned flags) {
   bool captured;
-  CUresult result = cl_enter_stream(stream, &captured);
-  if (result) return result;
+  TRY(cl_enter_stream(stream, &captured));
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (!count) return CUDA_SUCCESS; /* (measured: programs/others) */
-  result = cl_check_operations(count, list);
+  CUresult result = cl_check_operations(count, list);
   for (unsigned at = 0; !result && at < count; at++)
     if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   unsigned done = 0;
   if (!captured && !cl_must_wait(stream)) result = do_at_once(stream, count, list, &done);
   if (!captured && done == count) return result;
-  result = captured ? CUDA_SUCCESS : cl_make_room(stream, ROOM_WORK);
-  if (result) return result;
+  TRY(captured ? CUDA_SUCCESS : cl_make_room(stream, ROOM_WORK));
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
   parameters.operations =
       (OperationsNode){cl_context_in(stream), count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
@@ -151,10 +148,9 @@ typedef void Callback(Stream *, CUresult, void *);
 static CUresult queue_callback(Stream *handle, Callback *callback, void *data) {
   Stream *stream;
   Work *work;
-  CUresult result = cl_refuse_captured(handle, &stream);
-  if (result) return result;
+  TRY(cl_refuse_captured(handle, &stream));
   NodeParameters parameters = {.type = WORK_CALLBACK, .host.data = data};
-  result = cl_queue(stream, &parameters, false, &work);
+  CUresult result = cl_queue(stream, &parameters, false, &work);
   if (result) return result;
   work->handle = handle;
   work->callback = callback;
@@ -163,8 +159,7 @@ static CUresult queue_callback(Stream *handle, Callback *callback, void *data) {
 
 static CUresult add_callback(Stream *stream, Callback *callback, void *data, unsigned flags) {
   if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_context();
-  if (result) return result;
+  TRY(cl_check_context());
   return LOCKED(queue_callback(stream, callback, data));
 }
 EXPORTED(cuStreamAddCallback,
@@ -190,7 +185,8 @@ static bool is_managed(CUdeviceptr address, size_t size) {
   return block && block->place == MANAGED && block->start == address && (!size || size == block->size);
 }
 
-static CUresult attach(const void *stream, CUdeviceptr address, size_t size, unsigned flags) {
+API(cuStreamAttachMemAsync, (Stream *stream, CUdeviceptr address, size_t size, unsigned flags),
+    (stream, address, size, flags)) {
   Stream *known;
   CUresult result = cl_check_context();
   if (!result) result = LOCKED(cl_refuse_captured(stream, &known));
@@ -200,5 +196,3 @@ static CUresult attach(const void *stream, CUdeviceptr address, size_t size, uns
   if (single && cl_is_legacy(stream)) return CUDA_ERROR_INVALID_VALUE;
   return is_managed(address, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuStreamAttachMemAsync, (Stream *stream, CUdeviceptr address, size_t size, unsigned flags),
-         attach(stream, address, size, flags))

@@ -38,16 +38,14 @@ ASK(cuStreamGetId, uint64_t *, id, true)
 ASK(cuStreamGetCtx, Context **, context, false)
 ASK(cuStreamGetDevice, CUdevice *, context->device, true)
 
-static CUresult get_ctx_v2(Stream *stream, Context **context, void **green) {
+API(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), (stream, context, green)) {
   Stream known;
-  CUresult result = read_stream(stream, context ? (void *)context : green, &known, false);
-  if (result) return result;
+  TRY(read_stream(stream, context ? (void *)context : green, &known, false));
   bool is_green = known.context->green;
   if (context) *context = is_green ? cl_primary_context(known.context->device) : known.context;
   if (green) *green = is_green ? known.context : NULL;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), get_ctx_v2(stream, context, green))
 
 /* -- attributes of streams -- */
 
@@ -55,8 +53,7 @@ enum { DOMAINS = 4 }; /* of sm_90 */
 
 static CUresult get_attribute(const void *handle, int attribute, AttributeValue *value) {
   Stream *stream;
-  CUresult result = cl_stream_ready(handle, &stream);
-  if (result) return result;
+  TRY(cl_stream_ready(handle, &stream));
   AttributeValue answer = {{0}};
   switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: answer = stream->window; break;
@@ -95,8 +92,7 @@ bool cl_is_window(const AttributeValue *value) {
 
 static CUresult set_attribute(const void *handle, int attribute, const AttributeValue *value) {
   Stream *stream;
-  CUresult result = cl_stream_ready(handle, &stream);
-  if (result) return result;
+  TRY(cl_stream_ready(handle, &stream));
   int number = value->number;
   switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:

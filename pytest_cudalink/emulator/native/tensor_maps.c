@@ -95,8 +95,7 @@ static CUresult check(EventLine *line, const void *out, const Map *map) {
   int supported = 0;
   cl_device_attribute(CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, &supported);
   if (!out) return CUDA_ERROR_INVALID_VALUE; /* cuda.core's maps are not aligned to 64 bytes, as documented */
-  CUresult result = cl_check_context();
-  if (result) return result;
+  TRY(cl_check_context());
   if (!supported) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no such tensor maps");
   unsigned least = map->kind != TILED || map->interleave ? 3 : 1;
   if (map->rank < least || map->rank > MOST_DIMENSIONS || !valid_modes(map)) return CUDA_ERROR_INVALID_VALUE;
@@ -130,8 +129,7 @@ static CUresult encode(void *out, const Map *map, const int32_t box[8]) {
 
 static CUresult encode_tiled(EventLine *line, void *out, const Map *map, const unsigned *box) {
   int32_t sizes[8] = {0};
-  CUresult result = check(line, out, map);
-  if (result) return result;
+  TRY(check(line, out, map));
   if (!box || !valid_row(map, box[0])) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < map->rank; at++) {
     if (!box[at] || box[at] > 256) return CUDA_ERROR_INVALID_VALUE;
@@ -162,8 +160,7 @@ static bool valid_corners(unsigned offsets, const int *lower, const int *upper, 
 static CUresult encode_im2col(EventLine *line, void *out, const Map *map, const int *lower, const int *upper,
                               unsigned channels, unsigned pixels) {
   int32_t box[8] = {(int32_t)channels, (int32_t)pixels};
-  CUresult result = check(line, out, map);
-  if (result) return result;
+  TRY(check(line, out, map));
   unsigned offsets = map->kind == IM2COL_WIDE ? 1 : map->rank - 2;
   if (!lower || !upper || !channels || channels > 256 || !pixels || pixels > 1024) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_corners(offsets, lower, upper, map->extents) || !valid_row(map, channels)) return CUDA_ERROR_INVALID_VALUE;
@@ -200,8 +197,7 @@ EXPORTED(cuTensorMapEncodeIm2colWide,
 
 static CUresult replace_address(void *out, uint64_t address) {
   Encoded encoded;
-  CUresult result = cl_check_context();
-  if (result) return result;
+  TRY(cl_check_context());
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
   memcpy(&encoded, out, sizeof encoded);
   if (encoded.encoded != ENCODED) encoded = (Encoded){0}; /* 128 bytes of another driver, or none yet */

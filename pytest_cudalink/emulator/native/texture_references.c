@@ -28,9 +28,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all references */
 
 OPEN_IN_CHILDREN(lock);
 
-static CUresult create(Reference **out) {
-  CUresult result = cl_check_context();
-  if (result) return result;
+API(cuTexRefCreate, (Reference * *out), (out)) {
+  TRY(cl_check_context());
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   Reference *made = cl_object_make(sizeof *made, HANDLE_TEXTURE_REFERENCE, NULL, NULL);
@@ -44,15 +43,13 @@ static CUresult create(Reference **out) {
   *out = made;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuTexRefCreate, (Reference * *out), create(out))
 
-static CUresult destroy(Reference *reference) {
+API(cuTexRefDestroy, (Reference * reference), (reference)) {
   HOLD(lock);
   bool known = cl_handle_is(reference, HANDLE_TEXTURE_REFERENCE);
   if (known) cl_object_end(&reference->head);
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
-EXPORTED(cuTexRefDestroy, (Reference * reference), destroy(reference))
 
 /* -- what a reference says: no context is needed to read or write it -- */
 
@@ -128,7 +125,8 @@ static CUresult bind_memory(Reference *reference, CUdeviceptr address) {
   return let_go(CUDA_SUCCESS);
 }
 
-static CUresult set_address(size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes) {
+API(cuTexRefSetAddress_v2, (size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes),
+    (offset, reference, address, bytes)) {
   if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
   size_t element = cl_element_size(reference->format, (unsigned)reference->channels);
   if (element && bytes / element > cl_device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
@@ -138,10 +136,9 @@ static CUresult set_address(size_t *offset, Reference *reference, CUdeviceptr ad
   else if (beyond) return let_go(CUDA_ERROR_INVALID_VALUE);
   return bind_memory(reference, address - beyond);
 }
-EXPORTED(cuTexRefSetAddress_v2, (size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes),
-         set_address(offset, reference, address, bytes))
 
-static CUresult set_rows(Reference *reference, const FlatDescriptor *rows, CUdeviceptr address, size_t pitch) {
+API(cuTexRefSetAddress2D_v3, (Reference * reference, const FlatDescriptor *rows, CUdeviceptr address, size_t pitch),
+    (reference, rows, address, pitch)) {
   if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
   if (!rows) return let_go(CUDA_ERROR_INVALID_VALUE);
   uint32_t width = (uint32_t)rows->width; /* all that hardware looks at */
@@ -155,9 +152,6 @@ static CUresult set_rows(Reference *reference, const FlatDescriptor *rows, CUdev
   reference->channels = (int)rows->channels;
   return bind_memory(reference, address);
 }
-EXPORTED(cuTexRefSetAddress2D_v3,
-         (Reference * reference, const FlatDescriptor *rows, CUdeviceptr address, size_t pitch),
-         set_rows(reference, rows, address, pitch))
 
 static CUresult set_array(Reference *reference, void *array, unsigned flags, Bound kind) {
   ArrayDescriptor descriptor;

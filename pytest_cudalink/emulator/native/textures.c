@@ -155,8 +155,8 @@ static CUresult keep(uint64_t *out, const Texture *like, HandleKind kind, Contex
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *resource, const Sampling *sampling,
-                               const View *view) {
+API(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling *sampling, const View *view),
+    (out, resource, sampling, view)) {
   CUresult result;
   Context *context = cl_context(&result);
   if (result) return result;
@@ -177,8 +177,6 @@ static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *r
   if (texture.has_view) texture.view = *view;
   return keep(out, &texture, HANDLE_TEXTURE, context);
 }
-EXPORTED(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling *sampling, const View *view),
-         create_texture(line, out, resource, sampling, view))
 
 static CUresult create_surface(uint64_t *out, const Resource *resource) {
   CUresult result;
@@ -231,27 +229,24 @@ static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
 EXPORTED(cuTexObjectGetResourceDesc, (Resource * out, uint64_t texture), get_resource(out, texture, HANDLE_TEXTURE))
 EXPORTED(cuSurfObjectGetResourceDesc, (Resource * out, uint64_t surface), get_resource(out, surface, HANDLE_SURFACE))
 
-static CUresult get_sampling(Sampling *out, uint64_t handle) {
+API(cuTexObjectGetTextureDesc, (Sampling * out, uint64_t handle), (out, handle)) {
   Texture texture;
   CUresult result = asked(out, handle, HANDLE_TEXTURE, &texture);
   if (!result) *out = texture.sampling;
   return result;
 }
-EXPORTED(cuTexObjectGetTextureDesc, (Sampling * out, uint64_t texture), get_sampling(out, texture))
 
-static CUresult get_view(View *out, uint64_t handle) {
+API(cuTexObjectGetResourceViewDesc, (View * out, uint64_t handle), (out, handle)) {
   Texture texture;
   CUresult result = asked(out, handle, HANDLE_TEXTURE, &texture);
   if (!result && texture.has_view) *out = texture.view; /* without a view nothing is written */
   return result;
 }
-EXPORTED(cuTexObjectGetResourceViewDesc, (View * out, uint64_t texture), get_view(out, texture))
 
-static CUresult linear_max_width(EventLine *line, size_t *elements, int format, unsigned channels, CUdevice device) {
+API(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),
+    (elements, format, channels, device)) {
   if (!elements || format > CU_AD_FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   *elements = longest_line(cl_element_size(format, channels));
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),
-         linear_max_width(line, elements, format, channels, device))

@@ -48,18 +48,15 @@ static CUresult drop(Callback *callback, CUdevice device) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult register_notification(CUdevice device, const void *function, Callback **out) {
+API(cuDeviceRegisterAsyncNotification, (CUdevice device, void *function, void *data, Callback **out),
+    (device, function, data, out)) {
   if (!function || !out) return CUDA_ERROR_INVALID_VALUE;
   return cl_is_device(device) ? keep(out, device) : CUDA_ERROR_INVALID_DEVICE;
 }
-EXPORTED(cuDeviceRegisterAsyncNotification, (CUdevice device, void *function, void *data, Callback **out),
-         register_notification(device, function, out))
-static CUresult unregister_notification(CUdevice device, Callback *callback) {
+API(cuDeviceUnregisterAsyncNotification, (CUdevice device, Callback *callback), (device, callback)) {
   if (!callback) return CUDA_ERROR_INVALID_VALUE;
   return cl_is_device(device) ? drop(callback, device) : CUDA_ERROR_INVALID_DEVICE;
 }
-EXPORTED(cuDeviceUnregisterAsyncNotification, (CUdevice device, Callback *callback),
-         unregister_notification(device, callback))
 
 /* -- the log of errors, which stays empty; it is there before cuInit -- */
 
@@ -67,46 +64,40 @@ EXPORTED_ANY_TIME(cuLogsRegisterCallback, (void *function, void *data, Callback 
                   function ? keep(out, OF_LOG) : CUDA_ERROR_INVALID_VALUE)
 EXPORTED_ANY_TIME(cuLogsUnregisterCallback, (Callback * callback), drop(callback, OF_LOG))
 
-static CUresult logs_current(unsigned *place) {
+/* The flags are of later versions, and are not looked at. */
+API_WHEN(false, cuLogsCurrent, (unsigned *place, unsigned flags), (place, flags)) {
   if (!place) return CUDA_ERROR_INVALID_VALUE;
   *place = 0;
   return CUDA_SUCCESS;
 }
-/* The flags are of later versions, and are not looked at. */
-EXPORTED_ANY_TIME(cuLogsCurrent, (unsigned *place, unsigned flags), logs_current(place))
 
-static CUresult logs_to_file(const char *path) {
+API_WHEN(false, cuLogsDumpToFile, (unsigned *place, const char *path, unsigned flags), (place, path, flags)) {
   if (!path) return CUDA_ERROR_INVALID_VALUE;
   FILE *file = fopen(path, "w");
   return file && !fclose(file) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED_ANY_TIME(cuLogsDumpToFile, (unsigned *place, const char *path, unsigned flags), logs_to_file(path))
 
-static CUresult logs_to_memory(char *buffer, size_t *size) {
+API_WHEN(false, cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size, unsigned flags),
+         (place, buffer, size, flags)) {
   if (!buffer || !size) return CUDA_ERROR_INVALID_VALUE;
   if (*size) *buffer = 0;
   *size = 0;
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size, unsigned flags),
-                  logs_to_memory(buffer, size))
 
 /* -- other devices' writes -- */
 
 enum { CURRENT_CONTEXT = 0, TO_OWNER = 100, TO_ALL_DEVICES = 200 };
 
-static CUresult flush_writes(int target, int scope) {
+API(cuFlushGPUDirectRDMAWrites, (int target, int scope), (target, scope)) {
   CUresult state = cl_check_context();
   if (target != CURRENT_CONTEXT || (scope != TO_OWNER && scope != TO_ALL_DEVICES)) return CUDA_ERROR_INVALID_VALUE;
   return state;
 }
-EXPORTED(cuFlushGPUDirectRDMAWrites, (int target, int scope), flush_writes(target, scope))
 
-static CUresult nvsci_attributes(EventLine *line, const void *list, CUdevice device, int flags) {
+API(cuDeviceGetNvSciSyncAttributes, (void *list, CUdevice device, int flags), (list, device, flags)) {
   if (!list) return CUDA_ERROR_INVALID_HANDLE;
   if (flags < 1 || flags > 3) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "NvSci is of other platforms");
 }
-EXPORTED(cuDeviceGetNvSciSyncAttributes, (void *list, CUdevice device, int flags),
-         nvsci_attributes(line, list, device, flags))

@@ -151,13 +151,12 @@ static CUresult add(void *handle, unsigned count, Giver *giver) {
   return CUDA_SUCCESS;
 }
 
-static CUresult retain(void *handle, unsigned count) {
+API_WHEN(false, cuUserObjectRetain, (void *handle, unsigned count), (handle, count)) {
   Giver giver = note_giver("cuUserObjectRetain");
   CUresult result = LOCKED(add(handle, count, &giver));
   cl_free_stack(&giver.stack);
   return cl_user_objects_report("cuUserObjectRetain", result);
 }
-EXPORTED_ANY_TIME(cuUserObjectRetain, (void *object, unsigned count), retain(object, count))
 
 static CUresult give_back(void *handle, unsigned count) {
   UserObject *object = known(handle);

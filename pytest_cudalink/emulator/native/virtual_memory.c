@@ -26,8 +26,8 @@ static bool contains(uintptr_t start, size_t size, uintptr_t address, size_t byt
 
 /* -- reserving -- */
 
-static CUresult address_reserve(EventLine *line, CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
-                                unsigned long long flags) {
+API(cuMemAddressReserve, (CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
+    (out, size, alignment, hint, flags)) {
   cl_event_uint(line, "bytes", size);
   if (!out || flags || !size || size % GRANULARITY || hint % GRANULARITY || alignment & (alignment - 1))
     return CUDA_ERROR_INVALID_VALUE;
@@ -47,9 +47,6 @@ static CUresult address_reserve(EventLine *line, CUdeviceptr *out, size_t size, 
   *out = fresh->node.start;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuMemAddressReserve,
-         (CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
-         address_reserve(line, out, size, alignment, hint, flags))
 
 /* What is mapped or reserved at an address, or the last one before it; NULL: nothing is. */
 static Mapping *mapping_at(uintptr_t address) { return (Mapping *)cl_tree_at(&mappings, address); }
@@ -60,7 +57,7 @@ static bool anything_mapped(uintptr_t start, size_t size) {
   return last && start < last->node.start + last->size;
 }
 
-static CUresult address_free(EventLine *line, CUdeviceptr start, size_t size) {
+API(cuMemAddressFree, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
   cl_physical_lock(0);
   Reservation *found = reservation_at(start);
@@ -73,7 +70,6 @@ static CUresult address_free(EventLine *line, CUdeviceptr start, size_t size) {
   cl_physical_unlock();
   return frees ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuMemAddressFree, (CUdeviceptr start, size_t size), address_free(line, start, size))
 
 /* The reservation at the start of a range that it covers, with those behind it. */
 static const Reservation *reservation_of(uintptr_t start, size_t size) {
@@ -144,8 +140,8 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
   return CUDA_SUCCESS;
 }
 
-static CUresult mem_map(EventLine *line, CUdeviceptr start, size_t size, size_t offset, uint64_t handle,
-                        unsigned long long flags) {
+API(cuMemMap, (CUdeviceptr start, size_t size, size_t offset, uint64_t handle, unsigned long long flags),
+    (start, size, offset, handle, flags)) {
   cl_event_uint(line, "bytes", size);
   Physical *physical = cl_physical_lock(handle);
   CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -159,8 +155,6 @@ static CUresult mem_map(EventLine *line, CUdeviceptr start, size_t size, size_t 
   cl_physical_unlock();
   return result;
 }
-EXPORTED(cuMemMap, (CUdeviceptr start, size_t size, size_t offset, uint64_t handle, unsigned long long flags),
-         mem_map(line, start, size, offset, handle, flags))
 
 static Mapping *behind(const Mapping *mapping) { return (Mapping *)mapping->node.behind; }
 
@@ -194,7 +188,7 @@ static bool holds_wholes(uintptr_t start, size_t size) {
   return (!first || first->node.start == start) && (!last || last->node.start + last->size == start + size);
 }
 
-static CUresult mem_unmap(EventLine *line, CUdeviceptr start, size_t size) {
+API(cuMemUnmap, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
   cl_physical_lock(0);
   bool possible = size && reservation_of((uintptr_t)start, size) && holds_wholes((uintptr_t)start, size);
@@ -206,9 +200,8 @@ static CUresult mem_unmap(EventLine *line, CUdeviceptr start, size_t size) {
   cl_physical_unlock();
   return possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* where nothing is mapped, all is well */
 }
-EXPORTED(cuMemUnmap, (CUdeviceptr start, size_t size), mem_unmap(line, start, size))
 
-static CUresult retain_handle(uint64_t *handle, void *address) {
+API(cuMemRetainAllocationHandle, (uint64_t *handle, void *address), (handle, address)) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   cl_physical_lock(0);
@@ -218,7 +211,6 @@ static CUresult retain_handle(uint64_t *handle, void *address) {
   cl_physical_unlock();
   return result;
 }
-EXPORTED(cuMemRetainAllocationHandle, (uint64_t *handle, void *address), retain_handle(handle, address))
 
 bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *properties) {
   cl_physical_lock(0);
@@ -278,7 +270,8 @@ static void apply_access(Mapping *mapping) {
   block->read_only = read_only;
 }
 
-static CUresult set_access(CUdeviceptr start, size_t size, const AccessDescription *list, size_t count) {
+API(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescription *list, size_t count),
+    (start, size, list, count)) {
   if (!list || !count) return CUDA_ERROR_INVALID_VALUE;
   cl_physical_lock(0);
   Mapping *first = covering((uintptr_t)start, size);
@@ -294,17 +287,15 @@ static CUresult set_access(CUdeviceptr start, size_t size, const AccessDescripti
   cl_physical_unlock();
   return result;
 }
-EXPORTED(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescription *list, size_t count),
-         set_access(start, size, list, count))
 
 /* What is not memory is an error, and without access; memory that was not mapped has none, either
    (measured: edges/vmm_access). */
-static CUresult get_access(unsigned long long *flags, const Location *location, CUdeviceptr address) {
+API(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdeviceptr address),
+    (flags, location, address)) {
   Mapping mapping = {0};
   PhysicalProperties properties;
   if (!flags || !location || !address) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_location(location);
-  if (result) return result;
+  TRY(check_location(location));
   bool known = cl_mapping_of(address, &mapping, &properties) || cl_is_known(address);
   bool elsewhere = location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location->id; /* one node is shown */
   *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? (unsigned)mapping.access[location->id]
@@ -312,8 +303,6 @@ static CUresult get_access(unsigned long long *flags, const Location *location, 
                                                          : (unsigned)mapping.host_access;
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdeviceptr address),
-         get_access(flags, location, address))
 
 /* -- multicast objects: no emulated device has them, as CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED says -- */
 
