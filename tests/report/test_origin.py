@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -228,6 +231,14 @@ def test_merges_what_is_common():
 def test_a_time_outside_the_calendar_is_not_known(seconds):
     assert origin.moment(seconds) is None
     assert origin.moment(0) == "1970-01-01T00:00:00Z"
+
+
+def test_the_first_record_of_a_run(tmp_path):
+    run = origin.run_record(tmp_path, {"CUDALINK_CELL": "c"}, python="3.12.1")
+
+    assert (run.cell, run.python, run.origin) == ("c", "3.12.1", Origin(tmp_path.name).record())
+    assert run.platform == f"{sys.platform}-{platform.machine()}"
+    assert re.fullmatch("[0-9a-f]{32}", run.run)
 
 
 def test_the_plugin_records_the_origin(pytester, run_pytest, monkeypatch):
