@@ -92,9 +92,9 @@ class Providers:
 
         They open each other by name: LD_LIBRARY_PATH comes before their own folder, and the loader's cache after it.
         """
-        own = {one.library: one.path for one in self.all if one.stem.startswith("libcudnn")}
-        first = next((name for name in own if stem_of(name) == "libcudnn"), "")
-        if not first:
+        own = {one.library: one.path for one in self.all}
+        first = next((name for name in own if stem_of(name) == "libcudnn"), None)
+        if first is None:
             return []
         cached = list(_cached())
 
