@@ -317,7 +317,7 @@ def test_header_and_summary_say_what_is_off(run, workers) -> None:
 
 
 def test_help(run) -> None:
-    """The help lists options with their twins, and pytest the fixtures; `test_marker` asks for the markers."""
+    """The help lists options with their twins, and pytest the fixtures; `test_plans` has the marker."""
     run("", "--help").stdout.fnmatch_lines(
         ["CUDA linking (pytest-cudalink):", "*--force-backend=*", "*CUDALINK_FORCE_BACKEND*"]
     )
