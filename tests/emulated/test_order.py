@@ -242,6 +242,9 @@ UNORDERED = {
     "rows of a matrix": """
 fill(here, a, 512)
 ok(cuda.cuMemsetD2D8Async(c_uint64(here + 16), c_size_t(64), 1, c_size_t(16), c_size_t(8), b))""",
+    "the last row of a matrix": """
+fill(here + 464, a, 16)
+ok(cuda.cuMemsetD2D8Async(c_uint64(here + 16), c_size_t(64), 1, c_size_t(16), c_size_t(8), b))""",
     "a stream that is gone": "gone = stream(); fill(here, gone); ok(cuda.cuStreamDestroy_v2(gone)); fill(here, a)",
     "what thousands of accesses follow": """
 far = allocate(64 * 10_001)
