@@ -15,7 +15,7 @@ import msgspec
 from ...base.finding import Finding
 from ...base.words import counted
 from ...report.asked_for import AskedFor
-from ..isolation.copies import ProcessNotes, RunsAgain, Totals, show
+from ..isolation.copies import ProcessNotes, RunsAgain, RerunTotals, show
 from ..run import from_controller
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
@@ -60,7 +60,7 @@ class _TrialRequest(NamedTuple):
 
 
 @dataclass
-class ScheduleTotals(Totals):
+class ScheduleTotals(RerunTotals):
     """What the schedules of one test, or of several, found."""
 
     findings: list[ScheduleFailure] = field(default_factory=list)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ...report.naming import Error, Raised, Said, new, tells
-from ..isolation.copies import Totals
+from ..isolation.copies import RerunTotals
 
 #: Kinds of findings, worst first, each with what the test or its code did.
 KINDS: Final = {
@@ -135,7 +135,7 @@ class SweepFinding:
 
 
 @dataclass
-class SweepTotals(Totals):
+class SweepTotals(RerunTotals):
     """What the sweep of one test, or of several, found."""
 
     planned: int = 0  # in how many runs each call would have failed in each way

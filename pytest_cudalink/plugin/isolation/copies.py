@@ -85,7 +85,7 @@ class Copies:
 
 
 @dataclass
-class Totals:
+class RerunTotals:
     """What the reruns of one test, or of several, found; those of one kind have more fields, and findings of a type."""
 
     tests: int = 0  # how many tests were run again
@@ -117,7 +117,7 @@ class Totals:
         return f"{counted(self.runs, 'run')} of {of}{counted(due, 'test')}"
 
 
-T = TypeVar("T", bound=Totals)
+T = TypeVar("T", bound=RerunTotals)
 
 
 class RunsAgain(ABC, Generic[T]):
