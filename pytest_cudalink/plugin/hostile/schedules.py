@@ -15,7 +15,7 @@ import msgspec
 from ...base.finding import Finding
 from ...base.words import counted
 from ...report.asked_for import AskedFor
-from ..isolation.copies import ProcessNotes, RunsAgain, RerunTotals, show
+from ..isolation.copies import ProcessNotes, RerunTotals, RunsAgain, show
 from ..run import from_controller
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
