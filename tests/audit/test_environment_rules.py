@@ -932,7 +932,7 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(providers, "_SYSTEM", (str(folders["system"]),))
     monkeypatch.setattr(providers.shutil, "which", lambda name, path: f"{path}:{name}")
     cache = "4 libs\n\tlibcudart.so.12 (x) => {0}/libcudart.so.12\n\t\udcff\n\tlibcudart.so.12 => no/libcudart.so.12\n"
-    cache += "\tlibtorch.so.1 => {0}/libtorch.so.1\n"
+    cache += "\tlibtorch.so.1 => {0}/libtorch.so.1\n\tlibcufft.so.11 => {0}/libcufft.so.11\n"  # which is gone
     said = cache.format(folders["cached"]).encode("utf-8", "surrogateescape")
     asked: list[Any] = []
 

@@ -223,12 +223,12 @@ def _listed(folder: str) -> list[str]:
 
 
 def _cached() -> Iterator[str]:
-    """The CUDA libraries in the loader's cache."""
+    """The CUDA libraries in the loader's cache, which keeps files that are gone until ldconfig runs again."""
     program = shutil.which("ldconfig", path="/sbin:/usr/sbin")
     if program is not None:
         done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (ours)
         paths = (line.rpartition(" => ")[2] for line in done.stdout.decode("utf-8", "replace").splitlines())
-        yield from (path for path in paths if path.startswith("/") and _loaded_as(path))
+        yield from (path for path in paths if path.startswith("/") and _loaded_as(path) and Path(path).exists())
 
 
 def _system_release(stem: str, path: str) -> CudaVersion | None:
