@@ -63,7 +63,7 @@ OBJECT = """
 import ctypes
 cu, made, free = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
 assert cu.cuUserObjectCreate(ctypes.byref(made), None, free, 1, 1) == 0
-assert (cu.cuUserObjectRelease(made, 1), cu.cuUserObjectRelease(made, 1)) == (0, 1)
+assert (cu.cuUserObjectRelease(made, 1), cu.cuUserObjectRelease(made, 1)) == (0, 0)
 """
 
 def test_user_object(driver_lifetimes):

@@ -141,7 +141,8 @@ def test_wrong_values_in_the_environment(on_driver) -> None:
         ("2,0", [2, 0], ""),
         ("1,9,0", [1], ""),
         ("GPU-UUID2,GPU-UUID1", [2, 1], ""),
-        ("GPU-6375", [], "begins with no device"),  # how all of them begin
+        ("GPU-65,GPU-6375", [2, 0], ""),
+        ("GPU-6", [], "begins with no device"),  # how all of them begin
         ("9", [], "is '9', which begins with no device that is there; expected numbers from 0 to 2,"),
         ("1,2,1", [], "names a device twice"),
     ],
@@ -163,7 +164,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
     print(json.dumps([code, found, events()[0].get("note", "")]))
     """
     for place in range(3):
-        visible = visible.replace(f"UUID{place}", b"cudalink-emulZ\0".hex() + f"{place:02x}")
+        visible = visible.replace(f"UUID{place}", f"{0x63 + place:x}{b'udalink-emulZ'.hex()}00{place:02x}")
     env = {"CUDA_VISIBLE_DEVICES": visible}
     done = on_driver("13.0", "-c", HEAD + dedent(program), device="sm_90:3", env=env)
     assert done.returncode == 0, done.stderr
@@ -175,7 +176,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
 
 
 def test_checks_come_in_the_order_of_a_real_driver(check) -> None:
-    """A device that does not exist is 101 before the buffer is looked at; a bus ID needs room for all of it."""
+    """A device that does not exist is 101 before the buffer is looked at; a bus ID that does not fit is cut."""
     program = """
     start()
     text = char_buffer(b"untouched")
@@ -183,7 +184,7 @@ def test_checks_come_in_the_order_of_a_real_driver(check) -> None:
         assert getattr(cuda, name)(None, 0, 7) == 101
         assert getattr(cuda, name)(None, 64, 0) == 1
         assert getattr(cuda, name)(text, 0, 0) == 1
-    assert cuda.cuDeviceGetPCIBusId(text, 12, 0) == 1 and text.value == b"untouched"
+    assert cuda.cuDeviceGetPCIBusId(text, 12, 0) == 1 and text.value == b"0000:01:00."
     ok(cuda.cuDeviceGetPCIBusId(text, 13, 0))
     assert text.value == b"0000:01:00.0"
     """

@@ -62,7 +62,8 @@ def test_devices(name, check) -> None:
     table = tomllib.loads((DATA / "devices.toml").read_text(encoding="utf-8"))
     device = table["devices"][name]
     major, minor = divmod(device["arch"], 10)
-    place = {"pci_bus_id": 3, "pci_device_id": 0}  # of the third device, as cuDeviceGetPCIBusId answers
+    # of the third device, as cuDeviceGetPCIBusId answers; each is a board of its own
+    place = {"pci_bus_id": 3, "pci_device_id": 0, "multi_gpu_board_group_id": 2}
     own = {**device, **place, "compute_capability_major": major, "compute_capability_minor": minor}
     wanted = {number: own.get(name, value) for name, (number, value) in table["base"].items()}
     check(

@@ -19,8 +19,9 @@ from pytest_cudalink.emulator import notes
 HERE = Path(__file__).parent
 #: The source of each program, by its name.
 PROGRAMS = {path.stem: path for path in sorted(HERE.glob("*.c"))}
-#: Driver, CUDA version and device of `recorded`, where each program has a file with what it printed.
-RELEASE, VERSION, DEVICE = "580.159.04", "13.0", "h200"
+#: Driver, CUDA version and device of `recorded`, where each program has a file with what it printed; those whose names
+#: begin so were recorded on two of them.
+RELEASE, VERSION, DEVICE, TWO = "580.159.04", "13.0", "h200", "two_"
 
 
 def build(name: str, folder: Path) -> Path:
@@ -50,7 +51,8 @@ def run(program: Path, environment: dict[str, str]) -> str:
 
 def ours(name: str) -> dict[str, str]:
     """What the emulated driver answers to the questions of a program."""
-    planned = emulator.emulation_for(VERSION, release=RELEASE, device=DEVICE)
+    device = f"{DEVICE}:2" if name.startswith(TWO) else DEVICE
+    planned = emulator.emulation_for(VERSION, release=RELEASE, device=device)
     with tempfile.TemporaryDirectory() as folder:
         # of one run, as the processes of a test are
         environment = {**os.environ, **planned.environment(), notes.VARIABLE: notes.own().path}

@@ -150,8 +150,8 @@ CUresult cl_check_array_context(const void *handle) {
   CUresult result;
   const Context *context = cl_context(&result);
   HOLD(lock);
-  bool foreign = cl_handle_is(handle, HANDLE_ARRAY) && ((const Object *)handle)->context != context;
-  return foreign && !result ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
+  const Context *own = cl_handle_is(handle, HANDLE_ARRAY) ? ((const Object *)handle)->context : context;
+  return !result && own != context && !cl_is_peer(context, own) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
 }
 
 bool cl_array_descriptor(const void *handle, ArrayDescriptor *descriptor) {

@@ -10,6 +10,7 @@
 #include "config.h"
 #include "contexts.h"
 #include "devices.h"
+#include "grow.h"
 #include "handles.h"
 #include "locks.h"
 
@@ -166,12 +167,6 @@ API(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice
 
 /* -- atomic operations on memory of the host or of a peer -- */
 
-/* Additions, minima and maxima of numbers with a sign and without one, of both sizes. */
-enum {
-  ALL_SCALARS = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_REDUCTION |
-  CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64
-};
-
 static bool has_operations(const unsigned *capabilities, const int *operations, unsigned count) {
   return capabilities && operations && count;
 }
@@ -198,12 +193,35 @@ API(cuDeviceGetP2PAtomicCapabilities,
   if (!cl_is_device(from)) return cl_no_device(line, from);
   if (!cl_is_device(to)) return cl_no_device(line, to);
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
-  TRY(check_operations(operations, count));
-  for (unsigned at = 0; at < count; at++) capabilities[at] = ALL_SCALARS;
-  return CUDA_SUCCESS;
+  memset(capabilities, 0, count * sizeof *capabilities); /* also over NVLink (two H200s: edges/two_p2p_attributes) */
+  return check_operations(operations, count);
 }
 
 /* -- access between contexts -- */
+
+/* Which context may access the memory of which other one, by their `id`s: one that was reset has another, and is
+   nobody's peer any more (two H200s: edges/two_peer_access). */
+typedef struct {
+  uint64_t context, peer;
+} PeerAccess;
+static struct {
+  PeerAccess *list;
+  size_t count, room;
+} accesses;
+static pthread_mutex_t accesses_lock = PTHREAD_MUTEX_INITIALIZER; /* no other is taken under it */
+OPEN_IN_CHILDREN(accesses_lock);
+
+/* Under the lock; NULL: it may not. */
+static PeerAccess *find_access(const Context *context, const Context *peer) {
+  for (size_t at = 0; at < accesses.count; at++)
+    if (accesses.list[at].context == context->id && accesses.list[at].peer == peer->id) return &accesses.list[at];
+  return NULL;
+}
+
+bool cl_is_peer(const Context *context, const Context *peer) {
+  HOLD(accesses_lock);
+  return find_access(context, peer);
+}
 
 API(cuCtxEnablePeerAccess, (Context *peer, unsigned flags), (peer, flags)) {
   IN_CONTEXT(context);
@@ -212,18 +230,22 @@ API(cuCtxEnablePeerAccess, (Context *peer, unsigned flags), (peer, flags)) {
   if (!cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
   if (peer->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!can_access_peer(context->device, peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  uint64_t bit = (uint64_t)1 << peer->device;
-  bool enabled = atomic_fetch_or(&context->peers, bit) & bit;
-  return enabled ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
+  HOLD(accesses_lock);
+  if (find_access(context, peer)) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  if (!cl_grow(&accesses.list, accesses.count, &accesses.room, sizeof *accesses.list)) return CUDA_ERROR_OUT_OF_MEMORY;
+  accesses.list[accesses.count++] = (PeerAccess){context->id, peer->id};
+  return CUDA_SUCCESS;
 }
 
 API(cuCtxDisablePeerAccess, (Context *peer), (peer)) {
   IN_CONTEXT(context);
   if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
   if (peer->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  uint64_t bit = (uint64_t)1 << peer->device;
-  bool enabled = atomic_fetch_and(&context->peers, ~bit) & bit;
-  return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  HOLD(accesses_lock);
+  PeerAccess *access = find_access(context, peer);
+  if (!access) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  *access = accesses.list[--accesses.count];
+  return CUDA_SUCCESS;
 }
 
 /* -- core dumps, of the process and of a context: none is ever made, as no kernel fails -- */

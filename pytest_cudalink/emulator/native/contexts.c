@@ -80,7 +80,6 @@ static void start_context(Context *context, CUdevice device, unsigned flags) {
   if (context->magic != CONTEXT_MAGIC) context->device = device; /* that of a primary one never changes */
   context->magic = CONTEXT_MAGIC;
   context->dead = false;
-  context->peers = 0;
   context->flags = flags;
   context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
   context->attached = 1;

@@ -22,7 +22,6 @@ struct Context {
   atomic_size_t limits[CONTEXT_LIMITS];
   unsigned references;
   uint64_t id;
-  atomic_uint_least64_t peers; /* devices whose memory it may access, one bit each */
   atomic_int cache_config, attached;
   const void *green;     /* the resources of a green context; NULL: it is not green */
   struct Stream *legacy; /* under the lock of the streams; NULL: it was never used */
@@ -55,6 +54,8 @@ bool cl_is_known_context(const Context *context);
 /* Whether one context takes the events and functions of another: a green one those of its device's primary context, and
    the other way round. */
 bool cl_shares(const Context *one, const Context *other);
+/* Whether a context may access the memory of another one of another device. In context_settings.c. */
+bool cl_is_peer(const Context *context, const Context *peer);
 /* The next number that no context and no stream has had. */
 uint64_t cl_next_id(void);
 

@@ -372,10 +372,18 @@ static CUresult fill_in_order(const FillNode *fill, const void *stream, int form
   return result;
 }
 
+/* Unlike a copy, a memset needs access to the memory of another device (two H200s: edges/two_libraries). */
+static CUresult check_access(const Context *context, CUdeviceptr to) {
+  HOLD_BLOCK(block, to);
+  return !block || cl_reaches(context, block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
                      size_t rows) {
   cl_event_uint(line, "count", count * rows);
-  CUresult result = cl_check_context();
+  CUresult result;
+  const Context *context = cl_context(&result);
+  if (!result && count && rows) result = check_access(context, to);
   if (result || !count || !rows) return result ? result : cl_fill(to, value, width, pitch, count, rows);
   return fill_in_order(&(FillNode){to, pitch, value, (unsigned)width, count, rows, NULL}, NULL, FORM_SYNCHRONOUS);
 }
@@ -387,6 +395,7 @@ static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32
   TRY(cl_enter_stream(stream, &captured));
   if (!count || !rows) return fill(line, to, pitch, value, width, count, rows);
   cl_event_uint(line, "count", count * rows);
+  TRY(check_access(cl_context_in(stream), to));
   NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, NULL}};
   if (!captured) return fill_in_order(&parameters.fill, stream, FORM_ASYNCHRONOUS);
   parameters.fill.context = cl_context_in(stream);

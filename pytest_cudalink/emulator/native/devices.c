@@ -146,7 +146,12 @@ API(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device), (value, 
   /* as cuDeviceGetPCIBusId answers */
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) *value = cl_profile_bus(cl_place_of_device(device));
   else if (attribute == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID) *value = 0;
-  else return cl_device_attribute(attribute, value);
+  else {
+    CUresult result = cl_device_attribute(attribute, value);
+    bool numbers_board = attribute == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID;
+    if (!result && numbers_board) *value += device; /* each has its own (two H200s: edges/two_devices) */
+    return result;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -184,9 +189,9 @@ API(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device), (text, lengt
   if (!cl_is_device(device)) return cl_no_device(line, device);
   char whole[32];
   int size = snprintf(whole, sizeof whole, "0000:%02x:00.0", (unsigned)cl_profile_bus(cl_place_of_device(device))) + 1;
-  if (!text || length < size) return CUDA_ERROR_INVALID_VALUE;
-  memcpy(text, whole, (size_t)size);
-  return CUDA_SUCCESS;
+  if (!text || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  snprintf(text, (size_t)length, "%s", whole); /* what fits, with an error, too (two H200s: edges/two_devices) */
+  return length < size ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), (device, text)) {

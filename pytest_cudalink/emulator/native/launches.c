@@ -83,10 +83,19 @@ static CUresult capture(const LaunchConfig *config, const NodeParameters *parame
   return CUDA_SUCCESS;
 }
 
+/* A launch in a stream needs no current context (two H200s: edges/two_more_captures). */
+static Context *launch_context(const void *stream, CUresult *result) {
+  Context *context = cl_context(result);
+  if (*result != CUDA_ERROR_INVALID_CONTEXT) return context;
+  context = cl_context_in(stream);
+  if (context) *result = CUDA_SUCCESS;
+  return context;
+}
+
 static CUresult capture_launch(const LaunchConfig *config, void *function, void **values, void **extra) {
   CUresult result;
   NodeParameters parameters = {.type = NODE_KERNEL, .kernel = {.function = function, .shared = config->shared}};
-  parameters.kernel.context = cl_context(&result);
+  parameters.kernel.context = launch_context(config->stream, &result);
   parameters.kernel.parameters = values;
   parameters.kernel.extra = extra;
   memcpy(parameters.kernel.grid, config->grid, sizeof parameters.kernel.grid);
@@ -242,7 +251,7 @@ CUresult cl_not_executed(EventLine *line, const void *handle) {
 /* A function is launched in the context of the stream (measured: programs/functions). */
 static CUresult check_context_of(const void *handle, const void *stream_handle) {
   CUresult result;
-  const Context *context = cl_context(&result);
+  const Context *context = launch_context(stream_handle, &result);
   cl_streams_lock();
   const Stream *stream = cl_stream(stream_handle);
   if (stream && stream->context) context = stream->context;
@@ -255,7 +264,8 @@ static CUresult check_context_of(const void *handle, const void *stream_handle) 
 
 static CUresult launch(EventLine *line, const LaunchConfig *config, void *function, void **parameters, void **extra) {
   bool captured = false;
-  CUresult result = cl_check_context();
+  CUresult result;
+  launch_context(config->stream, &result);
   if (!result) result = cl_enter_stream(config->stream, &captured);
   if (!result) result = check_context_of(function, config->stream);
   if (!result) result = cl_check_launch(config, function, parameters, extra);

@@ -366,6 +366,13 @@ bool cl_is_known(CUdeviceptr address) {
   return known;
 }
 
+bool cl_reaches(const Context *context, const Block *block) {
+  if (block->barred >> context->device & 1) return false;
+  if (block->place != ON_DEVICE || block->device == context->device) return true;
+  if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER | FROM_MAPPING)) return true;
+  return cl_is_peer(context, block->context ? block->context : cl_primary_context(block->device));
+}
+
 enum { NO_DEVICE = -1 };
 
 /* Whether a device may use a block; without a current one, if any device may. */

@@ -76,6 +76,9 @@ typedef struct {
 
 /* Enters a block, and gives it its `id`; CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED if it overlaps another one. */
 CUresult cl_block_enter(Block *block);
+/* Whether a context uses a block as its own: memory of another device needs cuCtxEnablePeerAccess, or access to its
+   pool (two H200s: edges/two_pointers). The table is locked. */
+bool cl_reaches(const Context *context, const Block *block);
 /* Locks the table, and returns the block that holds an address, or NULL. The table is to be unlocked in both cases. */
 Block *cl_block_lock(CUdeviceptr address);
 /* The kind of memory that an address is in. */

@@ -18,14 +18,16 @@ typedef struct {
   uint64_t handle_types;
   int access;
   bool rdma;
+  CUresult as_pointer; /* of the current context: what asks for a pointer that it can use gets this */
 } Known;
 
-static void read_pool(Known *known, CUdevice device) {
+static void read_pool(Known *known) {
   HOLD_POOL(pool, known->block.owner);
   if (pool) {
     known->handle_types = (uint64_t)pool->properties.handle_types;
-    known->access = pool->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? pool->access[device]
-                                                                                  : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    /* of the pool's own device, whichever is current (two H200s: edges/two_pointers) */
+    const Location *location = &pool->properties.location;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) known->access = pool->access[location->id];
   }
 }
 
@@ -57,6 +59,7 @@ static Known look_up(CUdeviceptr address) {
   if (block) {
     known.block = *block;
     read_slab(&known, block);
+    known.as_pointer = state || cl_reaches(context, block) ? state : CUDA_ERROR_INVALID_VALUE;
   }
   cl_block_unlock();
   known.allocated = block && !cl_graph_memory_waits(address); /* (measured: edges/graph_memory) */
@@ -65,8 +68,9 @@ static Known look_up(CUdeviceptr address) {
   known.range_start = known.block.start;
   known.range_size = known.block.size;
   known.rdma = known.block.origin == FROM_ALLOCATION && known.block.place == ON_DEVICE;
-  if (known.block.origin & (FROM_POOL | FROM_POOL_OF_OTHER)) read_pool(&known, device);
+  if (known.block.origin & (FROM_POOL | FROM_POOL_OF_OTHER)) read_pool(&known);
   if (known.block.origin == FROM_MAPPING) read_mapping(&known, address, device);
+  if (known.block.origin == FROM_MAPPING && !context) known.access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return known;
 }
 
@@ -138,6 +142,10 @@ API(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address), (out
   cl_event_int(line, "attribute", attribute);
   if (!out || !width(attribute)) return CUDA_ERROR_INVALID_VALUE;
   Known known = look_up(address);
+  if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && known.as_pointer) {
+    memset(out, 0, width(attribute));
+    return known.as_pointer;
+  }
   if (!read_attribute(&known, attribute, address, out)) return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
     /* other devices' accesses would not be in order else (measured: edges/pointers) */
@@ -177,22 +185,24 @@ API(cuPointerSetAttribute, (const unsigned *value, int attribute, CUdeviceptr ad
   return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Whether a device has a range at the addresses of a block (measured: test_what_may_be_a_pool), which none has
+/* Whether a context has a range at the addresses of a block (measured: test_what_may_be_a_pool), which none has
    without access, nor in pools of the host. */
-static bool has_range(const Block *block, CUdevice device) {
-  if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER)) return block->place != ON_HOST;
-  return block->origin != FROM_MAPPING || !(block->barred >> device & 1);
+static bool has_range(const Block *block, const Context *context) {
+  bool of_pool = block->origin & (FROM_POOL | FROM_POOL_OF_OTHER);
+  return cl_reaches(context, block) && !(of_pool && block->place == ON_HOST);
 }
 
 API(cuMemGetAddressRange_v2, (CUdeviceptr *start, size_t *size, CUdeviceptr address), (start, size, address)) {
-  IN_CONTEXT(context);
+  CUresult state;
+  const Context *context = cl_context(&state);
   if (start) *start = 0;
   if (size) *size = 0;
+  if (state) return state;
   if (cl_graph_memory_waits(address)) return CUDA_ERROR_NOT_FOUND;
   if (!cl_within(address, 1))
     return CUDA_ERROR_NOT_FOUND; /* nor without access of the current device (measured: test_what_may_be_a_pool) */
   HOLD_BLOCK(block, address);
-  if (block && !has_range(block, context->device)) block = NULL;
+  if (block && !has_range(block, context)) block = NULL;
   if (block && start) *start = block->start;
   if (block && size) *size = block->size;
   return block ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

@@ -99,6 +99,7 @@ int cl_profile_bus(int device) { return device + 1; }
 
 void cl_profile_uuid(int device, unsigned char uuid[16]) {
   memcpy(uuid, "cudalink-emul", 13);
+  uuid[0] += (unsigned char)device; /* as of real ones, the first digits are enough in CUDA_VISIBLE_DEVICES */
   uuid[13] = (unsigned char)profile()->arch;
   uuid[14] = 0;
   uuid[15] = (unsigned char)device;

@@ -40,6 +40,12 @@ static bool is_there(const MemoryOperation *one) {
          cl_within(one->address, 1);
 }
 
+/* Its stream's device must have access to the memory (two H200s: edges/two_wait_values). */
+static bool is_reached(const MemoryOperation *one, const Context *context) {
+  HOLD_BLOCK(block, one->address);
+  return !block || cl_reaches(context, block);
+}
+
 CUresult cl_check_operations(unsigned count, const MemoryOperation *list) {
   if (!count || count > OPERATIONS_MAX || !list) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
@@ -115,16 +121,16 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (!count) return CUDA_SUCCESS; /* (measured: programs/others) */
   CUresult result = cl_check_operations(count, list);
+  Context *context = cl_context_in(stream);
   for (unsigned at = 0; !result && at < count; at++)
-    if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;
+    if (!is_there(list + at) || !is_reached(list + at, context)) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   unsigned done = 0;
   if (!captured && !cl_must_wait(stream)) result = do_at_once(stream, count, list, &done);
   if (!captured && done == count) return result;
   TRY(captured ? CUDA_SUCCESS : cl_make_room(stream, ROOM_WORK));
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
-  parameters.operations =
-      (OperationsNode){cl_context_in(stream), count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
+  parameters.operations = (OperationsNode){context, count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
   return cl_submit(stream, &parameters);
 }
 EXPORTED(cuStreamBatchMemOp_v2, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),
