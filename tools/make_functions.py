@@ -43,7 +43,7 @@ BY_HAND = "# What the emulated driver does with a symbol, written by hand"
 #: Functions whose forms with the same parameters the emulated driver answers alike. Others have such forms, too:
 #: it answers one of them otherwise, as cuStreamBatchMemOp, or not at all.
 ANSWERED_ALIKE = (
-    *("cuCtxDestroy", "cuDeviceGetUuid", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxSetFlags", "cuEventDestroy"),
+    *("cuCtxDestroy", "cuDeviceGetUuid", "cuDevicePrimaryCtxReset", "cuEventDestroy"),
     *("cuEventElapsedTime", "cuGraphAddNode", "cuGraphInstantiate", "cuGraphNodeSetParams", "cuIpcOpenMemHandle"),
     *("cuLinkAddData", "cuLinkAddFile", "cuLinkCreate", "cuMemHostRegister", "cuStreamDestroy"),
 )

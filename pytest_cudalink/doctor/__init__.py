@@ -194,7 +194,8 @@ def examine(
     report.rules, report.links = judged.rules, judged.links
     conflicts = {one: one for one in audit.errors}
     _merge_repairs(judged, conflicts, judge, facts, audit)
-    report.findings[:0] = [*_damaged_files(report, system), *_missing_companions(report, system)]
+    missing = (*_missing_companions(report, system), *_missing_when_imported(report, system))
+    report.findings[:0] = [*_damaged_files(report, system), *missing]
     report.findings += _bindings_findings(report, system)
     report.findings += judged.findings
     report.findings += _runtime_findings(system, facts, audit, assume_forward=assume_forward)
@@ -429,6 +430,23 @@ def _missing_companions(report: DoctorReport, system: System) -> Iterator[Findin
             yield _incomplete(
                 item, f"the {label} is missing beside {item.path}: {row['because']}", f"is without the {label}"
             )
+
+
+def _missing_when_imported(report: DoctorReport, system: System) -> Iterator[Finding]:
+    """Yield the distributions of which a module cannot be imported: the library that it then loads is not there."""
+    for row in component_table()["loads-when-imported"]:
+        name, label = row["distribution"], label_of("dynamic-libs", row["library"])
+        version = distribution_version(system.versions().get(name, ""))
+        if version is None or label not in report.missing or version not in SpecifierSet(row["versions"]):
+            continue
+        release = max((item.version for item in report.items if item.version), default=LATEST_KNOWN)
+        wanted = Item("dynamic-libs", row["library"], "", "site-packages", "ctk", None, "")
+        yield Finding(
+            "error",
+            f"{name} {version} loads the {label} as {row['module']} is imported, and there is none",
+            repair((wanted,), release),
+            why=f"{row['module']} cannot be imported",
+        )
 
 
 def _runtime_findings(

@@ -673,6 +673,20 @@ def test_nothing_links_and_nothing_would(monkeypatch) -> None:
     assert (note.severity, note.what, str(note.fix)) == ("note", fault.what.partition(";")[0], str(fault.fix))
 
 
+@pytest.mark.parametrize(
+    ("version", "more", "red"), [("1.2.1", (), True), ("1.1.1", (), False), ("1.2.1", ("cudart 13.0",), False)]
+)
+def test_what_a_module_loads_as_it_is_imported(monkeypatch, version, more, red) -> None:
+    """No metadata requires it; cuda.compute of cuda-cccl 1.2 looks the CUDA runtime up."""
+    monkeypatch.setattr(Machine, "installed", {"cuda-cccl": version})
+    report = made(*several(", ".join(("nvrtc 13.0", "nvJitLink 13.0", *more))), facts=given("13.0"))
+    found = [one for one in report.findings if "cuda.compute" in one.what]
+    assert [(one.severity, one.what) for one in found] == [
+        ("error", f"cuda-cccl {version} loads the cudart library as cuda.compute is imported, and there is none")
+    ] * red
+    assert [str(one.fix) for one in found] == ["pip install 'cuda-toolkit[cudart]==13.0.*'"] * red
+
+
 def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     """Items that a wheel has get a command, others get advice; neither is repeated for the other."""
     nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")

@@ -299,7 +299,7 @@ def test_doctor_on_the_reproducer(wheels, root, child) -> None:
     assert any("'cuda-toolkit[nvrtc]==13.0.*'" in line for line in page)
     first = f"nvrtc 13.0 first for the loader as libnvrtc.so.13 {root}/lib64/libnvrtc.so.13"
     assert any(line.startswith(first) for line in page)
-    assert any(line.startswith("! another nvrtc is first for the loader") for line in page)
+    assert not any("another nvrtc is first for the loader" in line for line in page)  # that of CUDA 12 has another name
     assert page[0] == "Verdict: incoherent"
 
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 import execnet
 import pytest
@@ -17,6 +17,7 @@ from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.conditions import run_driver
 from pytest_cudalink.plugin.parts import LEDGER, RESULTS
 from pytest_cudalink.plugin.records import results
+from pytest_cudalink.plugin.records.record_file import RecordFile
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.report.records import CrashRecord, EndRecord, StickyRecord, TestRecord
 from tests.plugin.by_hand import begun
@@ -56,6 +57,7 @@ def run(records) -> Run:
     """A run that collects results, and whose ledger reads no report."""
     run = begun()
     file = SimpleNamespace(writer=records, drop_earlier=lambda _tests: None)
+    file.write = MethodType(RecordFile.write, file)
     run.config.pluginmanager.register(file, "cudalink-record-file")
     run.part(RESULTS)
     run.config.pluginmanager.unregister(name="cudalink-ledger")

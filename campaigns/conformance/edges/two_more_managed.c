@@ -29,7 +29,7 @@ static void range(const char *w, CUdeviceptr q, size_t n) {
   }
 }
 
-static void advices(void) {
+static void advice(void) {
   make();
   for (int now = -1; now < 2; now++) {
     on(now);
@@ -126,4 +126,4 @@ static void lists(void) {
   ASK("in the NULL stream", cuMemPrefetchBatchAsync(q, n, 2, to, index, 2, 0, NULL));
 }
 
-CASES RUN(advices) RUN(halves) RUN(prefetches) RUN(lists) END
+CASES RUN(advice) RUN(halves) RUN(prefetches) RUN(lists) END
