@@ -14,7 +14,9 @@ from pytest_cudalink.versions import CudaVersion
 
 def test_each_line_is_told() -> None:
     """The installer is not quiet; its last lines are the end of the error, from both streams."""
-    program = "import sys; print('  Downloading x (1.0MiB)', *sys.argv[1:]); print(); sys.exit('  x no space')"
+    program = (
+        "import sys; print('  Downloading x (1.0MiB)', *sys.argv[1:], flush=True); print(); sys.exit('  x no space')"
+    )
     told: list[str] = []
 
     command = [sys.executable, "-c", program, "-q", "y"]
