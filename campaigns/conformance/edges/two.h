@@ -48,4 +48,15 @@ static UNUSED int settled(CUstream s) {
   for (int n = 0; n < 50 && code == CUDA_ERROR_NOT_READY; n++) usleep(10000), code = cuStreamQuery(s);
   return code;
 }
+
+/* The device of memory; 1000 and the code without success. */
+static UNUSED int where(CUdeviceptr p) {
+  int d = 77, code = cuPointerGetAttribute(&d, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
+  return code ? 1000 + code : d;
+}
+
+static UNUSED CUmemLocation at(int type, int id) {
+  CUmemLocation l = {type, id};
+  return l;
+}
 #endif

@@ -8,10 +8,6 @@
 static CUdeviceptr p;
 static CUstream s[2];
 
-static CUmemLocation at(int type, int id) {
-  CUmemLocation l = {type, id};
-  return l;
-}
 static void make(void) {
   both();
   for (int d = 0; d < 2; d++) {

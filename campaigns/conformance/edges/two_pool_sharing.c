@@ -9,11 +9,6 @@ static CUmemoryPool pool_of(int d) {
   return p;
 }
 
-static int where(CUdeviceptr p) {
-  int d = 77, code = cuPointerGetAttribute(&d, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
-  return code ? 1000 + code : d;
-}
-
 static int now_; /* the device that the importing process uses */
 
 static void importer(int end) {

@@ -20,11 +20,6 @@ static CUmemoryPool pool_of(int d) {
   return p;
 }
 
-static int where(CUdeviceptr p) {
-  int d = 77, code = cuPointerGetAttribute(&d, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
-  return code ? 1000 + code : d;
-}
-
 static void defaults(void) {
   make();
   CUmemoryPool d[3] = {NULL}, c[3] = {NULL}, m = NULL;

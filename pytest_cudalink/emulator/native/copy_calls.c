@@ -374,8 +374,7 @@ static CUresult fill_in_order(const FillNode *fill, const void *stream, int form
 
 /* Unlike a copy, a memset needs access to the memory of another device (two H200s: edges/two_libraries). */
 static CUresult check_access(const Context *context, CUdeviceptr to) {
-  HOLD_BLOCK(block, to);
-  return !block || cl_reaches(context, block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return cl_reaches_address(context, to) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,

@@ -373,6 +373,11 @@ bool cl_reaches(const Context *context, const Block *block) {
   return cl_is_peer(context, block->context ? block->context : cl_primary_context(block->device));
 }
 
+bool cl_reaches_address(const Context *context, CUdeviceptr address) {
+  HOLD_BLOCK(block, address);
+  return !block || cl_reaches(context, block);
+}
+
 enum { NO_DEVICE = -1 };
 
 /* Whether a device may use a block; without a current one, if any device may. */

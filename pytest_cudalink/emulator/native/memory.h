@@ -79,6 +79,8 @@ CUresult cl_block_enter(Block *block);
 /* Whether a context uses a block as its own: memory of another device needs cuCtxEnablePeerAccess, or access to its
    pool (two H200s: edges/two_pointers). The table is locked. */
 bool cl_reaches(const Context *context, const Block *block);
+/* The same of what an address is in, if it is in a block. Under no lock. */
+bool cl_reaches_address(const Context *context, CUdeviceptr address);
 /* Locks the table, and returns the block that holds an address, or NULL. The table is to be unlocked in both cases. */
 Block *cl_block_lock(CUdeviceptr address);
 /* The kind of memory that an address is in. */

@@ -40,12 +40,6 @@ static bool is_there(const MemoryOperation *one) {
          cl_within(one->address, 1);
 }
 
-/* Its stream's device must have access to the memory (two H200s: edges/two_wait_values). */
-static bool is_reached(const MemoryOperation *one, const Context *context) {
-  HOLD_BLOCK(block, one->address);
-  return !block || cl_reaches(context, block);
-}
-
 CUresult cl_check_operations(unsigned count, const MemoryOperation *list) {
   if (!count || count > OPERATIONS_MAX || !list) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
@@ -123,7 +117,8 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
   CUresult result = cl_check_operations(count, list);
   Context *context = cl_context_in(stream);
   for (unsigned at = 0; !result && at < count; at++)
-    if (!is_there(list + at) || !is_reached(list + at, context)) result = CUDA_ERROR_INVALID_VALUE;
+    /* the stream's device must have access to the memory (two H200s: edges/two_wait_values) */
+    if (!is_there(list + at) || !cl_reaches_address(context, list[at].address)) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   unsigned done = 0;
   if (!captured && !cl_must_wait(stream)) result = do_at_once(stream, count, list, &done);
