@@ -48,7 +48,7 @@ STAGES = (
     ),
     Stage("fatbins", "Which entry of a fatbin is taken", "program", ("campaigns.hardware.recordings", "fatbins")),
     Stage("occupancy", "Occupancy", "program", ("campaigns.hardware.recordings", "occupancy")),
-    Stage("order", "The order of streams", "program", ("campaigns.hardware.recordings", "order")),
+    Stage("order", "What host functions may call", "program", ("campaigns.hardware.recordings", "order")),
     Stage(
         "waits",
         "Which calls wait",

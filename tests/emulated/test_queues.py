@@ -9,12 +9,10 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import pytest_cudalink
-from campaigns.hardware.order import Judge
 from pytest_cudalink import emulator
 from tests.emulated.conftest import HEAD, programs
 
@@ -170,56 +168,11 @@ running.wait()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def asked(module: str, *arguments: str) -> dict[str, Any]:
-    """What a module of the campaigns prints on the emulated driver."""
-    environment = {**os.environ, **emulator.emulation_for("13.0").environment()}
-    run = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
-    return dict(json.loads(done.stdout))
-
-
-def test_the_judge_of_order() -> None:
-    """The rules say which work precedes other work, and which closed gates hold it up."""
-    judge = Judge()
-    gate = judge.submit("a", gate=0)
-    behind, apart, legacy = judge.submit("a"), judge.submit("n"), judge.submit("legacy")
-    assert judge.precedes(gate, behind)
-    assert judge.precedes(behind, legacy)
-    assert not judge.precedes(apart, legacy)
-    assert judge.precedes(legacy, judge.submit("b"))
-    assert not judge.precedes(legacy, judge.submit("m"))
-    judge.events[1] = judge.submit("a", empty=True)
-    waiting = judge.submit("n", event=1, empty=True)
-    assert judge.precedes(gate, waiting)
-    assert judge.precedes(apart, waiting)
-    assert judge.is_held(waiting)
-    assert judge.is_held(legacy)
-    assert not judge.is_held(apart)
-    assert judge.is_free(apart)
-    recorded = judge.submit("own", empty=True)
-    assert not judge.is_held(recorded)
-    assert not judge.is_free(recorded)
-    judge.opened.add(0)
-    assert not judge.is_held(legacy)
-    assert judge.is_free(waiting)
-    assert judge.is_free(recorded)
-
-
-@pytest.mark.parametrize(
-    ("programs", "first"), [(60, 10_000), pytest.param(1500, 0, marks=pytest.mark.slow)], ids=["few", "many"]
-)
-def test_random_programs_keep_the_order(programs: int, first: int) -> None:
-    """No program does what CUDA's rules forbid; an H100 did not either in 3,000."""
-    assert asked("campaigns.hardware.order", str(programs), str(first)) == {
-        "programs": programs,
-        "lawful": programs,
-        "problems": {},
-    }
-
-
 def test_what_an_h100_refuses_in_host_functions() -> None:
     """Every function that is refused there is refused here, in callbacks too."""
-    answers = asked("campaigns.hardware.host_calls")
+    environment = {**os.environ, **emulator.emulation_for("13.0").environment()}
+    run = [sys.executable, "-m", "campaigns.hardware.host_calls"]
+    answers = json.loads(subprocess.run(run, env=environment, capture_output=True, check=True).stdout)
     refused = json.loads(RECORDED.read_text(encoding="utf-8"))["answers"]["800"]
     assert {name: answers[name] for name in refused} == {name: ["800", "800"] for name in refused}
 
