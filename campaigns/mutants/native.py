@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, reduce
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import or_
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from native_build import sources
 from pytest_cudalink.base import compiler
@@ -43,6 +43,8 @@ _OPTIMIZED, _QUICK = "-O1", "-O0"
 _CLOCK, _CPU, _TIMES = 10, 5, 5
 #: Tests that judge a mutant, those that reach the fewest statements first: what notices a fault is mostly about it.
 _MOST: Final = 40
+#: A test, whether it passed, its seconds, and the marks that it reached, as bits in hexadecimal.
+Row: TypeAlias = tuple[str, bool, float, str]
 _PYTEST: Final = ("-q", "-n0", "-pno:cacheprovider", "--assert=plain")
 
 
@@ -156,19 +158,23 @@ class Sources:
             objects = [self.objects[unit] for unit in self.units_of(library)]
             self.plain[library] = self.link(library, objects, self.folder / "plain" / "lib")
 
-    def compile_marked(self, marks: Path) -> dict[compiler.SharedLibrary, Path]:
-        """Compile and link everything with marks, which go into a file."""
+    def compile_marked(self) -> dict[Unit, Path]:
+        """Compile everything with marks."""
         texts = {name: source.marked(self.first_marks[name]) for name, source in self.files.items()}
-        objects = self._compile_all(texts, "marked")
-        reach = self.folder / "reach.o"
+        return self._compile_all(texts, "marked")
+
+    def link_marked(
+        self, objects: Mapping[Unit, Path], folder: Path
+    ) -> tuple[dict[compiler.SharedLibrary, Path], Path]:
+        """Link everything with marks; gives the libraries, and the file into which their marks go."""
+        marks, reach = folder / "marks", folder / "reach.o"
+        marks.write_bytes(bytes(self.marks))
         defines = (f"-DMARKS={self.marks}", f'-DMARKS_FILE="{marks}"')
         _call([*self._command, *defines, "-c", str(Path(__file__).with_name("reach.c")), "-o", str(reach)])
         return {
-            library: self.link(
-                library, [*(objects[unit] for unit in self.units_of(library)), reach], self.folder / "marked" / "lib"
-            )
+            library: self.link(library, [*(objects[unit] for unit in self.units_of(library)), reach], folder / "marked")
             for library in self.libraries
-        }
+        }, marks
 
     def _compile_all(self, texts: dict[str, str], folder: str) -> dict[Unit, Path]:
         """Compile every unit; Raises CompilerError if one is not C."""
@@ -223,7 +229,7 @@ class Tests:
                 made.replace(place)  # processes that have the library keep theirs
                 self._used[library] = file
 
-    def run(self, tests: Sequence[tuple[str, float]], marks: Path | None = None) -> list[tuple[str, bool, float, str]]:
+    def run(self, tests: Sequence[tuple[str, float]], marks: Path | None = None) -> list[Row]:
         """Run tests in order, each with the seconds that it took before; see `warm.Warm` for the answer."""
         limits = [(name, _CLOCK + _TIMES * seconds) for name, seconds in tests]
         cpu = int(_CPU + _TIMES * sum(seconds for _, seconds in tests))
@@ -231,7 +237,7 @@ class Tests:
         request = {"tests": limits, "cpu": cpu, "marks": str(marks or "")}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return [tuple(one) for one in self._answer()]
+        return [(*one,) for one in self._answer()]
 
     def close(self) -> None:
         """End the process."""
@@ -244,6 +250,17 @@ class Tests:
             msg = f"the tests in {self._tree} cannot be collected; run pytest --collect-only there"
             raise RuntimeError(msg)
         return json.loads(line)
+
+
+def run_on(names: Sequence[str], run: Callable[[Sequence[str]], Sequence[Row]]) -> Iterable[Row]:
+    """Run all tests of some, although one that takes too long ends the run; each gets a row, such a one as failed."""
+    while names:
+        rows = run(names)
+        yield from rows
+        names = names[len(rows) :]
+        if names:
+            yield names[0], False, 0.0, "0"
+            names = names[1:]
 
 
 class Judges:
@@ -268,25 +285,34 @@ class Judges:
         cached = json.loads(CACHE.read_text()) if CACHE.exists() else {}
         known = cached.get("files", {}) if cached.get("common") == common else {}
         files = {file: rows["tests"] for file, rows in known.items() if apart.get(file) == rows["digest"]}
-        missing = [name for name in one.names if name.partition("::")[0] not in files]
+        missing = list(
+            dict.fromkeys(name.partition("::")[0] for name in one.names if name.partition("::")[0] not in files)
+        )
         if missing:
-            marks = self._sources.folder / "marks"
-            marks.write_bytes(bytes(self._sources.marks))
-            one.use(self._sources.compile_marked(marks))
-            for name, passed, seconds, reached in one.run([(name, 10.0) for name in missing], marks):
-                files.setdefault(name.partition("::")[0], {})[name] = [seconds if passed else -1, reached]
+            objects = self._sources.compile_marked()
+
+            def run(number: int) -> list[Row]:
+                tests, mine = self._free[number], {*missing[number :: len(self._free)]}
+                libraries, marks = self._sources.link_marked(objects, tests.folder)
+                tests.use(libraries)
+                names = [name for name in tests.names if name.partition("::")[0] in mine]
+                return list(run_on(names, lambda names: tests.run([(name, 10.0) for name in names], marks)))
+
+            with ThreadPoolExecutor(len(self._free)) as pool:
+                for name, passed, seconds, reached in chain.from_iterable(pool.map(run, range(len(self._free)))):
+                    files.setdefault(name.partition("::")[0], {})[name] = [seconds if passed else -1, reached]
             rows = {file: {"digest": apart[file], "tests": tests} for file, tests in files.items()}
             CACHE.parent.mkdir(exist_ok=True)
             CACHE.write_text(json.dumps({"common": common, "files": {**known, **rows}}))
         found = {name: row for tests in files.values() for name, row in tests.items()}
-        rows = {name: found[name] for name in one.names if name in found and found[name][0] >= 0}
-        self._seconds = {name: seconds for name, (seconds, _) in rows.items()}
-        self._reach = {name: int(reached, 16) for name, (_, reached) in rows.items()}
+        passed = [name for name in one.names if name in found and found[name][0] >= 0]
+        self._seconds = {name: found[name][0] for name in passed}
+        self._reach = {name: int(found[name][1], 16) for name in passed}
         for file in self._whole:  # its tests share what the first of them reached
-            mine = [name for name in rows if name.partition("::")[0] == file]
+            mine = [name for name in passed if name.partition("::")[0] == file]
             reached = reduce(or_, (self._reach[name] for name in mine), 0)
             self._reach.update(dict.fromkeys(mine, reached))
-        return [name for name in one.names if name not in rows]
+        return [name for name in one.names if name not in passed]
 
     def close(self) -> None:
         """End the processes of the tests."""

@@ -6,6 +6,8 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -214,6 +216,18 @@ int main(int count, char **words) {
     assert {line for line, number in seen if not number} == {
         *("if (count > 1) return sum;", "case 2: return 1;", "{ sum++; }", "return sum;"),
     }
+
+
+@pytest.mark.parametrize("ends", [set(), {"a"}, {"b", "c"}, {"d"}, {*"abcd"}])
+def test_a_test_that_ends_the_run_leaves_out_no_other(ends: set[str]) -> None:
+    """It counts as failed; those behind it run all the same."""
+
+    def run(names: Sequence[str]) -> list[native.Row]:
+        return [(name, True, 1.0, "f") for name in takewhile(lambda name: name not in ends, names)]
+
+    assert [(name, passed) for name, passed, *_ in native.run_on("abcd", run)] == [
+        (one, one not in ends) for one in "abcd"
+    ]
 
 
 def test_a_tenth_of_the_mutants_changes_texts() -> None:
