@@ -35,13 +35,13 @@ from ..guardrails.rules import check_driver, judge_all, parse_constraint
 from ..linker import dispatch
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion, distribution_version
-from .system import IN_PROCESS, Copy, Elsewhere, ResolutionError, System
+from .system import IN_PROCESS, LIBRARIES, Copy, Elsewhere, ResolutionError, System
 
 #: Its name before all findings had one form.
 DoctorFinding = Finding
 #: The items that the page lists, by kind.
 LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
-    "dynamic-libs": ("cudart", "nvrtc", "nvJitLink", "nvvm", "nvfatbin"),
+    "dynamic-libs": LIBRARIES,
     "headers": ("cudart", "cccl", "nvrtc", "nvjitlink", "nvcc", "nvvm"),
     "static-libs": ("cudadevrt",),
     "bitcode-libs": ("device",),
@@ -171,6 +171,10 @@ def examine(
     for kind, names in LOOKED_FOR.items():
         for name in names:
             _look_for(report, system, kind, name)
+    missing = [*report.missing]
+    for name in () if report.items else system.other_libraries():
+        _look_for(report, system, "dynamic-libs", name)
+    report.missing = missing
     report.copies = [*system.copies_in_process(), *_first_for_loader(report, system)]
     audit = system.environment()
 
@@ -185,6 +189,9 @@ def examine(
             hint=driver_hint(),
         )
         judged.links = list(_links(judged, facts))
+        if not items and not audit.cuda_libraries:
+            fix = Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
+            judged.findings.append(Finding("unknown", "no part of a CUDA toolkit was found", fix))
         judged.findings += _rule_findings(judged, facts, assume_forward=assume_forward)
         judged.findings += _predictions(judged, facts)
         judged.findings += _link_findings(judged, system)
@@ -194,8 +201,8 @@ def examine(
     report.rules, report.links = judged.rules, judged.links
     conflicts = {one: one for one in audit.errors}
     _merge_repairs(judged, conflicts, judge, facts, audit)
-    missing = (*_missing_companions(report, system), *_missing_when_imported(report, system))
-    report.findings[:0] = [*_damaged_files(report, system), *missing]
+    absent = (*_missing_companions(report, system), *_missing_when_imported(report, system))
+    report.findings[:0] = [*_damaged_files(report, system), *absent]
     report.findings += _bindings_findings(report, system)
     report.findings += judged.findings
     report.findings += _runtime_findings(system, facts, audit, assume_forward=assume_forward)
@@ -535,10 +542,6 @@ def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding
 
 def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
     """Yield the rules that do not hold. A missing driver is reported once, and is not a fault of the toolkit."""
-    if not report.items:
-        yield Finding(
-            "unknown", "no part of a CUDA toolkit was found", Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
-        )
     for verdict in report.rules:
         if verdict.kind != "driver" and verdict.severity != "note":
             cause = _mixed(report) if verdict.kind in _MIXED else _CAUSES.get(verdict.kind, "")

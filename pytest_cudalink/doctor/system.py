@@ -7,9 +7,10 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from .. import probes
@@ -24,7 +25,7 @@ from ..guardrails.guard import make_item
 from ..guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
 from ..versions import CudaVersion
 
-__all__ = ["IN_PROCESS", "Copy", "DriverFile", "Elsewhere", "ResolutionError", "System"]
+__all__ = ["IN_PROCESS", "LIBRARIES", "Copy", "DriverFile", "Elsewhere", "ResolutionError", "System"]
 
 #: `Copy.role` of a library that is in the process that asks.
 IN_PROCESS: Final = "loaded in this process"
@@ -38,6 +39,8 @@ _LOOKUPS: Final[dict[ItemKind, str]] = {
 #: Prefixes that are no environment.
 _OF_SYSTEM: Final = (Path("/usr"), Path("/usr/local"))
 _SHADOWED: Final = ("cudart", "nvrtc", "nvJitLink")
+#: The libraries that the page lists.
+LIBRARIES: Final = ("cudart", "nvrtc", "nvJitLink", "nvvm", "nvfatbin")
 
 
 def _is_below(path: str, prefix: Path) -> bool:
@@ -74,6 +77,7 @@ class System:
     # programs that answer the questions themselves may not call this
     _audit: EnvironmentAudit | None = None
     _arch: str | None = None
+    _searched: Mapping[str, _pathfinder.Resolved | ResolutionError | None] = MappingProxyType({})
 
     def __init__(self, audit: EnvironmentAudit | None = None, arch: str | None = None) -> None:
         self._audit, self._arch = audit, arch
@@ -100,7 +104,7 @@ class System:
             return None  # cuda.pathfinder 1.5.0 does not know ptxas
         found: Any
         try:
-            found = _pathfinder.resolve(name) if kind == "dynamic-libs" else _pathfinder.plain(_LOOKUPS[kind])(name)
+            found = self._library(name) if kind == "dynamic-libs" else _pathfinder.plain(_LOOKUPS[kind])(name)
         except ResolutionError:
             raise
         except RuntimeError:  # each look-up has its own "not found" error
@@ -114,6 +118,20 @@ class System:
                 return make_item(kind, name, found.path, found.found_via)
             case _:
                 return make_item(kind, name, found.abs_path, found.found_via) if found.abs_path else None
+
+    def _library(self, name: str) -> _pathfinder.Resolved | None:
+        """What a search for a library finds: one process answers for all that the page lists, another for the rest."""
+        if name not in self._searched:
+            names = LIBRARIES if name in LIBRARIES else self.other_libraries()
+            self._searched = {**self._searched, **_pathfinder.resolve_all({name, *names})}
+        found = self._searched[name]
+        if isinstance(found, ResolutionError):
+            raise found
+        return found
+
+    def other_libraries(self) -> list[str]:
+        """The names of the toolkit's libraries that the page does not list."""
+        return sorted(_pathfinder.library_names().difference(LIBRARIES))
 
     def damage(self, item: Item) -> str:
         """What is wrong with the file of a library, of which the loader would die; empty if nothing is."""

@@ -45,18 +45,33 @@ _TIMEOUT = 60.0
 #: The public functions by name, as they were before any was routed; filled by `plain`. Tests replace entries.
 originals: dict[str, Callable[..., Any]] = {}
 
-#: Asks the public function for the whole search; the libraries that it loads end with the child process.
+#: Asks the public function for the whole search of each name. What is loaded for one would be found for the next: each
+#: has a process, which begins where cuda.pathfinder is imported; where there is no fork, all have one.
 _CHILD = """
-import json, site, sys
+import json, os, site, sys
 sys.path[:], folders = json.loads(sys.argv[2])
 site.getsitepackages = lambda: folders
 from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-try:
-    found = load_nvidia_dynamic_lib(sys.argv[1])
-    answer = [found.abs_path, found.found_via]
-except DynamicLibNotFoundError as error:
-    answer = None
-print("\\n" + json.dumps(answer))
+def search(name):
+    try:
+        found = load_nvidia_dynamic_lib(name)
+        return [found.abs_path, found.found_via]
+    except DynamicLibNotFoundError:
+        return None
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+def apart(name):
+    read, write = os.pipe()
+    if not os.fork():
+        os.write(write, json.dumps(search(name)).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as stream:
+        text = stream.read()
+    code = os.waitstatus_to_exitcode(os.wait()[1])
+    return json.loads(text) if text else f"the process that loads it ends with {code}"
+ask = apart if hasattr(os, "fork") else search
+print("\\n" + json.dumps({name: ask(name) for name in json.loads(sys.argv[1])}))
 """
 
 #: Opens libraries by file name, as a program linked against them would, and prints which files these are.
@@ -219,14 +234,20 @@ def run_child(program: str, what: str, *arguments: str) -> Any:
         raise ResolutionError(msg) from error
 
 
-def find_in_child(name: str) -> Resolved | None:
-    """The library that the public function loads, in a child process.
-
-    Raises ResolutionError if the child process fails.
-    """
+def find_in_child(names: Sequence[str]) -> dict[str, Resolved | ResolutionError | None]:
+    """The library that the public function loads for each name, in one child process; an error where it fails."""
     folders = json.dumps([sys.path, site.getsitepackages()])
-    answer = run_child(_CHILD, f"what a search for {name!r} would load", name, folders)
-    return None if answer is None else Resolved(*answer)
+    texts = {name: f"what a search for {name!r} would load" for name in names}
+    try:
+        answers = run_child(_CHILD, " and ".join(texts.values()), json.dumps([*names]), folders)
+    except ResolutionError as error:
+        return dict.fromkeys(names, error)
+    return {
+        name: ResolutionError(f"{texts[name]} cannot be determined: {answer}")
+        if isinstance(answer, str)
+        else answer and Resolved(*answer)
+        for name, answer in answers.items()
+    }
 
 
 def first_for_loader(names: Sequence[str]) -> dict[str, str]:
@@ -269,7 +290,17 @@ def resolve(name: str) -> Resolved | None:
 
     Raises ResolutionError if only loading it would show.
     """
-    return _loaded(name) or find_early(name) or find_in_child(name)
+    found = resolve_all([name])[name]
+    if isinstance(found, ResolutionError):
+        raise found
+    return found
+
+
+def resolve_all(names: Iterable[str]) -> dict[str, Resolved | ResolutionError | None]:
+    """The same for several libraries, each as if it were the first; an error where `resolve` would raise it."""
+    found: dict[str, Any] = {name: _loaded(name) or find_early(name) for name in names}
+    unknown = [name for name, one in found.items() if one is None]
+    return found | (find_in_child(unknown) if unknown else {})
 
 
 def cache_clear() -> None:

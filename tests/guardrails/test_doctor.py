@@ -10,8 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -571,7 +570,14 @@ def test_items_that_look_ups_find(monkeypatch) -> None:
         "find_nvidia_binary_utility": "/bin/ptxas",
     }
     monkeypatch.setattr(_pathfinder, "plain", lambda lookup: lambda name: answers[lookup])
-    monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/{name}", "site-packages"))
+    asked = []
+
+    def resolve_all(names: Iterable[str]) -> dict[str, object]:
+        asked.append({*names})
+        found = {name: _pathfinder.Resolved(f"/{name}", "site-packages") for name in asked[-1]}
+        return found | {"nvvm": None, "nvfatbin": ResolutionError("it dies")}
+
+    monkeypatch.setattr(_pathfinder, "resolve_all", resolve_all)
     monkeypatch.setattr(_pathfinder, "program_names", lambda: frozenset({"ptxas"}))
     monkeypatch.setattr(system, "make_item", lambda *words: words)
     kinds: list[tuple[ItemKind, str]] = [
@@ -585,14 +591,40 @@ def test_items_that_look_ups_find(monkeypatch) -> None:
         ("binaries", "ptxas", "/bin/ptxas", "the search for programs"),
         None,
     ]
-    for error, expected in ((RuntimeError, None), (ResolutionError, pytest.raises(ResolutionError))):
+    asked.clear()
+    machine = System()
+    assert [machine.item("dynamic-libs", name)[1] for name in ("nvrtc", "cudart", "cublas", "cufft")] == [
+        *("nvrtc", "cudart", "cublas", "cufft")
+    ]
+    assert machine.item("dynamic-libs", "nvvm") is None
+    with pytest.raises(ResolutionError, match="it dies"):
+        machine.item("dynamic-libs", "nvfatbin")
+    assert asked == [{*system.LIBRARIES}, {*machine.other_libraries()}], "asked twice, for the page and for the rest"
 
-        def fail(name: str, error: type[Exception] = error) -> None:
-            raise error(name)
+    def fail(name: str) -> None:
+        raise RuntimeError(name)
 
-        monkeypatch.setattr(_pathfinder, "resolve", fail)
-        with expected or nullcontext():
-            assert System().item("dynamic-libs", "nvrtc") is None
+    monkeypatch.setattr(_pathfinder, "plain", lambda _: fail)
+    assert machine.item("headers", "cccl") is None
+
+
+@pytest.mark.parametrize(
+    ("items", "libraries", "code", "texts"),
+    [
+        ("", 0, 2, ["no part of a CUDA toolkit was found"]),
+        ("", 3, 0, []),  # NCCL, say, which the audit has measured
+        ("cublas 13.0", 3, 1, ["the driver does not run CUDA 13.0 (cublas library)"]),
+        ("cublas 12.8, nvjpeg 12.8", 3, 0, []),
+    ],
+)
+def test_a_toolkit_without_what_compiles_and_links(items, libraries, code, texts) -> None:
+    """Its other libraries are judged where there is nothing else; one that is not a toolkit's is not an unknown."""
+    machine = Machine(tuple(several(items)), (), None)
+    machine.audit, machine.installed = replace(Machine.audit, cuda_libraries=libraries), {}
+    report = examine(facts=given("12.8"), system=machine)
+    found = [one.what.partition(":")[0] for one in report.findings if one.severity in ("error", "unknown")]
+    assert (report.exit_code, found) == (code, texts)
+    assert "cublas library" not in report.missing
 
 
 @pytest.mark.parametrize(

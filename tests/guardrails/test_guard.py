@@ -80,7 +80,7 @@ def test_answers_are_pathfinders(toolkit) -> None:
 def nowhere() -> str:
     """A library that cuda.pathfinder knows and this machine lacks."""
     for name in ("cudla", "cufile", "nvfatbin", "nvjpeg", "npps", "cufftw"):
-        if _pathfinder.find_in_child(name) is None:  # (what is there is not to be left in this process)
+        if _pathfinder.find_in_child([name])[name] is None:  # (what is there is not to be left in this process)
             return name
     pytest.skip("this machine has every library of the toolkit")
 
@@ -608,11 +608,10 @@ def test_private_parts_are_there(nowhere) -> None:
     assert _pathfinder.sonames("nvrtc")
     assert _pathfinder.stems()["libnvJitLink"] == "nvJitLink"
     assert {"nvJitLink", "cublas"} <= {*_pathfinder.dependencies("cusolver")}
-    for name in ("nvrtc", "nvJitLink", "cudart"):
-        early, whole = _pathfinder.find_early(name), _pathfinder.find_in_child(name)
-        assert early == whole
-        assert early.found_via == "site-packages"
-    assert _pathfinder.find_in_child(nowhere) is None
+    names = ("nvrtc", "nvJitLink", "cudart")
+    early = {name: _pathfinder.find_early(name) for name in names}
+    assert _pathfinder.find_in_child([*names, nowhere]) == {**early, nowhere: None}, "each as if it were the first"
+    assert {one.found_via for one in early.values()} == {"site-packages"}
     assert _pathfinder.find_early(nowhere) is None
 
 

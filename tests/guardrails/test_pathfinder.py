@@ -127,13 +127,23 @@ def test_the_early_search(parts) -> None:
 
 def test_what_a_search_takes_first(parts, monkeypatch) -> None:
     """What is in the process, then wheels and conda, then what a child loads."""
-    found = {"_loaded": "loaded", "find_early": "early", "find_in_child": "child"}
-    for name, answer in found.items():
-        monkeypatch.setattr(_pathfinder, name, lambda _, answer=answer: answer)
-    for name, answer in found.items():
-        assert _pathfinder.resolve("nvrtc") == answer
-        monkeypatch.setattr(_pathfinder, name, lambda _: None)
-    assert _pathfinder.resolve("nvrtc") is None
+    asked = []
+
+    def find_in_child(names: list[str]) -> dict[str, str | None]:
+        asked.append(names)
+        return {name: "child" if name == "c" else None for name in names}
+
+    monkeypatch.setattr(_pathfinder, "find_in_child", find_in_child)
+    monkeypatch.setattr(_pathfinder, "_loaded", {"a": "loaded"}.get)
+    monkeypatch.setattr(_pathfinder, "find_early", {"a": "no", "b": "early"}.get)
+    assert _pathfinder.resolve_all("ab") == {"a": "loaded", "b": "early"}
+    assert asked == []
+    assert _pathfinder.resolve_all("abcd") == {"a": "loaded", "b": "early", "c": "child", "d": None}
+    assert asked == [["c", "d"]], "one child for all"
+    assert (_pathfinder.resolve("b"), _pathfinder.resolve("d")) == ("early", None)
+    monkeypatch.setattr(_pathfinder, "find_in_child", lambda names: dict.fromkeys(names, ResolutionError("gone")))
+    with pytest.raises(ResolutionError, match="gone"):
+        _pathfinder.resolve("c")
 
 
 @pytest.mark.parametrize(
@@ -200,15 +210,16 @@ def test_a_child_that_fails(monkeypatch, error, words) -> None:
 
 def test_questions_to_a_child(parts, monkeypatch) -> None:
     """What a search would load, and what the loader finds first."""
-    asked, answers = [], [["/x", "conda"], None, {"libnvrtc.so.13": "/x"}]
+    asked, answers = [], [{"nvrtc": ["/x", "conda"], "b": None, "c": "it ends with -7"}, {"libnvrtc.so.13": "/x"}]
     monkeypatch.setattr(
         _pathfinder, "run_child", lambda program, *words: asked.append(words) or answers[len(asked) - 1]
     )
-    assert _pathfinder.find_in_child("nvrtc") == Resolved("/x", "conda")
-    assert _pathfinder.find_in_child("nvrtc") is None
+    found = _pathfinder.find_in_child(["nvrtc", "b", "c"])
+    assert str(found.pop("c")) == "what a search for 'c' would load cannot be determined: it ends with -7"
+    assert found == {"nvrtc": Resolved("/x", "conda"), "b": None}
     assert _pathfinder.first_for_loader(["nvrtc", "zz"]) == {"libnvrtc.so.13": "/x"}
-    assert asked[0][:2] == ("what a search for 'nvrtc' would load", "nvrtc")
-    assert asked[2] == (
+    assert asked[0][1] == '["nvrtc", "b", "c"]'
+    assert asked[1] == (
         *("what the dynamic loader finds", '["libnvrtc.so.13", "libnvrtc.so.12"]'),
         loads.__file__,
     )

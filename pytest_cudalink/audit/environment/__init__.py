@@ -89,6 +89,7 @@ class EnvironmentAudit:
     files: int  # libraries that were measured; 0 if only declared requirements were read
     seconds: float = field(compare=False)
     machine: str = ""  # the driver and GPU that were asked about; empty for none
+    cuda_libraries: int = 0  # of CUDA, among the files
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -184,7 +185,7 @@ def audit_environment(
         findings += misfits(machine, everything, needs)
     return EnvironmentAudit(
         str(place.prefix), place.python, len(everything), tuple(claims), tuple(findings), tuple(unreadable), files,
-        round(time.monotonic() - began, 3), str(machine or ""),
+        round(time.monotonic() - began, 3), str(machine or ""), len(providers.all),
     )  # fmt: skip
 
 
