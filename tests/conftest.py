@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import os
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -125,6 +127,19 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     """Pytest's own, whose home folder is empty: the toolchains stay where they are, or each test would fetch them."""
     monkeypatch.setenv("CUDALINK_CACHE", str(CACHE))
     return pytester
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
+    """Import a module of a folder of scripts; skip without a package that it needs."""
+
+    def load(folder: str, name: str, *needs: str) -> ModuleType:
+        for package in needs:
+            pytest.importorskip(package)
+        monkeypatch.syspath_prepend(ROOT / folder)
+        return importlib.import_module(name)
+
+    return load
 
 
 @pytest.fixture(scope="session")

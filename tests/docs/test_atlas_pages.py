@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -18,11 +17,9 @@ PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / 
 
 
 @pytest.fixture
-def drawing(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module of docs/_ext that draws the atlas."""
-    pytest.importorskip("sphinx")
-    monkeypatch.syspath_prepend(DOCS / "_ext")
-    return importlib.import_module("cudalink_atlas")
+def drawing(script) -> ModuleType:
+    """The module that draws the atlas."""
+    return script("docs/_ext", "cudalink_atlas", "sphinx")
 
 
 def test_every_kind_is_drawn() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import shlex
 import shutil
@@ -141,10 +140,9 @@ def test_sessions_named_in_the_pages_exist() -> None:
 
 
 @pytest.fixture
-def floors(monkeypatch) -> ModuleType:
-    """The module of docs/_ext that makes the tables of floors."""
-    monkeypatch.syspath_prepend(DOCS / "_ext")
-    return importlib.import_module("cudalink_floors")
+def floors(script) -> ModuleType:
+    """The module that makes the tables of floors."""
+    return script("docs/_ext", "cudalink_floors")
 
 
 def test_architecture_shows_every_floor(floors) -> None:
@@ -167,11 +165,9 @@ def test_only_plugin_knows_pytest(floors) -> None:
 
 
 @pytest.fixture
-def reference(monkeypatch):
-    """The module of docs/_ext that describes commands, variables, fixtures and hooks."""
-    pytest.importorskip("sphinx")
-    monkeypatch.syspath_prepend(DOCS / "_ext")
-    return importlib.import_module("cudalink_reference")
+def reference(script) -> ModuleType:
+    """The module that describes commands, variables, fixtures and hooks."""
+    return script("docs/_ext", "cudalink_reference", "sphinx")
 
 
 def page_has(page: str, directive: str) -> bool:
@@ -274,11 +270,9 @@ def test_every_keyword_of_the_marker_is_described() -> None:
 
 
 @pytest.fixture
-def tables(monkeypatch) -> ModuleType:
-    """The module of docs/_ext that draws tables."""
-    pytest.importorskip("sphinx")
-    monkeypatch.syspath_prepend(DOCS / "_ext")
-    return importlib.import_module("cudalink_tables")
+def tables(script) -> ModuleType:
+    """The module that draws tables."""
+    return script("docs/_ext", "cudalink_tables", "sphinx")
 
 
 def test_every_key_of_a_cell_is_described(tables) -> None:

@@ -15,12 +15,9 @@ PLOTS = ("time", "code", "link")
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def made(script) -> ModuleType:
     """The module that makes the page."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import jit_lto_page
-
-    return jit_lto_page
+    return script("benchmarks", "jit_lto_page")
 
 
 @pytest.fixture

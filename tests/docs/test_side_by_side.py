@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def page(monkeypatch) -> ModuleType:
-    """The module of benchmarks/, which is a folder of scripts."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("side_by_side")
+def page(script) -> ModuleType:
+    """The module that makes the page."""
+    return script("benchmarks", "side_by_side")
 
 
 def row(median: float, low: float, high: float, rounds: int = 9) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.linker import ObjectCode
+from pytest_cudalink.probes import libcuda
 from tests.compiled import compiled_sample
 from tests.driver.blocks import GuardedBlock
 
@@ -22,6 +23,13 @@ def device() -> str:
 @pytest.fixture(autouse=True)
 def _with_device(device) -> None:
     """Every test here needs a device."""
+
+
+@pytest.fixture
+def real_gpu(device) -> None:
+    """Skip where kernels are not executed, and export tables are none: the emulated driver names itself."""
+    if hasattr(libcuda.library(), "cudalinkEmulatorVersion"):
+        pytest.skip("the emulated driver does not execute kernels")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -90,12 +90,6 @@ def test_ptx_newer_than_the_driver(compiled) -> None:
     assert "Unsupported .version" in caught.value.error_log
 
 
-def test_ltoir_is_not_for_the_driver(compiled) -> None:
-    """The driver links no LTO-IR of CUDA 12 and later."""
-    with pytest.raises(ValueError, match="is LTO-IR, which the driver backend does not link"):
-        linker(compiled["main", "ltoir"])
-
-
 def test_verbose(compiled, guarded) -> None:
     """The info log has exactly what the driver wrote; it stays after close."""
     with linker(compiled["main", "ptx"], compiled["user", "ptx"], verbose=True) as link:
@@ -116,41 +110,24 @@ def test_a_full_log_says_so(device, guarded) -> None:
     assert link.get_info_log().endswith(f"[log truncated: the buffer of {LOG_SIZE} bytes is full]")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"max_register_count": 32},
-        {"debug": True},
-        {"lineinfo": True},
-        {"optimization_level": 0},
-        {"optimization_level": 4},
-    ],
-)
-def test_options(options: dict[str, object], compiled, guarded) -> None:
-    """Every option is one that the driver takes."""
-    with linker(compiled["main", "ptx"], compiled["user", "ptx"], **options) as link:
-        assert link.link().artifact.kernels == ("apply_transform",)
+OPTIONS = {"max_register_count": 32, "debug": True, "lineinfo": True, "optimization_level": 4}
+DEPRECATED = {
+    "ftz": True,
+    "prec_div": False,
+    "prec_sqrt": False,
+    "fma": False,
+    "optimize_unused_variables": True,
+    "kernels_used": ("apply_transform", "other"),
+}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"ftz": True},
-        {"prec_div": False},
-        {"prec_sqrt": False},
-        {"fma": False},
-        {"kernels_used": ("apply_transform", "other")},
-        {"optimize_unused_variables": True},
-    ],
-)
-def test_deprecated_options(options: dict[str, object], compiled, guarded) -> None:
-    """They warn, the driver takes them, and their arrays of names live as long as the state."""
-    with (
-        pytest.warns(DeprecationWarning, match=next(iter(options))),
-        linker(compiled["main", "ptx"], compiled["user", "ptx"], **options) as link,
-    ):
+@pytest.mark.parametrize(("option", "value"), [*(OPTIONS | DEPRECATED).items(), ("optimization_level", 0)])
+def test_options(option: str, value: object, compiled, guarded) -> None:
+    """The driver takes every option, whose arrays of names live as long as the state; deprecated ones warn."""
+    warned = pytest.warns(DeprecationWarning, match=option) if option in DEPRECATED else nullcontext()
+    with warned, linker(compiled["main", "ptx"], compiled["user", "ptx"], **{option: value}) as link:
         assert link.link().artifact.kernels == ("apply_transform",)
-    assert len(guarded) == 4 + ("kernels_used" in options)
+    assert len(guarded) == 4 + (option == "kernels_used")
     assert all(block.released for block in guarded)
 
 
@@ -162,32 +139,27 @@ def test_kernels_used_counts(device) -> None:
         assert link.link().artifact.kernels == ("keep",)
 
 
-def test_garbage_collection(compiled, guarded) -> None:
-    """A linker that is dropped releases everything, after the driver let go of it."""
-    link = linker(compiled["main", "ptx"], compiled["user", "ptx"])
-    link.link()
-    del link
-    gc.collect()
-    assert len(guarded) == 4
-    assert all(block.released for block in guarded)
-
-
-def test_cycle(compiled, guarded) -> None:
-    """Also in a cycle, also when it was never linked."""
-    link = linker(compiled["main", "ptx"])
-    link.itself = link  # type: ignore[attr-defined]
-    del link
-    gc.collect()
-    assert all(block.released for block in guarded)
-
-
-def test_collected_in_another_thread(compiled, guarded) -> None:
-    """The thread that collects has no current context; the state is destroyed in its own all the same."""
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("thread", [None, threading.Thread])
+def test_garbage_collection(thread: type[threading.Thread] | None, linked: bool, compiled, guarded) -> None:
+    """A dropped linker, or a cycle that never linked, releases all, also in a thread without a current context."""
     box = [linker(compiled["main", "ptx"], compiled["user", "ptx"])]
-    box[0].link()
-    thread = threading.Thread(target=box.clear)
-    thread.start()
-    thread.join()
+    if linked:
+        box[0].link()
+    else:
+        box[0].itself = box[0]  # type: ignore[attr-defined]
+
+    def drop() -> None:
+        box.clear()
+        gc.collect()
+
+    if thread is None:
+        drop()
+    else:
+        dropping = thread(target=drop)
+        dropping.start()
+        dropping.join()
+    assert len(guarded) == 4
     assert all(block.released for block in guarded)
 
 
@@ -204,33 +176,21 @@ def test_threads(compiled, guarded) -> None:
     assert all(block.released for block in guarded)
 
 
-def test_leaves_no_context_current(compiled) -> None:
-    """Without a current context there is none after a link."""
-    current = ctypes.c_void_p()
+def test_the_current_context_stays(compiled) -> None:
+    """Without a current context there is none after a link; one that is current is used, and stays."""
+    context, current = ctypes.c_void_p(), ctypes.c_void_p()
     libcuda.call("cuInit", 0)
-    libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
-    assert current.value is None
-    with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
-        link.link()
-    libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
-    assert current.value is None
-
-
-def test_uses_the_current_context(compiled) -> None:
-    """A context that is current is used and stays."""
-    device, context, current = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
-    libcuda.call("cuInit", 0)
-    libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
-    libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    libcuda.call("cuCtxPushCurrent_v2", context)
+    libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
     try:
-        with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
-            link.link()
-        libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
-        assert current.value == context.value
+        for used in (None, context.value):
+            libcuda.call("cuCtxSetCurrent", ctypes.c_void_p(used))
+            with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+                link.link()
+            libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
+            assert current.value == used
     finally:
-        libcuda.call("cuCtxPopCurrent_v2", ctypes.byref(current))
-        libcuda.call("cuDevicePrimaryCtxRelease_v2", device)
+        libcuda.call("cuCtxSetCurrent", None)
+        libcuda.call("cuDevicePrimaryCtxRelease_v2", 0)
 
 
 def test_many_links_do_not_leak(compiled) -> None:
@@ -313,14 +273,11 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", EXIT + code, HERE], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    "kept",
-    ["link = Linker(main, user, backend='driver')", "link = Linker(main, user, backend='driver'); link.me = link"],
-)
+@pytest.mark.parametrize("kept", ["", "link.me = link"])
 @pytest.mark.parametrize("used", ["", "link.link()"])
 def test_interpreter_exit(kept: str, used: str) -> None:
     """A linker that is alive at exit is destroyed in order."""
-    done = python(f"{kept}\n{used}\nprint('done')")
+    done = python(f"link = Linker(main, user, backend='driver')\n{kept}\n{used}\nprint('done')")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 

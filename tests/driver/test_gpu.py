@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from pytest_cudalink.cli import demo
 from pytest_cudalink.linker import sample
-from pytest_cudalink.probes import libcuda
 
-
-@pytest.fixture(autouse=True)
-def _real_gpu(device) -> None:
-    """Skip where kernels are not executed: the emulated driver names itself."""
-    if hasattr(libcuda.library(), "cudalinkEmulatorVersion"):
-        pytest.skip("the emulated driver does not execute kernels")
+pytestmark = pytest.mark.usefixtures("real_gpu")
 
 
 @pytest.mark.parametrize(
@@ -38,4 +31,3 @@ def test_demo(capsys) -> None:
     lines: list[str] = []
     assert demo.report(write=lines.append) == 0
     assert sum("65536 values on the GPU" in line for line in lines) == 2
-    assert np.__version__

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.probes import libcuda
-
+pytestmark = pytest.mark.usefixtures("real_gpu")
 SUITE = Path(__file__).parent / "programs" / "sticky_suite.py"
 LEFT = {
     "test_illegal_access": "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
@@ -16,13 +15,6 @@ LEFT = {
     "test_late_in_another_stream": "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
     "test_endless": "work that does not end",
 }
-
-
-@pytest.fixture(autouse=True)
-def _real_gpu(device) -> None:
-    """Skip where kernels are not executed: the emulated driver names itself."""
-    if hasattr(libcuda.library(), "cudalinkEmulatorVersion"):
-        pytest.skip("the emulated driver does not execute kernels")
 
 
 @pytest.fixture

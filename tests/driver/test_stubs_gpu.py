@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.probes import libcuda
 from pytest_cudalink.stubs import c_source
 
+pytestmark = pytest.mark.usefixtures("real_gpu")
 PROGRAM = Path(__file__).parent / "programs" / "runtime_stub.py"
 
 
@@ -26,28 +26,15 @@ def runtimes() -> list[Path]:
     return sorted(path.resolve() for folder in folders for path in folder.glob("nvidia/*/lib/libcudart.so.*"))
 
 
-@pytest.fixture(autouse=True)
-def _real_driver(device) -> None:
-    """The runtime needs export tables that only the real driver has."""
-    if hasattr(libcuda.library(), "cudalinkEmulatorVersion"):
-        pytest.skip("the CUDA runtime does not run on the emulated driver")
-
-
-@pytest.fixture(scope="module")
-def cudart_stub(tmp_path_factory) -> Path:
-    """The stub of the runtime, built from this tree."""
-    (stub,) = c_source.build_stubs(["cudart"], tmp_path_factory.mktemp("stub"))
-    return stub
-
-
 @pytest.mark.parametrize("runtime", runtimes() or [None], ids=lambda path: path.parts[-4] if path else "none")
-def test_runtime_through_the_stub(runtime: Path | None, cudart_stub) -> None:
+def test_runtime_through_the_stub(runtime: Path | None, tmp_path: Path) -> None:
     """Memory, copies, streams, events and graphs work, and both generations of cudaGraphInstantiate do."""
     if runtime is None:
         pytest.skip("needs the wheel of a CUDA runtime: pip install 'pytest-cudalink[cu13]'")
+    (stub,) = c_source.build_stubs(["cudart"], tmp_path)
     environment = {**os.environ, "CUDALINK_STUBS_CUDART": str(runtime)}
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(cudart_stub)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, str(PROGRAM), str(stub)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -85,13 +85,9 @@ def test_every_variant_is_linked_and_loaded(prepared: Path, on_driver, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["stencil", "gather"])
-def test_machine_code_of_lto_is_that_of_the_single_source(
-    prepared: Path, kernel: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_code_of_lto_is_that_of_the_single_source(prepared: Path, kernel: str, script) -> None:
     """LTO leaves no call and the same instructions; PTX and cubins keep their calls."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from lto import sass
-
+    sass = script("benchmarks", "lto.sass")
     program = sass.nvdisasm()
     if program is None:
         pytest.skip("needs nvdisasm: pip install nvidia-cuda-nvdisasm")
@@ -104,23 +100,19 @@ def test_machine_code_of_lto_is_that_of_the_single_source(
     assert int(ptx["calls"]) >= KERNELS[kernel]
 
 
-def test_single_source_is_the_text_of_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_source_is_the_text_of_the_units(script) -> None:
     """Both units as one are their texts, unchanged; those of the sample are the sample's."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from lto.kernels import KERNELS as MADE
-    from lto.kernels import single_source
-
-    assert list(MADE) == list(KERNELS)
-    for kernel in MADE.values():
-        assert single_source(kernel) == kernel.functor + kernel.kernel
-    assert (MADE[sample.KERNEL].kernel, MADE[sample.KERNEL].functor) == (sample.MAIN_SOURCE, sample.USER_SOURCE)
+    kernels = script("benchmarks", "lto.kernels")
+    made = kernels.KERNELS
+    assert list(made) == list(KERNELS)
+    for kernel in made.values():
+        assert kernels.single_source(kernel) == kernel.functor + kernel.kernel
+    assert (made[sample.KERNEL].kernel, made[sample.KERNEL].functor) == (sample.MAIN_SOURCE, sample.USER_SOURCE)
 
 
-def test_calls_are_counted_by_what_they_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_counted_by_what_they_call(script) -> None:
     """Calls of the compiler's own slow paths are not those of functions; padding is no instruction."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from lto import sass
-
+    sass = script("benchmarks", "lto.sass")
     found = sass.calls_left(DISASSEMBLED)
     assert found.pop("code") != sass.calls_left(DISASSEMBLED.replace("P0", "P1"))["code"]
     assert found == {"instructions": 7, "calls": 1, "slow-path calls": 2, "functions": 2}

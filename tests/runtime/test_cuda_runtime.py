@@ -23,19 +23,7 @@ LATER = {
 }
 #: Types of the runtime that belong to them.
 LATER_TYPES = {"cudaDevResourceDesc_t", "cudaExecutionContext_t"}
-MODULE = """
-import ctypes, threading
-import pytest
-from cuda.bindings import driver, runtime as rt
-
-OK = rt.cudaError_t.cudaSuccess
-KIND = rt.cudaMemcpyKind
-
-def value(answer):
-    error, *values = answer
-    assert error == OK, error
-    return values[0] if len(values) == 1 else values
-"""
+MODULE = "KIND = rt.cudaMemcpyKind\n"
 
 
 def test_the_table_fits(toolkit) -> None:
@@ -242,18 +230,6 @@ def test_none():
     assert rt.cudaDeviceSynchronize() == (none,)
 """
     run(module, "--cudalink-device=none").assert_outcomes(passed=1)
-
-
-def test_what_has_no_way_says_so(run) -> None:
-    """A function without a counterpart answers as the runtime does, and the test says which it was."""
-    module = """
-def test_attributes():
-    value(rt.cudaFuncGetAttributes(0))
-"""
-    result = run(module, "--cudalink-unsupported=skip", "-rs")
-
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*cudalink: needs a real driver: cudaFuncGetAttributes is not emulated"])
 
 
 CHILDREN = """

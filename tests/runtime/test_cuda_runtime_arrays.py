@@ -6,17 +6,7 @@ from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator.runtime.cuda_runtime_arrays import Arrays
 
 MODULE = """
-from types import SimpleNamespace
-import pytest
-from cuda.bindings import driver, runtime as rt
-
-OK, INVALID = rt.cudaError_t.cudaSuccess, rt.cudaError_t.cudaErrorInvalidValue
 COPY, KIND = rt.cudaMemcpyKind.cudaMemcpyDefault, rt.cudaChannelFormatKind
-
-def value(answer):
-    error, *values = answer
-    assert error == OK, error
-    return values[0] if len(values) == 1 else values
 
 def channels(*bits, kind=KIND.cudaChannelFormatKindUnsigned):
     made = rt.cudaChannelFormatDesc()
@@ -188,20 +178,6 @@ def test_copies(run) -> None:
     run(COPIES).assert_outcomes(passed=5)
 
 
-def test_blocks_are_refused(run) -> None:
-    """A copy in elements that are blocks of pixels has no measured answer, so it is refused by name."""
-    module = """
-def test_blocks():
-    kind = KIND.cudaChannelFormatKindUnsignedBlockCompressed1
-    array = value(rt.cudaMallocArray(channels(8, 8, 8, 8, kind=kind), 16, 16, 0))
-    value(rt.cudaMemcpyToArray(array, 0, 0, bytearray(8), 8, COPY))
-"""
-    result = run(module, "--cudalink-unsupported=skip", "-rs")
-
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*cudalink: needs a real driver: cudaMemcpyToArray is not emulated"])
-
-
 TEXTURES = """
 def test_array():
     array = value(rt.cudaMallocArray(channels(8), 16, 8, 2))
@@ -324,13 +300,24 @@ def test_nodes(run, toolkit) -> None:
     run(NODES).assert_outcomes(passed=3)
 
 
-def test_kernels_are_refused(run) -> None:
-    """A node that launches a kernel by a host's symbol is refused by name."""
-    module = """
-def test_kernel():
+REFUSED = """
+def test_no_counterpart():
+    value(rt.cudaFuncGetAttributes(0))
+
+def test_blocks_of_pixels():  # such a copy has no measured answer
+    kind = KIND.cudaChannelFormatKindUnsignedBlockCompressed1
+    array = value(rt.cudaMallocArray(channels(8, 8, 8, 8, kind=kind), 16, 16, 0))
+    value(rt.cudaMemcpyToArray(array, 0, 0, bytearray(8), 8, COPY))
+
+def test_kernel_by_a_symbol_of_the_host():
     value(rt.cudaGraphAddNode(value(rt.cudaGraphCreate(0)), None, None, 0, rt.cudaGraphNodeParams()))
 """
-    result = run(module, "--cudalink-unsupported=skip", "-rs")
 
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*cudalink: needs a real driver: cudaGraphAddNode is not emulated"])
+
+def test_what_has_no_way_says_so(run) -> None:
+    """A function without a counterpart answers as the runtime does, and the test says which it was."""
+    result = run(REFUSED, "--cudalink-unsupported=skip", "-rs")
+
+    result.assert_outcomes(skipped=3)
+    for name in ("cudaFuncGetAttributes", "cudaMemcpyToArray", "cudaGraphAddNode"):
+        result.stdout.fnmatch_lines([f"*cudalink: needs a real driver: {name} is not emulated"])

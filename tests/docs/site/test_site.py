@@ -47,14 +47,6 @@ def pages() -> list[str]:
     return [name for name in found if name not in MADE]
 
 
-@pytest.fixture(scope="module")
-def screenshots() -> Path:
-    """The folder in which the session keeps its pictures."""
-    folder = SITE.parent / "screenshots"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 def look(browser: chromium.Page, name: str, width: int = 1400, scheme: str = "light") -> None:
     """Open a page of the site in a window of a width."""
     browser.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
@@ -223,16 +215,3 @@ def test_the_site_has_its_address_and_release(browser: chromium.Page) -> None:
     look(browser, "index.html")
     text: str = browser.run("document.querySelector('#versions').textContent")
     assert re.search(r"pytest-cudalink \d+\.\d+", text)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["index", "tutorials/first-red-test", "tutorials/matrix", "reference/cli", "atlas/index", "atlas/grids"],
-)
-def test_pictures_are_kept(browser: chromium.Page, screenshots: Path, name: str) -> None:
-    """A person can look at the pages as the tests saw them."""
-    for width, scheme in ((1400, "light"), (1400, "dark"), (400, "light")):
-        look(browser, f"{name}.html", width, scheme)
-        file = screenshots / f"{name.replace('/', '-')}-{width}-{scheme}.png"
-        browser.screenshot(file)
-        assert file.stat().st_size > 10_000
