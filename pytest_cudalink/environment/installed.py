@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.parser import BytesHeaderParser
@@ -31,6 +31,8 @@ _NAME: Final = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]{0,200}[A-Z0-9])?", re.IGNOREC
 _USED: Final = re.compile(r"\.so(?:\.\d+){0,4},|(?:^|/)(?:include|bin|nvvm)/.|\.py,")
 _LIBRARY: Final = re.compile(r"\.so(?:\.\d+){0,4}$|\.(?:dll|pyd)$", re.IGNORECASE)
 _PYTHON: Final = re.compile(r"python(\d\.\d{1,3})t?")
+#: A line outside of all blocks that asks for the version of a distribution.
+_ASKS: Final = re.compile(r"^\w+ *= *[\w.]*\bversion\( *['\"]([\w.-]+)['\"] *\)", re.MULTILINE | re.ASCII)
 #: Most bytes that are read of a METADATA or RECORD (the longest known have 3 MB), and of a small text.
 _MOST_METADATA: Final = 64 << 20
 _MOST_TEXT: Final = 1 << 20
@@ -344,6 +346,19 @@ def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, 
         lost = min(([path for path in paths if _is_lost(path, sizes[path])] for paths in records), key=len)
         if lost:
             yield one, sorted(lost)
+
+
+def asking_in_vain(place: Place, installed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the packages that ask for the version of a distribution as they are imported, and it has no metadata.
+
+    `installed`: the names of the distributions.
+    """
+    for site in place.sites:
+        for file in sorted((*site.glob("*/__init__.py"), *site.glob("cuda/*/__init__.py"))):
+            text = _text(file)
+            for name in _ASKS.findall(text) if "importlib.metadata" in text else ():
+                if canonicalize_name(name) not in installed:
+                    yield str(file), name
 
 
 def _is_lost(path: str, sizes: set[int]) -> bool:

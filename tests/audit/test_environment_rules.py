@@ -691,6 +691,30 @@ def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "red"),
+    [
+        ('__version__ = importlib.metadata.version("nvmath-python")', True),
+        ("VERSION=metadata.version('nvmath_python')", True),
+        ('try:\n    __version__ = importlib.metadata.version("nvmath-python")\nexcept Exception: ...', False),
+        ('__version__ = packaging.version.parse("nvmath-python")', False),
+        ('__version__ = importlib.metadata.version("there")', False),
+        ('__version__ = importlib.metadata.version("damaged")', False),
+    ],
+)
+@pytest.mark.parametrize("package", ["nvmath", "cuda/nvmath"])
+def test_a_package_whose_metadata_is_gone(made: Faked, package: str, line: str, red: bool) -> None:
+    """It cannot be imported if it asks for its version outside of all blocks; what is damaged has another finding."""
+    made.wheel("there", "1")
+    (made.site / "damaged-1.dist-info").mkdir()
+    (made.site / package).mkdir(parents=True)
+    (made.site / package / "__init__.py").write_text(f"import importlib.metadata\n{line}\n", encoding="utf-8")
+    name = "nvmath_python" if "_python" in line else "nvmath-python"
+    found = [(one.severity, one.place, str(one.fix)) for one in made.audit().findings]
+    place = made.path(f"{package}/__init__.py")
+    assert found == ([("error", place, f"pip --python {made.prefix} install {name}")] if red else [])
+
+
 def test_files_of_a_release_that_left_its_list(made: Faked) -> None:
     """Which release is there counts, not what another one left: its files are of other sizes, or gone."""
     for version, size in (("12.6.20", 20), ("12.8.93", 10)):

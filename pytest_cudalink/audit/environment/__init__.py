@@ -31,6 +31,7 @@ from ...environment.installed import (
     Installed,
     Place,
     Unreadable,
+    asking_in_vain,
     find_place,
     is_library,
     lost_files,
@@ -180,6 +181,8 @@ def audit_environment(
     claims += measured
     findings[:0] = _judged(claims, repair)
     findings += _lost(everything, repair)
+    metadata = [*(one.name for one in distributions), *(_named_by_folder(one) for one in unreadable)]
+    findings += _without_metadata(place, metadata, repair)
     findings += _known_to_fail(everything, providers, repair, machine)
     if machine is not None:
         findings += misfits(machine, everything, needs)
@@ -499,6 +502,25 @@ def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]
             f"{one} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
             repair.again(one),
             place=str(one),
+            kind="lost",
+        )
+
+
+def _named_by_folder(one: Unreadable) -> str:
+    return canonicalize_name(Path(one.path).name.partition("-")[0])
+
+
+def _without_metadata(place: Place, metadata: Collection[str], repair: _Repair) -> Iterator[Finding]:
+    """Packages whose distribution is gone for importlib.metadata, and which cannot be imported without it.
+
+    `metadata`: the names of the distributions that have some.
+    """
+    for path, name in asking_in_vain(place, metadata):
+        yield Finding(
+            "error",
+            f"{path} asks for the version of {name} as it is imported, and there is no metadata of {name}",
+            repair.install("", [name]),
+            place=path,
             kind="lost",
         )
 
