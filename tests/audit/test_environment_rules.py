@@ -692,6 +692,27 @@ def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "requires", "there", "found"),
+    [
+        ("librmm-cu13", "rapids-logger==0.1.*", "", ["rapids-logger is missing"]),
+        ("librmm-cu13", "rapids-logger==0.1.*", "rapids-logger", []),
+        ("librmm-cu13", 'rapids-logger; extra == "test"', "", []),
+        ("cuda-tile", "typing_extensions>=4; python_version > '3'", "", ["typing-extensions is missing"]),
+        ("cuda-tile", "numpy>=99", "numpy", []),
+        ("rmm", "librmm-cu13==2.*", "", ["librmm-cu13 is missing"]),
+        ("rmm", "librmm-cu13[x]==2.*", "librmm-cu13", ["librmm-cu13 is 1; expected ==2.*"]),
+        ("other", "numpy", "", []),
+    ],
+)
+def test_whatever_a_distribution_of_cuda_requires(made: Faked, name, requires, there, found) -> None:
+    """It counts where it is missing, as in ``pip check``; the version counts where a build for a CUDA major is asked."""
+    made.wheel(name, "1", requires)
+    if there:
+        made.wheel(there, "1")
+    assert [one.what[: len(text)] for one, text in zip(made.audit().errors, found, strict=True)] == found
+
+
+@pytest.mark.parametrize(
     ("line", "red"),
     [
         ('__version__ = importlib.metadata.version("nvmath-python")', True),

@@ -47,7 +47,7 @@ from ..loadable import buffer, read_dynamic
 from ..needs import Need, needs_of_scan
 from ..scan import MOST_UNPACKED, Scan, nvjitlink_needs
 from . import conda
-from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
+from .claims import VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
 from .machine import TargetMachine, misfits
 from .providers import Provider, Providers, is_numbered, library_path
@@ -66,9 +66,6 @@ _EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
 
 #: A requirement that only an extra has.
 _OF_EXTRA: Final = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra\s*==\s*['\"](?P<extra>[\w.-]+)")
-
-#: What the name of a build for one CUDA major has in addition to that of its project.
-_VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
 
 
 @dataclass(frozen=True)
@@ -478,7 +475,7 @@ def _overwritten(shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repa
             paths_of.setdefault(tuple(one for one, _ in owners.values()), []).append(path)
     for several, paths in paths_of.items():
         libraries = [path for path in paths if is_library(path)]
-        variants = len({_VARIANT.sub("", one.name) for one in several}) == 1
+        variants = len({VARIANT.sub("", one.name) for one in several}) == 1
         first = (libraries or paths)[0]
         counts = bool(libraries or variants)
         yield Finding(
@@ -495,7 +492,7 @@ def _overwritten(shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repa
 
 def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]:
     """What CUDA's distributions, and those for one of its majors, lack of what an installer believes to be there."""
-    of_cuda = [one for one in everything if is_cuda_distribution(one.name) or _VARIANT.search(one.name)]
+    of_cuda = [one for one in everything if concerns_cuda(one.name)]
     for one, paths in lost_files(of_cuda):
         yield Finding(
             "error",

@@ -25,6 +25,9 @@ from .conda import CondaPackage, Rules
 #: Most bytes of the WHEEL file of a distribution.
 _MOST_WHEEL: Final = 1 << 16
 _CUDA: Final = re.compile(r"\s*(?:nvidia|cuda)[-_.]", re.IGNORECASE)
+_NAMED: Final = re.compile(r"\s*[\w.-]*", re.ASCII)
+#: What the name of a build for one CUDA major has in addition to that of its project.
+VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,17 @@ def is_cuda_distribution(name: str) -> bool:
     return _CUDA.match(name) is not None
 
 
+def concerns_cuda(name: str) -> bool:
+    """Whether a Python distribution is one of CUDA's, or a build for one CUDA major, by its name."""
+    return is_cuda_distribution(name) or VARIANT.search(name) is not None
+
+
 def declared_claims(place: Place, distributions: Sequence[Installed], unreadable: list[Unreadable]) -> Iterator[Claim]:
     """Yield the requirements that Python distributions declare on CUDA's; adds what is invalid to `unreadable`.
 
     A requirement of an extra counts if another distribution requires that extra: which extras a user asked for by hand
-    is recorded nowhere. Those that conda installed are left to conda, which changes their requirements.
+    is recorded nowhere. Those that conda installed are left to conda, which changes their requirements. Whatever else
+    one of CUDA's distributions requires counts where it is not installed: its libraries or its modules load it.
     """
     installed = {one.name: one for one in distributions}
     parsed: dict[str, list[Requirement]] = {}
@@ -78,8 +87,9 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
     for name, requirements in parsed.items():
         for requirement in requirements:
             about = canonicalize_name(requirement.name)
-            if is_cuda_distribution(about) and _applies(target, requirement, extras[name]):
-                there = installed.get(about)
+            there = installed.get(about)
+            counts = concerns_cuda(about) or (concerns_cuda(name) and there is None)
+            if counts and _applies(target, requirement, extras[name]):
                 versions = str(requirement.specifier)
                 satisfied = targets.accepts(versions, there.version) if there else None
                 yield Claim(
@@ -91,7 +101,8 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
 def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requirement]:
     """The requirements on CUDA's distributions, and those with extras, which may bring some."""
     for line in one.requires:
-        cuda = is_cuda_distribution(line)
+        name = canonicalize_name(_NAMED.match(line)[0].strip())  # type: ignore[index]
+        cuda = concerns_cuda(one.name) or concerns_cuda(name)
         if cuda or "[" in line.partition(";")[0]:
             try:
                 yield targets.parse_requirement(line)
