@@ -705,7 +705,7 @@ def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> No
     ],
 )
 def test_whatever_a_distribution_of_cuda_requires(made: Faked, name, requires, there, found) -> None:
-    """It counts where it is missing, as in ``pip check``; the version counts where a build for a CUDA major is asked."""
+    """It counts where it is missing, as in ``pip check``; its version, where a build for a CUDA major is asked for."""
     made.wheel(name, "1", requires)
     if there:
         made.wheel(there, "1")
