@@ -1,6 +1,6 @@
-"""Record which entry of a fatbin a driver takes: ``python3 campaigns/conformance/fatbin_record.py OUT.json [LIBCUDA]``.
+"""Record which entry of a fatbin a driver takes: ``python -m campaigns.conformance.fatbin_record OUT.json``.
 
-Standard library only. Each case of fatbins.txt is put together from entries of tests/data/fatbin-entries, which nvcc
+Each case of fatbins.txt is put together from entries of tests/data/fatbin-entries, which nvcc
 wrote. Each entry has a kernel with its own name, so a loaded module says which entry it was made from.
 """
 
@@ -9,15 +9,16 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import struct
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from ctypes import byref, c_int, c_uint, c_void_p
+from collections.abc import Iterator
 from functools import partial
-from multiprocessing.pool import ThreadPool
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from pytest_cudalink.emulator.recorder.execute import Program, execute
 
 ENTRIES = Path(__file__).parents[2] / "tests" / "data" / "fatbin-entries"
 CASES_FILE = Path(__file__).with_name("fatbins.txt")
@@ -109,139 +110,89 @@ def names_of(text: str) -> list[str]:
     return [entry.partition("@")[0] for entry in text.split() if entry not in ("|", "raw")]
 
 
-class _Driver:
-    def __init__(self, library: str) -> None:
-        self.cuda = ctypes.CDLL(library)
-        device, context = c_int(), c_void_p()
-        assert self.cuda.cuInit(0) == 0
-        assert self.cuda.cuDeviceGet(byref(device), 0) == 0
-        assert self.cuda.cuDevicePrimaryCtxRetain(byref(context), device) == 0
-        assert self.cuda.cuCtxSetCurrent(context) == 0
-
-    def version(self) -> int:
-        number = c_int()
-        self.cuda.cuDriverGetVersion(byref(number))
-        return number.value
-
-    def arch(self) -> int:
-        major, minor = c_int(), c_int()
-        self.cuda.cuDeviceGetAttribute(byref(major), 75, 0)
-        self.cuda.cuDeviceGetAttribute(byref(minor), 76, 0)
-        return major.value * 10 + minor.value
-
-    def _functions(self, module: c_void_p, names: list[str]) -> list[str]:
-        function = c_void_p()
-        return [n for n in names if self.cuda.cuModuleGetFunction(byref(function), module, n.encode()) == 0]
-
-    def _loaded(self, names: list[str], call: str, *arguments: Any) -> list[Any]:
-        """Result of a call that loads a module, and the kernels that are there."""
-        module = c_void_p()
-        if code := getattr(self.cuda, call)(byref(module), *arguments):
-            return [code]
-        found = self._functions(module, names)
-        self.cuda.cuModuleUnload(module)
-        return [0, *found]
-
-    def module(self, image: bytes, names: list[str], strategy: int | None = None) -> list[Any]:
-        """The answer of cuModuleLoadDataEx."""
-        keys, values = (c_int * 1)(JIT_FALLBACK), (c_void_p * 1)(strategy)
-        return self._loaded(names, "cuModuleLoadDataEx", image, c_uint(strategy is not None), keys, values)
-
-    def wrapped(self, image: bytes, names: list[str], call: str) -> list[Any]:
-        """The same for the structure by which objects of nvcc point to their fatbin."""
-        kept = ctypes.create_string_buffer(image, len(image) + 8)
-        return self._loaded(names, call, struct.pack("<IIQQ", WRAPPER_MAGIC, 1, ctypes.addressof(kept), 0))
-
-    def library(self, image: bytes, names: list[str]) -> list[Any]:
-        """Results of cuLibraryLoadData and cuLibraryGetModule, and the kernels that are there."""
-        library, module = c_void_p(), c_void_p()
-        if code := self.cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0):
-            return [code]
-        code = self.cuda.cuLibraryGetModule(byref(module), library)
-        found = [] if code else self._functions(module, names)
-        self.cuda.cuLibraryUnload(library)
-        return [0, code, *found]
-
-    def link(self, image: bytes, names: list[str]) -> list[Any]:
-        """Results of cuLinkAddData, cuLinkComplete and of loading the result, and the kernels that are there."""
-        state, out, size = c_void_p(), c_void_p(), ctypes.c_size_t()
-        assert self.cuda.cuLinkCreate_v2(0, None, None, byref(state)) == 0
-        code = self.cuda.cuLinkAddData_v2(
-            state, FATBIN_INPUT, image, ctypes.c_size_t(len(image)), b"image", 0, None, None
-        )
-        answers: list[Any] = [code]
-        if not code:
-            answers.append(self.cuda.cuLinkComplete(state, byref(out), byref(size)))
-            if not answers[1]:
-                answers += self.module(ctypes.string_at(out, size.value), names)
-        self.cuda.cuLinkDestroy(state)
-        return answers
+#: Calls before each question; `execute` numbers values by their calls, so that the next one is "$3".
+_START: Program = [["cuInit", 0], ["cuDevicePrimaryCtxRetain", ["o", "H"], 0], ["cuCtxSetCurrent", "$1"]]
+_FACTS: Program = [
+    ["cuDriverGetVersion", ["o", "i"]],
+    *(["cuDeviceGetAttribute", ["o", "i"], attribute, 0] for attribute in (75, 76)),
+]
 
 
-def _asked(library: str, ask: Callable[[_Driver], list[Any]]) -> list[Any]:
-    """The answer of a new process, which begins with the driver: a crash is an answer, too."""
-    receive, send = os.pipe()
-    if not (child := os.fork()):
-        os.close(receive)
-        with os.fdopen(send, "w") as stream:
-            json.dump(ask(_Driver(library)), stream)
-        os._exit(0)
-    os.close(send)
-    with os.fdopen(receive) as stream:
-        text = stream.read()
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    return json.loads(text) if code == 0 else ["crash", -code]
+def _module(names: list[str], call: str, *arguments: Any, before: int = 3) -> Program:
+    """Load a module by a call, and look for kernels."""
+    looks = [["cuModuleGetFunction", ["o", "H"], f"${before}", f"'{name}"] for name in names]
+    return [[call, ["o", "h"], *arguments], *looks]
 
 
-def _asks(variables: str) -> Iterator[tuple[str, str, Callable[[_Driver], list[Any]]]]:
-    """Case, name of the question and the question."""
+def _asks(variables: str) -> Iterator[tuple[str, str, Program]]:
+    """Case, name of the question, and what is called for it behind `_START`."""
     for case, text in CASES.items():
-        image, names = fatbin(text), names_of(text)
+        image, names = f"!{case}", names_of(text)
         if variables and case not in _WITH_VARIABLES:
             continue
-        yield case, "module", partial(_Driver.module, image=image, names=names)
+        yield case, "module", _module(names, "cuModuleLoadDataEx", image, 0, 0, 0)
         if variables:
             continue
-        yield case, "library", partial(_Driver.library, image=image, names=names)
+        library = ["cuLibraryLoadData", ["o", "h"], image, 0, 0, 0, 0, 0, 0]
+        yield case, "library", [library, *_module(names, "cuLibraryGetModule", "$3", before=4)]
         if not text.startswith("raw "):
-            yield case, "link", partial(_Driver.link, image=image, names=names)
+            yield (
+                case,
+                "link",
+                [
+                    ["cuLinkCreate_v2", 0, 0, 0, ["o", "h"]],
+                    ["cuLinkAddData_v2", "$3", FATBIN_INPUT, image, f"#{case}", "'image", 0, 0, 0],
+                    ["cuLinkComplete", "$3", ["o", "Q"], ["o", "Q"]],
+                    *_module(names, "cuModuleLoadDataEx", "$5", 0, 0, 0, before=6),
+                ],
+            )
         if case in _WITH_OPTIONS:
-            yield case, "prefer-ptx", partial(_Driver.module, image=image, names=names, strategy=PREFER_PTX)
-            yield case, "prefer-binary", partial(_Driver.module, image=image, names=names, strategy=PREFER_BINARY)
+            for name, strategy in (("prefer-ptx", PREFER_PTX), ("prefer-binary", PREFER_BINARY)):
+                option = 1, ["L", "i", [JIT_FALLBACK]], ["L", "Q", [strategy]]
+                yield case, name, _module(names, "cuModuleLoadDataEx", image, *option)
             for call in ("cuModuleLoadData", "cuModuleLoadFatBinary"):
-                yield case, f"wrapped-{call}", partial(_Driver.wrapped, image=image, names=names, call=call)
+                # the structure by which objects of nvcc point to their fatbin
+                yield case, f"wrapped-{call}", _module(names, call, ["L", "Q", [WRAPPER_MAGIC | 1 << 32, image, 0]])
 
 
-def record(library: str, variables: str) -> dict[str, Any]:
+def _answer(calls: Program, answers: list[Any]) -> list[Any]:
+    """The codes up to the first error, and the kernels that are there; or the signal."""
+    if answers[-1][0] == "signal":
+        return ["crash", int(signal.Signals[answers[-1][1]])]
+    found: list[Any] = []
+    for call, (code, *_) in zip(calls, answers[len(_START) :], strict=True):
+        if call[0] == "cuModuleGetFunction":
+            found += [] if code else [call[3][1:]]
+        elif call[0] != "cuLinkCreate_v2":
+            found.append(code)
+            if code:
+                break
+    return found
+
+
+def _asked(calls: Program) -> list[Any]:
+    """The answers of a process that begins with the driver, which reads its variables once."""
+    return execute([*_START, *calls], ctypes.CDLL("libcuda.so.1"), images=lambda case: fatbin(CASES[case]))
+
+
+def record(variables: str) -> dict[str, Any]:
     """What a driver answers to each case, in processes that have the variables."""
+    set_variables = partial(os.environ.update, CUDA_CACHE_DISABLE="1", **ENVIRONMENTS[variables])
     cases, names, asks = zip(*_asks(variables), strict=True)
-    with ThreadPool(os.cpu_count()) as pool:
-        found = pool.map(partial(_asked, library), asks, chunksize=1)
+    with get_context("fork").Pool(initializer=set_variables) as pool:
+        *found, facts = pool.map(_asked, [*asks, _FACTS], chunksize=1)
     answers: dict[str, Any] = {}
-    for case, name, answer in zip(cases, names, found, strict=True):
-        answers.setdefault(case, {})[name] = answer
-    facts = _asked(library, lambda driver: [driver.version(), driver.arch()])
-    return {"cuda": facts[0], "arch": facts[1], "answers": answers}
+    for case, name, calls, answered in zip(cases, names, asks, found, strict=True):
+        answers.setdefault(case, {})[name] = _answer(calls, answered)
+    cuda, major, minor = (value for _, value in facts[len(_START) :])
+    return {"cuda": cuda, "arch": 10 * major + minor, "answers": answers}
 
 
 def main() -> None:
-    """Ask in one process for each set of variables, as a driver reads them once."""
-    out, library = sys.argv[1], (sys.argv[2:3] or ["libcuda.so.1"])[0]
-    if out in ENVIRONMENTS:
-        print(json.dumps(record(library, out)))
-        return
-    recording: dict[str, Any] = {}
-    for name, variables in ENVIRONMENTS.items():
-        environment = {**os.environ, "CUDA_CACHE_DISABLE": "1", **variables}
-        command = [sys.executable, __file__, name, library]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{name}: {done.returncode}\n{done.stderr}")
-        found = json.loads(done.stdout.splitlines()[-1])
-        recording |= {"cuda": found["cuda"], "arch": found["arch"]}
-        recording.setdefault("answers", {})[name] = found["answers"]
-    Path(out).write_text(json.dumps(recording, indent=1) + "\n", encoding="utf-8")
+    """Ask with each set of variables, and write one file."""
+    found = {name: record(name) for name in ENVIRONMENTS}
+    recording = {**found[""], "answers": {name: one["answers"] for name, one in found.items()}}
+    Path(sys.argv[1]).write_text(json.dumps(recording, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

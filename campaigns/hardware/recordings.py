@@ -56,8 +56,6 @@ def _record(module: str, out: Path, *options: str, emulated: bool = False) -> An
         )
         environment |= planned.environment()
     command = [sys.executable, "-P", "-m", module, str(out), *options]
-    if module.endswith("fatbin_record"):  # starts itself by its path
-        command = [sys.executable, str(ROOT / f"{module.replace('.', '/')}.py"), str(out)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         msg = f"{module} ended with exit code {done.returncode}; expected 0\n{(done.stdout + done.stderr)[-1500:]}"

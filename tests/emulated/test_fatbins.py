@@ -13,7 +13,6 @@ from campaigns.conformance.fatbin_record import CASES, fatbin
 from pytest_cudalink import emulator
 
 HERE = Path(__file__).parent
-PROGRAM = HERE.parents[1] / "campaigns" / "conformance" / "fatbin_record.py"
 RECORDED = sorted((HERE.parents[1] / "campaigns" / "conformance" / "recorded").glob("fatbins-*.json"))
 
 
@@ -53,7 +52,8 @@ def test_as_recorded(on_driver, tmp_path: Path, recording: Path) -> None:
     """The recording program gets the answers that it got from a real driver."""
     recorded = json.loads(recording.read_text(encoding="utf-8"))
     out = tmp_path / "answers.json"
-    done = on_driver(f"{recorded['cuda'] // 1000}.0", str(PROGRAM), str(out), device=f"sm_{recorded['arch']}")
+    program = ("-m", "campaigns.conformance.fatbin_record", str(out))
+    done = on_driver(f"{recorded['cuda'] // 1000}.0", *program, device=f"sm_{recorded['arch']}", fresh=True)
     assert done.returncode == 0, done.stderr
     answered = json.loads(out.read_text(encoding="utf-8"))
 
