@@ -13,8 +13,6 @@ from typing import Final, Literal, NamedTuple
 
 from .tables import read_matrix
 
-__all__ = ["NO_COMMAND", "Command", "Installer", "install_command", "installer_here"]
-
 #: The words of each action; {} is the option that names the environment.
 _WORDS: Final = {
     "pip": {

@@ -17,6 +17,12 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {plural(number, one, many)}"
 
 
+def either(number: int, forms: str) -> str:
+    """Return the singular or the plural of ``"ONE|MANY"``; of a text without a bar, the text."""
+    one, _, many = forms.partition("|")
+    return one if number == 1 else many or one
+
+
 def and_more(number: int, noun: str = "") -> str:
     """Return ``" and 3 more"`` after what a text shows, or ``" and 3 more files"``; empty if it shows everything."""
     more = counted(number, f"more {noun}") if noun else f"{number} more"

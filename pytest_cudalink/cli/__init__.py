@@ -14,8 +14,6 @@ from typing import Any, Final, NoReturn
 
 from ..base.safe_text import block, complain
 
-__all__ = ["COMMANDS", "GROUPS", "main", "make_parser", "module_of"]
-
 _BROKEN_PIPE: Final = 141  # what a shell gives for SIGPIPE
 
 #: The subcommands by what a user needs, with a line for each, in the order of the help. The module of the same name in

@@ -22,10 +22,12 @@ from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat import atlas, known_bad
 from ..compat.architectures import architecture_of, driver_named, known_architectures
+from ..compat.names import DEFAULT_POLICY
 from ..compat.releases import DRIVER_RELEASES, LATEST_KNOWN, ptx_isa_of
 from ..compat.wheels import TILEIRAS
 from ..environment.installed import find_place
 from ..guardrails import attribution
+from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.driver import DriverFacts
 from ..guardrails.guard import driver_hint, forward_compatibility_assumed
 from ..guardrails.items import Fact, Item, ItemKind, Verdict, component_table, label_of
@@ -35,7 +37,7 @@ from ..guardrails.rules import check_driver, judge_all, parse_constraint
 from ..linker import dispatch
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion, distribution_version
-from .system import IN_PROCESS, LIBRARIES, Copy, Elsewhere, ResolutionError, System
+from .system import IN_PROCESS, LIBRARIES, Copy, Elsewhere, System
 
 #: Its name before all findings had one form.
 DoctorFinding = Finding
@@ -524,10 +526,10 @@ def _link_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
         if linking:
             text += f"; {linking[0]} links at run time"
         yield Finding("error" if linking else "note", text, fix, "install the NVIDIA driver", _NO_LINK)
-    elif not possible[dispatch.DEFAULT_POLICY, "ltoir"]:
+    elif not possible[DEFAULT_POLICY, "ltoir"]:
         others = [policy for policy, kind in possible if kind == "ltoir" and possible[policy, kind]]
         why = f"the policies {' and '.join(others)} do" if others else there
-        yield Finding("note", f"the policy {dispatch.DEFAULT_POLICY} does not link LTO-IR here: {why}", fix)
+        yield Finding("note", f"the policy {DEFAULT_POLICY} does not link LTO-IR here: {why}", fix)
 
 
 def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
@@ -595,7 +597,7 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
     """Yield failures at run time that no rule predicts."""
     nvrtc, nvjitlink = report.version_of("nvrtc"), report.version_of("nvJitLink")
     driver: CudaVersion | None = facts.cuda().value
-    taken = {link.kind: link.backend for link in report.links if link.policy == dispatch.DEFAULT_POLICY}
+    taken = {link.kind: link.backend for link in report.links if link.policy == DEFAULT_POLICY}
     item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
     if nvrtc and driver and _newer_ptx(nvrtc, driver):
         isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, driver))

@@ -25,8 +25,6 @@ from ..guardrails.guard import make_item
 from ..guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
 from ..versions import CudaVersion
 
-__all__ = ["IN_PROCESS", "LIBRARIES", "Copy", "DriverFile", "Elsewhere", "ResolutionError", "System"]
-
 #: `Copy.role` of a library that is in the process that asks.
 IN_PROCESS: Final = "loaded in this process"
 

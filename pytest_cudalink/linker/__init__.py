@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING
 from ..base.laziness import names_of
 
 if TYPE_CHECKING:
-    from ..probes.libcuda import DriverNotFoundError
-    from ._linker import Linker
-    from .dispatch import Decision, choose_backend, explain
-    from .errors import CompileError, LinkError, VersionSkewError
-    from .objectcode import ObjectCode
-    from .options import LinkerOptions, ProgramOptions
-    from .program import Program
+    from ..probes.libcuda import DriverNotFoundError as DriverNotFoundError
+    from ._linker import Linker as Linker
+    from .dispatch import Decision as Decision
+    from .dispatch import choose_backend as choose_backend
+    from .dispatch import explain as explain
+    from .errors import CompileError as CompileError
+    from .errors import LinkError as LinkError
+    from .errors import VersionSkewError as VersionSkewError
+    from .objectcode import ObjectCode as ObjectCode
+    from .options import LinkerOptions as LinkerOptions
+    from .options import ProgramOptions as ProgramOptions
+    from .program import Program as Program
 else:
     __getattr__ = names_of(
         __name__,
@@ -30,18 +35,3 @@ else:
             ".program": "Program",
         },
     )
-
-__all__ = [
-    "CompileError",
-    "Decision",
-    "DriverNotFoundError",
-    "LinkError",
-    "Linker",
-    "LinkerOptions",
-    "ObjectCode",
-    "Program",
-    "ProgramOptions",
-    "VersionSkewError",
-    "choose_backend",
-    "explain",
-]

@@ -17,22 +17,6 @@ from ..compat.names import DEFAULT_POLICY
 from ..targets.base import Backend
 from ..versions import CudaVersion
 
-__all__ = [
-    "DEFAULT_POLICY",
-    "DRIVER_MAJORS",
-    "NVJITLINK_VERSIONS",
-    "Case",
-    "Decision",
-    "Policy",
-    "Row",
-    "cases",
-    "choose_backend",
-    "driver_matters",
-    "explain",
-    "policies",
-    "policy_named",
-]
-
 _Relation = Literal["any", "unknown", "same", "different", "newer", "older"]
 _Presence = Literal["none", "present"]
 _Lto = Literal["no", "yes", "any"]

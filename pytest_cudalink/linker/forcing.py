@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+from ..compat.names import DEFAULT_POLICY
 from ..targets.base import Backend, BackendChoice, Bundled
 from ..targets.steering import current
-from .dispatch import DEFAULT_POLICY, policy_named
+from .dispatch import policy_named
 
 _forced: BackendChoice | None = None
 _policy: str | None = None

@@ -26,26 +26,14 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .watch.violation_check import ViolationCheck
 
-__all__ = [
-    "BrokenRules",
-    "Cudalink",
-    "EmulatedDriver",
-    "audit_wheel",
-    "cudalink",
-    "cudalink_backend",
-    "device_code",
-    "dispatch_case",
-    "driver_lifetimes",
-    "emulated_driver",
-    "fake_versions",
-    "force_backend",
-    "guard_rails",
-    "linker_factory",
-    "no_wait",
-    "nvjitlink_contract",
-]
 #: The fixtures; each asks for the plugin if a test uses it.
-NAMES: Final = frozenset(filter(str.islower, __all__))
+NAMES: Final = frozenset(
+    (
+        *("audit_wheel", "cudalink", "cudalink_backend", "device_code", "dispatch_case", "driver_lifetimes"),
+        *("emulated_driver", "fake_versions", "force_backend", "guard_rails", "linker_factory", "no_wait"),
+        "nvjitlink_contract",
+    )
+)
 
 
 # plain classes: every start of pytest would pay for the methods that dataclasses generate

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
+from ..compat.names import BACKENDS, DEFAULT_POLICY, MARKER_BACKENDS, POLICIES
 from .run import is_active, run_of, warn
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
     policy: Any = _keywords(marks).get("policy")
     # a wrong name is reported by `check`, where it can be a usage error
-    expanded = list(dispatch.cases(policy if policy in POLICIES else dispatch.DEFAULT_POLICY))
+    expanded = list(dispatch.cases(policy if policy in POLICIES else DEFAULT_POLICY))
     metafunc.parametrize("dispatch_case", expanded, indirect=True, ids=[case.id for case in expanded])
 
 

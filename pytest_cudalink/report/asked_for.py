@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ..base.words import counted
+from ..base.words import either
 
 #: The setting that allows everything that was left out.
 ALLOWS: Final = "--cudalink-require=none"
@@ -14,49 +14,39 @@ _UNKNOWN: Final = "for a reason that is not known"
 
 
 class _Words(NamedTuple):
-    one: str
-    many: str
-    done: str  # of one; behind "no test"
-    all_done: str  # of several; behind "2 of 3 tests"
+    """Words in both numbers, as `words.either` takes them."""
+
+    name: str
+    done: str  # behind "no test" or "2 of 3 tests"
     not_done: str  # empty where the reason says it
 
 
 #: What a run can be asked for, with its words.
 KINDS: Final = {
-    "driver": _Words(
-        "test", "tests", "ran on the driver that was asked for", "ran on the driver that was asked for", "not run on it"
-    ),
-    "links": _Words("link", "links", "was made", "were made", "not made"),
+    "driver": _Words("test|tests", "ran on the driver that was asked for", "not run on it"),
+    "links": _Words("link|links", "was made|were made", "not made"),
     "faults": _Words(
-        "fault of --cudalink-faults",
-        "faults of --cudalink-faults",
-        "was triggered in pytest's own processes",
-        "were triggered in pytest's own processes",
+        "fault of --cudalink-faults|faults of --cudalink-faults",
+        "was triggered in pytest's own processes|were triggered in pytest's own processes",
         "not triggered",
     ),
-    "isolation": _Words(
-        "isolated test", "isolated tests", "ran in a second process", "ran in a second process", "run in this process"
-    ),
-    "fault sweep": _Words("test", "tests", "was swept", "were swept", "not swept"),
-    "calls": _Words("run with a fault", "runs with a fault", "was made", "were made", "left out"),
+    "isolation": _Words("isolated test|isolated tests", "ran in a second process", "run in this process"),
+    "fault sweep": _Words("test|tests", "was swept|were swept", "not swept"),
+    "calls": _Words("run with a fault|runs with a fault", "was made|were made", "left out"),
     "resume": _Words(
-        "test of the interrupted sweep",
-        "tests of the interrupted sweep",
-        "was among those of this run",
-        "were among those of this run",
+        "test of the interrupted sweep|tests of the interrupted sweep",
+        "was among those of this run|were among those of this run",
         "not among those of this run",
     ),
-    "baseline": _Words("baseline", "baselines", "was written", "were written", "not written"),
-    "schedules": _Words("test", "tests", "ran under schedules", "ran under schedules", "not run under schedules"),
-    "delays": _Words("run under a schedule", "runs under a schedule", "was made", "were made", "left out"),
+    "baseline": _Words("baseline|baselines", "was written|were written", "not written"),
+    "schedules": _Words("test|tests", "ran under schedules", "not run under schedules"),
+    "delays": _Words("run under a schedule|runs under a schedule", "was made|were made", "left out"),
     "workers": _Words(
-        "worker of pytest-xdist",
-        "workers of pytest-xdist",
-        "handed over what it has seen",
-        "handed over what they have seen",
+        "worker of pytest-xdist|workers of pytest-xdist",
+        "handed over what it has seen|handed over what they have seen",
         "lost",
     ),
-    "checks": _Words("part", "parts", "is on", "are on", ""),
+    "checks": _Words("part|parts", "is on|are on", ""),
 }
 
 
@@ -113,9 +103,9 @@ def unmet(entry: AskedFor) -> str:
         return ""
     words = KINDS[entry.what]
     if entry.happened:
-        what = f"{entry.happened} of {counted(entry.due, words.one, words.many)} {words.all_done}"
+        what = f"{entry.happened} of {entry.due} {either(entry.due, words.name)} {either(2, words.done)}"
     else:
-        what = f"no {words.one} {words.done}"
+        what = f"no {either(1, words.name)} {either(1, words.done)}"
     reasons = "; ".join(f"{number}: {reason}" for reason, number in entry.left.items())
     return f"The run fails because {what} ({reasons}); {ALLOWS} allows that."
 
@@ -129,4 +119,4 @@ def left_out(entry: AskedFor) -> Iterator[str]:
     """Yield what did not happen, a line for each reason."""
     words = KINDS[entry.what]
     for reason, number in _sums([entry.left, entry.allowed]).items():
-        yield f"{counted(number, words.one, words.many)} {words.not_done}: {reason}" if words.not_done else reason
+        yield f"{number} {either(number, words.name)} {words.not_done}: {reason}" if words.not_done else reason

@@ -31,8 +31,6 @@ from .records import (
     ViolationRecord,
 )
 
-__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "CellRun", "Detail", "UnsteeredLinks", "library_key"]
-
 #: pytest's exit codes (pytest.ExitCode) after which every selected test has run; a record may lack it.
 WHOLE: Final = (None, 0, 1)
 _CODES: Final = {
@@ -53,11 +51,6 @@ class Lines:
     started: Counter[str] = field(default_factory=Counter)  # number of events "start" by test
     ended: Counter[str] = field(default_factory=Counter)  # number of events "test" by test
     outcomes: Counter[str] = field(default_factory=Counter)  # number of events "test" by outcome
-
-
-def exit_in_words(code: int) -> str:
-    """Return an exit code after which tests can be missing, with its meaning."""
-    return f"pytest ended with exit code {code}: {_CODES.get(code, 'a plugin or pytest.exit chose it')}"
 
 
 def doubts(lines: Lines, fine: Collection[str], *, explained: bool) -> list[str]:
@@ -298,7 +291,8 @@ class CellRun:
         if self.exitstatus in WHOLE:
             early = [f"the run stopped early: {what}"] if self.without_result else []
         else:
-            early = [exit_in_words(self.exitstatus), *([what] if self.without_result else [])]
+            meaning = _CODES.get(self.exitstatus or 0, "a plugin or pytest.exit chose it")
+            early = [f"pytest ended with exit code {self.exitstatus}: {meaning}", *[what] * bool(self.without_result)]
         return "; ".join([*early, *self.problems])
 
     @property

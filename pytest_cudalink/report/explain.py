@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AXES", "SETTINGS", "Cause", "axis_names", "causes", "deciding_cell", "explain", "relation"]
-
 #: The axes that every record has.
 SETTINGS: Final = ("ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch")
 #: In the order in which people look for a cause; packages follow by name.

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 from ..base.safe_text import block, line
-from ..base.words import counted
-from .cell_run import BAD, GOOD, NOT_RUN
-from .compare import KINDS, Comparison
-from .matrix_report import MatrixReport
-from .page_parts import (
-    CELL_STATES,
-    badge,
-    cells,
-    css,
-    facts,
-    failures,
-    kept_columns,
-    state_of,
-    versions,
-)
-from .verdict import SYMBOLS, figures, verdict
-from .views import NAMES, Section, cell_title, sections
+from ..base.words import counted, listed
+from . import views
+from .cell_run import BAD, GOOD, NOT_RUN, CellRun
+from .compare import KINDS, SYMBOLS, Comparison, figures, verdict
+from .matrix_report import Group, MatrixReport
+from .origin import Origin
+from .records import FindingRecord
+from .views import NAMES, Alike, Section, alike, block_of, cell_title, links_in_words, sections
 from .wording import explanation
 
+#: The states of a cell that no test's result shows, by letter.
+CELL_STATES: Final = {
+    "I": "did not run or did not finish",
+    "V": "violations (lifetimes, order, nvJitLink)",
+    "N": "links not steered (unsteered)",
+}
+#: Rows of a table, as in `views.section`.
+_SHOWN: Final = 200
+_MESSAGES: Final = 3
+#: The end of a time without a zone, as `origin.moment` writes it.
+_SECONDS: Final = re.compile(r"T(\d\d:\d\d):\d\dZ$")
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
 #: Sections below the grid, in this order.
@@ -63,32 +66,29 @@ def render(
             axes.setdefault(line(name), {})[line(value)] = None
     longest = max((len(cell.name) for cell in report.cells), default=0)
     judged = verdict(report, comparison)
-    counts = report.counts
-    lacking = sum(row.count(NOT_RUN) for row in report.grid)
     project = line(report.origin.project or "")
-    found = sections(report, comparison)
     return str(
         template.render(
             title="Compatibility matrix" + (f" of {project}" if project else ""),
             subtitle=f"{counted(len(report.tests), 'test')} in {counted(len(report.cells), 'cell')}",
-            verdict={"level": judged.level, "symbol": SYMBOLS[judged.level], "words": line(judged.words)},
+            verdict=judged,
+            symbol=SYMBOLS[judged.level],
             facts=facts(report.origin, report.origins_differ),
-            chips=[
-                {**asdict(one), "css": css(one.shows[len("has=")]) if one.shows.startswith("has=") else ""}
-                for one in figures(report, comparison)
-                if one.number
-            ],
-            sections=_placed(found, {"test": names, "cell": columns}),
+            chips=[one for one in figures(report, comparison) if one.number],
+            sections=_placed(sections(report, comparison), {"test": names, "cell": columns}),
             failures=failures(report, names),
+            report=report,
             cells=cells(report),
             versions=versions(report),
-            history=_history(comparison, names, columns) if comparison is not None else None,
-            letters=[badge(letter, counts[letter]) for letter in NAMES],
-            not_run=lacking,
-            states=[badge(letter) for letter in CELL_STATES],
+            comparison=comparison,
+            kinds={kind: (meaning, comparison.of(kind)) for kind, meaning in KINDS.items()} if comparison else {},
+            test_places=names,
+            cell_places=columns,
+            counts=report.counts,
+            not_run=sum(row.count(NOT_RUN) for row in report.grid),
             axes=[{"name": name, "options": sorted(values)} for name, values in axes.items() if len(values) > 1],
             header_height=min(320, 24 + 8 * longest),
-            version=_version(),
+            version=_own_version(),
             data=Markup(data),  # noqa: S704 (JSON without a "<")
         )
     )
@@ -103,7 +103,7 @@ def _placed(found: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -
     result: list[dict[str, Any]] = []
     small: dict[str, Any] | None = None
     for one in sorted(found, key=lambda section: _LATER.get(section.id, 0)):
-        kept = kept_columns(one)
+        kept = [n for n in range(len(one.head)) if any(row[n] not in ("", 0) for row in one.rows)]
         rows = [
             {
                 "values": [(one.head[number], row[number]) for number in kept],
@@ -133,39 +133,6 @@ def _placed(found: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -
     return result
 
 
-def _history(found: Comparison, names: Mapping[str, int], columns: Mapping[str, int]) -> dict[str, Any]:
-    """Return the earlier reports and the changes since, by kind."""
-    changes = {kind: found.of(kind) for kind in KINDS}
-    return {
-        "steps": [
-            {
-                "name": line(step.name),
-                "facts": [one for one in facts(step.origin, ()) if one["name"] in ("commit", "date")],
-                "totals": [badge(letter, step.totals[letter]) for letter in NAMES if step.totals.get(letter)],
-            }
-            for step in found.reports
-        ],
-        "kinds": [
-            {
-                "kind": kind,
-                "meaning": KINDS[kind],
-                "number": len(rows),
-                "rows": [
-                    {
-                        "test": line(one.test),
-                        "cell": line(one.cell),
-                        "at": (names.get(one.test), columns.get(one.cell)),
-                        "letters": [badge(letter) for letter in one.letters],
-                    }
-                    for one in rows[:_CHANGES]
-                ],
-            }
-            for kind, rows in changes.items()
-            if rows
-        ],
-    }
-
-
 @cache
 def _template() -> Any:
     """Return the compiled template of the page."""
@@ -173,10 +140,13 @@ def _template() -> Any:
 
     text = (Path(__file__).parent / "page.html.jinja").read_bytes().decode()
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["line"] = line
+    environment.globals.update(badge=badge, css=css, facts_of=facts, links_in_words=links_in_words, state_of=state_of)
+    environment.globals.update(NAMES=NAMES, CELL_STATES=CELL_STATES, MOST_CHANGES=_CHANGES)
     return environment.from_string(text)
 
 
-def _version() -> str:
+def _own_version() -> str:
     try:
         return metadata.version("pytest-cudalink")
     except metadata.PackageNotFoundError:
@@ -235,3 +205,230 @@ def _data(
         "texts": list(texts),
         "why": {index[one.test]: line(one.explanation) for one in report.partial},
     }
+
+
+# -- the parts that are not plain tables
+
+
+def css(letter: str) -> str:
+    """Return the CSS class of a letter; x and X have different ones, because selectors may ignore case."""
+    if letter in CELL_STATES:
+        return f"s-{letter}"
+    return f"o-{letter}-low" if letter.islower() else "o-none" if letter == NOT_RUN else f"o-{letter}"
+
+
+def badge(letter: str) -> dict[str, str]:
+    """Return a letter with its meaning."""
+    name = CELL_STATES.get(letter) or NAMES.get(letter, "not run")
+    return {"letter": letter, "css": css(letter), "name": name}
+
+
+def facts(origin: Origin, differ: Sequence[str]) -> list[dict[str, str]]:
+    """Return the facts in the head of the page: project, commit, branch, date and CI run, as far as they are known."""
+    commit, run = origin.commit or "", origin.ci_url or ""
+    differing = {"CI" if name == "ci_url" else name for name in differ}
+    changed = "with uncommitted changes" if origin.dirty else ""
+    rows = (
+        ("project", origin.project, "", ""),
+        ("commit", commit[:10], _commit_address(run, commit), changed),
+        ("branch", origin.branch, "", ""),
+        ("date", _SECONDS.sub(r" \1 UTC", origin.started or ""), "", ""),
+        ("CI", "this run" if run else "", run, ""),
+    )
+    return [
+        {
+            "name": name,
+            "text": line(text or ""),
+            "link": line(link),
+            "note": "not the same in every cell" if name in differing else note,
+        }
+        for name, text, link, note in rows
+        if text or name in differing
+    ]
+
+
+def _commit_address(run: str, commit: str) -> str:
+    """Return the address of a commit, from that of a CI run of GitHub or GitLab; empty for another CI system."""
+    for mark, to in (("/actions/runs/", "/commit/"), ("/-/pipelines/", "/-/commit/"), ("/-/jobs/", "/-/commit/")):
+        before, found, _ = run.partition(mark)
+        if found and commit.isalnum():
+            return f"{before}{to}{commit}"
+    return ""
+
+
+def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """Return by section the causes of failures, and the tests that fail for another reason.
+
+    Each of them has its cells and the axes that explain it; a cause has its tests, and a test its messages.
+
+    `names`: position of each test.
+    """
+    some = alike(report, {one.test: one.explanation for one in report.partial})
+    every = alike(report, dict.fromkeys(report.failing_everywhere, ""))
+    return {
+        "causes": [_caused(report, names, one) for one in views.skews(report)[:_SHOWN]],
+        "some": [_failure(report, names, one) for one in some[:_SHOWN]],
+        "everywhere": [_failure(report, names, one) for one in every[:_SHOWN]],
+        "gpu": [_caused(report, names, one) for one in views.needing_gpu(report)[:_SHOWN]],
+        "findings": [
+            _finding_card(report, names, one, cells) for one, cells in views.findings_by_cells(report)[:_SHOWN]
+        ],
+    }
+
+
+def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dict[str, Any]:
+    """Return the card of a cause; what pytest printed for the first of its tests stands for all."""
+    block, indexes = block_of(report, group), [names[test] for test in group.tests]
+    columns = [number for number, cell in enumerate(report.cells) if cell.name in group.cells]
+    found = {report.grid[index][column] for index in indexes for column in columns} & {*BAD, "U"}
+    first = group.tests[0]
+    texts = [cell.details[first].text for cell in report.cells if first in cell.details and cell.outcomes[first] in BAD]
+    return {
+        **_several(indexes, block.tests, "\n".join(block.lines)),
+        "index": indexes[0],
+        "badges": [badge(letter) for letter in NAMES if letter in found],
+        "why": line(group.explanation),
+        "has_text": any(texts),
+        "count": f"{len(group.cells)} of {counted(len(report.cells), 'cell')}",
+        "cells": line(listed(group.cells)),
+    }
+
+
+def _several(indexes: Sequence[int], tests: Sequence[str], block: str) -> dict[str, Any]:
+    """Return what the card of several tests has: they are named below the lines that all of them share."""
+    return {
+        "indexes": " ".join(map(str, indexes)),
+        "title": counted(len(indexes), "test"),
+        "block": block,
+        "picture": None,
+        "whole": False,
+        "tests": [*zip(indexes[:_SHOWN], tests, strict=False)],
+        "more_tests": max(0, len(indexes) - _SHOWN),
+    }
+
+
+def _finding_card(
+    report: MatrixReport, names: Mapping[str, int], finding: FindingRecord, cells: Sequence[str]
+) -> dict[str, Any]:
+    """Return the card of what faults or schedules found; its test may have no result."""
+    test = finding.nodeid or "outside tests"
+    index = names.get(test, -1)
+    return {
+        "indexes": index,
+        "index": index,
+        "badges": [],
+        "title": views.title_of(finding),
+        "block": "\n".join(views.lines_of(finding)),
+        "picture": views.picture_of(finding),
+        "whole": True,
+        "why": "",
+        "tests": [(index, line(test))],
+        "more_tests": 0,
+        "has_text": False,
+        "count": f"{len(cells)} of {counted(len(report.cells), 'cell')}",
+        "cells": line(listed(cells)),
+    }
+
+
+def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> dict[str, Any]:
+    """Return the card of a test, or of several that fail alike; of the failures those whose cause is not known."""
+    test = group.tests[0]
+    index = names[test]
+    row = report.judged[index]
+    failing = [
+        cell
+        for cell, causes, letter in zip(report.cells, report.causes, row, strict=True)
+        if letter in BAD and test not in causes
+    ]
+    found = [cell.details.get(test) for cell in failing]
+    reasons = Counter(
+        line(one.reason or one.text.strip().rpartition("\n")[2]) for one in found if one and (one.reason or one.text)
+    )
+    ran = sum(letter != NOT_RUN for letter in row)
+    card = {
+        "index": index,
+        "test": line(test),
+        "badges": [badge(letter) for letter in NAMES if letter in BAD and letter in row],
+        "why": line(group.explanation),
+        "messages": [{"text": text, "number": number} for text, number in reasons.most_common(_MESSAGES)],
+        "more": max(0, len(reasons) - _MESSAGES),
+        "has_text": any(one and one.text for one in found),
+        "count": f"{len(failing)} of {counted(ran, 'cell')}",
+        "cells": line(listed([cell.name for cell in failing])),
+    }
+    if len(group.tests) == 1:
+        return card
+    return card | _several([names[one] for one in group.tests], [*map(line, group.tests)], line(group.error))
+
+
+def state_of(cell: CellRun) -> list[dict[str, Any]]:
+    """Return the states of a cell that no test's result shows."""
+    numbers = {"I": int(bool(cell.fault)), "V": len(cell.violations), "N": cell.not_steered}
+    return [{**badge(letter), "number": number} for letter, number in numbers.items() if number]
+
+
+def cells(report: MatrixReport) -> dict[str, Any]:
+    """Return the table of cells: only the outcomes that a cell has, and only the axes in which cells differ."""
+    values: dict[str, set[str | None]] = {}
+    for name in dict.fromkeys(name for cell in report.cells for name in cell.axes):
+        values[name] = {cell.axes.get(name) for cell in report.cells}
+    rows = [
+        *((number, cell, cell.fault) for number, cell in enumerate(report.cells[:_SHOWN])),
+        *((None, CellRun(name), report.why_missing(name)) for name in report.missing),
+    ]
+    same = [(line(name), line(next(iter(found)))) for name, found in values.items() if len(found) == 1]
+    return {
+        "rows": rows,
+        "differing": [name for name, found in values.items() if len(found) > 1],
+        "same": same if len(report.cells) > 1 else [],
+        "more": max(0, len(report.cells) - _SHOWN),
+    }
+
+
+def versions(report: MatrixReport) -> dict[str, Any]:
+    """Return the versions as a table of cells and libraries; those that are the same everywhere are one line."""
+    columns, same = [], []
+    for name in report.version_names:
+        found = [_version(cell, name) for cell in report.cells]
+        common, number = Counter(found).most_common(1)[0]
+        if 1 < len(found) == number and not common[1]:
+            same.append((line(name), line(common[0])))
+            continue
+        usual = common if number * 2 > len(found) else None
+        columns.append((line(name), found, usual))
+    rows: list[dict[str, Any]] = [
+        {
+            "index": number,
+            "name": line(cell.name),
+            "values": [
+                {
+                    "name": name,
+                    "text": line(found[number][0]),
+                    "wrong": line(found[number][1]),
+                    "odd": usual is not None and found[number] != usual,
+                }
+                for name, found, usual in columns
+            ],
+        }
+        for number, cell in enumerate(report.cells[:_SHOWN])
+    ]
+    every = [value for row in rows for value in row["values"]]
+    return {
+        "head": [name for name, _, _ in columns],
+        "rows": rows if columns else [],
+        "same": same,
+        "more": max(0, len(report.cells) - _SHOWN),
+        "wrong": any(value["wrong"] for value in every),
+        "odd": any(value["odd"] for value in every),
+    }
+
+
+def _version(cell: CellRun, name: str) -> tuple[str, str]:
+    """Return the version of a library in a cell, with the requested one if it is another."""
+    version = cell.versions.get(name)
+    if version is None:
+        return "not recorded", ""
+    found, kind = version.get("found") or "none", version.get("kind") or ""
+    text = found if kind in ("", "real", "absent") else f"{found} {kind}"
+    wrong = next((requested for one, requested, _ in cell.mismatches if one == name), "")
+    return text, wrong

@@ -25,8 +25,6 @@ from .explain import AXES, SETTINGS, axis_names, explain
 from .origin import Origin, differing, merged, shown_origin
 from .records import SCHEMA, CauseRecord, RecordError
 
-__all__ = ["Group", "MatrixReport", "Partial"]
-
 #: What a cell asks for where the machine or the package index decides which value it gets.
 _OPEN: Final = ("", "auto", "latest", "real", "yes")
 

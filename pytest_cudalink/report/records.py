@@ -33,51 +33,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "EVENTS",
-    "OUTCOMES",
-    "SCHEMA",
-    "ArchRecord",
-    "AskedRecord",
-    "CauseRecord",
-    "CollectedRecord",
-    "Count",
-    "CrashRecord",
-    "DocumentedRecord",
-    "EndRecord",
-    "Event",
-    "ExitCode",
-    "ExitRecord",
-    "FindingRecord",
-    "FoundRecord",
-    "InputRecord",
-    "LibraryRecord",
-    "LinkRecord",
-    "LinkVersionsRecord",
-    "OperationRecord",
-    "OriginRecord",
-    "RecordError",
-    "Recording",
-    "RefusedRecord",
-    "RunRecord",
-    "Seconds",
-    "SettingRecord",
-    "StartRecord",
-    "StickyRecord",
-    "SubtestRecord",
-    "TestRecord",
-    "UnsteeredRecord",
-    "VerdictRecord",
-    "VersionRecord",
-    "ViolationRecord",
-    "Writer",
-    "decode",
-    "parse",
-    "read",
-    "schema",
-    "tests_to_keep",
-]
-
 #: Version of the format, in every event "run". Readers refuse a newer one.
 SCHEMA: Final = 1
 

@@ -14,10 +14,9 @@ from ..base import safe_text
 from ..base.safe_text import line
 from ..base.words import and_more, columns
 from .cell_run import BAD, GOOD, NOT_RUN, CellRun
-from .compare import KINDS, Comparison, Kind
+from .compare import KINDS, Comparison, Kind, figures, verdict
 from .matrix_report import MatrixReport
 from .origin import Origin
-from .verdict import figures, verdict
 from .views import NAMES, Section, libraries_in_short, links_in_words, section, sections, unsteered
 
 #: Columns of the lines that are sentences; tables are as wide as their texts.

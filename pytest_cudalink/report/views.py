@@ -10,24 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import asdict
 
 from ..base.safe_text import block, line
-from ..base.words import counted, listed
+from ..base.words import counted, either, listed
 from .asked_for import KINDS, is_worth_a_look
 from .cell_run import BAD, CellRun
 from .compare import Comparison, OutcomeChange, incomplete
 from .matrix_report import Group, MatrixReport
-from .wording import (
-    by_cause,
-    call_in_words,
-    ended_by,
-    explanation,
-    linked_on,
-    status,
-    unsteered_on,
-    without_driver,
-)
+from .wording import by_cause, call_in_words, ended_by, explanation, linked_on, status, unsteered_on, without_driver
 
 if TYPE_CHECKING:
-    from .matrix_report import MatrixReport
     from .records import FindingRecord
 
 _CATEGORIES: Final = {"fault": "when a call fails", "schedule": "under a schedule"}
@@ -453,7 +443,7 @@ def _asked_for(report: MatrixReport) -> Section:
         (
             (
                 cell.name,
-                f"{one.what}: {KINDS[one.what].many}" if one.what in KINDS else one.what,
+                f"{one.what}: {either(0, KINDS[one.what].name)}" if one.what in KINDS else one.what,
                 one.due,
                 one.happened,
                 _reasons(one.left),

@@ -7,10 +7,9 @@ from itertools import product
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun, UnsteeredLinks
-from pytest_cudalink.report.compare import FAIL_ON, OutcomeChange, compare, damage, findings, incomplete
+from pytest_cudalink.report.compare import FAIL_ON, OutcomeChange, compare, damage, figures, findings, incomplete
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.records import CrashRecord, FindingRecord, ViolationRecord
-from pytest_cudalink.report.verdict import figures
 
 GROUPS = {"good": "PxXD", "bad": "FEC", "skipped": "SU", "not run": "."}
 CHANGES = {

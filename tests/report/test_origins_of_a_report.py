@@ -7,10 +7,10 @@ import json
 import pytest
 
 from pytest_cudalink.report import records
+from pytest_cudalink.report.html import facts
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
-from pytest_cudalink.report.page_parts import facts
 
 from .test_merge import END, RUN, lines, result
 

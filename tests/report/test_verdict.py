@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun, Detail
-from pytest_cudalink.report.compare import FAILING, compare, findings
+from pytest_cudalink.report.compare import FAILING, SYMBOLS, compare, findings, verdict
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.records import CrashRecord, FindingRecord, ViolationRecord
-from pytest_cudalink.report.verdict import SYMBOLS, verdict
 
 from .samples import LAUNCH
 

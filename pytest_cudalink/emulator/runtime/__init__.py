@@ -15,8 +15,6 @@ from ...loader.imports import ImportWatch
 if TYPE_CHECKING:
     from ..control import DriverControl
 
-__all__ = ["serve"]
-
 
 def serve(control: DriverControl) -> Callable[[], None]:
     """Answer the functions of ``cuda.bindings.runtime`` from now on, even if it is imported later.

@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple, Self
 
 from ...compat import names
 
-__all__ = ["TIMEOUT", "WorkerAnswer", "WorkerError", "WorkerLink", "load_client", "program", "timeout"]
-
 _LIB = Path(__file__).parent / "lib"
 #: The environment variable with the seconds that one call may take.
 TIMEOUT: Final = "CUDALINK_LINK_TIMEOUT"

@@ -12,8 +12,6 @@ from .driver import DriverLinkState
 from .nvjitlink import NvJitLinkState
 from .state import LinkState
 
-__all__ = ["CONTAIN", "OPENERS", "opener"]
-
 #: The environment variable that contains every link on nvJitLink: ``"yes"``.
 CONTAIN: Final = "CUDALINK_CONTAIN"
 

@@ -248,12 +248,13 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
 
 
 def forms() -> dict[str, str]:
-    """Every form by the name of its file."""
+    """Every form by the name of its file; of the page what a browser shows, and the data of the grid."""
     whole = report(), comparison()
-    shown = page(*whole)
+    _, _, shown = html.render(*whole).partition("</style>")
+    body, _, _ = shown.partition("<footer>")
     return {
         "plain.txt": text.plain(*whole),
         "summary.md": text.markdown(*whole),
-        "page.txt": "\n".join(_lines(shown)) + "\n",
+        "page.txt": "\n".join([body, *_lines(page(*whole)["data"])]) + "\n",
         "terminal.txt": "\n".join(printed(*whole)) + "\n",
     }
