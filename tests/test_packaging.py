@@ -213,47 +213,6 @@ def test_fragments_of_the_changelog() -> None:
         assert len(text.split()) <= 40, path
 
 
-def test_release_workflow() -> None:
-    """Tags alone start it, it builds by the session, and only the jobs that publish may do more than read."""
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
-    workflow = yaml.safe_load(text)
-    assert workflow[True] == {"push": {"tags": ["v*"]}}  # YAML reads "on" as true
-    assert workflow["permissions"] == {}
-    jobs = workflow["jobs"]
-    assert {name: job["permissions"] for name, job in jobs.items()} == {
-        "build": {"contents": "read"},
-        "gate": {"contents": "read"},
-        "try": {"id-token": "write"},
-        "publish": {"id-token": "write"},
-        "announce": {"contents": "write"},
-    }
-    assert "noxfile.py -s dist -- --require" in text
-    assert all(job["environment"]["name"] for job in (jobs["try"], jobs["publish"]))
-    releasing = (ROOT / "RELEASING.md").read_text(encoding="utf-8")
-    for word in ("release.yml", "`pypi`", "`testpypi`", "CITATION.cff", "nox -s dist -- --require", "v0.1.0rc1"):
-        assert word in releasing
-
-
-@pytest.mark.slow
-def test_wheel_works_without_the_tree(wheel: Path, tmp_path: Path) -> None:
-    """Unpacked elsewhere, the package finds its data."""
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    code = (
-        "import pytest_cudalink.base.tables as data; from pytest_cudalink.linker import dispatch; "
-        "print(data.matrices_dir(), list(dispatch.policies()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path / "site")},
-    )
-    assert done.stdout.startswith(str(tmp_path / "site" / "pytest_cudalink" / "matrices"))
-    assert "strict-major" in done.stdout
-
-
 def test_sessions_are_literal_and_described() -> None:
     """One session for each cell, under the cell's name, and every session has a description."""
     every = subprocess.run([sys.executable, "-m", "nox", "-l"], capture_output=True, text=True, check=True, cwd=ROOT)

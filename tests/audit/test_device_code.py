@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import random
 import shutil
 import struct
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 import zipfile
 from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,6 @@ from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit.device_code import (
     DeviceImage,
     DriverOutcome,
-    UnreadImage,
     all_images,
     device_code,
     grouped,
@@ -48,7 +44,6 @@ from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
-found_images = import_module("pytest_cudalink.audit.device_code.images")
 DATA = Path(__file__).parents[1] / "data"
 SAMPLES = DATA / "device_code"
 DRIVERS = sorted(DRIVER_RELEASES)
@@ -283,48 +278,6 @@ def test_nothing_to_audit(tmp_path) -> None:
     with pytest.raises(AuditError, match="there is no such file"):
         device_code(tmp_path / "missing.whl")
     assert device_code(wheel(tmp_path / "x.whl", a__py=b"pass")).groups == ()
-
-
-@pytest.mark.parametrize("name", ["none", "speed", "size"])
-def test_mutated_fatbins(name, tmp_path) -> None:
-    """Whatever bytes of a fatbin say, there are images and faults, never an exception."""
-    whole = (SAMPLES / f"{name}.fatbin").read_bytes()
-    file = tmp_path / "x.fatbin"
-    chosen = random.Random(name)
-    heads = [whole.index(scan.MAGIC)]
-    at = 16
-    while at < len(whole):
-        heads.append(at)
-        at += sum(struct.unpack_from("<4xIQ", whole, at))
-    for _ in range(250):
-        data = bytearray(whole)
-        for _ in range(chosen.randrange(1, 5)):
-            place = chosen.choice(heads) + chosen.randrange(80) if chosen.random() < 0.8 else chosen.randrange(at)
-            data[min(place, len(data) - 1)] = chosen.choice((0, 1, 0x7F, 0x80, 0xFF, chosen.randrange(256)))
-        file.write_bytes(data[: chosen.randrange(1, len(data) + 1)] if chosen.random() < 0.2 else data)
-        for found in all_images(file):
-            assert isinstance(found, DeviceImage | UnreadImage)
-        device_code(file).failures(["sm_80", "sm_90"], [OLD, NEXT])
-
-
-@given(st.binary(max_size=400))
-@settings(max_examples=150, deadline=None)
-def test_any_bytes_behind_a_magic(tail) -> None:
-    """Every reader takes any bytes behind the magic that it looks for."""
-    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
-        for head in (
-            scan.MAGIC + struct.pack("<HHQ", 1, 16, len(tail)),
-            b"\x7fELF\2\1\1\x41\x08" + bytes(9) + struct.pack("<H", 190),
-            b"\xed\x43\x4e\x7f\1",
-            b".version 8.0\n.target sm_80\n",
-            b"!<arch>\n",
-            b"MZ",
-        ):
-            file.seek(0)
-            file.truncate()
-            file.write(head + tail)
-            file.flush()
-            list(all_images(file.name))
 
 
 @pytest.mark.parametrize(

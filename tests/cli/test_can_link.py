@@ -55,31 +55,6 @@ def test_driver(capsys: pytest.CaptureFixture[str]) -> None:
     assert "policy newer-driver-ok: works; nvJitLink 12.9 links: " in out
 
 
-#: What tileiras of each release said of bytecode, seen by hand in a shell: columns are releases 13.1 to 13.5.
-TILE = {
-    ("13.1", "sm_75"): "11111",
-    ("13.1", "sm_80"): "1    ",
-    ("13.1", "sm_90"): "11   ",
-    ("13.1", "sm_90a"): "11111",
-    ("13.1", "sm_121"): "     ",
-    ("13.2", "sm_100"): "3    ",
-    ("13.3", "sm_100"): "22   ",
-    ("13.4", "sm_100"): "223  ",
-    ("13.5", "sm_100"): "2233 ",
-    ("13.5", "sm_90"): "1133 ",
-}
-WHEELS = {1: "13.1.80", 2: "13.2.86", 3: "13.3.36", 4: "13.4.92", 5: "13.5.37"}
-
-
-@pytest.mark.parametrize(("bytecode", "arch"), TILE)
-def test_tile_ir(capsys: pytest.CaptureFixture[str], bytecode: str, arch: str) -> None:
-    """Tileiras compiles bytecode of its own release and of older ones, for the GPUs that it knows."""
-    for minor, code in enumerate(TILE[bytecode, arch], 1):
-        exit_code, out, _ = said(capsys, bytecode, f"tileiras-13.{minor}", "tileir", "--arch", arch)
-        answer = f"tileiras answers {code}: " if code.strip() else f"works (tileiras {WHEELS[minor]}, {arch}, "
-        assert (exit_code, f"  measured    {answer}" in out) == (bool(code.strip()), True), out
-
-
 def test_tile_ir_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     """A file says its version; what to do names the packages that tileiras needs, or the GPUs that it knows."""
     file = DATA / "tile" / "add.fatbin"

@@ -20,8 +20,6 @@ import pytest
 from packaging.version import Version
 
 from pytest_cudalink.base.compiler import find_compiler
-from pytest_cudalink.compat import exports
-from pytest_cudalink.versions import CudaVersion
 from tools import make_exports, package_index
 from tools.dynamic_symbols import of_beginning, of_file
 
@@ -189,13 +187,6 @@ def test_made_from_wheels(index) -> None:
     assert (twelve["unread"], thirteen["unread"], thirteen["unassigned"]) == ({}, {}, [])
     # a part of each wheel was fetched: the end with the directory, and the beginning of the library
     assert all(size < 400_000 for name, size in index.sent.items() if "foo" in name)
-
-
-def test_read_back(index) -> None:
-    """The reader finds since, until and the first wheel in what was made."""
-    major = exports._major(make_exports.make(index.url)["libfoo"]["majors"]["12"])
-    assert major.spans["fooOld"] == (CudaVersion(12, 0), CudaVersion(12, 1), "12.0.1")
-    assert major.spans["fooPlain"] == (CudaVersion(12, 0), None, "12.0.1")
 
 
 def test_wheels_without_toolkit(index, libraries) -> None:

@@ -82,21 +82,6 @@ def test_instead() -> None:
     assert ask(V(13, 0), "driver", V(13, 1)).instead == ()
 
 
-@pytest.mark.parametrize(
-    ("producer", "arch", "why"),
-    [
-        (V(14, 0), "sm_90", "CUDA 14.0 cannot make PTX for sm_90"),
-        (V(13, 0), "sm_80", "sm_80 was not measured, only sm_90; for sm_90 it works"),
-        (V(15, 0), "sm_90", "CUDA 15.0 is not in the atlas, which has 13.0 to 13.1, 14.0"),
-    ],
-)
-def test_not_known(producer: CudaVersion, arch: str, why: str) -> None:
-    """Without an answer there is the reason, and the rule alone; nothing is recommended."""
-    found = ask(producer, "nvjitlink", V(13, 1), arch)
-    assert (found.works, found.instead) == (None, ())
-    assert found.sentence.startswith(f"not known: {why}; by the rule alone, nvJitLink 13.1 ")
-
-
 # -- every rule against every cell of the atlas
 
 

@@ -15,7 +15,7 @@ import cuda.pathfinder as pf
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from pytest_cudalink import guardrails, linker, probes
+from pytest_cudalink import guardrails, linker
 from pytest_cudalink.guardrails import (
     DRIVER_COMPATIBILITY_VARIABLE,
     MODE_VARIABLE,
@@ -29,7 +29,6 @@ from pytest_cudalink.guardrails import (
     guard,
 )
 from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.pipelines import Pipeline, check_pipeline
 from pytest_cudalink.linker import Linker, LinkerOptions, VersionSkewError
 from pytest_cudalink.targets import steering
 from pytest_cudalink.versions import CudaVersion
@@ -347,17 +346,6 @@ def test_an_archive_that_nvjitlink_cannot_link(skewed, monkeypatch, loads_first)
     assert len(skewed.remembered) == 1
 
 
-@pytest.mark.usefixtures("skewed")
-def test_pipelines_hold_on_an_unknown_driver() -> None:
-    """Without a driver, best_effort still checks pipelines."""
-    one = CompatibilityGuardRails(mode="best_effort")
-    with probes.fake(driver=None):
-        one.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
-        one.load_nvidia_dynamic_lib("nvrtc")
-        with pytest.raises(CompatibilityCheckError, match="linker understands up to 13.0"):
-            one.load_nvidia_dynamic_lib("nvJitLink")
-
-
 def test_declare_pipeline_for_the_process() -> None:
     """The function of the package goes to the guard that is installed, else to the shared one."""
     guardrails.declare_pipeline("nvrtc", "nvJitLink", "ptx")
@@ -393,20 +381,6 @@ def test_linker_minds_the_rule(sample_code, toolkit) -> None:
         link(code).close()
 
 
-def test_linker_in_one_voice(sample_code) -> None:
-    """Too new LTO-IR is refused by its own header in the words that the rule has."""
-    with probes.fake(driver=None, nvjitlink="13.0"), pytest.raises(VersionSkewError) as by_header:
-        link(sample_code("13.5/main.ltoir"))
-    verdict = check_pipeline(
-        Pipeline("nvrtc", "nvJitLink", "ltoir"),
-        Item("artifacts", "main", "memory", "", "ctk", CudaVersion(13, 5), ""),
-        Item("dynamic-libs", "nvJitLink", "x", "", "ctk", CudaVersion(13, 0), ""),
-    )
-    words = "made by CUDA 13.5, linker understands up to 13.0: install 'nvidia-nvjitlink>=13.5'"
-    assert words in verdict.message
-    assert words in str(by_header.value)
-
-
 def test_linker_declares_its_pipelines(toolkit) -> None:
     """What this process's NVRTC made goes by a declared pipeline; what was brought along does not."""
     own = CompatibilityGuardRails(mode="best_effort", **NEW)
@@ -418,15 +392,6 @@ def test_linker_declares_its_pipelines(toolkit) -> None:
             with link(program.compile(kind)) as made:
                 made.link()
     assert {pipeline.artifact_kind for pipeline in own.pipelines} == {"ltoir", "ptx"}
-
-
-def test_linker_with_faked_versions(sample_code) -> None:
-    guardrails.install(CompatibilityGuardRails(mode="best_effort", **NEW))
-    with (
-        probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(VersionSkewError, match=r"nvJitLink 13.0 must not link(.|\n)*12\.9(.|\n)*faked"),
-    ):
-        Linker(sample_code("12.9/main.ltoir"), options=LinkerOptions(arch="sm_90"))
 
 
 # -- routing

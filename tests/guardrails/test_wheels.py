@@ -283,26 +283,6 @@ print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard
     }
 
 
-DOCTOR = "from pytest_cudalink.cli import main; raise SystemExit(main(['doctor', '--verbose']))"
-
-
-def test_doctor_on_the_reproducer(wheels, root, child) -> None:
-    """The page shows both items with their witnesses, the rule that does not hold, and the command; exit code 1."""
-    python = wheels("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime==13.0.96")
-    done = child(python, DOCTOR, roots=[root], driver="13.2")
-    assert done.returncode == 1, done.stderr
-    page = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert any(line.startswith("nvrtc library 12.9 site-packages") for line in page)
-    assert f"CUDA_VERSION 13000 in {root}/include/cuda.h" in done.stdout
-    assert any(line.startswith("NO linked") and "12.9" in line and "13.0" in line for line in page)
-    assert any(line.startswith("uv pip install --python ") for line in page)  # the environment has no pip
-    assert any("'cuda-toolkit[nvrtc]==13.0.*'" in line for line in page)
-    first = f"nvrtc 13.0 first for the loader as libnvrtc.so.13 {root}/lib64/libnvrtc.so.13"
-    assert any(line.startswith(first) for line in page)
-    assert not any("another nvrtc is first for the loader" in line for line in page)  # that of CUDA 12 has another name
-    assert page[0] == "Verdict: incoherent"
-
-
 # -- what the index has
 
 

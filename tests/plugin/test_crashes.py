@@ -359,16 +359,6 @@ def test_where_a_copy_is_not_safe(run, name, workers) -> None:
     ended.result.stdout.fnmatch_lines([f"2 tests started a new process each: collecting the tests {why}"])
 
 
-@pytest.mark.slow
-def test_safe_path(pytester: pytest.Pytester) -> None:
-    """A copy starts with ``-P`` as the run did, so that the checkout's folders hide no installed module."""
-    pytester.makepyfile(**{"colorsys": "raise SystemError", "tests/test_it": "import colorsys\ndef test(): pass"})
-    # not pytester.run, which puts the folder into PYTHONPATH
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "--cudalink-processes=isolated", "tests"]
-    done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-
-
 STOPS = {
     "exit": ("pytest.exit('enough', returncode=7)", 7, "*Exit: enough*"),
     "interrupt": ("raise KeyboardInterrupt", pytest.ExitCode.INTERRUPTED, "*KeyboardInterrupt*"),

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_cudalink.plugin.isolation.parent import processes
 from pytest_cudalink.report import read
-from tests.nested import ALONE, NO_AUTOLOAD, XDIST, with_plugins
+from tests.nested import ALONE, NO_AUTOLOAD, XDIST
 
 MODULE = """
 import atexit, ctypes, os, sys, time
@@ -376,18 +376,6 @@ def test_crash(): os.abort()
     assert {test.nodeid for test in found.tests} == {start.nodeid for start in found.starts}
     (link,) = found.links
     assert link.nodeid in {test.nodeid for test in found.tests}
-
-
-@pytest.mark.slow
-def test_started_by_a_script(run, pytester, monkeypatch) -> None:
-    """A script with a command line of its own may call pytest: in a worker too, a child has what the script gave."""
-    pytester.makepyfile(test_it="def test(): pass")
-    words = with_plugins("-n1", "--cudalink-processes=isolated", "test_it.py")
-    script = pytester.makepyfile(start=f"import pytest\npytest.main({words})\n")
-    for name, value in NO_AUTOLOAD.items():
-        monkeypatch.setenv(name, value)
-    result = pytester.run(sys.executable, script, "--an-option-of-its-own")
-    result.assert_outcomes(passed=1)
 
 
 @pytest.mark.apart

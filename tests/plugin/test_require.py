@@ -205,16 +205,6 @@ def test_all_skipped_is_red(run, pytester, more) -> None:
 
 
 @pytest.mark.usefixtures("toolkit")
-def test_skipped_for_their_own_reasons(run) -> None:
-    """It does not matter why the tests on the driver did not run."""
-    module = "import pytest\n@pytest.mark.cudalink(backend='driver')\ndef test(): pytest.skip('not today')\n"
-    result = run(module)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([NOT_RUN.format(1)])
-    assert run(module, "--cudalink-driver=absent").ret == 0
-
-
-@pytest.mark.usefixtures("toolkit")
 @pytest.mark.parametrize("more", [ALONE, BOTH])
 def test_required(run, more) -> None:
     """``driver`` and ``links`` are met by one test, wherever it runs; a run without one names what is missing."""

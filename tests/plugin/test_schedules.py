@@ -148,30 +148,6 @@ def test_xdist(run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["pytest.exit('enough')", "os._exit(3)"])
-def test_worker_that_does_not_end_as_usual(how: str, run) -> None:
-    """What it found counts once: a worker that is told to end hands it over, and one that crashes has noted it."""
-    last = f"@pytest.fixture\ndef ends():\n    {how}\ndef test_last(ends): pass\n"
-    result = run(EARLY + SOUND + last, "--cudalink-schedules=4:7", "-n1", "-p", "xdist")
-    result.stdout.fnmatch_lines(
-        ["schedules: 8 runs of 2 tests from seed 7, 1 failure", "failed: test_it.py::test_early under *"]
-    )
-
-
-@pytest.mark.slow
-def test_crash(run) -> None:
-    """A process that dies leaves no list of its operations; the run in which nothing was late tells their places."""
-    result = run(EARLY.replace("assert value == 7", "value == 7 or os._exit(3)"), "--cudalink-schedules=4:7")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        [
-            "crash: test_it.py::test_early under * of 4 schedules: the process ended with exit code 3",
-            "  *: cuMem*Async*, called at *test_it.py:* in *, was displaced; the process ended before it could *",
-        ]
-    )
-
-
-@pytest.mark.slow
 def test_record(run, pytester: pytest.Pytester) -> None:
     """The record has what was queued when; `test_forms` has the page that draws it."""
     run(EARLY, "--cudalink-schedules=6:7", "--cudalink-report=run.jsonl")
