@@ -10,7 +10,6 @@ from pytest_cudalink.report import read
 from tests.nested import ALONE, BOTH
 
 ARTIFACTS = Path(__file__).parent.parent / "data" / "artifacts"
-SECTION = "*- cudalink: why -*"
 NVJITLINK = "nvidia-nvjitlink"
 
 DRIVER = f"""
@@ -241,7 +240,6 @@ def test_a_missing_driver_where_nothing_asks(pytester: pytest.Pytester, run_pyte
     assert result.stdout.lines.count(fix) == 5
     result.stdout.fnmatch_lines(
         [
-            SECTION,
             "error  DriverNotFoundError: no CUDA driver: libcuda.so.1: not there",
             "why    this process finds no CUDA driver, real or emulated",
             fix,
