@@ -188,16 +188,6 @@ def test_late(suite, pytester, late) -> None:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("late", ["unconfigure", "python_ends", "child"])
-def test_late_is_reported(suite, late) -> None:
-    """With `report` the line is all."""
-    result = suite("--cudalink-checks=lifetimes=report", conftest=HEAD + LATE[late], test_good=GOOD)
-    result.assert_outcomes(passed=1)
-    assert result.ret == pytest.ExitCode.OK
-    assert result.stderr.str().count(CHANGED) == 1
-
-
 @pytest.fixture
 def late_plugins(pytester) -> Callable[..., Mapping[str, str]]:
     """Make a plugin of each way, loaded where a condition holds; returns what a line says of the violation of each."""

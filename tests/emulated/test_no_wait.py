@@ -181,16 +181,6 @@ def test_it(no_wait):
     )
 
 
-def test_blocked(run_pytest, pytester, toolchain) -> None:
-    """``-p no:cudalink-no-wait`` turns the check off, and the summary says so."""
-    toolchain("13.0")
-    pytester.makeconftest(GATES)
-    pytester.makepyfile(f"{HEAD}\n@pytest.mark.cudalink(no_wait=True)\ndef test_marked(): free()\n")
-    result = run_pytest(*OPTIONS, "-p", "no:cudalink-no-wait")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*calls that wait fail no test that forbids it: -p no:cudalink-no-wait"])
-
-
 TASKS = f"""{HEAD}
 import asyncio
 
@@ -238,23 +228,6 @@ def test_tasks_of_one_thread(pytester: pytest.Pytester, run_pytest, toolkit) -> 
     result.assert_outcomes(passed=1, failed=4)
     failed = {line.split("::")[1].split(" ")[0] for line in result.outlines if line.startswith("FAILED")}
     assert failed == {"test_own", "test_allowed_elsewhere", "test_started", "test_around"}
-
-
-def test_wrong_markers(run_pytest, pytester) -> None:
-    """A wrong value is a usage error that names the test, and the nearest function."""
-    known = "write True, False or a list of driver functions that may wait, as ['cuMemFree']"
-    faults = {
-        "'cuMemFree'": f"no_wait='cuMemFree': {known}",
-        "[1]": f"no_wait=[1]: {known}",
-        "['cuMemFre']": "no_wait: the driver has no function 'cuMemFre'; did you mean 'cuMemFree'?",
-        "['x']": "no_wait: the driver has no function 'x'; give a name of cuda.h, such as 'cuMemFree'",
-    }
-    tests = [f"@pytest.mark.cudalink(no_wait={given})\ndef test_{at}(): pass\n" for at, given in enumerate(faults)]
-    pytester.makepyfile("import pytest\n" + "".join(tests))
-    result = run_pytest("-p", "no:cacheprovider")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    for at, fault in enumerate(faults.values()):
-        assert f"test_{at}: @pytest.mark.cudalink {fault}" in result.stderr.str()
 
 
 def test_allowed_symbols() -> None:
