@@ -297,7 +297,7 @@ def page_environments(session: nox.Session, environments: dict[str, list[str]]) 
     for name, packages in environments.items():
         environment(session, name, wheel, *packages)
     session.run("cudalink", "toolchain", "add", "12.9", "13.0")
-    session.env["CUDALINK_PAGE_ENVIRONMENTS"] = str(Path(wheel).parent)
+    session.env["CUDALINK_PAGE_ENVIRONMENTS"] = str(Path(session.create_tmp()).resolve())
 
 
 @nox.session

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from pytest_cudalink.cli import main
+from pytest_cudalink.matrix import load_cells
 from tests import check_written_ci
 from tests.expressions import Payload, expressions, fill, truth
 
@@ -122,6 +123,13 @@ JOBS = {
     "by hand": {"gpu": "cells", "matrix": "report slow plugins field campaigns suites atlas links"},
     "tag v0.1.0rc1": {"release": "build gate try"},
     "tag v0.1.0": {"release": "build gate publish announce"},
+}
+
+
+#: Sessions that need a GPU, write files of this repository, take hours by design, or take parts of another one.
+BY_HAND = {
+    *("bench-matrix", "changelog", "finding-libraries", "finding-releases", "generate", "gpu", "jit-lto"),
+    *("new-release", "properties", "screenshots"),
 }
 
 
@@ -417,6 +425,21 @@ def test_slow_tests_run_on_the_pythons_that_the_gate_lacks() -> None:
     pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PYPROJECT["project"]["classifiers"]))
     job = workflow(ROOT / ".github" / "workflows" / "matrix.yml")["jobs"]["slow"]
     assert job["strategy"]["matrix"]["python"] == pythons[1:]
+
+
+def test_what_the_gate_leaves_out_runs_every_week(sessions) -> None:
+    """A session of which the gate runs a part, or nothing, runs once a week, but for those that people run."""
+    weekly = {name for words in commands(ROOT / ".github" / "workflows" / "matrix.yml") for name in chosen(words)[0]}
+    stages = re.search(r"<<'STAGES'.*\n((?:.+\n)+?)STAGES\n", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))[1]
+    whole = {"lint", "types", "tests", "matrix-report"}
+    for words in map(shlex.split, stages.splitlines()):
+        names, _ = chosen(words)
+        assert {name.partition("(")[0] for name in names} <= set(sessions)
+        if words[0] == "nox" and set(words[words.index("--") + 1 :] if "--" in words else ()) <= {"-q"}:
+            whole.update(names)
+    cells = {cell.name for cell in load_cells(ROOT / "matrices" / "cells.toml")}
+    left = {name for name in sessions if "(" not in name} - cells - whole - weekly
+    assert left == BY_HAND
 
 
 def test_hooks_have_no_pins_of_their_own() -> None:

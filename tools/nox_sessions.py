@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import nox
@@ -65,8 +67,23 @@ def without_bindings(packages: Iterable[str], own: Iterable[str]) -> Iterator[st
     return (package for package in packages if not (replaced and package.startswith("cuda-bindings")))
 
 
+def _git(*words: str) -> str:
+    """Return what git prints in this checkout; empty without git."""
+    command = ("git", "-C", str(ROOT), *words)
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() if which("git") else ""
+
+
 def own_wheel(session: nox.Session) -> str:
-    """Build this project's wheel: an editable install would compile the native parts for each environment."""
+    """Return this commit's wheel: that of ``nox -s dist``, or a new one.
+
+    An editable install would compile the native parts for each environment.
+    """
+    commit, tag = _git("rev-parse", "HEAD"), _git("describe", "--exact-match", "--match", "v*").removeprefix("v")
+    for wheel in () if _git("status", "--porcelain") else (ROOT / "dist").glob(f"*_{os.uname().machine}.whl"):
+        version = wheel.name.split("-")[1]
+        made_of = re.search(r"\+g([0-9a-f]+)$", version)
+        if version == tag or (made_of and commit.startswith(made_of[1])):
+            return str(wheel)
     folder = Path(session.create_tmp()).resolve()
     session.run("uv", "build", "-q", "--wheel", "-o", str(folder), str(ROOT), external=True)
     return str(max(folder.glob("*.whl"), key=os.path.getmtime))

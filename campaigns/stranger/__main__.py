@@ -1,6 +1,6 @@
 """Walk a newcomer's path from the built wheel, and time it: ``nox -s stranger``.
 
-    python -m campaigns.stranger [--cold | --warm] [--wheel PATH]
+    python -m campaigns.stranger --wheel PATH [--cold | --warm]
 
 Without an option it walks twice, each time in a new home folder: first without any cache, then with the caches of pip,
 uv and cudalink that the first walk left. What the second one takes is ours, to unpack and to run; what the first one
@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -25,25 +24,6 @@ ROOT = Path(__file__).parent.parent.parent
 #: Seconds for the whole path without caches, and for the part of it that no network decides.
 LIMIT, OURS = 600, 300
 SAVED = ROOT / ".cudalink" / "stranger.json"
-
-
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
-
-
-def build(folder: Path) -> Path:
-    """The wheel of this commit for this machine: that in dist/ if it is the commit's, or a new one in `folder`."""
-    commit = _git("rev-parse", "HEAD")
-    tag = _git("describe", "--exact-match", "--match", "v*").removeprefix("v")
-    for wheel in () if _git("status", "--porcelain") else (ROOT / "dist").glob(f"*_{os.uname().machine}.whl"):
-        version = wheel.name.split("-")[1]
-        made_of = re.search(r"\+g([0-9a-f]+)$", version)
-        if version == tag or (made_of and commit.startswith(made_of[1])):
-            return wheel
-    subprocess.run(["uv", "build", "-q", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True)
-    (made,) = folder.glob("*.whl")
-    return made
 
 
 def _walk(home: HomeFolder, path: Sequence[Step], what: str) -> list[float]:
@@ -96,13 +76,13 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--cold", action="store_true", help="walk once, without caches: only the sum is judged")
     which.add_argument("--warm", action="store_true", help="walk once, with this user's caches of pip, uv and cudalink")
-    parser.add_argument("--wheel", type=Path, help="the wheel to take, instead of that of this commit")
+    parser.add_argument("--wheel", type=Path, required=True, help="the wheel to install; the session gives its own")
     options = parser.parse_args()
     path, machine = steps(), _machine()
     cold = warm = None
     with tempfile.TemporaryDirectory(prefix="cudalink-stranger-") as name:
         work = Path(name)
-        wheel = (options.wheel or build(work / "wheel")).resolve()
+        wheel = options.wheel.resolve()
         print(f"{wheel.name} stands in for pytest-cudalink in `pip install` and, as CUDALINK_REQUIREMENT, in the cells")
         caches: dict[str, str] | None = None
         try:
