@@ -16,8 +16,9 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+
+from operations import outcome  # type: ignore[import-not-found] (beside this script)
 
 
 def needed(path: str) -> list[str]:
@@ -35,28 +36,6 @@ def load(path: str, places: dict[str, str], seen: set[str]) -> None:
         if name in places:
             load(places[name], places, seen)
     ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_GLOBAL)
-
-
-def outcome(what: Callable[[], object]) -> str:
-    """What goes wrong in a child; empty for nothing."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if not pid:
-        null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        try:
-            what()
-            text = ""
-        except BaseException as error:  # noqa: BLE001 (whatever a module does)
-            text = f"{type(error).__name__}: {error}"
-        os.write(write, text.encode()[:4000])
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, encoding="utf-8", errors="replace") as pipe:
-        text = pipe.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return text if code == 0 else f"ends with {code}"
 
 
 def imports(modules: list[str]) -> None:

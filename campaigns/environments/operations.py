@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 KERNEL = 'extern "C" __global__ void k(float *p) { *p = sinf(*p); }'
@@ -308,27 +309,32 @@ def pip_check() -> None:
         raise Failed("; ".join(wrong))
 
 
-def attempt(name: str) -> str | None:
-    """Run an operation in a fresh process; return what went wrong."""
+def outcome(what: Callable[[], object]) -> str:
+    """What goes wrong in a fresh process; empty for nothing."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         os.close(read)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         os.dup2(1, 2)
-        kind, _, about = name.partition(" ")
         text = ""
         try:
-            globals()[kind.replace("-", "_")](*([about] if about else []))
+            what()
         except BaseException as error:  # noqa: BLE001 (whatever a user would see)
-            text = f"{type(error).__name__}: {error}"[:600]
+            text = f"{type(error).__name__}: {error}"[:4000]
         os.write(write, text.encode(errors="replace"))
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as answers:
         text = answers.read().decode(errors="replace")
-    _, status = os.waitpid(child, 0)
-    return text or (None if status == 0 else f"ends with status {status}")
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return text if code == 0 else f"ends with {code}"
+
+
+def attempt(name: str) -> str | None:
+    """Do an operation; return what went wrong."""
+    kind, _, about = name.partition(" ")
+    return outcome(lambda: globals()[kind.replace("-", "_")](*([about] if about else [])))[:600] or None
 
 
 if __name__ == "__main__":

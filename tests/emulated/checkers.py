@@ -281,7 +281,7 @@ def leaks(rounds: int, way: str = "driver") -> list[str]:
     kept, grown = {}, 0
     library = toolchains.add(VERSION).library("nvJitLink")
     for one in ("direct", way):
-        done = run([sys.executable, HERE / "programs" / "leaks.py", one, library, str(rounds)])
+        done = run([sys.executable, HERE / "programs" / "leaks.py", one, str(rounds), library])
         if done.returncode:
             return [done.stderr]
         kept[one], grown = map(int, done.stdout.split())
@@ -294,9 +294,9 @@ def leaks(rounds: int, way: str = "driver") -> list[str]:
     ]
 
 
-def object_leaks(rounds: int, way: str = "all") -> list[str]:
+def object_leaks(rounds: int, way: str = "objects") -> list[str]:
     """What pools, virtual memory, IPC handles, arrays and graphs keep when they are gone."""
-    done = run([sys.executable, HERE / "programs" / "object_leaks.py", way, str(rounds)])
+    done = run([sys.executable, HERE / "programs" / "leaks.py", way, str(rounds)])
     if done.returncode:
         return [done.stderr]
     problems = []

@@ -64,7 +64,7 @@ def test_objects_leave_nothing() -> None:
 
 def test_a_lost_object_is_seen() -> None:
     """The same check fails where each round keeps physical memory of 2 MiB."""
-    assert any("bytes of the device" in problem for problem in checkers.object_leaks(rounds=200, way="losing"))
+    assert any("bytes of the device" in problem for problem in checkers.object_leaks(rounds=200, way="losing-objects"))
 
 
 @needs_compiler
