@@ -112,3 +112,34 @@ def test_none_of_ours_is_named(run_pytest, pytester, monkeypatch) -> None:
     pytester.makepyfile("def test(): pass")
     result = run_pytest("-Werror")
     result.assert_outcomes(passed=1)
+
+
+def test_the_table_of_settings() -> None:
+    """Words that several settings share have a name in it; names of options and variables follow."""
+    known = {option.name: option for option in OPTIONS}
+    assert [(one.flag, one.ini, one.env) for one in map(known.get, ("backend", "fault_sweep", "events"))] == [
+        ("--force-backend", "cudalink_force_backend", "CUDALINK_FORCE_BACKEND"),
+        ("--cudalink-fault-sweep", "cudalink_fault_sweep", "CUDALINK_FAULT_SWEEP"),
+        ("", "cudalink_events", ""),
+    ]
+    assert known["backend"].choices == ("auto", "driver", "nvjitlink", "each")
+    assert known["unsupported"].choices == ("fail", "skip")
+    assert known["provenance"].words == ("any", "wheels", "system", "conda")
+    assert known["device"].help.endswith(
+        "known: v100, t4, rtx-2080-ti, a100, a10, rtx-3090, l4, rtx-4090, h200, h100, b200, rtx-5090"
+    )
+    assert (known["device"].cell.name, known["device"].program.name) == ("arch", "--device")
+    assert known["device"].program.help.startswith("choose the devices, such as h100, sm_90, h100:2 (two of them), ")
+    assert (known["report"].parts, known["report"].cell, known["report"].program) == ({}, None, None)
+    assert known["report"].help == "write the records of the run to a file, one JSON object per line"
+    assert (known["report"].inherited, known["backend"].inherited) == (False, True)
+    assert known["checks"].settings == {
+        "lifetime": ("--cudalink-checks (lifetimes)", "fail"),
+        "jitlink_contract": ("--cudalink-checks (nvjitlink)", "fail"),
+        "order": ("--cudalink-checks (order)", "off"),
+    }
+    assert known["checks"].parts["lifetime"].values == ("off", "report", "fail", "strict")
+    assert known["processes"].settings["tests"] == ("--cudalink-processes", "shared")
+    assert known["events"].settings == {"events": ("cudalink_events", "")}
+    named = ("sticky", "events", "device")
+    assert [*map(options.label, named)] == ["--cudalink-processes (sticky)", "cudalink_events", "--cudalink-device"]
