@@ -106,14 +106,6 @@ def test_packed_images_say_what_unpacked_ones_do() -> None:
         assert "scrambled" in lto.note
 
 
-def test_unpacked_bytes_are_those_that_were_packed() -> None:
-    """What comes out of LZ4 and zstd is the image that nvcc writes without packing, up to what pads it."""
-    plain = [one.data for one in images(SAMPLES / "none.fatbin") if one.kind != "ltoir"]
-    for name in ("speed", "size"):
-        found = [one.data for one in images(SAMPLES / f"{name}.fatbin") if one.kind != "ltoir"]
-        assert [one.rstrip(b"\0") for one in found] == [one.rstrip(b"\0") for one in plain]
-
-
 @pytest.mark.parametrize(("name", "package"), [("speed", "lz4"), ("size", "zstandard")])
 def test_without_the_packages_the_headers_remain(name, package, monkeypatch) -> None:
     """Kind, architecture and PTX ISA are in the headers; the note says which package would tell more."""
@@ -278,28 +270,6 @@ def test_nothing_to_audit(tmp_path) -> None:
     with pytest.raises(AuditError, match="there is no such file"):
         device_code(tmp_path / "missing.whl")
     assert device_code(wheel(tmp_path / "x.whl", a__py=b"pass")).groups == ()
-
-
-@pytest.mark.parametrize(
-    ("field", "layout", "value"),
-    [
-        (32, "Q", 2**64 - 1),
-        (40, "Q", 2**64 - 1),
-        (40, "Q", 2**63 - 1),
-        (58, "H", 1),
-        (60, "H", 2**16 - 1),
-        (62, "H", 2**16 - 1),
-    ],
-    ids=["e_phoff", "e_shoff", "e_shoff-signed", "e_shentsize", "e_shnum", "e_shstrndx"],
-)
-def test_cubin_whose_header_lies(field, layout, value, tmp_path) -> None:
-    """A cubin is read although its header places a table behind the file; alone, in an archive and in other bytes."""
-    whole = bytearray((DATA / "artifacts/13.0/user.cubin").read_bytes())
-    struct.pack_into(layout, whole, field, value)
-    header = b"user.o/".ljust(48) + str(len(whole)).encode().ljust(10) + b"`\n"
-    path = wheel(tmp_path / "x.whl", a__cubin=whole, b__a=b"!<arch>\n" + header + whole, c__bin=b"data" + whole)
-    assert sorted(image.path for image in images(path)) == ["pkg/a.cubin", "pkg/b.a", "pkg/c.bin"]
-    assert command(path, "--gpu=sm_90", "--driver=13.0")[0] == 0
 
 
 @pytest.mark.parametrize(("number", "kind", "least"), [(2, "cubin", 64), (8, "ltoir", 28)])

@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink import doctor
 from pytest_cudalink.audit import targets
-from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audit_environment, conda, providers
+from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environment, conda, providers
 from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
 from pytest_cudalink.base import tables
@@ -232,61 +232,7 @@ def test_the_environment_of_this_process() -> None:
 # -- places
 
 
-def test_places(made, tmp_path) -> None:
-    """A prefix, its Python, a site-packages folder, and the layout of Windows; markers are those of the environment."""
-    made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
-    made.wheel("x", "1", 'nvidia-nvjitlink-cu12>=12.9; python_version == "3.12"')
-    python = made.prefix / "bin/python"
-    python.parent.mkdir()
-    python.symlink_to(sys.executable)
-    for target in (made.prefix, python, made.site):
-        found = audit_environment(target)
-        assert (found.python, found.prefix) == ("3.12", str(made.prefix))
-        assert kinds(found) == [("version", "error")]
-    windows = tmp_path / "windows"
-    (windows / "Lib").mkdir(parents=True)
-    made.site.rename(windows / "Lib/site-packages")
-    (windows / "Lib/site-packages/x-1.dist-info/METADATA").write_text(
-        'Name: x\nVersion: 1\nRequires-Dist: nvidia-nvjitlink-cu12>=12.9; sys_platform == "win32"\n', encoding="utf-8"
-    )
-    assert kinds(audit_environment(windows)) == [("version", "error")]
-
-
-@pytest.mark.parametrize("name", ["missing", "empty", "file"])
-def test_no_environment(name, tmp_path, capsys) -> None:
-    """What is not an environment is an error with exit code 2."""
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(AuditError, match="environment"):
-        audit_environment(tmp_path / name)
-    assert main(["audit", "--environment", str(tmp_path / name)]) == 2
-    assert "give a prefix, its Python or a site-packages folder" in capsys.readouterr().err
-
-
 # -- editable installs
-
-
-@pytest.mark.parametrize("how", ["pth", "finder", "egg-info"])
-def test_editable_installs(how, made) -> None:
-    """The libraries of an editable install lie in its source tree: by a path file, a finder, or setup.py develop."""
-    jitlink = made.nvjitlink("12.8.93")
-    made.user("pkg/_ext.so", jitlink, "__nvJitLinkCreate_12_9", root=made.source)
-    (made.source / "pkg/__init__.py").write_text("", encoding="utf-8")
-    (made.source / ".venv/lib").mkdir(parents=True)
-    made.user(".venv/lib/_no.so", jitlink, "__nvJitLinkCreate_12_9", root=made.source)
-    if how == "egg-info":
-        (made.source / "mine.egg-info").mkdir()
-        (made.source / "mine.egg-info/PKG-INFO").write_text("Name: mine\nVersion: 1\n", encoding="utf-8")
-        (made.site / "easy-install.pth").write_text(f"{made.source}\n", encoding="utf-8")
-    else:
-        name = "_mine.pth" if how == "pth" else "__editable___mine_1_finder.py"
-        text = f"{made.source}\n" if how == "pth" else f"MAPPING: dict[str, str] = {{'pkg': '{made.source}/pkg'}}\n"
-        (made.site / name).write_text(text, encoding="utf-8")
-        folder = made.wheel("mine", "1", files=(name,))
-        url = {"url": f"file://{made.source}", "dir_info": {"editable": True}}
-        (folder / "direct_url.json").write_text(json.dumps(url), encoding="utf-8")
-    (finding,) = made.audit().findings
-    assert [claim.file for claim in finding.evidence] == [str(made.source / "pkg/_ext.so")]
 
 
 # -- conda
@@ -367,16 +313,6 @@ def test_what_cannot_be_read(path: str, content: str | None, made, capsys) -> No
     assert str(made.prefix) in line
     assert "again" in line
     assert "\x1b" not in output
-
-
-@pytest.mark.parametrize("left", ["12.4.127", "12.9.99"])
-def test_metadata_of_another_release_that_an_installer_left(left: str, made) -> None:
-    """The release counts whose RECORD has the sizes of the files, whichever of the two comes first."""
-    for version, size in (("12.9.86", 3), (left, 4)):
-        (made.wheel("nvidia-x", version) / "RECORD").write_text(f"x.so,,{size}\n", encoding="utf-8")
-    (made.site / "x.so").write_bytes(b"new")
-    made.wheel("user", "1", "nvidia-x==12.9.86")
-    assert kinds(made.audit()) == []
 
 
 def test_leftovers_of_pip_do_not_count(made) -> None:
@@ -537,26 +473,6 @@ def test_search_order_is_the_loaders(tag, named, made, monkeypatch) -> None:
         provider = providers.Providers([owner]).of("libcudart", 12, user)
         assert provider is not None
         assert [Path(provider.path).parent.name] == (found or ["wheel"]), (variable, done.stderr)
-
-
-def test_older_library_in_the_variable(made, monkeypatch) -> None:
-    """A wheel that finds its library by RUNPATH gets the older one of LD_LIBRARY_PATH: jax#30050."""
-    new = ("cudaMalloc", "cudaGetDriverEntryPointByVersion")
-    library = made.library("nvidia/cuda_runtime/lib/libcudart.so.12", *new)
-    made.wheel("nvidia-cuda-runtime-cu12", "12.9.79", files=(library,))
-    runpath = ("-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/../nvidia/cuda_runtime/lib")
-    made.wheel("x", "1", files=(made.user("x/x.so", library, new[1], *runpath),))
-    assert kinds(made.audit()) == []
-    older = made.site.parents[2] / "old" / "libcudart.so.12.4.127"
-    made.library(str(older), *new)
-    (older.parent / "libcudart.so.12").symlink_to(older)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(older.parent))
-    (finding,) = made.audit().findings
-    assert finding.what == (
-        "libcudart.so.12 is that of CUDA 12.4 in LD_LIBRARY_PATH; expected 12.5 or newer: x.so of x 1 wants "
-        "cudaGetDriverEntryPointByVersion of CUDA 12.5"
-    )
-    assert finding.otherwise == f"take {older.parent} out of LD_LIBRARY_PATH"
 
 
 # -- the parts

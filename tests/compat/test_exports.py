@@ -233,11 +233,6 @@ def test_nothing_is_read_at_import() -> None:
     assert done.stdout == "[] set()\n"
 
 
-def test_data_is_small() -> None:
-    """All files of the table together stay below 400 kB."""
-    assert sum(file.stat().st_size for file in exports.DATA.glob("*.json")) < 400_000
-
-
 def by_wheel(history: list[list[frozenset[str]]]) -> tuple[dict, list[frozenset[str]]]:
     """What the maker writes for wheels with these exports, some in each release; and the exports by release."""
 

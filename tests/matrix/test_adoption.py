@@ -198,18 +198,12 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
 
 @pytest.mark.parametrize("runner", adopt.RUNNERS)
 def test_github_workflow(runner, tmp_path) -> None:
-    """The workflow can be called by others, runs each cell by name, and always brings its records home.
-
-    What is unsafe in it zizmor says (`tests.check_written_ci`, in `nox -s lint`).
-    """
+    """Others can call it, it runs each cell by name, and its records always come; test_workflows evaluates it."""
     (change,) = [one for one in adopt.plan_changes(tmp_path, runner, "github") if one.path.suffix == ".yml"]
     workflow = yaml.safe_load(change.content)
     assert "workflow_call" in workflow[True]  # YAML 1.1 reads "on" as true
-    cells, test, report = (workflow["jobs"][name] for name in ("cells", "test", "report"))
-    assert "cudalink matrix github" in cells["steps"][-1]["run"]
-    assert test["strategy"]["matrix"] == "${{ fromJSON(needs.cells.outputs.matrix) }}"
-    # nothing to run is no failure; an older plugin, which does not say whether there is anything, runs the cells
-    assert cells["outputs"]["any"] == "${{ steps.cells.outputs.any }}"
+    test, report = (workflow["jobs"][name] for name in ("test", "report"))
+    # an older plugin, which does not say whether there is anything to run, runs the cells
     assert all("needs.cells.outputs.any != 'false'" in job["if"] for job in (test, report))
     assert any(
         step.get("run", "").endswith({"nox": " nox", "tox": " tox run"}[runner])
@@ -220,7 +214,6 @@ def test_github_workflow(runner, tmp_path) -> None:
     assert (upload["if"], upload["with"]["path"]) == ("always()", ".cudalink")
     assert "always()" in report["if"]
     run_lines = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-    assert "--gpu-runner" in cells["steps"][-1]["run"]
     # the plugin is one requirement in every job, and the environment of the cells names it, too
     assert workflow["env"]["CUDALINK_REQUIREMENT"] == "${{ vars.CUDALINK_REQUIREMENT || 'pytest-cudalink' }}"
     assert [line for line in run_lines if '"$CUDALINK_REQUIREMENT"' not in line] == []

@@ -221,16 +221,6 @@ def test_while_collecting(run, pytester, how, mode) -> None:
     assert fails_on_crash(pytester)
 
 
-def test_a_run_that_stops_early(run, pytester) -> None:
-    """What -x leaves out is not lost in a crash, and not green either."""
-    ended = run(f"{HEAD}def test_stops(): assert False{AFTER}def test_later(): pass\n", "-x")
-    assert ended.cell.lost == []
-    assert "test_it.py::test_later" in ended.cell.without_result
-    assert re.search(r"\d tests not run$", ended.cell.fault)
-    assert not fails_on_crash(pytester)
-    assert cli.main(["report", str(pytester.path / "run.jsonl"), "-q", "--fail-on", "incomplete"]) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [(("-k", "before"), None), (("--collect-only",), "pytest ended with exit code 0, and no test ran")],

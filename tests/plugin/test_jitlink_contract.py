@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import read
-from tests.nested import ALONE, XDIST
 
 HEAD = """
 import ctypes, os, sys
@@ -124,42 +123,3 @@ def test_asks_only(nvjitlink_contract):
     result.stdout.fnmatch_lines(
         ["*needs checks of nvJitLink's contract (found --cudalink-checks=nvjitlink=off (from option))"]
     )
-
-
-@pytest.mark.parametrize("arguments", [ALONE, XDIST])
-def test_other_processes(run, arguments) -> None:
-    """Workers of xdist and isolated tests fail and count as all others."""
-    isolated = "@pytest.mark.cudalink(isolate=True)\ndef test_isolated(): use_destroyed()\n"
-
-    result = run(BOTH + isolated, *arguments)
-
-    result.assert_outcomes(passed=2, failed=2)
-    result.stdout.fnmatch_lines(
-        ["2 violations of nvJitLink's contract", "  *::test_destroyed: 1", "  *::test_isolated: 1"]
-    )
-
-
-SOUND = """
-from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-
-def test_refused():
-    code = PTX.replace(b".visible", b".extern .func missing;\\n.visible").replace(b"ret;", b"call missing; ret;")
-    bad = ObjectCode.from_ptx(code)
-    with pytest.raises(Exception, match="missing"):
-        Linker(bad, options=LinkerOptions(arch="sm_90"), backend="nvjitlink").link("cubin")
-@pytest.fixture(scope="module")
-def shared():
-    handle = nvjitlink.create(1, OPTIONS)
-    yield handle
-    nvjitlink.destroy(handle)
-def test_shared(shared): nvjitlink.add_data(shared, nvjitlink.InputType.PTX, PTX, len(PTX), "k")
-def test_shared_again(shared): nvjitlink.complete(shared)
-"""
-
-
-def test_sound_links(run) -> None:
-    """A link that fails, and a handle of several tests, break nothing; tests/loader/jitlink has other sound uses."""
-    result = run(SOUND)
-
-    result.assert_outcomes(passed=3)
-    result.stdout.no_fnmatch_line("*violation*")

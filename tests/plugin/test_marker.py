@@ -158,18 +158,6 @@ class TestGroup:
     result.stdout.fnmatch_lines(["bundled: 9 links (5 on the driver, 4 on nvJitLink)"])
 
 
-@pytest.mark.parametrize("workers", [ALONE, XDIST])
-def test_force_backend_each_without_a_link_test(run, workers) -> None:
-    """A run in which ``--force-backend=each`` forces no test says so once, also with -q."""
-    result = run("def test_plain(): pass\n", "--force-backend=each", "-q", *workers)
-    result.assert_outcomes(passed=1, warnings=1)
-    said = "*cudalink: --force-backend is each (from option), but forces no selected test: *"
-    result.stdout.fnmatch_lines([said])
-    result = run("def test_plain(): pass\n", "--force-backend=each", "-q", "-W", "error", *workers)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([said])
-
-
 def test_skip_without_any_option(run_pytest) -> None:
     """A requirement that does not hold is a skip and no error, too, where nothing else asked for the phases."""
     module = "import pytest\n@pytest.mark.cudalink(ctk='>=99')\ndef test_it(caplog): pass"

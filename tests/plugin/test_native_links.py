@@ -113,14 +113,6 @@ def test_native_links_are_seen(run, extension, arguments) -> None:
     assert [test.unsteered for test in records.tests] == [2, 0, 1]
 
 
-def test_forced(run, toolkit, extension) -> None:
-    """Where the driver is forced, a test that links natively on nvJitLink fails, and says which file linked."""
-    result, _records = run(TWO, f"--cudalink-driver={toolkit}", "--force-backend=driver")
-    result.assert_outcomes(passed=1, failed=2)
-    said = f"*forced to driver by *, but {extension} linked on nvJitLink: nvJitLinkComplete of {VIA}*"
-    result.stdout.fnmatch_lines([said])
-
-
 @pytest.mark.parametrize("module", ["def test_nothing(): pass\n", TWO], ids=["first", "again"])
 def test_forced_after_the_last_test(run, pytester, toolkit, extension, module) -> None:
     """A native link as the session ends fails the run, whether or not the tests had such links, too."""

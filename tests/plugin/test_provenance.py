@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -139,24 +137,6 @@ def test_fails_the_test_that_loads_it(run) -> None:
             "FAILED test_it.py::test_loads - *",
         ]
     )
-
-
-def test_minors(run, systems, toolkit) -> None:
-    """Two minors of a library fail the test, also where each is from an expected place."""
-    module = "def test_one(): own()\ndef test_two(): ctypes.CDLL(NEW)"
-
-    result, _ = run(module, f"--cudalink-provenance={sys.prefix}{os.pathsep}{systems.folder}")
-
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "cudalink: two minors of libcudart in one process:",
-            f"  libcudart.so.13 {toolkit} (wheels, *",
-            "    loaded in the call of test_it.py::test_one, *",
-            f"  libcudart.so.13 {systems.minor} (system): *",
-        ]
-    )
-    assert "; expected" not in result.stdout.str()
 
 
 @pytest.mark.parametrize("broken", [False, True])

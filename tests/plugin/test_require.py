@@ -205,22 +205,6 @@ def test_all_skipped_is_red(run, pytester, more) -> None:
 
 
 @pytest.mark.usefixtures("toolkit")
-@pytest.mark.parametrize("more", [ALONE, BOTH])
-def test_required(run, more) -> None:
-    """``driver`` and ``links`` are met by one test, wherever it runs; a run without one names what is missing."""
-    module = f"{MARKED}\ndef test_plain(): pass\n"
-    assert run(module, "--cudalink-require=driver,links", *more).ret == 0
-    result = run(module, "--cudalink-require=driver,links", "-k", "plain", *more)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        [
-            "The run fails because no test ran on the driver that was asked for (1: no test asked for a *",
-            "The run fails because no link was made (1: no target linked anything); --cudalink-require=none allows *",
-        ]
-    )
-
-
-@pytest.mark.usefixtures("toolkit")
 def test_marker_where_no_driver_can_be_emulated(run) -> None:
     """Without the native libraries the marked tests are skipped, and the others run."""
     module = f"""{MARKED}

@@ -112,18 +112,6 @@ def timeline(result: pytest.RunResult) -> list[str]:
     return [line for line in lines[start + 1 :] if line.startswith("  ")]
 
 
-@pytest.mark.slow
-def test_fresh_seed(run) -> None:
-    """Without a seed the run takes another one each time, which the header shows."""
-    seeds = set()
-    for _ in range(2):
-        result = run(SOUND, "--cudalink-schedules=1")
-        (seed,) = re.findall(r"^cudalink: schedules 1:(\d+) ", str(result.stdout), re.MULTILINE)
-        result.stdout.fnmatch_lines([f"schedules: 1 run of 1 test from seed {seed}, 0 failures"])
-        seeds.add(seed)
-    assert len(seeds) == 2
-
-
 def test_tests_that_do_not_run_under_schedules(run) -> None:
     """A test that queues nothing, and one that fails by itself, are counted."""
     result = run("def test_nothing(): pass\ndef test_fails(queue): assert queue is None", "--cudalink-schedules=9:1")

@@ -283,24 +283,6 @@ def test_reruns(run) -> None:
     )
 
 
-def test_nothing_is_different(run, pytester: pytest.Pytester) -> None:
-    """Without such an error the guard changes neither the output nor the events of the driver."""
-    suite = SUITE.format(body="pass").replace("goes_wrong(719)", "pass")
-    outputs, events = [], []
-    for mode in ("replace", "off"):
-        file = pytester.path / f"{mode}.jsonl"
-        result = run(
-            suite, f"--cudalink-processes=sticky={mode}", f"-ocudalink_events={file}", "-v", "-p", "no:randomly"
-        )
-        result.assert_outcomes(passed=10)
-        outputs.append(
-            [line for line in result.outlines if not any(word in line for word in ("passed in", "cudalink: "))]
-        )
-        events.append(len(file.read_text(encoding="utf-8").splitlines()))
-    assert outputs[0] == outputs[1]
-    assert events[0] == events[1]
-
-
 #: Counts the questions to the contexts, and how often the driver is looked for, from one test to the next.
 COUNTS = """
 import pytest

@@ -145,40 +145,6 @@ def test_a_real_driver(real, pytester, options: tuple[str, ...]) -> None:
         assert start["arch"]["found"] == "sm_86"
 
 
-EMULATED = """
-import ctypes, os
-
-def test_first():
-    cuda = ctypes.CDLL("libcuda.so.1")
-    assert cuda.cudalinkEventCount() == 0
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(write, str(cuda.cuInit(0)).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 9) == b"0"
-"""
-#: Options that need an emulated driver; events alone, as the check of order is on with it.
-EMULATING = ("--cudalink-checks=order=fail", "--cudalink-device=sm_86:2", "--cudalink-faults=cuInit:9=100")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param((*ALL, *EMULATING), id="all"),
-        pytest.param(
-            ("-ocudalink_events=events", "--cudalink-processes=isolated"), id="events", marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_an_emulated_driver(run_pytest, options: tuple[str, ...]) -> None:
-    """A forked child of the first test can use it, and the record has what it was made of."""
-    result = run_pytest("--cudalink-driver=13.0", *options, module=EMULATED)
-
-    result.assert_outcomes(passed=1)
-
-
 def test_a_fault_is_left_to_the_test(run_pytest, pytester) -> None:
     """The first call of a function is the test's: no question of the record meets a fault that waits for it."""
     module = "import ctypes\ndef test(): assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 100\n"
