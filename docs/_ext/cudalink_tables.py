@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from pytest_cudalink.compat.options import OPTIONS, Option
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
 from pytest_cudalink.linker.dispatch import Row, policies
-from pytest_cudalink.loader.jitlink.jitlink_contract import RULES
+from pytest_cudalink.loader.jitlink.jitlink_contract import rules
 from pytest_cudalink.matrix.cells import REASONS, REASONS_WITH
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.report import records
@@ -197,7 +197,7 @@ def record_events() -> list[nodes.Node]:
 
 def contract_rules() -> list[nodes.Node]:
     """Every rule of nvJitLink's contract: what is wrong, and what is right."""
-    return [table(["rule", "violation", "expected"], [[words([name]), *texts] for name, texts in RULES.items()])]
+    return [table(["rule", "violation", "expected"], [[words([name]), *texts] for name, texts in rules().items()])]
 
 
 def suite_table() -> list[nodes.Node]:

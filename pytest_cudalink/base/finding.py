@@ -64,7 +64,7 @@ class Violation(NamedTuple):
     # name of the rule: for lifetimes the option of cuLinkCreate whose memory must live, such as
     # "CU_JIT_ERROR_LOG_BUFFER", "optionValues" for the array itself, or the type of a handle that was used after it was
     # destroyed, or whose references were released too often, such as "CUlinkState", or an argument that was NULL; for
-    # nvJitLink a key of `pytest_cudalink.loader.jitlink.jitlink_contract.RULES`
+    # nvJitLink one of those in `data/rules.toml`
     rule: str
     what: str  # how the rule was broken
     text: str  # the violation in one line: handle, rule or call, how it was broken, what is expected and what was found

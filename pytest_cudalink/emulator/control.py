@@ -17,6 +17,7 @@ from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 from ..base.finding import RUNNERS, Violation
+from ..base.tables import read_table
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 
@@ -104,59 +105,18 @@ _STACK_SIZE = 40_000
 #: How a call of a sweep fails, in the order of the C: alone, with each later call of its function, with the device.
 STAYS = ("alone", "function", "device")
 
-#: By rule: what a call did for the object, the rule in a sentence, and the smallest change of a program that broke it.
-_RULES = {
-    "CUlinkState": (
-        "made",
-        "No call may use a CUlinkState after cuLinkDestroy, in any thread (CUDA Driver API).",
-        "Make no call with a CUlinkState after its cuLinkDestroy.",
-    ),
-    "asynchronous copy": (
-        "submitted",
-        (
-            "Host memory that an asynchronous copy reads or writes must live until the copy is done (CUDA Driver API, "
-            "API synchronization behavior)."
-        ),
-        "Keep host memory until its asynchronous copy is done: wait for the stream, or for an event behind the copy.",
-    ),
-    "CUuserObject": (
-        "given its last references",
-        (
-            "The caller and each graph may release only their own references, and no call may use a CUuserObject after "
-            "the last one (CUDA Driver API, cuUserObjectRelease)."
-        ),
-        "Release each reference once, and use a CUuserObject only while a reference to it is left.",
-    ),
-}
-_RULE_OF_MEMORY = (
-    "given its memory",
-    (
-        "The option values and log buffers given to cuLinkCreate must live until cuLinkDestroy "
-        "(CUDA Driver API, cuLinkCreate)."
-    ),
-    "Keep the memory that cuLinkCreate was given until cuLinkDestroy.",
-)
-
 
 def _rule_of(kind: str, rule: str, what: str) -> tuple[str, str, str]:
-    """Return what a rule of lifetimes has in `_RULES`; NULL has one for all, as handles that died but link states."""
-    if kind == "argument":
-        advice = (
-            f"{rule} must not be NULL: the driver follows it without a check, and ends the process (SIGSEGV in driver "
-            "580.159.04 on an H200, recorded on 2026-11-29)."
-        )
-        return "", advice, f"Pass the address of memory as {rule}."
-    if kind == "link state" or not what.startswith("used after "):
-        return _RULES.get(rule, _RULE_OF_MEMORY)
-    fix = f"Make no call with a {rule} after {what.removeprefix('used after ')}."
-    if rule == "CUdeviceptr":
-        advice = "Memory may be freed once, and not be used from then on (CUDA Driver API, cuMemFreeAsync)."
-        return "freed", advice, fix
-    advice = (
-        f"No call may be given a {rule} that was destroyed: the driver follows it, and what is in that memory by then "
-        "decides what happens (driver 580.159.04 on an H200 ends the process)."
-    )
-    return "destroyed", advice, fix
+    """Return what a call did for the object, the rule in a sentence, and the fix, of a rule of lifetimes."""
+    rules = read_table("rules.toml")["lifetimes"]
+    if kind == "argument":  # NULL has one rule for all
+        found = rules["NULL as argument"]
+    elif kind == "link state" or not what.startswith("used after "):
+        found = rules.get(rule, rules["memory of a link state"])
+    else:
+        found = rules["freed memory" if rule == "CUdeviceptr" else "destroyed handle"]
+    words = {"rule": rule, "end": what.removeprefix("used after ")}
+    return found["verb"], found["advice"].format_map(words), found["fix"].format_map(words)
 
 
 def _tells(filename: str) -> bool:

@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from ...base.finding import RUNNERS, Violation
+from ...base.tables import read_table
 from . import jitlink_calls
 
 #: The functions, in the order of `JitLinkFunction` in native/jitlink_contract.h.
@@ -25,31 +26,6 @@ _FUNCTIONS: Final = tuple(
         *("GetLinkedLTOIR", "GetErrorLogSize", "GetErrorLog", "GetInfoLogSize", "GetInfoLog"),
     )
 )
-#: What a call did wrong and what is right, by the name of the rule, in the order of `ContractRule`.
-RULES: Final[dict[str, tuple[str, str]]] = {
-    "destroyed": ("a call on a destroyed handle", "no call on a handle after nvJitLinkDestroy, in any thread"),
-    "unknown": (
-        "a call on a handle that was never created, or destroyed long ago",
-        "a handle that nvJitLinkCreate returned",
-    ),
-    "null": ("a NULL pointer", "a pointer to memory that nvJitLink can read or write"),
-    "refused": (
-        "a call on a handle whose nvJitLinkCreate failed",
-        "only its logs and nvJitLinkDestroy after nvJitLinkCreate failed",
-    ),
-    "completed": ("an input after nvJitLinkComplete", "every input before nvJitLinkComplete, or a new handle"),
-    "twice": ("a second nvJitLinkComplete", "one nvJitLinkComplete for each handle"),
-    "early": ("a result asked before nvJitLinkComplete", "nvJitLinkComplete first"),
-    "failed": ("a result of a link that failed", "no result after a call that failed; read the error log"),
-    "unsized": ("a buffer whose size was not asked", "the function that returns the size first"),
-    "grew": ("a buffer of an old size", "the size asked again after the last call on the handle"),
-    "busy": ("two threads in calls on one handle", "one thread at a time for each handle"),
-    "name": (
-        "the name of an input freed or changed before nvJitLinkComplete",
-        "the name kept until nvJitLinkComplete, which reads it for its messages",
-    ),
-}
-_NAMES: Final = tuple(RULES)
 _CREATED, _DESTROYED, _VIOLATION = range(3)
 _PLACE_SIZE: Final = 4352
 _STACKS: Final = 4096  # that are kept
@@ -58,6 +34,11 @@ _LIBRARIES: Final = "/site-packages/"
 _USER, _PACKAGE, _SILENT, _END, _NO_KIND = range(5)
 _kinds: Final[dict[str, int]] = {}
 _STANDARD: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 (compared with names of files)
+
+
+def rules() -> dict[str, tuple[str, str]]:
+    """Return what a call did wrong and what is right, by the name of the rule, in the order of `ContractRule`."""
+    return {name: (what, expected) for name, (what, expected) in read_table("rules.toml")["jitlink-contract"].items()}
 
 
 def _kind(filename: str) -> int:
@@ -178,8 +159,8 @@ class JitLinkContract:
 
     def _violation(self) -> Violation:
         one = self._found
-        rule, call = _NAMES[one.rule], _FUNCTIONS[one.function]
-        what, expected = RULES[rule]
+        rule, (what, expected) = [*rules().items()][one.rule]
+        call = _FUNCTIONS[one.function]
         if rule == "grew":
             what += f": {one.asked} bytes, where {one.actual} are needed now"
         elif rule == "name":
