@@ -76,7 +76,7 @@ class Causes(Check):
         self._skips = run.settings.unsupported.value == "skip"
         self._driver: DriverControl | None = None
         self._below: Descendants | None = None
-        self._refused = self._events = 0
+        self._refused = self._events = self._looked = 0
         self._input: RefusedInput | None = None
         self._has_cause = False
         #: Where the CUDA runtime of this process was refused; it asks once, and repeats that answer in every call.
@@ -208,7 +208,9 @@ class Causes(Check):
         A long run would keep the frames of all.
         """
         self._forget()
-        if self._driver is not None:
+        # without a call since the last test, nothing has changed, and asking costs more than the test
+        if self._driver is not None and self._events != self._looked:
+            self._looked = self._events
             before, self._captures = self._captures, self._driver.state().captures
             if self._captures > before:
                 self._left_open = self._test or "code outside of tests"

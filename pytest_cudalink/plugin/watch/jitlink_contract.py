@@ -65,13 +65,16 @@ class JitLinkContractCheck(ViolationCheck):
         self._before = self.handle_count
         super().begin(nodeid)
 
+    def _alive(self) -> list[str]:
+        return self._contract.alive(self._before) if self.handle_count != self._before else []
+
     def leaves(self) -> bool:
-        return bool(self._contract.alive(self._before))
+        return bool(self._alive())
 
     def look(self, phase: Phase) -> None:
         super().look(phase)
         # what had to be destroyed has been: see `leaves`
-        if phase.when == "teardown" and (handles := self._contract.alive(self._before)):
+        if phase.when == "teardown" and (handles := self._alive()):
             self._notes = [f"{one} and not destroyed" for one in handles]
             self._run.part(LEDGER).test.undestroyed = len(handles)
 
