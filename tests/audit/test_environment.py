@@ -53,18 +53,11 @@ class Made:
         self.prefix = prefix
         self.site = prefix / "lib/python3.12/site-packages"
         self.site.mkdir(parents=True)
-        self.source = prefix.parent / "source"
 
     def wheel(
-        self,
-        name: str,
-        version: str,
-        *requires: str,
-        files: tuple[str, ...] = (),
-        installer: str = "pip",
-        digest: str = "",
+        self, name: str, version: str, *requires: str, files: tuple[str, ...] = (), installer: str = "pip"
     ) -> Path:
-        """Write the metadata of a distribution, each with other files unless they have a digest; its ``.dist-info``."""
+        """Write the metadata of a distribution, each with other files; its ``.dist-info``."""
         folder = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
         folder.mkdir()
         lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
@@ -72,13 +65,13 @@ class Made:
         (folder / "METADATA").write_text("\n".join(lines) + "\n\nA description\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
         sizes = {one: there.stat().st_size if (there := folder.parent / one).is_file() else "" for one in files}
-        rows = "".join(f"{one},sha256={digest or name},{size}\n" for one, size in sizes.items())
+        rows = "".join(f"{one},sha256={name},{size}\n" for one, size in sizes.items())
         (folder / "RECORD").write_text(rows, encoding="utf-8")
         return folder
 
-    def library(self, path: str, *symbols: str, root: Path | None = None) -> str:
+    def library(self, path: str, *symbols: str) -> str:
         """Compile a library that defines symbols, with their version if it is one of nvJitLink's; returns its path."""
-        target = (root or self.site) / path
+        target = self.site / path
         target.parent.mkdir(parents=True, exist_ok=True)
         script = self.prefix.parent / "versions.map"
         script.write_text(f"{target.name.replace('-', '_')} {{ global: *; }};", encoding="utf-8")
@@ -86,9 +79,9 @@ class Made:
         compile_c(target, source, f"-Wl,--version-script={script}")
         return path
 
-    def user(self, path: str, library: str, symbol: str, *flags: str, root: Path | None = None) -> str:
+    def user(self, path: str, library: str, symbol: str, *flags: str) -> str:
         """Compile a library that is linked with another one, and calls a function of it; returns its path."""
-        target = (root or self.site) / path
+        target = self.site / path
         source = f"extern int {symbol}(void); int use(void) {{ return {symbol}(); }}"
         compile_c(target, source, "-Wl,--no-as-needed", str(self.site / library), *flags)
         return path

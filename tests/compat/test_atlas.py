@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import jsonschema
 import pytest
 
 from pytest_cudalink.base.tables import matrices_dir
@@ -15,20 +14,6 @@ from pytest_cudalink.versions import CudaVersion
 @pytest.fixture(scope="module")
 def written() -> dict:
     return json.loads((matrices_dir() / "atlas.json").read_text(encoding="utf-8"))
-
-
-def test_valid_by_the_schema(written) -> None:
-    """The schema is one, holds for the file, and refuses what it must refuse."""
-    schema = json.loads((matrices_dir() / "atlas.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
-    validator.validate(written)
-    for key in schema["required"]:
-        assert not validator.is_valid({name: value for name, value in written.items() if name != key})
-    grid = written["grids"][0]
-    for change in ({"step": "jump"}, {"kind": "sass"}, {"arch": "90"}, {"rows": {"13": "a"}}):
-        assert not validator.is_valid({**written, "grids": [{**grid, **change}]})
-    assert not validator.is_valid({**written, "answers": {"ab": next(iter(written["answers"].values()))}})
 
 
 def test_complete(written) -> None:

@@ -24,17 +24,27 @@ def test_files_are_up_to_date(tmp_path) -> None:
         assert (tmp_path / name).read_bytes() == (matrices_dir() / name).read_bytes(), "run: nox -s generate"
 
 
-def test_valid_by_the_schema(written) -> None:
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("compat", [("known_bad", {"seen": "perhaps"}), ("releases", {"13": {}})]),
+        ("atlas", [("grids", {key: bad}) for key, bad in (("step", "jump"), ("kind", "sass"), ("arch", "90"))]),
+        ("atlas", [("grids", {"rows": {"13": "a"}}), ("answers", {"ab": {"status": "works"}})]),
+    ],
+)
+def test_valid_by_the_schema(name, changes) -> None:
     """The schema is one, holds for the file, and refuses what it must refuse."""
-    schema = json.loads((matrices_dir() / "compat.schema.json").read_text(encoding="utf-8"))
+    written, schema = (
+        json.loads((matrices_dir() / f"{name}{suffix}.json").read_text(encoding="utf-8")) for suffix in ("", ".schema")
+    )
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
     validator.validate(written)
     for key in schema["required"]:
         assert not validator.is_valid({name: value for name, value in written.items() if name != key})
-    entry = {**written["known_bad"][0], "seen": "perhaps"}
-    assert not validator.is_valid({**written, "known_bad": [entry]})
-    assert not validator.is_valid({**written, "releases": {"13": {}}})
+    for key, change in changes:
+        wrong = [{**written[key][0], **change}] if isinstance(written[key], list) else change
+        assert not validator.is_valid({**written, key: wrong})
 
 
 def test_round_trip(written) -> None:

@@ -395,14 +395,6 @@ def test_damaged_wheel(index, tmp_path, capsys, damage, reason) -> None:
     assert f"libfoo of CUDA 13, wheel 13.1.2: {major['unread']['13.1.2']}" in capsys.readouterr().err
 
 
-def test_missing_project(index) -> None:
-    """A package that the index does not have leaves its releases without wheels."""
-    del index.projects["nvidia-foo-cu12"]
-    twelve = make_exports.make(index.url)["libfoo"]["majors"]["12"]
-    assert (twelve["wheels"], twelve["changes"]) == ({}, [])
-    assert twelve["missing"]["12.0"] == "the index has no wheel nvidia-foo-cu12==12.0.1.*"
-
-
 def test_index_without_json(index, monkeypatch) -> None:
     """An index that answers HTML, and one that is not there, are named."""
     monkeypatch.setattr(index, "answer", lambda path, wanted: (200, {"Content-Type": "text/html"}, b"<html>"))

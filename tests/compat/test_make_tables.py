@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.compat.test_make_exports import Index
-from tools import make_requires, make_toolkit_extras, package_index
+from tools import make_requires, package_index
 from tools.package_index import PackageIndexError, metadata_of, wheel_named
 
 
@@ -35,30 +35,6 @@ def test_wheel_by_its_name(index, monkeypatch) -> None:
     assert metadata_of(wheel_named(name)) == b"sparc"
     with pytest.raises(PackageIndexError, match=f"^{index.url} has no x_cu12-4.0-py3-none-any.whl$"):
         wheel_named("x_cu12-4.0-py3-none-any.whl")
-
-
-def test_making_the_table_of_extras(index, tmp_path, monkeypatch, capsys) -> None:
-    """The command reads each version of cuda-toolkit from 12 on, without pre-releases."""
-    for version in ("11.8.0", "12.9.1", "13.4.0rc1", "13.4.1"):
-        line = f"Requires-Dist: nvidia-nvjitlink=={version}.*; extra == 'nvjitlink'"
-        metadata = f"Metadata-Version: 2.1\nName: cuda-toolkit\nVersion: {version}\n{line}\n\n".encode()
-        index.add("cuda-toolkit", version, {f"cuda_toolkit-{version}.dist-info/METADATA": metadata})
-    monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
-    monkeypatch.setattr(make_toolkit_extras, "_TARGET", tmp_path / "extras.toml")
-    assert make_toolkit_extras.main([]) == 0
-    assert "2 versions of cuda-toolkit" in capsys.readouterr().out
-    assert tomllib.loads((tmp_path / "extras.toml").read_text(encoding="utf-8")) == {
-        "versions": {
-            "12.9.1": {"nvjitlink": ["nvidia-nvjitlink==12.9.1.*"]},
-            "13.4.1": {"nvjitlink": ["nvidia-nvjitlink==13.4.1.*"]},
-        }
-    }
-    assert make_toolkit_extras.main(["--check"]) == 0
-    index.add("cuda-toolkit", "13.6.0", {"cuda_toolkit-13.6.0.dist-info/METADATA": metadata})
-    before = (tmp_path / "extras.toml").read_bytes()
-    assert make_toolkit_extras.main(["--check"]) == 1
-    assert "cuda-toolkit 13.6.0 is not as in the index" in capsys.readouterr().err
-    assert (tmp_path / "extras.toml").read_bytes() == before
 
 
 def test_making_the_table_of_requirements(index, tmp_path, monkeypatch, capsys) -> None:

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink.base.finding import NO_DRIVER
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict, shared_groups
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
 from pytest_cudalink.guardrails.rules import (
     KnownDriver,
@@ -235,12 +235,6 @@ def test_the_reproducer() -> None:
     assert str(verdict.fix) == "pip install 'cuda-toolkit[nvrtc]==13.2.*'"
 
 
-@pytest.mark.parametrize("name", ["cudart", "cccl"])
-def test_nvrtc_compiles_headers_of_every_release(name: str) -> None:
-    """As it does its own: 25 pairs of releases of one major were measured with 20 programs each."""
-    assert judge(item(name, "13.0", "headers"), [item("nvrtc", "13.2")], driver=NEW).status == "compatible"
-
-
 @pytest.mark.parametrize(
     ("constraint", "version", "fine"),
     [
@@ -263,13 +257,6 @@ def test_constraint(constraint: str, version: str, fine: bool) -> None:
         )
         assert (verdict.status, verdict.rule) == (status, "ctk-constraint")
         assert verdict.message == f"{words}'{SpecifierSet(constraint)}'"
-
-
-def test_no_constraint() -> None:
-    """Nothing is asked for, or nothing is known of the item."""
-    for one, constraint in ((item("nvrtc", "13.0"), None), (item("nvrtc", None), SpecifierSet(">=13"))):
-        verdict = check_constraint(one, constraint)
-        assert (verdict.rule, line(verdict)) == ("ctk-constraint", f"compatible: no release is required => {NOTHING}")
 
 
 @pytest.mark.parametrize(
@@ -366,15 +353,6 @@ def test_order_of_the_checks() -> None:
     assert rule(nvjitlink, driver=unknown) == "driver"
     assert rule(nvjitlink, driver=unknown, unknown_driver_passes=True) == "pipeline"
     assert rule(nvjitlink, driver=old, unknown_driver_passes=True) == "driver"
-
-
-def test_known_driver_says_where_its_facts_are_from() -> None:
-    """A known fact has the given witness, an unknown one the reason."""
-    known, unknown = (KnownDriver(*facts, "as nvidia-smi says") for facts in (((13, 0), "580.65.06"), (None, None)))
-    assert known.cuda() == Fact((13, 0), "as nvidia-smi says")
-    assert known.release() == Fact("580.65.06", "as nvidia-smi says")
-    assert unknown.cuda() == Fact(None, "no CUDA version of the driver is known")
-    assert unknown.release() == Fact(None, "no release of the driver is known")
 
 
 @pytest.mark.parametrize(
@@ -520,33 +498,6 @@ def test_order_of_look_ups_never_matters(items, driver, pipelines, constraint, d
     whole = judge_all(items, **judged)
     assert [v.status for v in judge_all(shuffled, **judged)] == [v.status for v in whole]
     assert all_pass(items, **judged) == all_pass(shuffled, **judged) == all(v.status == "compatible" for v in whole)
-
-
-@given(ITEMS, st.lists(ITEMS, max_size=4), DRIVERS, PIPELINES)
-def test_looking_up_again_changes_nothing(one, remembered, driver, pipelines) -> None:
-    """An item that passed passes again together with itself, with the same verdict."""
-    judged = {"driver": driver, "pipelines": pipelines}
-    first = judge(one, remembered, **judged)
-    assert judge(one, [*remembered, one], **judged) == first
-    twice = [v.status for v in judge_all([*remembered, one, one], **judged)]
-    assert twice == [v.status for v in judge_all([*remembered, one], **judged)]
-
-
-@given(ITEMS, st.lists(ITEMS, max_size=4), DRIVERS, CONSTRAINTS, CONSTRAINTS)
-def test_stricter_never_accepts_more(one, remembered, driver, loose, added) -> None:
-    """A second condition, one more remembered item, or a missing assumption only ever refuses."""
-    strict = (loose or SpecifierSet()) & (added or SpecifierSet())
-    if judge(one, remembered, driver=driver, constraint=strict).status == "compatible":
-        assert judge(one, remembered, driver=driver, constraint=loose).status == "compatible"
-        assert judge(one, remembered[:-1], driver=driver, constraint=strict).status == "compatible"
-        assert judge(one, remembered, driver=driver, constraint=strict, assume_forward=True).status == "compatible"
-
-
-@given(ITEMS, ITEMS)
-def test_relations_are_symmetric(a, b) -> None:
-    """A pair is judged alike from both sides."""
-    assert check_pair(a, b).status == check_pair(b, a).status
-    assert set(shared_groups(a, b)) == set(shared_groups(b, a))
 
 
 @given(st.sampled_from(sorted(DRIVER_BRANCH_FLOOR)), st.integers(0, 9), st.integers(0, 9), st.integers(400, 700))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.report import read
-from tests.nested import ALONE, ISOLATED, NO_HYPOTHESIS, XDIST
+from tests.nested import NO_HYPOTHESIS, XDIST
 from tests.system_runtime import make_system_runtime
 
 slow = pytest.mark.slow
@@ -104,12 +104,13 @@ def test_two_majors_in_the_summary(run, toolkit) -> None:
     )
 
 
-@pytest.mark.parametrize("arguments", [ALONE, ISOLATED])
-def test_two_majors_without_records(run_pytest, systems, arguments) -> None:
+def test_two_majors_without_records(run_pytest, systems) -> None:
     """The names alone show that there may be two, also in another process."""
     opened = "; ".join(f"ctypes.CDLL({str(path)!r})" for path in (systems.old, systems.new))
 
-    result = run_pytest("--cudalink-provenance=any", *arguments, module=f"import ctypes\ndef test(): {opened}")
+    result = run_pytest(
+        "--cudalink-provenance=any", "--cudalink-processes=isolated", module=f"import ctypes\ndef test(): {opened}"
+    )
 
     result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])
 

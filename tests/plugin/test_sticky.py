@@ -65,7 +65,7 @@ def test_after(memory, n): pass
 """
 
 DRIVER = "--cudalink-driver=13.0"
-PLAIN, SHARED, WORKERS = (), ("--cudalink-processes=restarted",), ("-n2",)
+PLAIN, WORKERS = (), ("-n2",)
 SLOW_WORKERS = pytest.param(WORKERS, id="workers", marks=pytest.mark.slow)
 
 
@@ -226,10 +226,7 @@ def test_it(): pass
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mode",
-    [pytest.param(PLAIN, id="plain"), pytest.param(SHARED, id="shared"), SLOW_WORKERS],
-)
+@pytest.mark.parametrize("mode", [pytest.param(PLAIN, id="plain"), SLOW_WORKERS])
 def test_results(run, pytester: pytest.Pytester, mode) -> None:
     """Each culprit fails by name, once; the others pass; records, JUnit report and exit code are those of one run."""
     files = ("--cudalink-report=run.jsonl", "--junitxml=run.xml", "--durations=3")
