@@ -87,6 +87,8 @@ def facts(call: str, given: str) -> dict[str, Any]:
         found["memory"] = "pool"
     elif words and words[0] in _MEMORY:
         found["memory"] = words[0]
+    elif call in ("cuMemFreeHost", "cuMemHostUnregister"):
+        found["memory"] = "pinned"
     elif call == "cuCtxSetLimit" and words[-1] != "same":
         found["limit"] = _LIMITS.get(given.partition(",")[0])
     return found

@@ -87,7 +87,7 @@ _, _, result, _ = split(8, 1)
 code, description = described(result[0])
 made = c_void_p()
 for given, device, flags, code in ((description, 0, 0, 1), (None, 0, 1, 0), (c_void_p(0x1234), 0, 1, 1),
-                                   (description, 2, 1, 101), (description, 1, 1, 915)):
+                                   (description, 2, 1, 101), (description, 1, 1, 101)):
     assert cuda.cuGreenCtxCreate(byref(made), given, device, flags) == code  # None is the whole device (recorded)
 assert cuda.cuGreenCtxCreate(None, description, 0, 1) == 1
 assert cuda.cuGreenCtxGetId(None, byref(c_uint64())) == 201  # the current one is not green

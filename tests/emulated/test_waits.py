@@ -35,7 +35,7 @@ def test_what_may_wait_is_not_promised() -> None:
         (call, *facts.values()): bool(row.promised) and not row.may
         for call, facts in (
             ("cuCtxSynchronize", {}),
-            ("cuMemFreeHost", {}),
+            ("cuMemFreeHost", {"memory": "pinned"}),
             ("cuMemFree_v2", {"memory": "device"}),
             ("cuMemcpyDtoH_v2", {"to": "pageable", "source": "device"}),
             ("cuMemcpyDtoHAsync_v2", {"to": "pageable", "source": "device"}),

@@ -52,11 +52,10 @@ static void in_streams(void) {
         again();
         on(now);
         NAME(w, "%d current, stream of %d, to %d", now, i, d);
-        ASK(w, cuMemcpyAsync(a[d], a[!d], 4, s[i]), "%d %x", cuStreamSynchronize(s[i]), word(d, a[d]));
-        ASK(W("%s, from the host", w), cuMemcpyHtoDAsync(a[d] + 8, host, 4, s[i]), "%d %x", cuStreamSynchronize(s[i]),
-            word(d, a[d] + 8));
-        ASK(W("%s, peer with contexts exchanged", w), cuMemcpyPeerAsync(a[d] + 32, of[!d], a[!d], of[d], 4, s[i]),
-            "%d %x", cuStreamSynchronize(s[i]), word(d, a[d] + 32));
+        ASK(w, cuMemcpyAsync(a[d], a[!d], 4, s[i]), "%d", cuStreamSynchronize(s[i]));
+        ASK(W("%s, from the host", w), cuMemcpyHtoDAsync(a[d] + 8, host, 4, s[i]), "%d", cuStreamSynchronize(s[i]));
+        ASK(W("%s, peer with contexts exchanged", w), cuMemcpyPeerAsync(a[d] + 32, of[!d], a[!d], of[d], 4, s[i]), "%d",
+            cuStreamSynchronize(s[i]));
       }
 }
 

@@ -66,8 +66,7 @@ static void from_pools(void) {
         ASK(W("%s: ordinal", w), cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p), "%d",
             ordinal);
         ASK(W("%s: pool", w), cuPointerGetAttribute(&q, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p), "%d", which(q));
-        ASK(W("%s: set by its device", w), cuMemsetD8Async(p, 0x44, 64, s[i]), "%d %x", cuStreamSynchronize(s[i]),
-            word(i, p));
+        ASK(W("%s: set by its device", w), cuMemsetD8Async(p, 0x44, 64, s[i]), "%d", cuStreamSynchronize(s[i]));
         ASK(W("%s: free in the other's stream", w), cuMemFreeAsync(p, s[!j]), "%d", cuStreamSynchronize(s[!j]));
         ASK(W("%s: free twice", w), cuMemFreeAsync(p, s[j]));
         p = 0;

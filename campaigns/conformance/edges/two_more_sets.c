@@ -47,20 +47,16 @@ static void in_streams(void) {
         on(now);
         NAME(w, "%d current, stream of %d, of %d", now, i, d);
         int n = (now + 2) * 0x11 + i;
-        ASK(W("%s, bytes", w), cuMemsetD8Async(a[d], n, 4, s[i]), "%d %x", cuStreamSynchronize(s[i]), word(d, a[d]));
-        ASK(W("%s, shorts", w), cuMemsetD16Async(a[d] + 16, 0x100 + n, 2, s[i]), "%d %x", cuStreamSynchronize(s[i]),
-            word(d, a[d] + 16));
-        ASK(W("%s, words", w), cuMemsetD32Async(a[d] + 32, 0x1000 + n, 1, s[i]), "%d %x", cuStreamSynchronize(s[i]),
-            word(d, a[d] + 32));
-        ASK(W("%s, rows", w), cuMemsetD2D32Async(a[d] + 1024, 64, n, 2, 2, s[i]), "%d %x", cuStreamSynchronize(s[i]),
-            word(d, a[d] + 1024 + 64));
+        ASK(W("%s, bytes", w), cuMemsetD8Async(a[d], n, 4, s[i]), "%d", cuStreamSynchronize(s[i]));
+        ASK(W("%s, shorts", w), cuMemsetD16Async(a[d] + 16, 0x100 + n, 2, s[i]), "%d", cuStreamSynchronize(s[i]));
+        ASK(W("%s, words", w), cuMemsetD32Async(a[d] + 32, 0x1000 + n, 1, s[i]), "%d", cuStreamSynchronize(s[i]));
+        ASK(W("%s, rows", w), cuMemsetD2D32Async(a[d] + 1024, 64, n, 2, 2, s[i]), "%d", cuStreamSynchronize(s[i]));
       }
   for (int d = 0; d < 2; d++) {
     on(d);
-    ASK(W("NULL stream of %d, the other's", d), cuMemsetD8Async(a[!d], 0x77, 4, NULL), "%d %x", cuCtxSynchronize(),
-        word(!d, a[!d]));
-    ASK(W("thread's stream of %d, the other's", d), cuMemsetD8Async(a[!d], 0x78, 4, CU_STREAM_PER_THREAD), "%d %x",
-        cuStreamSynchronize(CU_STREAM_PER_THREAD), word(!d, a[!d]));
+    ASK(W("NULL stream of %d, the other's", d), cuMemsetD8Async(a[!d], 0x77, 4, NULL), "%d", cuCtxSynchronize());
+    ASK(W("thread's stream of %d, the other's", d), cuMemsetD8Async(a[!d], 0x78, 4, CU_STREAM_PER_THREAD), "%d",
+        cuStreamSynchronize(CU_STREAM_PER_THREAD));
   }
 }
 
@@ -70,11 +66,10 @@ static void with_access(void) {
   DO(cuCtxEnablePeerAccess(of[1], 0));
   for (int now = 0; now < 2; now++) {
     on(now);
-    ASK(W("%d current, the other's, access of 0 only", now), cuMemsetD8(a[!now], 0x41 + now, 4), "%x",
-        word(!now, a[!now]));
+    ASK(W("%d current, the other's, access of 0 only", now), cuMemsetD8(a[!now], 0x41 + now, 4));
     for (int i = 0; i < 2; i++)
       ASK(W("%d current, the other's, stream of %d, access of 0 only", now, i),
-          cuMemsetD32Async(a[!now], 0x51 + now, 1, s[i]), "%d %x", cuStreamSynchronize(s[i]), word(!now, a[!now]));
+          cuMemsetD32Async(a[!now], 0x51 + now, 1, s[i]), "%d", cuStreamSynchronize(s[i]));
   }
   on(0);
   DO(cuCtxDisablePeerAccess(of[1]));

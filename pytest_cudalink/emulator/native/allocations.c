@@ -130,6 +130,17 @@ static void note_order_of_free(CUdeviceptr address) {
   cl_touch_freed(address, behind);
 }
 
+/* Waits as a call does that frees memory: for the context that it is of, whichever is current (two H200s:
+   edges/two_more_waits). */
+static CUresult wait_to_free(CUdeviceptr address) {
+  if (!address || !(cl_any_pending() || cl_order_on)) return CUDA_SUCCESS;
+  WaitFacts facts = {.memory = cl_memory_at(address)};
+  const Block *block = cl_block_lock(address);
+  facts.context = block ? block->context : NULL;
+  cl_block_unlock();
+  return cl_wait_by_table(&facts);
+}
+
 /* Whether another process may have memory by a handle for it. */
 static bool is_shared(CUdeviceptr address) {
   HOLD_BLOCK(block, address);
@@ -138,10 +149,7 @@ static bool is_shared(CUdeviceptr address) {
 
 API(cuMemFree_v2, (CUdeviceptr address), (address)) {
   cl_event_uint(line, "address", address);
-  CUresult waited = CUDA_SUCCESS;
-  if (address && (cl_any_pending() || cl_order_on))
-    waited = cl_wait_by_table(&(WaitFacts){.memory = cl_memory_at(address)});
-  if (waited) return waited;
+  TRY(wait_to_free(address));
   if (cl_config()->lifetime && is_shared(address)) cl_site_note("cuMemFree_v2");
   if (cl_order_on) note_order_of_free(address);
   return free_memory(address);
@@ -210,6 +218,7 @@ EXPORTED(cuMemHostAlloc, (void **out, size_t size, unsigned flags),
 /* It needs no context, but none that is dead (measured: programs/core). */
 static CUresult mem_free_host(void *start) {
   Block taken;
+  TRY(wait_to_free((uintptr_t)start));
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!start) return CUDA_SUCCESS;
   if (cl_order_on) cl_touch_freed((uintptr_t)start, NULL);
@@ -262,6 +271,7 @@ EXPORTED(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags),
          (cl_event_uint(line, "bytes", size), register_host(start, size, flags)))
 
 API_CHECKED(give_up(start, "cuMemHostUnregister"), cuMemHostUnregister, (void *start), (start)) {
+  TRY(wait_to_free((uintptr_t)start));
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!start) return CUDA_ERROR_INVALID_VALUE;
   if (cl_order_on) cl_touch_freed((uintptr_t)start, NULL);

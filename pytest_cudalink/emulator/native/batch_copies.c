@@ -32,11 +32,13 @@ static bool are_attributes(const Attributes *attributes) {
          attributes->flags <= CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
 }
 
-/* What a stream answers before anything else is looked at. Copies of a batch cannot be captured. */
+/* What a stream answers before anything else is looked at. Copies of a batch cannot be captured, and need a current
+   context (two H200s: edges/two_more_copies). */
 static CUresult enter(const void *stream) {
   bool captured = false;
-  CUresult result = cl_enter_stream(stream, &captured);
-  return !result && captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
+  TRY(cl_enter_stream(stream, &captured));
+  if (captured) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return cl_is_known_context(NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult copy(const Box *box, const void *stream, size_t at, size_t *failed) {

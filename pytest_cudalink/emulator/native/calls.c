@@ -75,13 +75,13 @@ bool cl_waits_by(const WaitRow *row) {
 
 bool cl_left_out(void) { return left_out; }
 
-static CUresult wait_by(const WaitRow *row) {
+static CUresult wait_by(const WaitRow *row, const struct Context *context) {
   left_out = false;
   if (!row || cl_in_host_function) return CUDA_SUCCESS;
   WaitWatch *watch = cl_wait_watch;
   if (watch) watch(called, row);
   if (row->by_itself || !cl_waits_by(row)) return CUDA_SUCCESS;
-  cl_finish_by(row);
+  cl_finish_by(row, context);
   waited = true;
   CUresult answer = cl_take_given_up();
   return answer ? answer : cl_sticky_answer(called); /* what was waited for may have failed */
@@ -91,7 +91,7 @@ unsigned cl_called_locks(void) { return cl_symbols[called].held_up; }
 
 const WaitRow *cl_called_row(const WaitFacts *facts) { return cl_wait_row(called, facts); }
 
-CUresult cl_wait_by_table(const WaitFacts *facts) { return wait_by(cl_wait_row(called, facts)); }
+CUresult cl_wait_by_table(const WaitFacts *facts) { return wait_by(cl_wait_row(called, facts), facts->context); }
 
 void cl_will_wait(const WaitFacts *facts) {
   WaitWatch *watch = cl_wait_watch;
@@ -140,7 +140,7 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   if (guarded) return cl_noted(line, guarded, "not permitted while a stream is captured");
   int waits = cl_symbols[symbol].at_entry;
   if (!waits || (waits == WAITS_BY_ITSELF && !cl_wait_watch)) return -1;
-  sticky = wait_by(cl_wait_row(symbol, NULL));
+  sticky = wait_by(cl_wait_row(symbol, NULL), NULL);
   return sticky ? sticky : -1;
 }
 

@@ -108,8 +108,8 @@ CUresult cl_guard_call(Sym symbol);
 typedef void CallEnd(void);
 extern _Atomic(CallEnd *) cl_call_end;
 
-/* Waits for all unfinished work of the current context, or of all, as a row says. In queues.c. */
-void cl_finish_by(const WaitRow *row);
+/* Waits for all unfinished work of a context (NULL: the current one), or of all, as a row says. In queues.c. */
+void cl_finish_by(const WaitRow *row, const struct Context *context);
 
 /* Called for each call that waits by data/emulator/waits.toml, before it does; under no lock. NULL: there is no
  * watcher. */

@@ -126,14 +126,6 @@ API(cuCtxGetSharedMemConfig, (int *config), (config)) {
   return CUDA_SUCCESS;
 }
 
-API(cuCtxSetFlags, (unsigned flags), (flags)) {
-  cl_event_uint(line, "flags", flags);
-  IN_CONTEXT(context);
-  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  context->flags = flags & ~(unsigned)(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE); /* set as it is made */
-  return CUDA_SUCCESS;
-}
-
 API(cuCtxGetExecAffinity, (Affinity * affinity, int type), (affinity, type)) {
   TRY(cl_check_context());
   if (!affinity) return CUDA_ERROR_INVALID_VALUE;

@@ -239,6 +239,15 @@ API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
   return CUDA_SUCCESS;
 }
 
+API(cuCtxSetFlags, (unsigned flags), (flags)) {
+  cl_event_uint(line, "flags", flags);
+  IN_CONTEXT(context);
+  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  context->flags = flags & ~(unsigned)(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE); /* set as it is made */
+  if (context->primary) primary_flags[context->device] |= flags & CU_CTX_SYNC_MEMOPS; /* (edges/two_limits_green) */
+  return CUDA_SUCCESS;
+}
+
 /* A context that is not primary, on the thread's stack or apart from it; NULL if memory is out. */
 static Context *new_context(CUdevice device, unsigned flags, bool current) {
   Context *context = calloc(1, sizeof *context);

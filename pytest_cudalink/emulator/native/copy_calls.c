@@ -387,19 +387,31 @@ static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t val
   return fill_in_order(&(FillNode){to, pitch, value, (unsigned)width, count, rows, NULL}, NULL, FORM_SYNCHRONOUS);
 }
 
-/* The same in a stream, which may be captured. */
+/* A memset in a stream needs what the stream's device may use, whichever is current (two H200s: edges/two_pools). */
+static CUresult fill_in_stream(const FillNode *fill, const void *stream, Context *context) {
+  CUresult unused;
+  TRY(check_access(context, fill->to));
+  bool pushed = context != cl_context(&unused) && cl_push_context(context);
+  CUresult result = fill_in_order(fill, stream, FORM_ASYNCHRONOUS);
+  if (pushed) cl_pop_context();
+  return result;
+}
+
+/* The same in a stream, which may be captured: then the current context may be used, too (two H200s:
+   edges/two_captures). */
 static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
                            size_t rows, const void *stream) {
   bool captured;
+  CUresult unused;
   TRY(cl_enter_stream(stream, &captured));
   if (!count || !rows) return fill(line, to, pitch, value, width, count, rows);
   cl_event_uint(line, "count", count * rows);
-  TRY(check_access(cl_context_in(stream), to));
-  NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, NULL}};
-  if (!captured) return fill_in_order(&parameters.fill, stream, FORM_ASYNCHRONOUS);
-  parameters.fill.context = cl_context_in(stream);
-  CUresult result = cl_check_fill(to, width, pitch, count, rows);
-  return result ? result : cl_submit(stream, &parameters);
+  Context *own = cl_context_in(stream), *current = cl_context(&unused);
+  NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, own}};
+  if (!captured) return fill_in_stream(&parameters.fill, stream, own);
+  if (check_access(own, to)) TRY(check_access(current ? current : own, to));
+  TRY(cl_check_fill(to, width, pitch, count, rows));
+  return cl_submit(stream, &parameters);
 }
 
 /* The four functions for values of one size. */

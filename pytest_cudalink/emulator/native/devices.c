@@ -195,11 +195,12 @@ API(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device), (text, lengt
 }
 
 API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), (device, text)) {
-  unsigned first, bus, slot;
+  unsigned domain, bus, slot, function = 0;
   if (!device || !text) return CUDA_ERROR_INVALID_VALUE;
-  if (sscanf(text, "%x:%x:%x", &first, &bus, &slot) != 3 && sscanf(text, "%x:%x.%x", &bus, &slot, &first) != 3)
+  if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3 &&
+      sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3)
     return CUDA_ERROR_INVALID_VALUE;
-  CUdevice found = cl_device_at_place((int)bus - 1);
+  CUdevice found = function ? -1 : cl_device_at_place((int)bus - 1); /* (two H200s: edges/two_devices) */
   if (!cl_is_device(found)) return cl_no_device(line, (int)bus - 1);
   *device = found;
   return CUDA_SUCCESS;

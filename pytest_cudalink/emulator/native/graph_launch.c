@@ -215,13 +215,13 @@ static CUresult claim(const Graph *graph) {
     switch (graph->nodes[at]->parameters.type) {
       case NODE_CHILD: result = claim(graph->nodes[at]->parameters.child.graph); break;
       case NODE_ALLOCATE:
-        memory->live = memory->freed_in != memory->owner;
+        cl_graph_memory_set(memory, memory->freed_in != memory->owner);
         cl_graph_memory_use(memory);
         break;
       case NODE_FREE:
         if (memory->freed_in == memory->owner) break;
         if (!memory->live) return CUDA_ERROR_INVALID_VALUE;
-        memory->live = false;
+        cl_graph_memory_set(memory, false);
         break;
       default: break;
     }
@@ -249,9 +249,10 @@ static CUresult check(const Graph *graph) {
 
 /* Neither a launch nor an upload can be captured (measured: programs/capture). The stream comes before the graph. */
 static CUresult find(const void *stream_handle, void *handle, Stream **stream, Executable **executable) {
-  /* a host function has no context, but streams have theirs (measured: edges/host_functions) */
-  CUresult result =
-      cl_in_host_function && (uintptr_t)stream_handle > CU_STREAM_PER_THREAD ? CUDA_SUCCESS : cl_check_context();
+  /* a host function has no context, but streams have theirs (measured: edges/host_functions); NULL needs none, either
+     (two H200s: edges/two_more_captures) */
+  bool apart = (uintptr_t)stream_handle > CU_STREAM_PER_THREAD && (cl_in_host_function || !handle);
+  CUresult result = apart ? CUDA_SUCCESS : cl_check_context();
   if (!result) result = cl_refuse_captured(stream_handle, stream);
   *executable = cl_executable(handle);
   if (result) return result;

@@ -18,6 +18,7 @@ typedef struct {
 } Gauge;
 static struct {
   Gauge used, reserved;
+  uint64_t live; /* of what launches have allocated and nothing has freed */
 } gauges[DEVICES_MAX];
 
 enum { RESERVE = 32 << 20 }; /* memory is reserved in such blocks, and all of a block is in use */
@@ -28,6 +29,11 @@ static void raise(Gauge *gauge, uint64_t now) {
 }
 
 static uint64_t blocks_of(const GraphMemory *memory) { return (memory->size + RESERVE - 1) / RESERVE * RESERVE; }
+
+void cl_graph_memory_set(GraphMemory *memory, bool live) {
+  if (memory->live != live) gauges[memory->device].live += live ? blocks_of(memory) : -blocks_of(memory);
+  memory->live = live;
+}
 
 /* What was used stays counted until it is trimmed, even if no graph has it any more. */
 static void drop(GraphMemory *memory) {
@@ -72,23 +78,23 @@ CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph) {
   return CUDA_SUCCESS;
 }
 
-void cl_graph_memory_use(GraphMemory *memory) {
-  if (memory->used) return;
-  memory->used = true;
+/* What was freed is used again (two H200s: edges/two_graph_nodes). */
+void cl_graph_memory_use(const GraphMemory *memory) {
   Gauge *used = &gauges[memory->device].used, *reserved = &gauges[memory->device].reserved;
-  raise(used, used->now + blocks_of(memory));
+  uint64_t live = gauges[memory->device].live + (memory->live ? 0 : blocks_of(memory));
+  if (used->now < live) raise(used, live);
   if (reserved->now < used->now) raise(reserved, used->now);
 }
 
 CUresult cl_graph_memory_take(GraphMemory *memory) {
   if (memory->live) return CUDA_ERROR_INVALID_VALUE;
-  memory->live = true;
+  cl_graph_memory_set(memory, true);
   cl_graph_memory_use(memory);
   return CUDA_SUCCESS;
 }
 
 void cl_graph_memory_give(GraphMemory *memory) {
-  memory->live = false;
+  cl_graph_memory_set(memory, false);
   if (!memory->nodes) drop(memory);
 }
 
@@ -183,14 +189,7 @@ API(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *val
 
 API(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  cl_streams_lock();
-  uint64_t used = 0;
-  for (GraphMemory *memory = all; memory; memory = memory->next) {
-    if (memory->device != device) continue;
-    memory->used = memory->live;
-    if (memory->live) used += blocks_of(memory);
-  }
-  gauges[device].used.now = used;
-  gauges[device].reserved.now = used;
-  return cl_streams_unlock(CUDA_SUCCESS);
+  HOLD_STREAMS();
+  gauges[device].used.now = gauges[device].reserved.now = gauges[device].live;
+  return CUDA_SUCCESS;
 }

@@ -17,7 +17,9 @@ CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph);
 CUresult cl_graph_memory_take(GraphMemory *memory);
 void cl_graph_memory_give(GraphMemory *memory);
 /* Counts memory as in use. */
-void cl_graph_memory_use(GraphMemory *memory);
+void cl_graph_memory_use(const GraphMemory *memory);
+/* Has memory be what a launch allocated and nothing freed, or not. */
+void cl_graph_memory_set(GraphMemory *memory, bool live);
 /* Frees memory that a graph allocated, for a caller of cuMemFree; false if no graph did. Takes the lock. */
 bool cl_graph_memory_released(CUdeviceptr address, CUresult *result);
 

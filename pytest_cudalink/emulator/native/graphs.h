@@ -22,7 +22,6 @@ struct GraphMemory {
   CUdevice device;
   unsigned nodes;              /* that know it, those of executable graphs too */
   bool live;                   /* allocated by a launch, and not freed since */
-  bool used;                   /* counted as in use */
   uint64_t freed_in;           /* number of the graph with a free node for it */
   uint64_t owner;              /* number of the graph with the allocating node */
   void (*drop)(GraphMemory *); /* called when no node knows it */

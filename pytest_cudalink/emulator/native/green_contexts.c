@@ -221,8 +221,8 @@ API(cuGreenCtxCreate, (void **out, const Description *description, CUdevice devi
     device_resource(device, CU_DEV_RESOURCE_TYPE_SM, &whole.multiprocessors);
     description = &whole;
   } else if (!cl_handle_is(description, HANDLE_RESOURCE_DESCRIPTION)) return CUDA_ERROR_INVALID_VALUE;
-  if (!description->multiprocessors.type || description->multiprocessors.device != device)
-    return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+  if (!description->multiprocessors.type) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+  if (description->multiprocessors.device != device) return CUDA_ERROR_INVALID_DEVICE;
   Description *resources = malloc(sizeof *resources);
   if (!resources) return CUDA_ERROR_OUT_OF_MEMORY;
   *resources = *description;

@@ -207,6 +207,7 @@ API_WHEN(out &&address, cuMemGetHandleForAddressRange,
 API_WHEN(event != NULL, cuIpcGetEventHandle, (IpcHandle * out, void *event), (out, event)) {
   unsigned flags;
   if (!out || !event) return CUDA_ERROR_INVALID_VALUE;
+  TRY(cl_check_context());
   TRY(cl_flags_of_event(event, &flags));
   if (!(flags & CU_EVENT_INTERPROCESS) || !(flags & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
   return fill(out, OF_EVENT, 0) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -222,7 +222,7 @@ static CUresult check_locations(const Location *locations, const size_t *firsts,
   for (size_t at = 0; at < count; at++) {
     Location location = locations[at];
     if (firsts[at] >= ranges || (at && firsts[at] <= firsts[at - 1])) return CUDA_ERROR_INVALID_VALUE;
-    TRY(check_location(&location));
+    if (check_location(&location)) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }

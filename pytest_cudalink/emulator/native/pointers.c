@@ -63,7 +63,10 @@ static Known look_up(CUdeviceptr address) {
   }
   cl_block_unlock();
   known.allocated = block && !cl_graph_memory_waits(address); /* (measured: edges/graph_memory) */
-  if (!known.allocated) return known;
+  if (!known.allocated) {
+    cl_reservation_of(address, &known.range_start, &known.range_size);
+    return known;
+  }
   CUdevice device = context ? context->device : known.block.device;
   known.range_start = known.block.start;
   known.range_size = known.block.size;
@@ -165,8 +168,12 @@ API(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, 
   for (unsigned at = 0; at < count; at++) {
     if (attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return CUDA_ERROR_INVALID_VALUE; /* alone only */
     if (read_attribute(&known, attributes[at], address, out[at])) continue;
-    if (attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
-      continue; /* measured */
+    bool is_start = attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
+    if (is_start || attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+      /* of what is reserved; else it stays (two H200s: edges/two_more_pointers) */
+      if (known.range_size) memcpy(out[at], is_start ? &known.range_start : &known.range_size, sizeof(CUdeviceptr));
+      continue;
+    }
     memset(out[at], 0, width(attributes[at]));
     if (attributes[at] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *(int *)out[at] = CU_DEVICE_INVALID;
     if (!known.allocated && attributes[at] == CU_POINTER_ATTRIBUTE_HOST_POINTER && !cl_is_device_address(address))

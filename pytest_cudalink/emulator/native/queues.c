@@ -70,9 +70,9 @@ void cl_finish(const Context *context) {
   if (waited) cl_order_waited_context(context);
 }
 
-void cl_finish_by(const WaitRow *row) {
+void cl_finish_by(const WaitRow *row, const Context *context) {
   CUresult state;
-  const Context *context = cl_context(&state);
+  if (!context) context = cl_context(&state);
   bool of_all = row->waits_for == WAITS_FOR_DEVICE;
   if (!cl_any_pending() || cl_in_host_function || (!context && !of_all)) return;
   Holder holder;

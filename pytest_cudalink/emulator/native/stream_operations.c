@@ -160,7 +160,6 @@ static CUresult queue_callback(Stream *handle, Callback *callback, void *data) {
 
 static CUresult add_callback(Stream *stream, Callback *callback, void *data, unsigned flags) {
   if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
-  TRY(cl_check_context());
   return LOCKED(queue_callback(stream, callback, data));
 }
 EXPORTED(cuStreamAddCallback,

@@ -53,8 +53,10 @@ static bool is_uuid(const char *text) { return !strncmp(text, "GPU-", 4) || !str
 /* The first entry says whether all are numbers or UUIDs. The list ends before the first entry that names no device; a
    device that is named twice is an error (measured: test_visible_devices). */
 CUresult cl_see_devices(void) {
-  const char *text = getenv("CUDA_VISIBLE_DEVICES");
+  const char *text = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER");
   int count = 0;
+  /* (two H200s: edges/two_visible) */
+  if (order && strcmp(order, "PCI_BUS_ID") && strcmp(order, "FASTEST_FIRST")) return CUDA_ERROR_INVALID_DEVICE;
   if (!text)
     for (; count < cl_config()->devices; count++) atomic_store(&places[count], (signed char)count);
   bool uuids = text && is_uuid(text);

@@ -34,6 +34,7 @@ typedef struct {
   int limit;        /* the CUlimit that is changed */
   bool first;       /* the library has not been used in this context */
   bool sync_memops; /* of a synchronous form: operations on this memory, or in this context, synchronize */
+  const struct Context *context; /* of the memory; NULL: the current one */
 } WaitFacts;
 
 /* What takes room in a stream, each up to another depth of it. */
