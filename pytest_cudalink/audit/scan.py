@@ -30,7 +30,7 @@ _MOST_TEXT: Final = 4 << 20
 #: Part of the message of jitify, which refuses an nvJitLink that is older than the release it was built with.
 _REFUSAL: Final = b"need at least version "
 #: Names of libraries in one file; the file of a real wheel that has the most, cuda.pathfinder's, has 200.
-_MOST_NAMES: Final = 1000
+MOST_NAMES: Final = 1000
 
 
 @dataclass
@@ -113,11 +113,11 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
             scan.findings.append(Finding(weight, str(error), place=name, kind="unreadable"))
     elif _METADATA.search(name):
         scan.metadata[name] = stream.read(_MOST_TEXT)
-    if len(names) > _MOST_NAMES:
-        text = f"names {len(names)} libraries of CUDA; expected at most {_MOST_NAMES}: the rest was not compared"
+    if len(names) > MOST_NAMES:
+        text = f"names {len(names)} libraries of CUDA; expected at most {MOST_NAMES}: the rest was not compared"
         scan.findings.append(Finding("error", text, place=name, kind="unreadable"))
     if names:
-        scan.opened[name] = names[:_MOST_NAMES]
+        scan.opened[name] = names[:MOST_NAMES]
     if name in scan.elves or name.endswith(DEVICE_CODE):
         _read_device_code(scan, name, stream)
 

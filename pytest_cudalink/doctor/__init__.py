@@ -688,7 +688,7 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
         if wheels[_TILE_WHEELS[0]] is not None:
             found = ", ".join(f"{name} {one or 'is missing'}" for name, one in wheels.items())
             text = f"cuda-tile takes tileiras only with nvcc and NVVM of the same release ({found})"
-        yield Finding("warning", text, fix)
+        yield Finding("warning", text, fix, kind="machine")
     elif arch := report.driver["arch"]:
         (release,) = releases
         known = atlas.load().tileiras_for(arch)

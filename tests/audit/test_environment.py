@@ -114,6 +114,36 @@ def made(tmp_path) -> Made:
     return Made(tmp_path / "prefix")
 
 
+@pytest.mark.parametrize(
+    ("names", "installed", "expected"),
+    [
+        (
+            "libcublas.so.12",
+            "libcublas.so.13",
+            "libuser.so of user 1 names libcublas.so.12, and there is libcublas.so.13",
+        ),
+        ("libcublas.so.12", "libcublas.so.12", ""),
+        ("libcublas.so.12", "libcudart.so.13", ""),
+        ("libcublas.so.13 libcublas.so.12", "libcublas.so.13", ""),
+        ("libcublas.so", "libcublas.so.13", ""),
+    ],
+)
+def test_a_library_that_is_opened_by_name(made: Made, names: str, installed: str, expected: str) -> None:
+    """That of another CUDA major does not serve it; without any, the program does without."""
+    major = installed[-2:]
+    name = {"libcublas": "nvidia-cublas", "libcudart": "nvidia-cuda-runtime"}[installed.partition(".")[0]]
+    made.wheel(name + "-cu12" * (major == "12"), f"{major}.8.1", files=(made.library(f"n/{installed}"),))
+    code = " ".join(f'const char *name{number} = "{one}";' for number, one in enumerate(names.split()))
+    (made.site / "u").mkdir()
+    compile_c(made.site / "u/libuser.so", code)
+    made.wheel("user", "1", files=("u/libuser.so",))
+    found = made.audit().errors
+    assert [one.what[: len(expected)] for one in found] == [expected] * bool(expected)
+    assert [str(one.fix) for one in found] == [f"pip --python {made.prefix} install nvidia-cublas-cu12"] * bool(
+        expected
+    )
+
+
 def kinds(found: EnvironmentAudit) -> list[tuple[str, str]]:
     return [(one.kind, one.severity) for one in found.findings]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import platform
@@ -653,6 +655,50 @@ def test_files_of_two_distributions(made: Faked, names, files, digest, expected)
     assert [bool(one.fix) for one in findings] == [one.severity == "error" for one in findings]
     wanted = (expected or "").replace("@@", str(made.prefix / "lib")).replace("@", str(made.site))
     assert [one.startswith(wanted) for one in found] == ([True] if expected else []), found
+
+
+@pytest.mark.parametrize(
+    ("requires", "content", "severity"),
+    [
+        (("nccl-cu12",), b"cu12", "note"),
+        (("nccl-cu12",), b"cu11", "error"),
+        (("nccl-cu11",), b"cu12", "error"),
+        (("nccl-cu11", "nccl-cu12"), b"cu12", "error"),
+        ((), b"cu12", "error"),
+        (("nccl-cu12",), None, "error"),
+    ],
+)
+def test_a_variant_that_nothing_requires(made: Faked, requires, content, severity: str) -> None:
+    """Nothing is broken where the files are those of the variant that something requires."""
+    if content:
+        (made.site / "nccl.h").write_bytes(content)
+    for name in ("nccl-cu11", "nccl-cu12"):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(name[-4:].encode()).digest()).decode().rstrip("=")
+        (made.wheel(name, "1") / "RECORD").write_text(f"nccl.h,sha256={digest},4\n", encoding="utf-8")
+    for name in requires:
+        made.wheel(f"user-{name}", "1", name)
+    (found,) = (one for one in made.audit().findings if one.kind == "same-file")
+    assert (found.severity, bool(found.fix)) == (severity, severity == "error")
+    assert ("those of nccl-cu12" in found.otherwise) == (severity == "note")
+
+
+@pytest.mark.parametrize(
+    ("requires", "version", "words"),
+    [
+        ('cudnn-cu12<10,>=9.8; extra == "with-cuda"', "9.5", "extra with-cuda of plugin 1 asks for <10,>=9.8"),
+        ('cudnn-cu12<10,>=9.8; extra == "with-cuda"', "9.8", ""),
+        ('cudnn<10,>=9.8; extra == "with-cuda"', "9.5", ""),
+    ],
+)
+def test_an_extra_that_nobody_asked_for(made: Faked, requires: str, version: str, words: str) -> None:
+    """Its versions are those that a package was tried with: others are a note, and an error where it was asked for."""
+    made.wheel("plugin", "1", requires)
+    made.wheel(requires.partition("<")[0], version)
+    found = made.audit().findings
+    assert [one.severity for one in found] == ["note"] * bool(words)
+    assert all(words in one.what for one in found)
+    made.wheel("framework", "1", "plugin[with-cuda]")
+    assert [one.severity for one in made.audit().findings] == ["error"] * bool(words)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,15 @@ environment runs, and no library of it is loaded.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -43,9 +46,10 @@ from .. import targets
 from ..device_code.images import in_file
 from ..device_code.scan import pieces
 from ..libraries import majors_of, packages_of
-from ..loadable import buffer, read_dynamic
+from ..loadable import buffer, data_ranges, read_dynamic
 from ..needs import Need, needs_of_scan
-from ..scan import MOST_UNPACKED, Scan, nvjitlink_needs
+from ..opened import names_in_data
+from ..scan import MOST_NAMES, MOST_UNPACKED, Scan, nvjitlink_needs
 from . import conda
 from .claims import VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
@@ -173,10 +177,10 @@ def audit_environment(
         measured += claimed
         findings += unprovided
     shared = _shared_files(everything, unreadable) if measure else {}
-    findings += _overwritten(shared, repair)
+    findings += _overwritten(shared, claims, repair)
     findings += _copies(providers, shared, repair)
     claims += measured
-    findings[:0] = _judged(claims, repair)
+    findings[:0] = [*_judged(claims, repair), *_of_extras(distributions, claims)]
     findings += _lost(everything, repair)
     metadata = [*(one.name for one in distributions), *(_named_by_folder(one) for one in unreadable)]
     findings += _without_metadata(place, metadata, repair)
@@ -248,6 +252,10 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
                 scan.elves[name] = found
             if of_cuda:
                 continue
+            with open_regular(path) as stream:
+                opened = names_in_data(stream, data_ranges(stream))
+            if opened:
+                scan.opened[name] = opened[:MOST_NAMES]
             with open_regular(path) as stream, buffer(stream) as content:
                 found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
                 images = in_file(name, content, found_code, room=MOST_UNPACKED)
@@ -269,8 +277,12 @@ def _measured(
     """What the files of a distribution need of the libraries that they get, and those that they do not get."""
     highest: dict[tuple[str, int], Need] = {}
     linked: dict[tuple[str, int], Need] = {}
+    opened: dict[str, list[Need]] = {}
     for need in needs:
         if need.stem in _DRIVER:
+            continue
+        if need.how == "opened" and not need.floor:
+            opened.setdefault(need.stem, []).append(need)
             continue
         key = need.stem, need.major
         if need.how in ("linked", "symbols"):
@@ -295,7 +307,31 @@ def _measured(
     nowhere = [need for need in absent.values() if need.stem not in served]
     names = sorted({exports.distributions(need.stem).get(need.major) or "" for need in nowhere} - {""})
     fix = repair.install(one.manager, names) if names and one.manager != "conda" else NO_COMMAND
-    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere)]
+    others = _of_another_major(one, opened, providers, repair)
+    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *others]
+
+
+def _of_another_major(
+    one: Installed, opened: Mapping[str, Sequence[Need]], providers: Providers, repair: _Repair
+) -> Iterator[Finding]:
+    """Libraries that a distribution opens by name, where the environment has those of other CUDA majors alone.
+
+    Where it has none at all, the program is one that does without.
+    """
+    for stem, needs in opened.items():
+        there = next((each for each in providers.all if each.stem == stem and each.owner), None)
+        if there is None or any(providers.of(stem, need.major, need.path) for need in needs):
+            continue
+        need = needs[0]
+        name = exports.distributions(stem).get(need.major)
+        yield Finding(
+            "error",
+            f"{Path(need.path).name} of {one} {need.evidence}, and there is {there.library} of {there.owner} alone",
+            repair.install(one.manager, [name]) if name and one.manager != "conda" else NO_COMMAND,
+            "" if name else f"install a build of {one.name} for the CUDA release of {there.owner}",
+            place=need.path,
+            kind="unprovided",
+        )
 
 
 def _older(one: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Finding:
@@ -390,6 +426,28 @@ def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
             yield _missing(name, missing, repair)
 
 
+def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> Iterator[Finding]:
+    """Versions that no requirement refuses, but an extra that nobody asked for: it is what a package was tried with."""
+    there = {one.name: one for one in distributions}
+    claimed = {(claim.by, claim.name) for claim in claims}
+    for one in distributions:
+        for line in one.requires:
+            match = _OF_EXTRA.match(line)
+            found = there.get(canonicalize_name(match["name"])) if match else None
+            if not match or not found or not concerns_cuda(found.name) or (str(one), found.name) in claimed:
+                continue
+            with suppress(ValueError):
+                versions = str(targets.parse_requirement(line).specifier)
+                if not targets.accepts(versions, found.version):
+                    yield Finding(
+                        "note",
+                        f"{found.name} is {found.version}; the extra {match['extra']} of {one} asks for {versions}",
+                        otherwise=f"install '{one.name}[{match['extra']}]' where {one.name} uses it",
+                        place=str(found),
+                        kind="version",
+                    )
+
+
 def _contradicting(
     group: Sequence[Claim], accept: Callable[[str, str], bool]
 ) -> Iterator[tuple[list[Claim], list[Claim]]]:
@@ -463,12 +521,16 @@ def _shared_files(
     return {path: owners for path, owners in found.items() if len(owners) > 1}
 
 
-def _overwritten(shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repair: _Repair) -> Iterator[Finding]:
+def _overwritten(
+    shared: Mapping[str, Mapping[str, tuple[Installed, str]]], claims: Iterable[Claim], repair: _Repair
+) -> Iterator[Finding]:
     """Files of several distributions with other contents, by these distributions.
 
     A conflict where a library is among them, or where the distributions are variants of one project; else a note, as
-    packages that have nothing to do with each other install such a thing as ``tests/__init__.py``.
+    packages that have nothing to do with each other install such a thing as ``tests/__init__.py``. A note, too, where
+    all files are those of a variant that something requires, and nothing requires another variant.
     """
+    required = {claim.name for claim in claims if claim.by_name != "cuda-toolkit"}
     paths_of: dict[tuple[Installed, ...], list[str]] = {}
     for path, owners in shared.items():
         if len({digest for _, digest in owners.values()}) > 1:
@@ -477,17 +539,34 @@ def _overwritten(shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repa
         libraries = [path for path in paths if is_library(path)]
         variants = len({VARIANT.sub("", one.name) for one in several}) == 1
         first = (libraries or paths)[0]
-        counts = bool(libraries or variants)
+        used = {one.name for one in several} & required
+        unharmed = variants and len(used) == 1 and all(_is_content(path, shared[path][min(used)][1]) for path in paths)
+        counts = bool(libraries or variants) and not unharmed
         yield Finding(
             "error" if counts else "note",
             f"{first}{and_more(len(paths) - 1)} {'are' if paths[1:] else 'is'} installed by "
             f"{' and '.join(sorted(map(str, several)))} with other contents; expected one of them: "
             "the last install won",
             repair.reinstall(several) if counts else NO_COMMAND,
-            otherwise="" if counts else "nothing, if no program imports this file",
+            otherwise=""
+            if counts
+            else f"nothing: the files are those of {min(used)}, and nothing requires the others"
+            if unharmed
+            else "nothing, if no program imports this file",
             place=first,
             kind="same-file",
         )
+
+
+def _is_content(path: str, digest: str) -> bool:
+    """Whether a file has the hash that a RECORD says."""
+    name, _, expected = digest.partition("=")
+    try:
+        with open_regular(Path(path)) as stream:
+            found = hashlib.file_digest(stream, name).digest()
+    except (OSError, ValueError):
+        return False
+    return base64.urlsafe_b64encode(found).decode().rstrip("=") == expected
 
 
 def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]:
