@@ -535,7 +535,7 @@ def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> N
     found = [one for one in report.findings if "tileiras" in one.what]
     assert [one.severity for one in found] == (["warning"] if text else [])
     assert report.exit_code == 0
-    assert all((one.kind == "machine") == ("the device here" in one.what) for one in found)
+    assert {one.kind for one in found} <= {"machine"}, "which the audit of the environment shows as a note"
     assert all(text in one.what and one.what.startswith(("cuda-tile ", "tileiras ", "no known")) for one in found)
     fixes = ("pip install 'cuda-tile[tileiras]'", "pip install 'cuda-toolkit[nvcc,nvvm,tileiras]>=13.3'")
     assert all(str(one.fix) in fixes or "no known" in one.what for one in found)
