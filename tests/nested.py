@@ -28,8 +28,9 @@ from _pytest.config import default_plugins
 
 #: Arguments of a nested run, for ``parametrize``. Runs that start processes cost several times as much: variants.
 ALONE = pytest.param((), id="alone")
-XDIST = pytest.param(("-n2",), id="xdist", marks=pytest.mark.slow)
-ISOLATED = pytest.param(("--cudalink-processes=isolated",), id="isolated", marks=pytest.mark.slow)
+WEEKLY = (pytest.mark.slow, pytest.mark.weekly)
+XDIST = pytest.param(("-n2",), id="xdist", marks=WEEKLY)
+ISOLATED = pytest.param(("--cudalink-processes=isolated",), id="isolated", marks=WEEKLY)
 #: The way that hands over most: from the process of a test to a worker, and from there to the controller.
 BOTH = pytest.param(("-n1", "--cudalink-processes=isolated"), id="both", marks=pytest.mark.slow)
 

@@ -268,6 +268,7 @@ def test_no_library_can_be_unloaded() -> None:
         assert flags[0] & 8, path.name  # DF_1_NODELETE
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
 def test_clang(tmp_path: Path) -> None:

@@ -450,7 +450,9 @@ def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("driver", "verdict"), [("12.8", "incoherent"), ("", None)])
+@pytest.mark.parametrize(
+    ("driver", "verdict"), [("12.8", "incoherent"), pytest.param("", None, marks=pytest.mark.weekly)]
+)
 def test_doctor_and_audit_have_one_verdict(driver: str, verdict: str | None, tmp_path, monkeypatch, capsys) -> None:
     """Of this environment and of another one, which has the same wheels here: they ask the same rules."""
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)

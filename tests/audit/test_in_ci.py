@@ -148,6 +148,7 @@ case $out in *.o) : > "$out" ;; *) exec cc -shared -x c /dev/null -o "$out" ;; e
 """
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_the_hook_runs(project) -> None:
     """pre-commit installs the hook from this checkout, and the hook fails for the wheel that is bad alone."""

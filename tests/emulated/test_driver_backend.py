@@ -13,7 +13,7 @@ from tests.nested import NO_AUTOLOAD, with_plugins
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["13.0", "13.2"])
+@pytest.mark.parametrize("version", [pytest.param("13.0", marks=pytest.mark.weekly), "13.2"])
 def test_suite_of_the_driver_backend(version: str, pytestconfig, toolchain, toolkit) -> None:
     """All of them pass, but for what executes kernels."""
     toolchain(version)

@@ -200,7 +200,15 @@ def problems(ours: Declarations, theirs: Declarations, asserted: Iterable[tuple[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("version", "least"), [("12.0", 320), ("12.9", 389), ("13.0", 393), ("13.5", 405)])
+@pytest.mark.parametrize(
+    ("version", "least"),
+    [
+        ("12.0", 320),
+        pytest.param("12.9", 389, marks=pytest.mark.weekly),
+        pytest.param("13.0", 393, marks=pytest.mark.weekly),
+        ("13.5", 405),
+    ],
+)
 def test_signatures_and_layouts(version, least, toolchain, tmp_path) -> None:
     """Each function takes what the header of a release says, in all its forms; structures and numbers are its own."""
     ours = declared(emulator.library_folder() / "libcuda.so.1")

@@ -83,6 +83,7 @@ def replaced(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_the_manifest_says_what_and_what_for(whole: Path) -> None:
     """Every file has version, size, hash and purpose; a CUDA wheel has a hash of toolchains.toml."""
@@ -108,6 +109,7 @@ def installed(whole: Path, venv: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_install_without_a_network(whole: Path, tmp_path: Path, toolkit) -> None:
     """The environment has the bundle's wheels, and copies of this Python's NVRTC and nvJitLink."""

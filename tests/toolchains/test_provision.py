@@ -72,7 +72,9 @@ def run(run_pytest, pytester, cache):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [("-n2",), ("--cudalink-processes=isolated",)], ids=str)
+@pytest.mark.parametrize(
+    "more", [pytest.param(("-n2",), marks=pytest.mark.weekly), ("--cudalink-processes=isolated",)], ids=str
+)
 def test_a_run_is_made_whole(run, cache, more) -> None:
     """The controller fetches the toolchain once and the header says so; the second run finds it."""
     result = run(*more)

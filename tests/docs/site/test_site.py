@@ -17,6 +17,8 @@ SITE = Path(os.environ.get("CUDALINK_SITE", ROOT / "docs" / "_build" / "html")).
 WIDTHS = (1400, 400)
 #: Pages that Sphinx makes, without text of ours.
 MADE = ("genindex.html", "py-modindex.html", "search.html")
+#: The page with the grids of the atlas, and the one that has every kind of answer.
+GRIDS, GRID = "atlas/grids.html", "#merged-lto-cubin-nvjitlink"
 BLOB = "https://github.com/pytest-cudalink/pytest-cudalink/"
 
 pytestmark = [
@@ -47,9 +49,14 @@ def pages() -> list[str]:
     return [name for name in found if name not in MADE]
 
 
+def resize(browser: chromium.Page, width: int) -> None:
+    """Give the window a width."""
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+
+
 def look(browser: chromium.Page, name: str, width: int = 1400, scheme: str = "light") -> None:
     """Open a page of the site in a window of a width."""
-    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+    resize(browser, width)
     browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     browser.events.clear()  # the load event of the page before would end the wait for this one
     browser.open(SITE / name)
@@ -79,16 +86,23 @@ def test_the_copyright_has_a_holder() -> None:
     )
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_no_page_is_wider_than_the_window(browser: chromium.Page, width: int) -> None:
-    """Tables and code scroll in their boxes; nothing else reaches beyond the window."""
-    wide = {}
+@pytest.fixture(scope="module")
+def faults(browser: chromium.Page) -> dict[str, list[tuple[str, object]]]:
+    """What is too wide in a window of each width, and what axe finds apart from contrast: each page is opened once."""
+    found: dict[str, list[tuple[str, object]]] = {"wide": [], "axe": []}
     for name in pages():
-        look(browser, name, width)
-        document = browser.run("document.documentElement.scrollWidth - window.innerWidth")
-        if document > 0 or browser.run(TOO_WIDE):
-            wide[name] = (document, browser.run(TOO_WIDE)[:3])
-    assert wide == {}
+        look(browser, name)
+        found["axe"].append((name, axe(browser, GRID if name == GRIDS else "article", contrast=False)))
+        for width in WIDTHS:
+            resize(browser, width)
+            document = browser.run("document.documentElement.scrollWidth - window.innerWidth")
+            found["wide"].append((f"{name}, {width}", [*([document] if document > 0 else []), *browser.run(TOO_WIDE)]))
+    return {kind: [one for one in each if one[1]] for kind, each in found.items()}
+
+
+def test_no_page_is_wider_than_the_window(faults: dict[str, list[tuple[str, object]]]) -> None:
+    """Tables and code scroll in their boxes; nothing else reaches beyond the window."""
+    assert faults["wide"] == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -100,25 +114,21 @@ def test_names_in_tables_stay_whole(browser: chromium.Page, width: int) -> None:
     assert browser.run(f"{names}.filter(one => one.getClientRects().length > 1).map(one => one.textContent)") == []
 
 
-def test_axe_finds_nothing_serious(browser: chromium.Page) -> None:
+def test_axe_finds_nothing_serious(browser: chromium.Page, faults: dict[str, list[tuple[str, object]]]) -> None:
     """A reader with a screen reader or weak eyes can use every page.
 
     The contrast of colours, which takes axe seconds a page, is looked at where every kind of element is. The grids have
-    35,000 elements: the colours of one that has every kind of answer are looked at.
+    35,000 elements: one that has every kind of answer is looked at.
     """
+    assert faults["axe"] == []
     found = {}
-    for name in pages():
-        look(browser, name)
-        found[name] = axe(browser, contrast=False)
-    grid = "#merged-lto-cubin-nvjitlink"
-    for name in ("index.html", "tutorials/first-red-test.html", "atlas/index.html", "atlas/grids.html"):
+    for name in ("index.html", "tutorials/first-red-test.html", "atlas/index.html", GRIDS):
         for scheme in ("light", "dark"):
             look(browser, name, scheme=scheme)
-            part = grid if name == "atlas/grids.html" else "article"
-            found[f"{name}, {scheme}"] = axe(browser, part, contrast=True)
+            found[f"{name}, {scheme}"] = axe(browser, GRID if name == GRIDS else "article", contrast=True)
     kinds = "[...new Set([...document.querySelectorAll('{} [class^=atlas-]')].map(one => one.className))].sort()"
-    assert browser.run(kinds.format(grid)) == browser.run(kinds.format("article"))
-    assert {name: faults for name, faults in found.items() if faults} == {}
+    assert browser.run(kinds.format(GRID)) == browser.run(kinds.format("article"))
+    assert {name: each for name, each in found.items() if each} == {}
 
 
 def test_search_finds_lifetimes(browser: chromium.Page) -> None:

@@ -162,9 +162,9 @@ def rows(text: str) -> list[Row]:
     return found
 
 
-def results(folder: Path, driver: str, *, at_once: int = 2) -> Result:
-    """Run the programs under each set of options, and return what differs."""
-    every = sets(driver)
+def results(folder: Path, driver: str, *, which: slice = slice(None), at_once: int = 2) -> Result:
+    """Run the programs under each set of options, or under some, and return what differs."""
+    every = sets(driver)[which]
     compared = {options: _compared_with(options) for options in every}
     runs = [*dict.fromkeys([*compared.values(), *every])]
     with ThreadPoolExecutor(at_once) as pool:
