@@ -58,12 +58,19 @@ def shortened(text: str, limit: int) -> str:
     return text if more <= 0 else f"{text[:limit]}… ({more:,} more {'character' if more == 1 else 'characters'})"
 
 
+def _text(value: object) -> str:
+    """The text of a value; that of an error of the system is its file and reason, without a number."""
+    if isinstance(value, OSError) and value.strerror and value.filename is not None:
+        return f"{value.filename}: {value.strerror}"
+    return str(value)
+
+
 def line(value: object, limit: int = LINE_LIMIT) -> str:
     """Return a value as one line: ends of lines and tabs become spaces, what cannot be shown becomes an escape.
 
     `limit`: characters, before the escapes, after which the text is cut.
     """
-    return _one_line(shortened(str(value), limit))
+    return _one_line(shortened(_text(value), limit))
 
 
 def _one_line(text: str) -> str:
@@ -72,7 +79,7 @@ def _one_line(text: str) -> str:
 
 def block(value: object, limit: int = BLOCK_LIMIT) -> str:
     r"""Return a value as several lines: ``"\n"`` and ``"\t"`` stay, what cannot be shown becomes an escape."""
-    return _disarmed(re.sub(_UNSAFE, _escape, shortened(str(value), limit).replace("\r\n", "\n")))
+    return _disarmed(re.sub(_UNSAFE, _escape, shortened(_text(value), limit).replace("\r\n", "\n")))
 
 
 def quote(word: str) -> str:

@@ -176,7 +176,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     try:
         found = inspect(read_bounded(path, DATA))
     except (OSError, ReaderError) as error:
-        msg = f"{path} cannot be read: {error}; expected {expected}"
+        msg = f"{path} cannot be read: {safe(error)}; expected {expected}"
         raise _WrongWordError(msg) from error
     leaves = list(found.leaves)
     if found.problems or found.kind == "unknown" or not leaves:
@@ -247,7 +247,7 @@ def _installed() -> tuple[Consumer, ...]:
         nvjitlink = probes.nvjitlink_version(warn=False) if faked else probes.nvjitlink().found
         found = {"nvjitlink": nvjitlink, "driver": probes.driver_version()}
     except (RuntimeError, OSError) as error:
-        msg = f"CONSUMER is this, but its libraries cannot be asked: {error}; run: cudalink doctor"
+        msg = f"CONSUMER is this, but its libraries cannot be asked: {safe(error)}; run: cudalink doctor"
         raise _WrongWordError(msg) from error
     there = tuple(Consumer(name, release) for name, release in found.items() if release is not None)
     if not there:

@@ -222,7 +222,7 @@ def _record(options: argparse.Namespace) -> int:
             with progress("asking the driver") as step:
                 recording = record(options.driver, options.seconds, step.say)
     except (RecorderError, OSError) as error:
-        complain(f"cudalink driver record: {error}")
+        complain(f"cudalink driver record: {line(error)}")
         return 2
     # what took minutes to ask is kept first, whatever it is compared with
     if options.output == STDOUT:
@@ -305,7 +305,7 @@ def _info(options: argparse.Namespace) -> int:
     try:
         facts = _facts()
     except OSError as error:  # a libcuda.so.1 that is not a library
-        complain(f"cudalink driver info: the driver of this machine cannot be opened: {error}")
+        complain(f"cudalink driver info: the driver of this machine cannot be opened: {line(error)}")
         return 2
     if options.json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..base.regular_files import read_text
-from ..base.safe_text import complain, say
+from ..base.safe_text import complain, line, say
 
 if TYPE_CHECKING:
     from ..matrix.adopt import Change
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
             say(f"note: {note}")
         return _carry_out(root, changes, options)
     except (CellsError, OSError) as error:
-        complain(f"cudalink init: {error}")
+        complain(f"cudalink init: {line(error)}")
         return 2
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..base.progress import progress
-from ..base.safe_text import complain, say
+from ..base.safe_text import block, complain, say
 from .arguments import add_verbs, input_file, output_folder
 
 DESCRIPTION: Final = (
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
             case _:
                 lines = _describe(options)
     except (CatalogError, CompilerError, GeneratorError, StubNotFoundError, OSError) as error:
-        complain(f"cudalink stubs: {error}")
+        complain(f"cudalink stubs: {block(error)}")
         return 2
     say("".join(f"{line}\n" for line in lines), end="")
     return 0

@@ -141,7 +141,7 @@ def drivers_in(text: str) -> tuple[CudaVersion, ...]:
 
     chosen = list(DRIVER_RELEASES)
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(>=|<=|==|>|<|)\s*(\S+)\s*", part)
+        match = re.fullmatch(r"\s*(>=|<=|==|>|<|)\s*([^\s<>=]\S*)\s*", part)
         if match is None:
             msg = f"drivers {text!r}: {part!r} is not a bound; write a range such as '>=525' or '>=535,<580'"
             raise ValueError(msg)

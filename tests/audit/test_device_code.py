@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -474,6 +475,9 @@ def test_ranges_of_drivers() -> None:
     assert drivers_in(">=525") == tuple(DRIVERS)
     assert drivers_in(">=12.3, <550") == ((12, 3),)
     assert drivers_in("535") == (OLD,)
+    for text in (">=", "<", ">=525,<"):
+        with pytest.raises(ValueError, match=f"{re.escape(text)}': '[<>=]+' is not a bound"):
+            drivers_in(text)
     with pytest.raises(ValueError, match="no known driver is in this range"):
         drivers_in(">535,<545")
 

@@ -195,3 +195,12 @@ def test_a_device_in_a_folder_that_is_closed(monkeypatch) -> None:
     assert output_file("/dev/full") == Path("/dev/full")
     with pytest.raises(argparse.ArgumentTypeError, match="/dev cannot be written to"):
         output_file("/dev/new")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file and the reason, without the number of the error."""
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "a"\nversion = "1"\n', encoding="utf-8")
+    (tmp_path / "matrices").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 2
+    assert capsys.readouterr().err == f"cudalink init: {tmp_path}/matrices/cells.toml: Not a directory\n"

@@ -143,7 +143,9 @@ class EnvironmentAudit:
 def audit_environment(
     prefix: str | Path | None = None, *, measure: bool = True, driver: str = "", gpu: str = ""
 ) -> EnvironmentAudit:
-    """Audit an environment.
+    """Audit an environment by what its distributions need of each other.
+
+    The command ``cudalink audit --environment`` also asks the doctor: `pytest_cudalink.doctor.examine_environment`.
 
     `prefix`: its prefix, its Python or its site-packages folder; default: the environment of this process.
     `measure`: read the installed libraries, too; False: only what is declared.
