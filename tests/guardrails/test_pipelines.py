@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.guardrails import attribution
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, CompatibilityCheckError, Item, Verdict, libraries_by_name
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, CompatibilityCheckError, Item, Verdict
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline, check_input, check_pipeline
 from pytest_cudalink.guardrails.rules import KnownDriver, judge
 from pytest_cudalink.versions import CudaVersion
@@ -39,16 +39,6 @@ def test_pipelines(producer, consumer, kind, made, read, fine: bool) -> None:
     assert check_pipeline(pipeline, *ends).status == expected
     for first, second in (ends, ends[::-1]):
         assert judge(second, [first], driver=NEW, pipelines=[pipeline]).status == expected
-
-
-def test_what_was_looked_up_is_what_a_pipeline_means() -> None:
-    """A copy that other code loaded later does not replace the one that was looked up."""
-    pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
-    nvjitlink = item("nvJitLink", "13.0")
-    strange = item("nvJitLink", "12.5", via=ALREADY_LOADED)
-    verdict = judge(item("nvrtc", "13.0"), [nvjitlink, strange], driver=NEW, pipelines=[pipeline])
-    assert verdict.status == "compatible"
-    assert libraries_by_name([nvjitlink, strange]) == {"nvJitLink": nvjitlink}
 
 
 @pytest.mark.parametrize("loaded", [0, 1])

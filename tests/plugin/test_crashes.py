@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
 import pytest
@@ -53,6 +54,7 @@ def test_dies():
     "setup": ("def test_dies(dies_in_setup): pass", "SIGABRT"),
     "teardown": ("def test_dies(dies_in_teardown): pass", "SIGABRT"),
     "session_fixture": ("def test_dies(session_dies): pass", "SIGABRT"),
+    "subtests": ("def test_dies(subtests):\n    with subtests.test(): pass\n    os.abort()", "SIGABRT"),
 }
 ON_HOST = "cudalink: the host read or wrote an address of device memory"
 #: The signals that a process can note itself.
@@ -115,14 +117,14 @@ def test_plain(run, pytester, name) -> None:
         )
 
 
-ELSEWHERE = {"isolated": ("--cudalink-processes=isolated",), "xdist": ("-n2", "--max-worker-restart=30")}
+ELSEWHERE = {"isolated": ("-n2", "--cudalink-processes=isolated"), "xdist": ("-n2", "--max-worker-restart=30")}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_elsewhere(run, pytester, arguments) -> None:
     """A test that dies in another process is crashed, with what ended it, and nothing is lost."""
-    ended = run(ALL, *arguments)
+    ended = run(ALL, *arguments, "--junitxml=junit.xml", plugins=("subtests",))
 
     assert ended.tests == {"test_before": "P", "test_after": "P", **{f"test_{name}": "C" for name in DEATHS}}
     assert ended.cell.finished
@@ -135,6 +137,15 @@ def test_elsewhere(run, pytester, arguments) -> None:
     assert found["exit_0"].exitcode == 0
     for name, (_, ended_by) in DEATHS.items():
         assert bool(found[name].frames) == (ended_by in NOTED), name
+    if "--cudalink-processes=isolated" in arguments:
+        ended.result.stdout.fnmatch_lines_random(
+            [
+                *("*ERROR at teardown of test_teardown*", "*Fatal Python error: Segmentation fault*"),
+                *("cudalink: the process of this test was killed by SIGSEGV", "*this test ended with exit code 3"),
+            ]
+        )
+    cases = ET.parse(pytester.path / "junit.xml").iter("testcase")
+    assert {case.get("name") for case in cases} == {*ended.tests}
 
 
 @pytest.mark.slow
@@ -191,12 +202,14 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("mode", ["plain", *(pytest.param(mode, marks=slow) for mode in ("xdist", "shared"))])
+@pytest.mark.parametrize(
+    "mode", ["plain", *(pytest.param(mode, marks=slow) for mode in ("xdist", "shared", "isolated"))]
+)
 def test_at_interpreter_exit(run, pytester, mode) -> None:
-    """A process that dies after its last test is a crash outside tests; `test_isolation` has one with a single test."""
+    """A process that dies after its last test is a crash outside tests; one with a single test is an error of that."""
     ended = run(f"{HEAD}def test_last(): atexit.register(os.abort)\n", *MODES[mode])
     (crash,) = ended.cell.crashes
-    assert (crash.signal, crash.nodeid) == ("SIGABRT", None)
+    assert (crash.signal, crash.nodeid) == ("SIGABRT", "test_it.py::test_last" if mode == "isolated" else None)
     assert fails_on_crash(pytester)
     assert ended.result.ret != 0 or mode == "xdist"  # xdist has what it needs from the worker
 

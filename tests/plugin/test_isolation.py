@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,58 +53,6 @@ def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
         return run_pytest(*options, *arguments, plugins=plugins)
 
     return go
-
-
-CRASHES = """
-def test_before(): assert not elsewhere()
-
-@isolated
-def test_segfault():
-    link()
-    ctypes.string_at(0)
-@isolated
-def test_exit(): os._exit(7)
-@isolated
-@pytest.mark.parametrize("i", [1, 2])
-def test_passes(i):
-    assert elsewhere()
-    link()
-@pytest.fixture
-def dies_late():
-    yield
-    os.abort()
-@isolated
-def test_teardown(dies_late): pass
-@isolated
-def test_at_exit(): atexit.register(os.abort)
-@isolated
-def test_subtests(subtests):
-    with subtests.test(): pass
-    os.abort()
-
-def test_after():
-    assert not elsewhere()
-    link()
-"""
-
-
-@pytest.mark.slow
-def test_crashes_are_contained(run, pytester) -> None:
-    """Signals and exits fail their own test, late ones as an error; `test_crashes` has how each is recorded."""
-    result = run(CRASHES, "--junitxml=junit.xml", "-n2", plugins=("subtests",))
-    result.assert_outcomes(passed=6, failed=3, errors=2)
-    for name in ("teardown", "at_exit"):
-        result.stdout.fnmatch_lines([f"*ERROR at teardown of test_{name}*", "*was killed by SIGABRT"])
-    result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGSEGV"])
-    result.stdout.fnmatch_lines(["last calls of the driver:", "  cuLinkComplete answered 0"])
-    result.stdout.fnmatch_lines(["*Fatal Python error: Segmentation fault*"])
-    result.stdout.fnmatch_lines(["cudalink: the process of this test ended with exit code 7"])
-
-    found = read(pytester.path / "run.jsonl")
-    assert [test.links for test in found.tests if test.outcome == "passed"].count(1) == 3
-    assert len(found.links) == 4
-    cases = ET.parse(pytester.path / "junit.xml").iter("testcase")
-    assert len({case.get("name") for case in cases}) == 9
 
 
 BETWEEN = """
