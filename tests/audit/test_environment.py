@@ -55,9 +55,15 @@ class Made:
         self.site.mkdir(parents=True)
 
     def wheel(
-        self, name: str, version: str, *requires: str, files: tuple[str, ...] = (), installer: str = "pip"
+        self,
+        name: str,
+        version: str,
+        *requires: str,
+        files: tuple[str, ...] = (),
+        installer: str = "pip",
+        digest: str = "",
     ) -> Path:
-        """Write the metadata of a distribution, each with other files; its ``.dist-info``."""
+        """Write the metadata of a distribution, each with other files unless they have a digest; its ``.dist-info``."""
         folder = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
         folder.mkdir()
         lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
@@ -65,7 +71,7 @@ class Made:
         (folder / "METADATA").write_text("\n".join(lines) + "\n\nA description\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
         sizes = {one: there.stat().st_size if (there := folder.parent / one).is_file() else "" for one in files}
-        rows = "".join(f"{one},sha256={name},{size}\n" for one, size in sizes.items())
+        rows = "".join(f"{one},sha256={digest or name},{size}\n" for one, size in sizes.items())
         (folder / "RECORD").write_text(rows, encoding="utf-8")
         return folder
 
