@@ -211,7 +211,9 @@ def _by_conda(source: random.Random, chosen: dict[str, str]) -> list[tuple[str, 
     """Some of the packages, of one minor as conda's cuda-version holds them to."""
     if chosen.get("cuda-bindings") in ("12.8.0", "12.9.0"):
         return None  # these find conda's libraries by the RPATH of conda's Python, which no wheel has
-    here = [name for name in chosen if name in _CONDA]
+    # so does the wheel of cuRAND that links the runtime
+    linked = PARTS["cudart"] if chosen.get("nvidia-curand") == "10.4.5.25" else ()
+    here = [name for name in chosen if name in _CONDA and name not in linked]
     some = source.sample(here, source.randint(1, len(here))) if here else []
     return [(name, chosen[name]) for name in some if _minor(chosen[name]) == _minor(chosen[some[0]])] or None
 
