@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
 from ..base.safe_text import block, line
+from ..base.tables import read_table
 from ..base.words import counted, either, listed
 from .asked_for import KINDS, is_worth_a_look
 from .cell_run import BAD, CellRun
@@ -160,6 +161,16 @@ def section(
     return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), what, note)
 
 
+def _table(name: str, head: Sequence[str], rows: Iterable[tuple[str | int | float, ...]], more: str = "") -> Section:
+    """Return a table with its words of ``data/report.toml``. `more`: goes on with the title."""
+    return _texts(section(name, "", head, rows, ""), more)
+
+
+def _texts(of: Section, more: str = "") -> Section:
+    words = read_table("report.toml")[of.id]
+    return replace(of, title=words["title"] + more, what=words["what"], note=words.get("note", ""))
+
+
 def cell_title(cell: CellRun) -> str:
     """Return a cell's axes in one line."""
     return ", ".join(f"{name} {value}" for name, value in cell.axes.items())
@@ -187,9 +198,8 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
 def _of_runs(report: MatrixReport, comparison: Comparison | None) -> list[Section]:
     """Return what is wrong with the runs themselves: crashes, what they lost, and records that do not agree."""
     return [
-        section(
+        _table(
             "crashed",
-            "Crashed",
             ("cell", "test", "ended by", "last calls", "frames"),
             (
                 (
@@ -202,23 +212,15 @@ def _of_runs(report: MatrixReport, comparison: Comparison | None) -> list[Sectio
                 for cell in report.cells
                 for crash in cell.crashes
             ),
-            "crashes",
-            note="--cudalink-processes=isolated runs each test in its own process; --cudalink-processes=restarted runs "
-            "what a crash would lose.",
         ),
-        section(
+        _table(
             "lost",
-            "Lost in a crash",
             ("cell", "tests", "which"),
             ((cell.name, len(cell.lost), listed(cell.lost, _LOST)) for cell in report.cells if cell.lost),
-            "cells",
-            note="Tests that were collected and have no result, because a process died. With "
-            "--cudalink-processes=restarted they are run.",
         ),
-        section("incomplete", "Incomplete cells", ("cell", "what"), incomplete(report, comparison).items(), "cells"),
-        section(
+        _table("incomplete", ("cell", "what"), incomplete(report, comparison).items()),
+        _table(
             "repeats",
-            "Several records of one cell",
             ("cell", "test", "outcomes"),
             [
                 *differing(report),
@@ -228,8 +230,6 @@ def _of_runs(report: MatrixReport, comparison: Comparison | None) -> list[Sectio
                     if cell.repeated
                 ),
             ],
-            "tests",
-            note="The last result of a test counts. Shards of a cell have no test in common.",
         ),
     ]
 
@@ -239,42 +239,30 @@ def _of_tests(report: MatrixReport) -> list[Section]:
     unknown = "; cause not known" if skews(report) else ""
     refused = {test for one in needing_gpu(report) for test in one.tests}
     return [
-        _blocks(report, "causes", "Why tests fail", skews(report), "causes"),
-        section(
+        _blocks(report, "causes", skews(report)),
+        _table(
             "some",
-            f"Fails in some cells only{unknown}",
             ("test", "explained by", "error", "cells"),
             (
                 (listed(one.tests, _ALIKE), one.explanation, one.error, listed(one.cells))
                 for one in alike(report, {one.test: one.explanation for one in report.partial})
             ),
-            "errors",
+            more=unknown,
         ),
-        section(
+        _table(
             "everywhere",
-            f"Fails in every cell that ran it{unknown}",
             ("test", "error"),
             (
                 (listed(one.tests, _ALIKE), one.error)
                 for one in alike(report, dict.fromkeys(report.failing_everywhere, ""))
             ),
-            "errors",
+            more=unknown,
         ),
-        _blocks(
-            report,
-            "gpu",
-            "Needs a GPU",
-            needing_gpu(report),
-            "reasons",
-            note="An emulated driver refused a call of these tests. A cell with a GPU runs them.",
-        ),
-        section(
+        _blocks(report, "gpu", needing_gpu(report)),
+        _table(
             "skipped",
-            "Skipped in every cell",
             ("test", "reasons"),
             ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere if test not in refused),
-            "tests",
-            note="No cell ever ran these tests: either a cell is missing, or the condition of the skip is wrong.",
         ),
     ]
 
@@ -282,9 +270,8 @@ def _of_tests(report: MatrixReport) -> list[Section]:
 def _of_notes(report: MatrixReport) -> list[Section]:
     """Return what the records note besides results."""
     return [
-        section(
+        _table(
             "known",
-            "Known to fail with the versions of a cell",
             ("cell", "failed", "known", "what happens", "thread", "do"),
             (
                 (cell.name, failed, one.title, one.happens, ", ".join(one.threads), one.advice)
@@ -292,34 +279,23 @@ def _of_notes(report: MatrixReport) -> list[Section]:
                 if (failed := sum(cell.counts[letter] for letter in BAD))
                 for one in cell.known_bad
             ),
-            "combinations",
-            note="The versions that the cell recorded meet a known-bad entry. That is no proof "
-            "that its tests fail for that reason.",
         ),
-        section(
+        _table(
             "not-run",
-            "Not run",
             ("cell", "tests", "such as"),
             ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items()),
-            "cells",
-            note="Tests that other cells ran, of files that these cells ran too.",
         ),
-        section(
+        _table(
             "violations",
-            "Lifetime violations",
             ("cell", "test", "what"),
             ((cell.name, one.nodeid or "outside tests", one.text) for cell in report.cells for one in cell.violations),
-            "violations",
         ),
         _findings(report),
         _asked_for(report),
-        section(
+        _table(
             "sticky",
-            "Left the contexts unusable",
             ("cell", "test", "with", "tests after it, in a fresh process"),
             ((cell.name, one.nodeid, one.error, one.after) for cell in report.cells for one in cell.sticky),
-            "tests",
-            note="After such an error no test of the same process can use the device (--cudalink-processes).",
         ),
     ]
 
@@ -329,24 +305,15 @@ def _of_cells(report: MatrixReport) -> list[Section]:
     counts = report.counts
     shown = [letter for letter in NAMES if counts[letter]]
     return [
-        section(
+        _table(
             "mismatch",
-            "Versions that are not the requested ones",
             ("cell", "what", "requested", "found"),
             ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
-            "versions",
         ),
         _libraries(report),
-        section(
-            "hidden",
-            "What cells did not see",
-            ("cell", "how"),
-            ((cell.name, cell.hidden) for cell in report.cells if cell.hidden),
+        _table("hidden", ("cell", "how"), ((cell.name, cell.hidden) for cell in report.cells if cell.hidden)),
+        _table(
             "cells",
-        ),
-        section(
-            "cells",
-            "Cells",
             ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is"),
             (
                 (
@@ -360,11 +327,9 @@ def _of_cells(report: MatrixReport) -> list[Section]:
                 for cell in report.cells
                 for numbers in [cell.counts]
             ),
-            "cells",
         ),
-        section(
+        _table(
             "versions",
-            "Versions, requested and found",
             ("cell", "what", "requested", "found", "kind", "read from"),
             (
                 (
@@ -379,14 +344,11 @@ def _of_cells(report: MatrixReport) -> list[Section]:
                 for name in report.version_names
                 if (version := cell.versions.get(name)) is not None
             ),
-            "versions",
         ),
-        section(
+        _table(
             "slowest",
-            "Slowest tests",
             ("seconds", "test", "cell"),
             ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest),
-            "tests",
         ),
     ]
 
@@ -401,11 +363,9 @@ def needing_gpu(report: MatrixReport) -> list[Group]:
     return [one for one in report.groups if one.cause["kind"] == "not_emulated"]
 
 
-def _blocks(
-    report: MatrixReport, name: str, title: str, groups: Sequence[Group], what: str, *, note: str = ""
-) -> Section:
+def _blocks(report: MatrixReport, name: str, groups: Sequence[Group]) -> Section:
     found = tuple(block_of(report, one) for one in groups[:_SHOWN])
-    return Section(name, title, (), (), len(groups), what, note, found)
+    return _texts(Section(name, "", (), (), len(groups), "", "", found))
 
 
 def block_of(report: MatrixReport, group: Group) -> Block:
@@ -423,22 +383,12 @@ def _findings(report: MatrixReport) -> Section:
         Block(title_of(one), lines_of(one), (line(one.nodeid or "outside tests"),), tuple(map(line, cells)))
         for one, cells in found[:_SHOWN]
     )
-    return Section(
-        "findings",
-        "Found by faults and schedules",
-        (),
-        (),
-        len(found),
-        "findings",
-        "These tests pass. They are wrong when a call of the driver fails, or fail when queued work happens late.",
-        blocks,
-    )
+    return _texts(Section("findings", "", (), (), len(found), "", "", blocks))
 
 
 def _asked_for(report: MatrixReport) -> Section:
-    return section(
+    return _table(
         "asked",
-        "Asked for",
         ("cell", "what", "due", "happened", "left out", "left out, which is allowed"),
         (
             (
@@ -453,8 +403,6 @@ def _asked_for(report: MatrixReport) -> Section:
             for one in cell.asked
             if is_worth_a_look(one.what, one.due, one.happened)
         ),
-        "conditions",
-        note="A run fails for what was left out and is not allowed to be.",
     )
 
 
@@ -487,15 +435,7 @@ def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
     }
     if unseen:
         rows.append((NOT_SEEN, "", "", "", "", f"at least {sum(unseen.values())}", listed(list(unseen))))
-    return section(
-        "unsteered",
-        "Links that were not steered",
-        ("linked by", "call", "in", "linked", "forced", "links", "cells"),
-        rows,
-        "places",
-        note="No target steers these calls, so a forced backend does not reach them. A test in which one links on "
-        "another backend than the forced one fails, unless --cudalink-unsteered says otherwise.",
-    )
+    return _table("unsteered", ("linked by", "call", "in", "linked", "forced", "links", "cells"), rows)
 
 
 def _libraries(report: MatrixReport) -> Section:
@@ -505,7 +445,7 @@ def _libraries(report: MatrixReport) -> Section:
         for key, entry in _loaded(report)
     )
     head = ("library", "release", "from", "file", "for", "cells")
-    return section("libraries", "CUDA libraries that were loaded", head, rows, "libraries")
+    return _table("libraries", head, rows)
 
 
 def libraries_in_short(report: MatrixReport) -> Section:
@@ -516,8 +456,8 @@ def libraries_in_short(report: MatrixReport) -> Section:
         for key, entry in _loaded(report)
         if not several or len(entry["cells"]) < len(report.cells)
     )
-    title = "CUDA libraries that only some cells loaded" if several else "CUDA libraries that were loaded"
-    return section("libraries", title, ("library", "release", "from", "cells"), rows, "libraries")
+    found = _table("libraries", ("library", "release", "from", "cells"), rows)
+    return replace(found, title="CUDA libraries that only some cells loaded") if several else found
 
 
 def _loaded(report: MatrixReport) -> list[tuple[tuple[str, ...], dict[str, dict[str, None]]]]:
@@ -541,10 +481,10 @@ def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
     head = ("test", "cell", "before", "now")
     return [
         _regressions(report, comparison),
-        section("worse", "New crashes, violations and findings", ("what", "test", "cell"), comparison.worse, "others"),
-        section("fixed", "Fixed", head, rows(comparison.fixed), "tests"),
-        section("now-skipped", "Now skipped", head, rows(comparison.skipped), "tests"),
-        section("gone", "No longer run", head, rows(comparison.gone), "tests"),
+        _table("worse", ("what", "test", "cell"), comparison.worse),
+        _table("fixed", head, rows(comparison.fixed)),
+        _table("now-skipped", head, rows(comparison.skipped)),
+        _table("gone", head, rows(comparison.gone)),
     ]
 
 
@@ -567,7 +507,7 @@ def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
         for (before, now, kind, why), changes in found.items()
     ]
     head = ("test", "cell", "before", "now", "why")[: len(rows[0]) if rows else 4]
-    return section("regressions", "Regressions", head, rows, "regressions")
+    return _table("regressions", head, rows)
 
 
 def _word(letter: str) -> str:
@@ -586,7 +526,7 @@ def _verdicts(report: MatrixReport) -> Section:
             rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", listed(names)))
             continue
         rows.append((status(first), first["kind"], f"{first['what']}{more}", listed(names)))
-    return section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
+    return _table("verdicts", ("status", "rule", "message", "cells"), rows)
 
 
 def differing(report: MatrixReport) -> list[tuple[str, str, str]]:
