@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from .records.record_file import RecordFile
     from .records.results import Results
     from .run import CurrentTest
-    from .session.account import Account
+    from .session.account import Account, Required
     from .session.lifecycle import Ends
-    from .session.require import Required
     from .session.xdist import HandOver
     from .watch.causes import Causes
     from .watch.check import Reporter
     from .watch.descendants import Descendants
-    from .watch.driver_checks import Deadlocks, EventFile, Order
+    from .watch.driver_checks import Deadlocks, EventFile, Lifetimes, Order
     from .watch.jitlink_contract import JitLinkContractCheck
-    from .watch.lifetimes import Lifetimes
     from .watch.native_links import LoadedModules, Mismatches, NativeLinks
     from .watch.no_wait import NoWait
     from .watch.provenance import Provenance
@@ -65,7 +63,7 @@ JITLINK_CONTRACT: Final[Key[JitLinkContractCheck]] = Key(
     "jitlink-contract", "watch.jitlink_contract:JitLinkContractCheck"
 )
 LEDGER: Final[Key[Ledger]] = Key("ledger", "records.ledger:Ledger")
-LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "watch.lifetimes:Lifetimes")
+LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "watch.driver_checks:Lifetimes")
 LOADED_MODULES: Final[Key[LoadedModules]] = Key("loaded-modules", "watch.native_links:LoadedModules")
 MARKED_TESTS: Final[Key[MarkedTests]] = Key("marked-tests", "items.runtest:MarkedTests")
 MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "watch.native_links:Mismatches")
@@ -75,7 +73,7 @@ ORDER: Final[Key[Order]] = Key("order", "watch.driver_checks:Order")
 PROVENANCE: Final[Key[Provenance]] = Key("provenance", "watch.provenance:Provenance")
 RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "records.record_file:RecordFile")
 REPORTER: Final[Key[Reporter]] = Key("reporter", "watch.check:Reporter")
-REQUIRED: Final[Key[Required]] = Key("require", "session.require:Required")
+REQUIRED: Final[Key[Required]] = Key("require", "session.account:Required")
 RESULTS: Final[Key[Results]] = Key("results", "records.results:Results")
 SCHEDULES: Final[Key[Schedules]] = Key("schedules", "hostile.schedules:Schedules")
 SERVERS: Final[Key[Servers]] = Key("servers", "isolation.processes:Servers")

@@ -32,7 +32,7 @@ def _check_driver(value: str) -> None:
 def _check_devices(value: str) -> None:
     if value in names.EMULATED_ARCHITECTURES:
         return  # without an import of the emulator
-    from ..emulator.devices import parse_devices
+    from ..emulator import parse_devices
 
     parse_devices(value)
 

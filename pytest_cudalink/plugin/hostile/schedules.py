@@ -15,11 +15,10 @@ import msgspec
 from ...base.finding import Finding
 from ...base.words import counted
 from ...report.asked_for import AskedFor
-from ..isolation.copies import ProcessNotes, RerunTotals, RunsAgain, show
 from ..run import from_controller
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
-from .repeat import command, place_of
+from .reruns import ProcessNotes, RerunTotals, RunsAgain, command, place_of, show
 from .schedule_rules import Reliance, ScheduleFailure, Work, by_kind, shrink
 
 if TYPE_CHECKING:

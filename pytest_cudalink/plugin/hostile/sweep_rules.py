@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ...report.naming import Error, Raised, Said, new, tells
-from ..isolation.copies import RerunTotals
+from .reruns import RerunTotals
 
 #: Kinds of findings, worst first, each with what the test or its code did.
 KINDS: Final = {

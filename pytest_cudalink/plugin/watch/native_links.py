@@ -124,18 +124,18 @@ class NativeLinks(Check):
         self.between()
 
     def _report(self, calls: tuple[tuple[str, int], ...]) -> None:
-        from ...targets import unsteered
+        from ...targets import steering
         from ..conditions import backends
 
         backends.steering(self._run)  # whatever imports a target starts it, and native code does not
         for path, count in calls:
             name = PurePath(path).name
             by = "ctypes" if name.startswith(_FOREIGN_CALLS) else name or "an object that is no longer loaded"
-            link = unsteered.UnsteeredLink(
+            link = steering.UnsteeredLink(
                 f"{_LIBRARY}, called by {by}", "nvJitLinkComplete", "" if by == "ctypes" else path, "nvjitlink"
             )
             for _ in range(count):
-                unsteered.report(link)
+                steering.report(link)
 
     def _say(self, reason: str) -> None:
         hook = self._run.config.hook.pytest_cudalink_unsupported
