@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.conformance.programs import compare, record
-from pytest_cudalink.emulator.recorder import grade, questions
+from pytest_cudalink.emulator.recorder import grade
+from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.asking import PRIVATE
 from pytest_cudalink.emulator.recorder.execute import texts
 
@@ -88,7 +89,7 @@ def main() -> int:
     fitting = [one for one in recording["programs"] if _fits(one[2], one[3])]
     chosen = _chosen([one for one in fitting if _stable(one, recording["device"], recordings)], fitting)
     seeds = {entry[0] for entry in chosen}
-    questions.save(questions.PROGRAMS, [entry[:3] for entry in chosen])
+    recorder.save(recorder.PROGRAMS, [entry[:3] for entry in chosen])
     pairs = {
         one["devices"][0]["name"]: one["answers"]["two"] for one in reversed(recordings) if "two" in one["answers"]
     }
@@ -98,9 +99,9 @@ def main() -> int:
         told = {seed: said for seed, said in one["answers"]["programs"].items() if int(seed) in seeds}
         name = f"driver-{one['driver']}-{compare.profile(device)}.json.xz"
         answered = {**one["answers"], **two, "programs": told}
-        questions.save(questions.PROGRAMS.with_name(name), {**one, "answers": answered})
+        recorder.save(recorder.PROGRAMS.with_name(name), {**one, "answers": answered})
     rest = [entry for entry in recording["programs"] if entry[0] not in seeds]
-    questions.save(path, {**recording, "programs": rest, "and": questions.RECORDED[0].name})
+    recorder.save(path, {**recording, "programs": rest, "and": recorder.RECORDED[0].name})
     sys.stdout.write(f"{len(chosen)} programs; {len(rest)} stay in the tests\n")
     return 0
 

@@ -31,7 +31,7 @@ from pytest_cudalink.loader.jitlink import jitlink_calls
 from pytest_cudalink.plugin import fixtures
 from pytest_cudalink.plugin.conditions import backends
 from pytest_cudalink.report.records import ViolationRecord, Writer
-from pytest_cudalink.targets import steering, unsteered
+from pytest_cudalink.targets import steering
 from pytest_cudalink.targets.base import Backend, BackendChoice, Bundled
 from pytest_cudalink.targets.steering import Steering
 from pytest_cudalink.toolchains import folders
@@ -517,14 +517,14 @@ def load_before() -> None:
 def cover() -> None:
     """Make a link that the code around it reports."""
     assert jitlink_calls.start()
-    with unsteered.covered():
+    with steering.covered():
         link("nvjitlink")
 
 
 def check_cover() -> None:
     """The next phase begins as the plugin begins it, and counts the links of this thread again."""
     jitlink_calls.cover(on=False)
-    assert not unsteered.is_covered()
+    assert not steering.is_covered()
     next_link("nvjitlink")
 
 

@@ -129,8 +129,8 @@ def _known_tags(options: argparse.Namespace) -> Iterable[str]:
 def _check(options: argparse.Namespace, file: Path) -> int:
     from ..base.words import counted
     from ..matrix import load_cells
+    from ..matrix.cells import schema
     from ..matrix.project import warnings
-    from ..matrix.schema import schema
 
     if options.schema:
         sys.stdout.write(json.dumps(schema(), indent=1) + "\n")

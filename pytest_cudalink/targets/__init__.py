@@ -12,8 +12,7 @@ from .base import BackendChoice
 
 if TYPE_CHECKING:
     from .base import ForcedBackendError, LinkEvent, LinkInput, StaleRecipeError, Target
-    from .steering import Watch, watch
-    from .unsteered import UnsteeredLink
+    from .steering import UnsteeredLink, Watch, watch
 else:
     __getattr__ = names_of(
         __name__,

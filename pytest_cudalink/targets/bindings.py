@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from .. import probes
 from ..versions import CudaVersion
-from .unsteered import UnsteeredLink, caller, covered, is_covered, report, seen
+from .steering import UnsteeredLink, caller, covered, is_covered, replace_everywhere, report, seen
 
 #: Set on a wrapper, so that a module that takes the function over from another one is left as it is.
 _WRAPPED: Final = "_cudalink_seen"
@@ -39,8 +39,6 @@ def _watch(owner: Any, name: str, link: Callable[..., Any]) -> None:
     setattr(owner, name, wrapper)
     # other modules cannot have taken names from one that is being imported; to look through all modules takes a while
     if isinstance(owner, ModuleType) and not getattr(owner.__spec__, "_initializing", False):
-        from .steering import replace_everywhere
-
         replace_everywhere(original, wrapper)
 
 

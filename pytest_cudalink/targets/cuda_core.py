@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Final
 
 from ..probes import libcuda
 from .base import Backend, LinkInput, Recipe, StaleRecipeError, Target, recipe_for
-from .steering import Watch, as_backend, current, replace_everywhere
-from .unsteered import is_covered, seen
+from .steering import Watch, as_backend, current, is_covered, replace_everywhere, seen
 
 _NAME: Final = "cuda.core"
 _PACKAGE: Final = "cuda-core"

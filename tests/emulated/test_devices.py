@@ -11,8 +11,7 @@ from textwrap import dedent
 import pytest
 
 from pytest_cudalink.compat.names import DEFAULT_ARCHITECTURE, EMULATED_ARCHITECTURES, EMULATED_DEVICES
-from pytest_cudalink.emulator import EmulatorError, emulation_for, from_environment
-from pytest_cudalink.emulator.devices import Devices
+from pytest_cudalink.emulator import Devices, EmulatorError, emulation_for, from_environment
 from tests.emulated.conftest import HEAD
 
 #: The memory that processes here may use: a container may have less than its machine.

@@ -10,7 +10,7 @@ import pytest
 
 from campaigns.conformance.waits import RECORDED
 from pytest_cudalink.base.tables import read_table
-from pytest_cudalink.emulator.recorder.questions import load
+from pytest_cudalink.emulator.recorder.record import load
 from tests.compiled import compile_c
 from tests.emulated import checkers
 from tests.emulated.conftest import ROOT, programs
@@ -257,7 +257,7 @@ NULL_POINTERS = """
 from campaigns.conformance.programs.images import image
 from campaigns.conformance.waits import RECORDED
 from pytest_cudalink.emulator.recorder.execute import Interpreter
-from pytest_cudalink.emulator.recorder.questions import load
+from pytest_cudalink.emulator.recorder.record import load
 
 rows = load(RECORDED / "deaths-580.159.04-h200.json.xz")["rows"]
 died, red, keep = set(), set(), []

@@ -17,7 +17,7 @@ from campaigns.conformance.programs import compare as comparer
 from campaigns.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
 from campaigns.conformance.programs.generate import generate
 from campaigns.conformance.programs.record import load
-from pytest_cudalink.emulator.recorder import questions
+from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.execute import execute, layouts
 from pytest_cudalink.emulator.recorder.grade import ENDS
 
@@ -95,9 +95,9 @@ PARTS = 4
 def test_each_answer_is_the_recorded_one(part: int, toolchain) -> None:
     """The programs that the package carries, whose 10,137 answers the share of all programs would hide."""
     toolchain("13.0")
-    recorded = questions.load(questions.RECORDED[0])
+    recorded = recorder.load(recorder.RECORDED[0])
     answers = recorded["answers"]["programs"]
-    programs = [[*one, answers[str(one[0])]] for one in questions.load(questions.PROGRAMS)][part::PARTS]
+    programs = [[*one, answers[str(one[0])]] for one in recorder.load(recorder.PROGRAMS)][part::PARTS]
     ours = comparer.replay({**recorded, "device": recorded["devices"][0]["name"]}, programs, processes=1)
     results = {one[0]: comparer.compare(*one, ours[one[0]]) for one in programs}
     found = {seed: [one.call for one in result.differences] for seed, result in results.items() if result.differences}
@@ -255,5 +255,5 @@ def test_a_program_stops_at_a_signal() -> None:
 
 def test_a_recording_comes_back_as_it_was_saved(tmp_path) -> None:
     written = {"driver": "1", "programs": [[1, "core", [["cuInit", 0]], [[0]]]]}
-    questions.save(tmp_path / "recording.json.xz", written)
+    recorder.save(tmp_path / "recording.json.xz", written)
     assert load(tmp_path / "recording.json.xz") == written

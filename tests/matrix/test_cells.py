@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import cli
 from pytest_cudalink.matrix import Cell, CellsError, load_cells, reading
-from pytest_cudalink.matrix.cells import REASONS
+from pytest_cudalink.matrix.cells import REASONS, schema
 from pytest_cudalink.matrix.keys import KEYS, CellValues
-from pytest_cudalink.matrix.schema import schema
 
 ROOT = Path(__file__).parents[2]
 OURS = ROOT / "matrices" / "cells.toml"

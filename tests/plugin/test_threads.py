@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_cudalink.targets import steering, unsteered
+from pytest_cudalink.targets import steering
 from tests.plugin.test_steering import CONFTEST, LIBRARY
 
 #: What runs a function in eight threads at once, which take turns as often as Python lets them; a test imports it.
@@ -54,7 +54,7 @@ def test_each_link_of_each_thread_counts(run) -> None:
 def test_each_unsteered_link_of_each_thread_counts(run) -> None:
     """A link that no target steers counts once, too, and fails the test as often as it happened where it may not be."""
     module = """
-from pytest_cudalink.targets.unsteered import seen
+from pytest_cudalink.targets.steering import seen
 def link():
     for _ in range(50):
         with seen("its own", "link", "nvjitlink"):
@@ -114,9 +114,9 @@ def in_thread(function: Callable[[], object]) -> object:
 
 def test_a_thread_does_not_inherit_who_reports_its_links() -> None:
     """A pool that a linker starts in the middle of a link, and keeps, reports its own links."""
-    with unsteered.covered(), steering.on_behalf_of("another"):
-        assert unsteered.is_covered()
-        assert in_thread(unsteered.is_covered) is False
+    with steering.covered(), steering.on_behalf_of("another"):
+        assert steering.is_covered()
+        assert in_thread(steering.is_covered) is False
         assert in_thread(lambda: steering.linking_for("lib")) == "lib"
 
 

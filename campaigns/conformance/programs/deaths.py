@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_cudalink.emulator.recorder.execute import Answer, Program, execute
-from pytest_cudalink.emulator.recorder.questions import load, save
+from pytest_cudalink.emulator.recorder.record import load, save
 
 from .api import FUNCTIONS, KINDS, Function
 from .generate import Generator, Handle

@@ -18,9 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink.emulator.recorder import questions
-from pytest_cudalink.emulator.recorder.execute import Program, execute
 from pytest_cudalink.emulator.recorder.questions import save
+
+from pytest_cudalink.emulator.recorder import record as recorder
+from pytest_cudalink.emulator.recorder.execute import Program, execute
 
 from .generate import generate
 from .images import image
@@ -40,10 +41,10 @@ def seeds_of(text: str) -> list[int]:
 
 def load(path: Path) -> dict[str, Any]:
     """A recording: its driver, and of each program the seed, theme, calls and answers, with those of the package."""
-    found: dict[str, Any] = questions.load(path)
+    found: dict[str, Any] = recorder.load(path)
     if name := found.pop("and", ""):
-        answers = questions.load(questions.PROGRAMS.with_name(name))["answers"]["programs"]
-        more = [[*one, answers[str(one[0])]] for one in questions.load(questions.PROGRAMS)]
+        answers = recorder.load(recorder.PROGRAMS.with_name(name))["answers"]["programs"]
+        more = [[*one, answers[str(one[0])]] for one in recorder.load(recorder.PROGRAMS)]
         found["programs"] = sorted([*found["programs"], *more], key=lambda row: int(row[0]))
     return found
 

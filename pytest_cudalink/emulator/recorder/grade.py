@@ -19,8 +19,7 @@ from ...base.tables import read_table
 from ...base.words import counted
 from ...versions import CudaVersion
 from .execute import WAITED, Answer, Program
-from .questions import RECORDED, DriverQuestion, load, questions, versions
-from .record import RecorderError
+from .record import RECORDED, DriverQuestion, RecorderError, load, questions, versions
 
 #: Functions whose differences are shown.
 _SHOWN: Final = 12

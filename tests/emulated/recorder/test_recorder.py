@@ -16,7 +16,7 @@ from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.cli import main
 from pytest_cudalink.emulator.recorder import grade, record
 from pytest_cudalink.emulator.recorder.execute import texts
-from pytest_cudalink.emulator.recorder.questions import GROUPS, RECORDED, DriverQuestion, questions, versions
+from pytest_cudalink.emulator.recorder.record import GROUPS, RECORDED, DriverQuestion, questions, versions
 from pytest_cudalink.versions import CudaVersion
 from tests.compiled import compile_c
 
