@@ -221,6 +221,42 @@ assert [one[:3] for one in noticed()] == [
     )
 
 
+def test_contexts_and_memory_that_ended(check) -> None:
+    """A copy that names one is red where a driver dies of it, until the address is given out again."""
+    program = (
+        START
+        + DEAD_HANDLES
+        + """
+other, current = c_void_p(), c_void_p(get(cuda.cuCtxGetCurrent, 0))
+one, two = (get(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64)) for _ in range(2))
+ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
+ok(cuda.cuCtxDestroy_v2(other))
+size, box = c_size_t(64), (c_uint64 * 25)()
+box[4] = box[15] = 2
+box[6], box[17], box[8], box[22], box[23], box[24] = one, two, other.value, 64, 1, 1
+assert cuda.cuMemcpyPeer(c_uint64(one), other, c_uint64(two), current, size) == 709
+assert cuda.cuMemcpyPeerAsync(c_uint64(one), current, c_uint64(two), other, size, None) == 709
+assert cuda.cuMemcpy3DPeer(box) == 709 and cuda.cuMemcpy3DPeerAsync(box, None) == 709
+ok(cuda.cuMemcpyPeer(c_uint64(one), current, c_uint64(two), current, size))
+peers = ("cuMemcpyPeer", "cuMemcpyPeerAsync", "cuMemcpy3DPeer", "cuMemcpy3DPeerAsync")
+expected = [("CUcontext", "used after cuCtxDestroy_v2", name) for name in peers]
+assert [one[:3] for one in noticed()] == (expected if checked else [])
+ok(cuda.cuMemFree_v2(c_uint64(two)))
+assert cuda.cuMemcpyDtoD_v2(c_uint64(one), c_uint64(two), size) == 1 and noticed() == []
+assert cuda.cuMemcpy(c_uint64(one), c_uint64(two + 32), c_size_t(8)) == 1
+assert cuda.cuMemcpyAsync(c_uint64(two), c_uint64(one), size, None) == 1
+expected = [("CUdeviceptr", "used after cuMemFree_v2", name) for name in ("cuMemcpy", "cuMemcpyAsync")]
+assert [one[:3] for one in noticed()] == (expected if checked else [])
+assert cuda.cuMemcpy(c_uint64(one), c_uint64(two + 64), c_size_t(8)) == 1 and noticed() == []
+assert two in (get(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64)) for _ in range(1 << 12))  # all of a slab of 2 MiB
+ok(cuda.cuMemcpy(c_uint64(one), c_uint64(two), size))
+assert noticed() == []
+"""
+    )
+    check("checked = True\n" + program)
+    check("checked = False\n" + program, lifetime="off")
+
+
 #: Kinds of the recorded questions, as functions.txt names them, and what they are in `dead-handles`.
 RECORDED_KINDS = {
     "stream": "handle_stream",
@@ -231,10 +267,12 @@ RECORDED_KINDS = {
     "texref": "handle_texture_reference",
     "node": "handle_graph_node",
     "node of a graph": "handle_graph_node",
+    "dptr": "memory_of_device",
+    "ctx": "handle_context",
 }
-#: Kinds of which a driver dies, too, and which are not looked for: memory as a side of cuMemcpy, contexts of copies
-#: between peers, functions of unloaded modules in calls of before CUDA 4.
-UNWATCHED = {"dptr", "ctx", "fun"}
+#: A kind of which a driver dies, too, and which is not looked for: functions of unloaded modules in calls of before
+#: CUDA 4.
+UNWATCHED = {"fun"}
 
 
 def test_what_a_gpu_died_of_is_watched() -> None:

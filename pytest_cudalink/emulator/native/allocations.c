@@ -141,16 +141,9 @@ static CUresult wait_to_free(CUdeviceptr address) {
   return cl_wait_by_table(&facts);
 }
 
-/* Whether another process may have memory by a handle for it. */
-static bool is_shared(CUdeviceptr address) {
-  HOLD_BLOCK(block, address);
-  return block && block->shared_end;
-}
-
 API(cuMemFree_v2, (CUdeviceptr address), (address)) {
   cl_event_uint(line, "address", address);
   TRY(wait_to_free(address));
-  if (cl_config()->lifetime && is_shared(address)) cl_site_note("cuMemFree_v2");
   if (cl_order_on) note_order_of_free(address);
   return free_memory(address);
 }

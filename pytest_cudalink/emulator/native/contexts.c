@@ -29,6 +29,7 @@ static void mark_dead(Context *context) {
                                        cl_end_captures, cl_end_coredumps, cl_end_memory,
                                        cl_end_arrays,   cl_end_textures,  cl_end_modules};
   context->dead = true;
+  context->end = cl_site_keep(cl_site());
   if (context->primary) primary_flags[context->device] = 0; /* (measured: edges/contexts) */
   for (size_t at = 0; at < sizeof ends / sizeof *ends; at++) ends[at](context);
 }
@@ -132,6 +133,18 @@ bool cl_is_known_context(const Context *context) {
   if (!context) return top() != NULL;
   HOLD(lock);
   return is_context(context);
+}
+
+/* A primary one is there again when it is retained. */
+static CUresult check_peer(const Context *named) {
+  if (!named || !cl_is_known_context(named) || !named->dead || named->primary) return CUDA_SUCCESS;
+  cl_note_dead_use(HANDLE_CONTEXT, named->id, named->end);
+  return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult cl_check_peers(const Context *one, const Context *other) {
+  TRY(check_peer(one));
+  return check_peer(other);
 }
 
 size_t cl_contexts_alive(size_t *references) {

@@ -23,6 +23,7 @@ struct Context {
   unsigned references;
   uint64_t id;
   atomic_int cache_config, attached;
+  Site *end;             /* the call that destroyed it; NULL: it is not known */
   const void *green;     /* the resources of a green context; NULL: it is not green */
   struct Stream *legacy; /* under the lock of the streams; NULL: it was never used */
 };
@@ -51,6 +52,8 @@ typedef struct {
 
 /* Whether a context that a caller names exists; NULL is the current one. */
 bool cl_is_known_context(const Context *context);
+/* What a call answers that is given contexts of which a driver dies once they are destroyed: NULL is none. */
+CUresult cl_check_peers(const Context *one, const Context *other);
 /* Whether one context takes the events and functions of another: a green one those of its device's primary context, and
    the other way round. */
 bool cl_shares(const Context *one, const Context *other);

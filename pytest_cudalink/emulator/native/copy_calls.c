@@ -89,8 +89,11 @@ EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size),
          copy(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size))
 EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
          copy_async(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size, stream))
-EXPORTED(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
-         copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size))
+API(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
+    (to, to_context, from, from_context, size)) {
+  TRY(cl_check_peers(to_context, from_context));
+  return copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size);
+}
 
 /* A copy between devices cannot be captured, even if it is between contexts of one
    (measured: edges/capture_nodes). */
@@ -102,8 +105,9 @@ static CUresult refuse_captured(const void *stream) {
 API(cuMemcpyPeerAsync,
     (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream),
     (to, to_context, from, from_context, size, stream)) {
-  CUresult result = refuse_captured(stream);
-  return result ? result : copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
+  TRY(refuse_captured(stream));
+  TRY(cl_check_peers(to_context, from_context));
+  return copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
 }
 
 /* -- copying rectangles and boxes -- */
@@ -332,13 +336,14 @@ EXPORTED(cuMemcpy2DUnaligned_v2, (const Rectangle *flat), copy_rectangle_in(line
 EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream), copy_rectangle_in(line, flat, stream, true))
 EXPORTED(cuMemcpy3D_v2, (const Box *box), copy_box_in(line, box, NULL, false))
 EXPORTED(cuMemcpy3DAsync_v2, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
-EXPORTED(cuMemcpy3DPeer, (const Box *pCopy), copy_box_in(line, pCopy, NULL, false))
 
-static CUresult copy_box_to_peer_async(EventLine *line, const Box *box, const void *stream) {
-  CUresult result = box ? refuse_captured(stream) : CUDA_SUCCESS;
-  return result ? result : copy_box_in(line, box, stream, true);
+static CUresult copy_box_to_peer(EventLine *line, const Box *box, const void *stream, bool has_stream) {
+  if (box && has_stream) TRY(refuse_captured(stream));
+  if (box) TRY(cl_check_peers(box->to.other, box->from.other));
+  return copy_box_in(line, box, stream, has_stream);
 }
-EXPORTED(cuMemcpy3DPeerAsync, (const Box *pCopy, void *stream), copy_box_to_peer_async(line, pCopy, stream))
+EXPORTED(cuMemcpy3DPeer, (const Box *pCopy), copy_box_to_peer(line, pCopy, NULL, false))
+EXPORTED(cuMemcpy3DPeerAsync, (const Box *pCopy, void *stream), copy_box_to_peer(line, pCopy, stream, true))
 
 /* -- setting -- */
 

@@ -36,8 +36,10 @@ typedef enum {
   HANDLE_LIBRARY_MODULE,
   HANDLE_RESOURCE_DESCRIPTION,
   HANDLE_NOTIFICATION,
-  MEMORY_OF_POOL, /* this and the next are no handles: addresses, of which memory.c knows what they are */
+  MEMORY_OF_POOL, /* this and the next two are no handles: addresses, of which memory.c knows what they are */
   MEMORY_OF_PROCESS,
+  MEMORY_OF_DEVICE,
+  HANDLE_CONTEXT, /* in contexts.c, which never forgets one */
   HANDLE_KINDS
 } HandleKind;
 

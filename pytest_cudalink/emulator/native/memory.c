@@ -17,7 +17,7 @@
 #include "processes.h"
 #include "shared_memory.h"
 
-enum { ALIGNMENT = 512, LARGE = 64 * 1024, SLAB = 2 << 20 };
+enum { ALIGNMENT = 512, LARGE = 64 * 1024, SLAB = 2 << 20, REMEMBERED = 256 };
 
 typedef struct {
   AddressNode node;
@@ -29,6 +29,13 @@ static struct {
   Slab *slabs; /* that several blocks may share */
   uint64_t last_id;
   size_t orphans, orphans_size; /* blocks that died with their context, because they were not freed */
+  struct {
+    uintptr_t start;
+    size_t size; /* 0: there is nothing in it */
+    uint64_t id;
+    Site *end;
+  } freed[REMEMBERED]; /* the latest of the device, while lifetimes are checked */
+  size_t freed_count;  /* how many ever */
 } memory;
 
 static pthread_rwlock_t lock = SHARED_LOCK; /* of the table: a thread that copies holds it until the copy is done */
@@ -196,12 +203,29 @@ static Block take_out(Entry *entry) {
   return taken;
 }
 
+static void remember(const Block *block) {
+  size_t at = memory.freed_count++ % REMEMBERED;
+  cl_site_drop(memory.freed[at].end);
+  memory.freed[at].start = block->start;
+  memory.freed[at].size = block->size;
+  memory.freed[at].id = block->id;
+  memory.freed[at].end = cl_site_keep(cl_site());
+}
+
+/* Notes that this thread's call uses memory that was freed, if an address is in such. */
+static void note_freed(uintptr_t address) {
+  for (size_t at = 0; at < REMEMBERED; at++)
+    if (address - memory.freed[at].start < memory.freed[at].size)
+      cl_note_dead_use(MEMORY_OF_DEVICE, memory.freed[at].id, memory.freed[at].end);
+}
+
 bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken) {
   bool inside;
   HOLD_TO_WRITE(lock);
   Entry *at = find((uintptr_t)start, &inside);
   bool found = inside && at->node.start == start && (at->block.origin & origins);
   if (found) *taken = take_out(at);
+  if (found && cl_site() && taken->place == ON_DEVICE) remember(taken);
   return found;
 }
 
@@ -395,6 +419,7 @@ static bool covered(CUdeviceptr address, size_t size, bool any, CUdevice device)
   const Entry *at = find((uintptr_t)address, &inside);
   uintptr_t end = (uintptr_t)address + size;
   bool ok = inside && (any || is_open(&at->block, device));
+  if (!inside) note_freed((uintptr_t)address);
   while (ok && end - at->node.start > at->block.size) {
     const Entry *next = behind(at);
     ok = at->block.origin == FROM_MAPPING && next && next->node.start == at->node.start + at->block.size &&
