@@ -45,39 +45,6 @@ begin(first, 0)
 ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(state), None, byref(graph), None, None))
 assert cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)) == 900
 """,
-    "streams_that_are_captured": """
-# Waiting for a captured stream is 900, the legacy stream beside a blocking one 906, another thread's end 908.
-begin(first, 2)
-assert cuda.cuStreamSynchronize(first) == 900 and end(first)[0] == 901
-blocking = stream(0)
-begin(blocking, 2)
-assert cuda.cuStreamIsCapturing(None, byref(c_int())) == 906
-assert status(blocking) == 1
-assert fill(None) == 906
-assert end(blocking)[0] == 901
-begin(first, 1)
-ok(cuda.cuThreadExchangeStreamCaptureMode(byref(mode := c_int(2))))
-allocate(8)
-ok(cuda.cuThreadExchangeStreamCaptureMode(byref(mode)))
-assert status(first) == 1 and elsewhere(lambda: end(first)[0]) == 908
-graph, nodes, count, state, number = c_void_p(), c_void_p(), c_size_t(), c_int(), c_uint64()
-ask = lambda: cuda.cuStreamGetCaptureInfo_v3(second, byref(state), byref(number), byref(graph), byref(nodes), None,
-                                              byref(count))
-ok(ask())
-assert state.value == 0
-begin(second)
-ok(fill(second))
-ok(ask())
-assert (state.value, count.value) == (1, 1) and number.value
-assert cuda.cuGraphDestroy(graph) == 1
-added = new(cuda.cuGraphAddEmptyNode, graph, None, c_size_t(0))
-ok(cuda.cuStreamUpdateCaptureDependencies(second, byref(added), c_size_t(1), 0))
-ok(ask())
-assert count.value == 2
-assert cuda.cuStreamUpdateCaptureDependencies(second, None, c_size_t(0), 2) == 1
-ok(end(second)[0])
-assert cuda.cuStreamUpdateCaptureDependencies(second, None, c_size_t(0), 0) == 401
-""",
     "a_capture_dies_with_its_context": """
 # It prohibits nothing any more, its streams answer 201 or 709, and streams of others leave their work there.
 for handle in (None, c_void_p(2)):

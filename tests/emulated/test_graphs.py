@@ -110,38 +110,6 @@ for port, code in ((0, 1), (3, 1), (1, 0)):  # of programmatic edges
     edge = bytes((port, 0, 1, 0, 0, 0, 0, 0))
     assert cuda.cuGraphAddDependencies_v2(apart, byref(node), byref(after), edge, c_size_t(1)) == code, port
 """,
-    "memory_of_graphs": """
-# An allocation keeps its address; the graph cannot be cloned or changed, and is made executable once.
-def allocation(size):
-    return create_string_buffer(struct.pack("iiiiQQ56sQQQQ", 1, 0, 1, 0, 0, 0, b"", 0, 0, size, 0))
-used = lambda: [cuda.cuDeviceGetGraphMemAttribute(0, 0, byref(count)), count.value][1]
-assert cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), allocation(0)) == 1
-access = (c_int * 3)(1, 99, 3)  # of a device that is not there
-for place, value, code in ((4, struct.pack("i", 1), 801), (88, struct.pack("QQ", addressof(access), 1), 101)):
-    other = allocation(4096)
-    other[place:place + len(value)] = value
-    assert cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), other) == code
-parameters = allocation(4096)
-ok(cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), parameters))
-address = c_uint64.from_buffer(parameters, 112)
-assert address.value and used() == 0
-assert cuda.cuGraphClone(byref(c_void_p()), graph) == 801
-assert cuda.cuGraphDestroyNode(node) == 801
-assert cuda.cuMemFree_v2(address) == 1
-executable = instantiated(graph)
-assert cuda.cuGraphInstantiateWithFlags(byref(c_void_p()), graph, c_uint64(0)) == 801
-ok(cuda.cuGraphLaunch(executable, None))
-assert used() == 32 << 20
-assert cuda.cuGraphLaunch(executable, None) == 1
-ok(cuda.cuMemFreeAsync(address, None))
-assert used() == 32 << 20
-ok(cuda.cuDeviceGraphMemTrim(0))
-assert used() == 0
-ok(cuda.cuGraphExecDestroy(executable))
-executable = instantiated(graph, 1)
-for _ in range(3):
-    ok(cuda.cuGraphLaunch(executable, None))
-""",
     "conditions_and_children": """
 # The default value chooses the body; a loop without end is refused; a child is a copy.
 def conditional(kind, size, value):

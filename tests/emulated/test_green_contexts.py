@@ -68,19 +68,6 @@ assert split({all_of})[0] == ({0 if all_of % unit == 0 else 915})
 
 
 PROGRAMS = {
-    "what_a_destroyed_one_answers": """
-# The current context died with it: so do the handle of it, and what never was one, say; none at all is another answer.
-code, one = green(split(16, 1)[2][0])
-ok(code)
-context, found, done = new(cuda.cuCtxFromGreenCtx, one), Resource(), event()
-ok(cuda.cuCtxSetCurrent(context))
-ok(cuda.cuEventRecord(done, None))  # that of the primary context
-ok(cuda.cuGreenCtxDestroy(one))
-for call in (cuda.cuGreenCtxDestroy, lambda one: cuda.cuCtxFromGreenCtx(byref(context), one),
-             lambda one: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
-             lambda one: cuda.cuGreenCtxRecordEvent(one, done)):
-    assert (call(one), call(c_void_p(0x1234)), call(None)) == (709, 709, 201)
-""",
     "creations_that_are_refused": """
 # Another device's resources, no default stream, what is not a description.
 _, _, result, _ = split(8, 1)

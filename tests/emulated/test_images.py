@@ -214,30 +214,6 @@ code, module = load(text)
 assert (code, function(module, "small")[0]) == (0, 0)
 assert link([(PTX, text)])[0] == 218
 """,
-    "handles_that_are_null": """
-# NULL instead of a module, library, function or kernel comes before every other mistake (measured on a 13.0).
-ok(cuda.cuInit(0))
-out = c_void_p()
-for name, arguments in {
-    "cuModuleGetFunction": (byref(out), None, b"kernel"),
-    "cuModuleGetGlobal_v2": (byref(out), None, None, b"variable"),
-    "cuLibraryGetKernel": (byref(out), None, b"kernel"),
-    "cuLibraryGetGlobal": (byref(out), None, None, b"variable"),
-    "cuLibraryGetModule": (byref(out), None),
-    "cuKernelGetFunction": (byref(out), None),
-    "cuFuncSetCacheConfig": (None, 99),
-    "cuKernelGetAttribute": (byref(out), 0, None, 99),
-    "cuKernelSetAttribute": (0, 0, None, 99),
-}.items():
-    assert getattr(cuda, name)(*arguments) == 400, name
-for name, arguments in {
-    "cuFuncGetName": (byref(out), None),
-    "cuKernelGetName": (byref(out), None),
-    "cuFuncGetModule": (byref(out), None),
-    "cuFuncGetParamInfo": (None, c_size_t(0), byref(out), byref(out)),
-}.items():
-    assert getattr(cuda, name)(*arguments) == 1, name
-""",
     "parameters_of_a_kernel_need_a_context": """
 # A kernel of a library tells its parameters where a context is current, as cuda.core's suite expects.
 start()

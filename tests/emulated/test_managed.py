@@ -27,32 +27,6 @@ assert cuda.cuMemFreeAsync(base, c_void_p(4096)) == 400
 memmove(base, b"host", 4)
 ok(cuda.cuMemFree_v2(base))
 """,
-    "advice": """
-# Each advice holds for the pages that its range touches, and is asked back for all pages of a range together.
-assert [ask(at) for at in range(1, 9)] == [0, -2, -2, -2, 0, -2, 0, -2]
-ok(cuda.cuMemAdvise(base + 4096 + 5, 1, 1, 0))
-assert (ask(READ_MOSTLY), ask(READ_MOSTLY, 4096, 4096), ask(READ_MOSTLY, 4095, 2)) == (0, 1, 0)
-ok(cuda.cuMemAdvise_v2(base, 3 * 4096, 1, Location(DEVICE, 77)))  # the device is not looked at
-assert (ask(READ_MOSTLY, 0, 3 * 4096), ask(READ_MOSTLY)) == (1, 0)
-ok(cuda.cuMemAdvise(base, 5 * 4096, 2, 0))
-assert ask(READ_MOSTLY, 4096, 1) == 0
-ok(cuda.cuMemAdvise_v2(base, 4096, 3, Location(DEVICE, 1)))
-ok(cuda.cuMemAdvise(base + 4096, 4096, 3, -1))
-assert [ask(at, 0, 4096) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [1, DEVICE, 1]
-assert [ask(at, 4096, 4096) for at in (PREFERRED, PREFERRED_TYPE)] == [-1, HOST]
-assert [ask(at, 0, 8192) for at in (PREFERRED, PREFERRED_TYPE)] == [-2, 0]
-ok(cuda.cuMemAdvise_v2(base, 4096, 3, Location(HOST_NUMA_CURRENT, 9)))  # nothing, where the host has one node
-assert [ask(at, 0, 1) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [1, DEVICE, 1]
-ok(cuda.cuMemAdvise_v2(base, 4096, 3, Location(HOST, 9)))
-assert [ask(at, 0, 1) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [-1, HOST, -1]
-ok(cuda.cuMemAdvise(base, 4096, 4, 0))
-assert ask(PREFERRED, 0, 1) == -2
-for device in (0, 1, -1):
-    ok(cuda.cuMemAdvise(base, 8192, 5, device))
-ok(cuda.cuMemAdvise(base, 1, 6, 0))
-assert ask(ACCESSED_BY, 0, 4096, 4) == [1, -1, -2, -2]
-assert ask(ACCESSED_BY, 4096, 4096, 2) == [0, 1] and ask(ACCESSED_BY, 0, 8193, 2) == [-2, -2]
-""",
     "prefetches": """
 # The last location that a range was prefetched to is known, for single prefetches and for batches.
 ok(cuda.cuMemPrefetchAsync(base, 4096, 1, None))
@@ -101,7 +75,6 @@ assert ask(READ_MOSTLY, 0, 1) == 0
 test_programs = programs(
     PROGRAMS,
     HEAD,
-    advice={"device": "sm_90:2"},
     prefetches={"device": "sm_90:2"},
     advice_against_a_model={"device": "sm_90:2"},
 )

@@ -167,52 +167,6 @@ assert ends(at) == signal.SIGSEGV and read(at, 11) == b"of a device"
 
 
 PROGRAMS = {
-    "attributes": """
-# Every attribute of memory of each kind; what does not apply is 1, and 0 where several are asked at once.
-device = allocate(5000)
-ok(cuda.cuMemHostAlloc(byref(out), 5000, 1))
-host = out.value
-ok(cuda.cuMemAllocManaged(byref(out), 5000, 1))
-managed = out.value
-own = create_string_buffer(5000)
-registered = ctypes.addressof(own)
-ok(cuda.cuMemHostRegister_v2(registered, 5000, 0))
-pool = new_pool(handle_types=POSIX_FILE)
-code, pooled = from_pool(pool, 5000)
-for address in (device, host, managed, registered, pooled):
-    assert of(address + 7, START, SIZE, DEVICE_POINTER, MAPPED) == [address, 5000, address + 7, 1]
-    assert of(address, ORDINAL, SYNC_MEMOPS, MAPPING_START) == [0, int(address == managed), address]
-    assert of(address, DECOMPRESS) == [int(address == device)]
-    assert of(address, MAPPING_SIZE) == [5000 if address == registered else 32 * MIB if address == pooled else 2 * MIB]
-    assert of(address, 0, 22, 99) == [-1] * 3
-assert len({of(at, BUFFER_ID)[0] for at in (device, host, managed, registered, pooled)}) == 5
-kinds = TYPE, HOST_POINTER, IS_MANAGED, IPC_CAPABLE, HANDLE_TYPES, ACCESS
-assert of(device, *kinds) == [2, -1, 0, 1, 0, 3]
-assert of(host, *kinds) == [1, host, 0, 0, 0, 3]
-assert of(registered, *kinds) == [1, registered, 0, 0, 0, 3]
-assert of(managed, *kinds) == [2, managed, 1, 0, 0, 3]
-assert of(pooled, *kinds) == [2, -1, 0, 0, POSIX_FILE, 3]
-assert of(device, CONTEXT, POOL) == [context.value, 0] and of(pooled, CONTEXT, POOL) == [0, pool.value]
-tokens = (c_uint64 * 2)()
-ok(cuda.cuPointerGetAttribute(tokens, TOKENS, device))
-assert cuda.cuPointerGetAttribute(tokens, TOKENS, host) == 1
-ok(cuda.cuMemFreeAsync(pooled, None))
-ok(cuda.cuMemFree_v2(device))
-nothing = create_string_buffer(64)
-for address in (pooled, device, ctypes.addressof(nothing), 0):
-    assert of(address, *range(1, 22)) == [-1] * 21
-    values = (c_uint64 * 21)(*[77] * 21)
-    places = (c_void_p * 21)(*[ctypes.addressof(values) + 8 * at for at in range(21)])
-    numbers = [at for at in range(1, 22) if at != TOKENS]
-    ok(cuda.cuPointerGetAttributes(20, (c_int * 20)(*numbers), places, address))
-    assert ctypes.c_int.from_buffer(values, 8 * numbers.index(ORDINAL)).value == -2
-    others = [at for at in range(20) if numbers[at] not in (ORDINAL, START, SIZE, HOST_POINTER)]
-    assert all(not values[at] & 0xffffffff for at in others)
-    assert values[HOST_POINTER - 1] in (0, address)
-assert cuda.cuPointerGetAttributes(0, (c_int * 1)(2), places, host) == 1
-assert cuda.cuPointerGetAttributes(1, (c_int * 1)(99), places, host) == 1
-assert cuda.cuPointerGetAttributes(1, None, places, host) == cuda.cuPointerGetAttribute(None, TYPE, host) == 1
-""",
     "address_ranges": """
 # A descriptor of a DMA buffer has the bytes of its range.
 device = allocate(4096)

@@ -62,52 +62,6 @@ before = left()
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, 4096))
 assert physical(2 * MIB, handle_types=POSIX_FILE)[0] == 2 and left() == before
 """,
-    "access": """
-# A device uses the memory of another one's pool when it was let in, and not before.
-pool = new_pool((DEVICE, 1))
-def set_access(device, flags, kind=DEVICE):
-    return cuda.cuMemPoolSetAccess(pool, byref(Access(Location(kind, device), flags)), c_size_t(1))
-def access(device):
-    return get(cuda.cuMemPoolGetAccess, c_int, pool, byref(Location(DEVICE, device)))
-assert (access(0), access(1)) == (0, 3)
-code, address = from_pool(pool, 64)
-host = create_string_buffer(b"text", 64)
-own = ctypes.addressof(host)
-assert code == 0 and cuda.cuMemcpyHtoD_v2(address, own, 4) == 1
-assert cuda.cuMemcpy(address, own, 4) == 1
-ok(set_access(0, 3))
-write(address, b"text")
-assert (access(0), read(address, 4)) == (3, b"text")
-ok(set_access(0, 0))
-assert cuda.cuMemcpyDtoH_v2(own, address, 4) == 1
-assert set_access(1, 0) == set_access(9, 3) == 101 and set_access(0, 2) == 1
-assert set_access(0, 1) == set_access(0, 3, HOST) == 801
-assert cuda.cuMemPoolGetAccess(None, pool, byref(Location(DEVICE, 0))) == 1
-""",
-    "a_stream_brings_its_context": """
-# Memory is allocated and freed in the order of a stream without a current context, but not of a default stream.
-stream = new(cuda.cuStreamCreate, 0)
-pool = new_pool()
-ok(cuda.cuCtxSetCurrent(None))
-address = new(cuda.cuMemAllocAsync, c_uint64, 100, stream)
-other = new(cuda.cuMemAllocFromPoolAsync, c_uint64, 100, pool, stream)
-assert pool_value(pool, USED) == 100
-for default in (None, 1, 2):
-    assert cuda.cuMemAllocAsync(byref(c_uint64()), 100, default) == cuda.cuMemFreeAsync(address, default) == 201
-    assert cuda.cuMemAllocFromPoolAsync(byref(c_uint64()), 100, pool, default) == 201
-for allocated in (address, other):
-    ok(cuda.cuMemFreeAsync(allocated, stream))
-    assert cuda.cuMemFreeAsync(allocated, stream) == 1
-assert pool_value(pool, USED) == 0
-context = new(cuda.cuCtxCreate_v2, 0, 1)
-ok(cuda.cuStreamCreate(byref(stream), 0))
-ok(cuda.cuCtxSetCurrent(None))
-ok(cuda.cuMemAllocAsync(byref(address), 100, stream))
-assert pointer_value(9, address.value) == (0, 1)
-assert cuda.cuMemAllocAsync(None, 100, stream) == cuda.cuMemAllocFromPoolAsync(byref(other), 100, None, stream) == 1
-ok(cuda.cuCtxDestroy_v2(context))
-assert cuda.cuMemAllocAsync(byref(other), 100, stream) == cuda.cuMemFreeAsync(address, stream) == 201
-""",
     "faults": """
 # An injected fault is met by name, at the call that was asked for, and the next one succeeds.
 address = c_uint64()
@@ -182,10 +136,4 @@ run_state_machine_as_test(Pools, settings=settings(max_examples=60, stateful_ste
                                                   database=None, derandomize=True))
 """,
 }
-test_programs = programs(
-    PROGRAMS,
-    HEAD,
-    access={"device": "sm_90:2"},
-    a_stream_brings_its_context={"device": "sm_90:2"},
-    faults={"faults": "cuMemAllocAsync:2=2;cuMemPoolCreate:1=801"},
-)
+test_programs = programs(PROGRAMS, HEAD, faults={"faults": "cuMemAllocAsync:2=2;cuMemPoolCreate:1=801"})
