@@ -139,6 +139,7 @@ def test_a_survivor_needs_a_reason() -> None:
         survivors("a.py: f: x => y\n")
 
 
+@pytest.mark.weekly
 def test_every_listed_survivor_is_a_mutant() -> None:
     """A change of the source removes the lines that it makes pointless."""
     modules = judged_modules(tomllib.loads(CONFIGURATION.read_text(encoding="utf-8")))

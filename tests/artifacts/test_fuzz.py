@@ -19,6 +19,7 @@ def test_kept_inputs() -> None:
     assert all(isinstance(inspect(data), Artifact) for data in inputs)
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_the_corpus_under_sanitizers(tmp_path, monkeypatch, capsys) -> None:
     """The fuzzer is built, reads every input of the corpus, and tries some of its own."""

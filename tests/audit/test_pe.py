@@ -183,6 +183,7 @@ def test_missing_pefile(make_wheel, monkeypatch) -> None:
 SAMPLE = dll({"cudart64_12.dll": ("cudaMalloc", "cudaFree"), "nvrtc64_120_0.dll": ("nvrtcVersion",)}, b"nvcuda.dll")
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

@@ -72,6 +72,7 @@ def test_unseen_programs_are_answered_as_recorded(recording, toolchain) -> None:
         assert tally.program_share >= GOALS[title]["programs"], (title, tally)
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_no_program_ends_the_emulated_driver(recording, toolchain) -> None:
     """Where the real driver goes on, so does the emulated one, also in programs that were used while mending."""
