@@ -58,12 +58,7 @@ def test_public_functions_have_nouns() -> None:
 
 
 def test_measured_answers_name_a_test_or_a_recording() -> None:
-    """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there.
-
-    "programs/THEME" are the recorded programs of a theme, which campaigns.conformance.programs.compare replays, and
-    "edges/NAME" is a program of campaigns.conformance.edges. A row "name" of a table of programs is the test
-    "test_name".
-    """
+    """Each "(measured: NAME)" of the C names a test, a row of its table, a recorded theme, or a program of edges."""
     recordings = {file.name.partition(".json")[0] for file in RECORDED.glob("*.json*")}
     edges = {f"edges/{file.stem}" for file in RECORDED.parent.glob("edges/recorded/*.txt")}
     cases = json.loads((RECORDED / "driver-580.159.04.json").read_text(encoding="utf-8"))["cases"]

@@ -61,10 +61,7 @@ def test_wheel_content(wheel: Path) -> None:
 
 @pytest.mark.slow
 def test_sdist_has_no_library_of_this_machine(tmp_path: Path) -> None:
-    """Nothing is compiled for an sdist: it is the same from every machine, and its wheels have only their libraries.
-
-    Its metadata has the version that Twine 6 reads, too, as in the action that publishes.
-    """
+    """Nothing is compiled for an sdist, the same from every machine; its metadata has a version that Twine 6 reads."""
     command = ["uv", "build", "-q", "--sdist", "--out-dir", str(tmp_path), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     (sdist,) = tmp_path.glob("*.tar.gz")

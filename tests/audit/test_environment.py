@@ -414,10 +414,7 @@ def test_errors_come_first_and_a_command_once(made, capsys, monkeypatch) -> None
 
 
 def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
-    """Its own errors and what it does not know, once; its command for a finding of both; nothing on Windows.
-
-    What a part does not do on the GPU is a note, as in the audit's own findings.
-    """
+    """Its own errors and unknowns, once; its command for a finding of both; a note on the GPU; nothing on Windows."""
     made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
     made.wheel("x", "1", "nvidia-nvjitlink-cu12>=12.9")
     record = made.wheel("y", "1") / "RECORD"

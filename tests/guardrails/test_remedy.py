@@ -197,10 +197,7 @@ def shown(trial: Trial) -> str:
     ]),
 ])  # fmt: skip
 def test_trials(items: str, driver: str | None, others: str, number: int, lines: list[str], monkeypatch) -> None:
-    """Releases that are there come first, then what the driver runs, then the newest; a newer linker stays at first.
-
-    Programs have wheels since CUDA 13, and what other distributions require is installed or rules a release out.
-    """
+    """Releases that are there, then what the driver runs, then the newest; what others require adds or rules out."""
     there = [wanted(one) for one in items.split(", ")]
     known = [CudaVersion.parse(one) for one in ("11.8", "12.0", "12.6", "12.9", "13.0", "13.1", "13.2")]
     releases = sorted({*known, *(one.version for one in there if one.version)} - {CudaVersion(12, 7)})

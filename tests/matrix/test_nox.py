@@ -243,10 +243,7 @@ def test_a_cell_that_passes(run, project, keys, installs, runs) -> None:
 
 
 def test_a_cell_that_exits_with_0_in_a_test(run, project) -> None:
-    """It fails with what was concluded, or is red; a cell that the report judges takes no arguments of the user.
-
-    The report judges no cell on a GPU.
-    """
+    """It fails with what was concluded, or is red; a cell that the report judges, none on a GPU, takes no arguments."""
     (project / "pyproject.toml").unlink()
     assert run("", Session("-x"), "died")[0][-1] == ("error", "died")
     asked, *_ = run("", Session("-x"), "died", judged=True)

@@ -117,10 +117,7 @@ def run(pytester: pytest.Pytester, run_pytest):
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_each_refused_image_explains_its_failure(run, toolkit, pytester, arguments: tuple[str, ...]) -> None:
-    """Each code has its reason, and no test has that of another; `test_explained` has what is said in which phase.
-
-    A JUnit report has it as a property; `test_report.test_pytest_and_the_report_say_the_same` has the whole block.
-    """
+    """Each code has its reason in records and JUnit, and no test that of another; `test_explained` has the phases."""
     result, tests = run(DRIVER + TESTS, "--junitxml=junit.xml", *arguments)
 
     found = {name: test.cause for name, test in tests.items() if test.cause}

@@ -270,10 +270,7 @@ def test_dies(address): ctypes.string_at(address + 10)
 
 
 def test_an_abort_after_a_refused_call(run) -> None:
-    """The terminal and the report name the call, which a library that aborts after an error leaves unsaid.
-
-    A plain run needs no file of events for the last calls of the driver.
-    """
+    """Terminal and report name the call, which a library that aborts leaves unsaid; no file of events is needed."""
     module = """
 import ctypes, os
 def test_dies():
@@ -349,10 +346,7 @@ HAZARDS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "workers"), [*((name, ()) for name in HAZARDS), ("thread", ("-n2",))])
 def test_where_a_copy_is_not_safe(run, name, workers) -> None:
-    """Tests whose modules have started what no fork survives get a new process each, and the summary says why.
-
-    It adds up what the workers of xdist have started.
-    """
+    """Tests whose modules have started what no fork survives get a new process each; the summary adds up why."""
     code, why = HAZARDS[name]
     module = f"import subprocess, threading, time\n{code}\ndef test_1(): pass\ndef test_2(): pass\n"
     # with xdist, pytest-rerunfailures starts a thread in each process that is no worker

@@ -200,10 +200,7 @@ def test_exceptions_of_doctests_and_subtests(swept) -> None:
 
 
 def test_error_of_a_refused_call(swept) -> None:
-    """A call that the emulated driver refuses explains a later error; nothing that this error's frames hold leaks.
-
-    Nobody swallows the error of a call that returns one anyway.
-    """
+    """A call that the driver refuses explains a later error, whose frames leak nothing; its own error is no fault."""
     module = """
         import ctypes
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -400,10 +397,7 @@ def test_calls_of_the_compiler(swept) -> None:
 
 @pytest.mark.slow
 def test_baseline(sweep, pytester: pytest.Pytester) -> None:
-    """A baseline is written once, and says so; its findings pass from then on, others fail.
-
-    The file stands next to the ini file, wherever the run begins. A line can leave if its call was tried.
-    """
+    """It is written once, beside the ini file, and said; its findings pass, others fail; what is mended can leave."""
     ini = pytester.mkdir("settings") / "pytest.ini"
     ini.write_text("[pytest]\ncudalink_fault_baseline = known.txt", encoding="utf-8")
     options = ("--cudalink-fault-sweep=cuMemAlloc,cuCtxSynchronize", f"-c{ini}", "--rootdir=.")

@@ -61,10 +61,7 @@ def test_a_device_that_is_full(tmp_path) -> None:
 
 @MODES
 def test_a_file_that_may_not_grow(mode, tmp_path, capsys) -> None:
-    """The write that passes the limit takes a part, and the next one fails with EFBIG.
-
-    The record has the tests that were written before, and its cell is incomplete.
-    """
+    """The write that passes the limit takes a part, the next one fails with EFBIG; the cell is incomplete."""
     count = 12 if "--cudalink-processes=isolated" in mode else 60
     done = run(tmp_path, count, "--cudalink-report=run.jsonl", "-p", "no:faulthandler", *mode, size=5000)
     expect(done, count, "File too large")

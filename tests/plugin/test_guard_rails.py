@@ -31,10 +31,7 @@ def run(run_pytest):
 
 
 def test_option(run) -> None:
-    """The mode counts from collection to the end, and the header says where it is from.
-
-    A run that looks nothing up pays for no guard; whoever asks for the guard has it, and so has a later import.
-    """
+    """The mode counts from collection on, and the header says where it is from; nothing is loaded until it is asked."""
     module = """
         import sys
 
@@ -147,10 +144,7 @@ def test_who_is_not_routed_is_named(run, pytester, monkeypatch) -> None:
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
-    """Each verdict is a line of the record file, under its test, from whichever process; the summary has it once.
-
-    Look-ups of a conftest are routed and counted as well, before there is a session.
-    """
+    """Each verdict is a record under its test, from whichever process; look-ups of a conftest count as well."""
     pytester.makeconftest("from cuda.pathfinder import find_static_lib\nfind_static_lib('cudadevrt')\n")
     options = ("--cudalink-guard-rails=strict", "--cudalink-driver=13.2", "--cudalink-report=r.jsonl")
     result = run(LOOKS_UP, *options, *arguments)

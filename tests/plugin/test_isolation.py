@@ -80,11 +80,7 @@ def test_isolated(): assert elsewhere()
 
 @pytest.mark.slow
 def test_fixtures_of_wider_scope(run, pytester) -> None:
-    """Fixtures of a module are torn down where they were set up, on both sides of an isolated test.
-
-    Where the isolated test is the last of the module, an error of that is its own, and the next module finds nothing
-    left over.
-    """
+    """Those of a module are torn down where they were set up, on both sides of an isolated test, whose error it is."""
     pytester.makepyfile(test_a=MODULE + LAST)
     pytester.mkpydir("second").joinpath("test_second.py").write_text("def test(): pass\n")
     result = run(BETWEEN)
@@ -96,10 +92,7 @@ def test_fixtures_of_wider_scope(run, pytester) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["isolated", "restarted"])
 def test_starts_that_fail_alike(run, mode: str) -> None:
-    """A process that does not get as far as the test says why; where two in a row fail alike, the run ends.
-
-    The error is shown once.
-    """
+    """A process that does not reach its test says why, once; where two in a row fail alike, the run ends."""
     result = run(
         """
 if elsewhere(): raise RuntimeError('not here')
@@ -290,10 +283,7 @@ def test_after(): assert not elsewhere()
 
 
 def test_all_outside_of_the_rootdir(run, pytester) -> None:
-    """``--cudalink-processes=isolated`` isolates every test, in classes and sub-folders too.
-
-    They are found where they are, and keep their names, also beside the folder that their names start from.
-    """
+    """The option isolates every test, in classes and sub-folders too, which are found and keep their names."""
     pytester.mkdir("settings").joinpath("pytest.ini").write_text("[pytest]\n")
     pytester.mkdir("cases")
     arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-processes=isolated", "-k", "test")

@@ -136,10 +136,7 @@ def test_no_wait(run, allowed: frozenset[str] | None, error: BaseException | Non
 )
 @pytest.mark.parametrize("kept", [False, True])
 def test_documented_failures(run, error, said, kept: bool) -> None:
-    """A test fails as its marker documents, or it has failed; what is no failure stays as it is.
-
-    unittest keeps its errors.
-    """
+    """A test fails as its marker documents, or it has failed; what is no failure stays; unittest keeps its errors."""
     item = item_of(run, DOCUMENTED)
     assert end(run, item, "setup") is None
     item._excinfo = [SimpleNamespace(value=error)] if kept and error else []

@@ -75,11 +75,7 @@ class TestOther(unittest.TestCase):
 
 
 def test_reasons_and_documented_failures(run, pytester) -> None:
-    """Every skip reads the same: what is needed, what was found. Where all holds, the test is as any other.
-
-    A class or module asks for something, and a test changes one word of it. A failure as documented counts in a
-    fixture, in a test of unittest's, and as any exception that ends a test; `test_marked_tests` has what does not.
-    """
+    """Every skip reads the same; classes ask, tests change a word; a documented failure counts wherever it is."""
     met = "driver='13', nvjitlink='>=12.3', arch='>=8.0', gpu=False, ctk='>=12'"
     skipped = (f"@pytest.mark.cudalink({one})\ndef test_{i}(): raise AssertionError" for i, one in enumerate(REASONS))
     pytester.makepyfile(test_nearest=HEAD + NEAREST, test_documented=HEAD + DOCUMENTED)
@@ -121,10 +117,7 @@ def sample(pytester, samples) -> None:
 
 @pytest.mark.usefixtures("sample", "toolkit")
 def test_backends_of_tests(run) -> None:
-    """``backend=`` forces one test, also its fixtures, and is undone after it.
-
-    ``backend="each"`` runs a test on both, in one process; other parameters stay.
-    """
+    """`backend=` forces one test with its fixtures, and is undone; `each` runs a test on both, in one process."""
     result = run(
         LINK
         + """

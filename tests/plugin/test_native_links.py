@@ -99,10 +99,7 @@ def test_opens(): assert ctypes.CDLL(EXTENSION).link_now() == 0
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_native_links_are_seen(run, extension, arguments) -> None:
-    """Each link counts once, for the test that made it in whatever process, and names who called libnvJitLink.
-
-    A link while a module is collected belongs to no test.
-    """
+    """Each link counts once, for its test or for none, in whatever process, and names who called libnvJitLink."""
     result, records = run(f"{TWO}\nctypes.CDLL(EXTENSION).link_now()\n", *arguments)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines([f"4 links in your code ({VIA}): 4 on nvJitLink"])

@@ -131,10 +131,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_only_failures_are_skipped(run, pytester, arguments) -> None:
-    """What passes, is skipped or injected stays as it is; `test_explained` has what belongs to which phase.
-
-    A test is skipped with the reason that every such test has; records and JUnit have it, too.
-    """
+    """What passes, is skipped or injected stays as it is; `test_explained` has what belongs to which phase."""
     result, tests = run(MIXED, "--cudalink-unsupported=skip", "--junitxml=junit.xml", *arguments)
 
     found = {name: (test.outcome, test.reason) for name, test in tests.items()}
@@ -179,10 +176,7 @@ SILENT = {"test_silent", "test_silent_again"}
 
 
 def test_a_compiled_cuda_runtime(run, toolkit) -> None:
-    """It is refused once in a process, and repeats that: tests that say so are skipped, of others the run says so.
-
-    What a library raised in its own words for the refusal means the same when that line raises it again.
-    """
+    """It is refused once in a process, and repeats that: tests that say so are skipped, of others the run says so."""
     result, tests = run(RUNTIME, "--cudalink-unsupported=skip")
 
     named = {name for name, test in tests.items() if test.outcome == "unsupported"}

@@ -159,10 +159,7 @@ def test_every_outcome(run, pytester, arguments) -> None:
 
 
 def test_environment(run, toolkit, pytester, monkeypatch) -> None:
-    """The first line says what was asked for, what was found, and where; without anything to sum up, nothing is.
-
-    A file is begun anew; one that is a link to another is written through, not replaced.
-    """
+    """The first line says what was asked for, what was found, and where; a file is begun anew, through a link too."""
     monkeypatch.setenv("CUDALINK_CELL", "a-cell")
     pytester.path.joinpath("elsewhere.jsonl").write_text("old\n")
     pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")
@@ -262,11 +259,7 @@ def test_the_record_of_a_run_that_goes_on(run, pytester, run_pytest) -> None:
 
 @pytest.mark.parametrize("arguments", [ALONE, pytest.param(("-n1",), id="xdist", marks=pytest.mark.slow)])
 def test_files_subtests_and_links_outside_of_tests(run, pytester, arguments) -> None:
-    """A file that cannot be imported, or is skipped as a whole, stands in the records with the reason.
-
-    Subtests are listed with their test, which they fail; they are called the same in every process. What a module
-    links at its import belongs to no test, and is counted all the same; a worker hands it over.
-    """
+    """Files that cannot be imported have their reason, subtests stand with their test, and a module's links count."""
     pytester.makepyfile(
         test_broken="import nothing_of_this_name", test_left='import pytest; pytest.importorskip("nope")'
     )

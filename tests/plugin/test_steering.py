@@ -52,10 +52,7 @@ def run(pytester: pytest.Pytester, run_pytest):
 
 
 def test_own_target(run) -> None:
-    """A project's target is forced at import, watched, and named in header and summary.
-
-    A library that is imported a second time is another module: forced and watched as the first.
-    """
+    """A project's target is forced at import, each time it is imported, watched, and named in header and summary."""
     module = """
 import sys
 def test():

@@ -145,10 +145,7 @@ def test_after(memory): pass
 
 @pytest.mark.slow
 def test_every_phase(run) -> None:
-    """An error in the set-up or the teardown of a fixture is that of its test.
-
-    A failure stays what it is; what the guard saw is added. An expected failure hides nothing.
-    """
+    """An error of a set-up or tear-down is its test's; what the guard saw is added to a failure, expected or not."""
     result = run(
         """
 @pytest.fixture

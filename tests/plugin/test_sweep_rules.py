@@ -411,10 +411,7 @@ def test_plan_of_functions() -> None:
 @example([("cuInit", "loop")] * 9 + [("cuInit", "other")] * 9)
 @given(st.lists(st.sampled_from([("cuInit", "loop"), ("cuInit", "other"), ("cuMemAlloc_v2", "loop"), ("cuInit", "")])))
 def test_repeats(some: list[tuple[str, str]]) -> None:
-    """Of the calls of one function by one stack six fail, as far apart as they can be, unless there is no budget.
-
-    The first, the second and the last are among them. Where the stack is not known, each call fails.
-    """
+    """Six calls of a function by one stack fail, far apart, with the first, second and last; all without a stack."""
     calls = [Call(function, "own.py:3 in make") for function, _ in some]
     stacks = [[stack] if stack else [] for _, stack in some]
     chosen, over, elsewhere, repeats = plan(calls, lambda _: [MEMORY, LOST], stacks=stacks, budget=10_000)

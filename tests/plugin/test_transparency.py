@@ -31,10 +31,7 @@ def test_every_option_is_in_a_set() -> None:
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.weekly)])
 @pytest.mark.slow
 def test_what_differs_stands_in_the_table(whole: bool, tmp_path: Path) -> None:
-    """The programs answer the same under every set of options, but for the rows of the table, which still differ.
-
-    The third of the sets that the gate takes has one with the driver alone, to which others are compared.
-    """
+    """The programs answer the same under every set of options, but for the rows of the table, which still differ."""
     result = runs.results(tmp_path, "emulated", which=slice(None) if whole else slice(1, None, 3))
     new = [str(one) for one in result.differences if not any(row.holds(one) for row in ROWS)]
     assert new == [], str(result)

@@ -127,12 +127,7 @@ def test_process(): subprocess.run([sys.executable, "-c", "import library; libra
 
 
 def test_counted_where_nothing_is_forced(run, pytester) -> None:
-    """Summary and records name what linked, whichever names the bindings have; nothing fails.
-
-    A link that the linker refuses counts, with its error; a call that reaches no linker does not, nor does what a
-    target links, which counts as its own, or a process that a test starts, which has no plugin: the page on targets
-    says so.
-    """
+    """Summary and records name what linked or was refused; targets' links are theirs, and other processes count not."""
     pytester.makepyfile(
         second=SECOND, old_numba=NUMBA, plugin_of_own=OWN, own="import library\nlink = library.on_nvjitlink"
     )
@@ -204,12 +199,7 @@ def test_as_forced(): assert library.on_driver() == 0
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_forced_and_linked_elsewhere(run, pytester, arguments) -> None:
-    """The test fails, however it ends, and says which call in which line did it and what to do.
-
-    So it is with a function that a plugin took out of the bindings before this plugin was loaded, and with one that it
-    keeps in a list, which is seen where it calls the library. A link that ran on the forced backend anyway fails
-    nothing.
-    """
+    """The test fails, however it ends, and says which line did it and what to do, also for functions taken before."""
     early = LIBRARY.replace("nvjitlink.complete(", "complete(") + "from cuda.bindings.nvjitlink import complete\n"
     kept = LIBRARY.replace("nvjitlink.complete(", "KEPT[0](") + "KEPT = [nvjitlink.complete]\n"
     pytester.makepyfile(early=early, kept=kept)
@@ -234,11 +224,7 @@ def test_forced_and_linked_elsewhere(run, pytester, arguments) -> None:
 
 
 def test_the_driver_where_nvjitlink_is_forced(run, pytester) -> None:
-    """The other way around, and in the old module of cuda-python; the hook is called in the process that linked.
-
-    Up to cuda-python 12.5 ``cuda.cuda`` is a module that does not come from ``cuda.bindings.driver``. What a plugin
-    took before this one was loaded, and keeps in a list, cannot be replaced; the page says so.
-    """
+    """The other way around, and in the `cuda.cuda` of cuda-python up to 12.5; what was kept in a list is not seen."""
     pytester.makepyfile(
         **{
             "cuda/cuda": "def cuLinkComplete(state): return 0, 1, 2\n",
