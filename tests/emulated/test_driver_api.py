@@ -455,68 +455,6 @@ assert cuda.cuInit(0) == 100
 assert cuda.cuDeviceGetCount(byref(value)) == 3
 ok(cuda.cuDriverGetVersion(byref(value)))
 """,
-    "contexts": """
-# Primary and created contexts in their three versions, and a stack of current ones for each thread.
-value, flags, address = c_int(), c_uint(), c_uint64()
-now = lambda: get(cuda.cuCtxGetCurrent, c_void_p)
-ok(cuda.cuInit(0))
-assert cuda.cuMemAlloc_v2(byref(address), 16) == cuda.cuCtxGetDevice(byref(value)) == 201
-assert cuda.cuCtxPopCurrent_v2(byref(c_void_p())) == 201
-
-assert get(cuda.cuDevicePrimaryCtxGetState, 1, c_uint, c_int)[1] == 0
-ok(cuda.cuDevicePrimaryCtxSetFlags_v2(1, 4))
-primary = new(cuda.cuDevicePrimaryCtxRetain, 1)
-assert get(cuda.cuDevicePrimaryCtxRetain, c_void_p, 1) == primary.value
-assert get(cuda.cuDevicePrimaryCtxGetState, 1, c_uint, c_int) == (4, 1)
-ok(cuda.cuCtxSetCurrent(primary))
-assert now() == primary.value and get(cuda.cuCtxGetDevice, c_int) == 1
-
-assert cuda.cuCtxCreate(byref(c_void_p()), 0, 0) == 2  # of before CUDA 3.2
-made = [new(cuda.cuCtxCreate_v2, 0, 0), new(cuda.cuCtxCreate_v3, None, 0, 0, 0), new(cuda.cuCtxCreate_v4, None, 0, 1)]
-assert len({one.value for one in made}) == 3
-assert cuda.cuCtxCreate_v2(byref(c_void_p()), 0, 5) == 101
-assert cuda.cuCtxCreate_v2(byref(c_void_p()), 1 << 20, 0) == 1
-assert now() == made[2].value
-assert len({get(cuda.cuCtxGetId, one, c_uint64) for one in [primary, *made]}) == 4
-# the device of the current context, and of a named one
-assert (get(cuda.cuCtxGetDevice, c_int), get(cuda.cuCtxGetDevice_v2, c_int, made[0])) == (1, 0)
-for wrong in (c_void_p(0x1234), c_void_p(8)):
-    assert cuda.cuCtxGetDevice_v2(byref(value), wrong) == cuda.cuCtxGetApiVersion(wrong, byref(flags)) == 201
-    for name in ("Synchronize_v2", "PushCurrent_v2", "SetCurrent", "Destroy_v2"):
-        assert getattr(cuda, "cuCtx" + name)(wrong) == 201, name
-
-# another thread has a stack of its own
-def other():
-    assert now() is None
-    ok(cuda.cuCtxPushCurrent_v2(made[0]))
-    ok(cuda.cuCtxPushCurrent_v2(made[1]))
-    return now()
-assert (elsewhere(other), now()) == (made[1].value, made[2].value)
-
-# destroying the current one takes it off the stack; a handle elsewhere answers 709
-ok(cuda.cuMemAlloc_v2(byref(address), 16))
-ok(cuda.cuCtxDestroy_v2(made[2]))
-assert now() == made[1].value
-assert cuda.cuMemFree_v2(address.value) == 1  # its memory went with it
-ok(cuda.cuCtxDestroy_v2(made[0]))
-assert get(cuda.cuCtxPopCurrent_v2, c_void_p) == made[1].value
-assert now() == made[0].value
-assert cuda.cuCtxSynchronize() == 709
-assert cuda.cuMemAlloc_v2(byref(address), 16) == 709
-assert cuda.cuCtxDestroy_v2(made[0]) == 709
-ok(cuda.cuCtxSetCurrent(primary))
-ok(cuda.cuCtxSynchronize())
-ok(cuda.cuCtxSetFlags(1))
-assert get(cuda.cuCtxGetFlags, c_uint) & 1
-assert cuda.cuCtxEnablePeerAccess(made[1], 1) == 1
-# the primary one lives until its last release
-ok(cuda.cuDevicePrimaryCtxRelease_v2(1))
-ok(cuda.cuCtxSynchronize())
-ok(cuda.cuDevicePrimaryCtxRelease_v2(1))
-assert cuda.cuCtxSynchronize() == 709
-assert cuda.cuDevicePrimaryCtxRelease_v2(1) == 201
-assert cuda.cuDevicePrimaryCtxRetain(byref(primary), 2) == 101
-""",
     "memory": """
 # Most of a device costs nothing before it is written to; copies and fillings move bytes, each of which is checked.
 from tests.emulated.memory_calls import read, write
@@ -735,6 +673,5 @@ value = new(cuda.cuDeviceGetCount, c_int)  # initialized through the other name
 test_programs = programs(
     PROGRAMS,
     no_devices={"device": "none"},
-    contexts={"device": "sm_90:2"},
     memory={"device": "memory=150109880320"},
 )

@@ -1,4 +1,4 @@
-"""Managed memory of the emulated driver: advice and prefetches are remembered for each range of pages."""
+"""Managed memory of the emulated driver: prefetches are remembered for each range of pages (recorded: advice)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from tests.emulated.conftest import programs
 
 HEAD = """from tests.emulated.memory_calls import *
 start()
-READ_MOSTLY, PREFERRED, ACCESSED_BY, PREFETCHED = range(1, 5)
-PREFERRED_TYPE, PREFERRED_ID, PREFETCHED_TYPE, PREFETCHED_ID = range(5, 9)
+PREFETCHED, PREFETCHED_TYPE, PREFETCHED_ID = 4, 7, 8
 memory = new(cuda.cuMemAllocManaged, c_uint64, 5 * 4096, 1)
 base = memory.value
 def ask(attribute, start=0, size=5 * 4096, count=1):
@@ -44,37 +43,5 @@ ok(batch("cuMemDiscardAndPrefetchBatchAsync", (0, 1)))
 assert [ask(PREFETCHED, at, 4096) for at in (0, 4096, 8192)] == [1, -1, -1]
 assert batch(firsts=(1, 2)) == batch(firsts=(0, 0)) == batch(firsts=(0, 3)) == batch(locations=0) == 1
 """,
-    "advice_against_a_model": """
-# Random advice agrees with a model that keeps a flag for each page, and nothing is kept of freed memory.
-numbers = random.Random(12)
-pages = [[0, -2, -2] for _ in range(5)]
-for _ in range(3000):
-    start, size = numbers.randrange(5 * 4096), numbers.randrange(1, 5 * 4096)
-    size = min(size, 5 * 4096 - start)
-    touched = pages[start // 4096 : (start + size + 4095) // 4096]
-    kind, device = numbers.randrange(1, 6), numbers.choice((-1, 0, 1))
-    if kind == 5:
-        ok(cuda.cuMemPrefetchAsync(base + start, size, device, stream))
-        for page in touched:
-            page[2] = device
-    else:
-        ok(cuda.cuMemAdvise(base + start, size, kind, device))
-        for page in touched:
-            page[0 if kind < 3 else 1] = {1: 1, 2: 0, 3: device, 4: -2}[kind]
-    start = numbers.randrange(5 * 4096)
-    size = numbers.randrange(1, 5 * 4096 - start + 1)
-    asked = pages[start // 4096 : (start + size + 4095) // 4096]
-    wanted = [asked[0][at] if len({page[at] for page in asked}) == 1 else (0, -2, -2)[at] for at in range(3)]
-    assert [ask(at, start, size) for at in (READ_MOSTLY, PREFERRED, PREFETCHED)] == wanted
-ok(cuda.cuMemFree_v2(base))
-ok(cuda.cuMemAllocManaged(byref(memory), 5 * 4096, 1))
-base = memory.value
-assert ask(READ_MOSTLY, 0, 1) == 0
-""",
 }
-test_programs = programs(
-    PROGRAMS,
-    HEAD,
-    prefetches={"device": "sm_90:2"},
-    advice_against_a_model={"device": "sm_90:2"},
-)
+test_programs = programs(PROGRAMS, HEAD, prefetches={"device": "sm_90:2"})
