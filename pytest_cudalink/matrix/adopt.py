@@ -23,6 +23,7 @@ from packaging.utils import canonicalize_name
 from .. import toolchains
 from ..base.regular_files import TEXT, read_bounded
 from ..base.safe_text import line as safe
+from ..base.tables import read_table
 from ..base.words import listed
 from ..report.origin import Repository, repository
 from .cells import Cell
@@ -47,26 +48,6 @@ _FOREIGN_FOLDER: Final = re.compile(r"[._].*|build|dist|docs?|examples?|node_mod
 _DEPTH: Final = 5
 #: How many folders or files one line names.
 _NAMED: Final = 3
-#: The plugins of pytest that bring an option, by its beginning; pytest refuses one that it does not know.
-_OF_OPTION: Final = {
-    "--asyncio-": "pytest-asyncio",
-    "--benchmark": "pytest-benchmark",
-    "--cov": "pytest-cov",
-    "--dist": "pytest-xdist",
-    "--doctest-plus": "pytest-doctestplus",
-    "--html": "pytest-html",
-    "--hypothesis": "hypothesis",
-    "--mpl": "pytest-mpl",
-    "--mypy": "pytest-mypy",
-    "--no-cov": "pytest-cov",
-    "--numprocesses": "pytest-xdist",
-    "--random-order": "pytest-random-order",
-    "--randomly": "pytest-randomly",
-    "--reruns": "pytest-rerunfailures",
-    "--self-contained-html": "pytest-html",
-    "--timeout": "pytest-timeout",
-    "-n": "pytest-xdist",
-}
 #: Modules that cannot be imported without a part of a toolkit, with the beginnings of the distributions that bring it;
 #: cuda-core imports cuda.bindings, and does not require it.
 _BROUGHT_BY: Final = {
@@ -75,16 +56,6 @@ _BROUGHT_BY: Final = {
     "pynvjitlink": ("pynvjitlink",),
 }
 _INSTALL: Final = "pip install 'pytest-cudalink[nox]'"
-#: What is appended to a noxfile: without the plugin, its other sessions must still run, on any Python and system.
-_GUARDED: Final = """
-# The cells of matrices/cells.toml; where pytest-cudalink is not installed, nox has the sessions above alone.
-try:
-    from pytest_cudalink.matrix.nox import sessions as cudalink_sessions
-except ModuleNotFoundError:
-    pass
-else:
-    cudalink_sessions("matrices/cells.toml"{given})
-"""
 #: The block of a script that names its requirements (packaging.python.org, "Inline script metadata").
 _SCRIPT: Final = re.compile(r"^# /// script$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///$", re.MULTILINE)
 #: A folder of a project that a workflow names without quotes.
@@ -290,7 +261,7 @@ def _runner(root: Path, runner: str) -> Change:
             advice.append(
                 'its script block names what `uv run noxfile.py` installs: add "pytest-cudalink[nox]" to that'
             )
-        more = f"\n{_GUARDED.format(given=given)}"
+        more = f"\n{_template('guarded.txt').format(given=given)}"
         return Change(path, _added(present.rstrip(), more), "append", "\n".join(advice))
     file = _tox_file(root) or Path("tox.toml")
     present = _read(root / file)
@@ -458,8 +429,9 @@ def _packages(
                 found.append(one)
                 brought.add(name)
                 why.append(f"{one}: pytest's required_plugins names it")
+    plugins = {begin: name for name, begins in read_table("pytest_plugins.toml").items() for begin in begins}
     for option in settings.get("addopts", []):
-        plugin = next((name for begin, name in _OF_OPTION.items() if option.startswith(begin)), "")
+        plugin = next((name for begin, name in plugins.items() if option.startswith(begin)), "")
         if plugin and canonicalize_name(plugin) not in brought:
             found.append(plugin)
             brought.add(canonicalize_name(plugin))

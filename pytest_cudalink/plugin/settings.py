@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
@@ -147,34 +147,12 @@ class Setting(NamedTuple):
 class Settings:
     """All settings of one run, each by its name: ``settings.guard_rails.value``."""
 
-    backend: Setting
-    policy: Setting
-    driver: Setting
-    toolchains: Setting
-    require: Setting
-    device: Setting
-    faults: Setting
-    fault_sweep: Setting
-    fault_budget: Setting
-    fault_baseline: Setting
-    schedules: Setting
-    lifetime: Setting
-    jitlink_contract: Setting
-    order: Setting
-    unsupported: Setting
-    events: Setting
-    target: Setting
-    unsteered: Setting
-    provenance: Setting
-    nvjitlink: Setting
-    contain: Setting
-    link_timeout: Setting
-    report: Setting
-    properties: Setting
-    tests: Setting
-    sticky: Setting
-    sticky_deadline: Setting
-    guard_rails: Setting
+    if TYPE_CHECKING:
+        # the names are declared once, in data/settings.json
+
+        def __getattr__(self, name: str) -> Setting: ...
+
+        def __setattr__(self, name: str, value: Setting) -> None: ...
 
     def __init__(self, **settings: Setting) -> None:
         vars(self).update(settings)

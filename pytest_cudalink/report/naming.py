@@ -7,23 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-#: The names, behind cudaError, of codes that the runtime calls otherwise than the driver (driver_types.h).
-_RUNTIME_NAMES: Final = {
-    2: "MemoryAllocation",
-    3: "InitializationError",
-    4: "CudartUnloading",
-    46: "DevicesUnavailable",
-    200: "InvalidKernelImage",
-    201: "DeviceUninitialized",
-    205: "MapBufferObjectFailed",
-    206: "UnmapBufferObjectFailed",
-    209: "NoKernelImageForDevice",
-    216: "DeviceAlreadyInUse",
-    400: "InvalidResourceHandle",
-    500: "SymbolNotFound",
-    708: "SetOnActiveProcess",
-    719: "LaunchFailure",
-}
+from ..base.tables import read_table
+
 #: Words by which a line is about CUDA; names of functions are not, because they may be of another call.
 _CUDA: Final = r"\w*(?:cuda|driver|gpu|nvrtc|nvjitlink|curesult)\w*"
 #: Words that make an error code of the number behind them.
@@ -208,7 +193,8 @@ def _patterns(error: Error, *, by_call: bool) -> Iterator[str]:
     cuda = rf"(?:{_CUDA}|(?-i:cu[A-Z])\w*)" if error.lasts else _CUDA
     of_cuda = rf"{_GAP}(?:from|of|by|in)(?:{_GAP}the)?{_GAP}{cuda}"
     yield rf"\b{re.escape(error.name)}\b"
-    yield rf"\bcudaError{_RUNTIME_NAMES.get(error.code) or plain.replace('_', '')}\b"
+    names = read_table("emulator/cuda_runtime.toml")["error_names"]
+    yield rf"\bcudaError{names.get(str(error.code)) or plain.replace('_', '')}\b"
     if "OUT_OF_MEMORY" in error.name:
         yield r"\bout[ _]of[ _]memory\b|\b(?:\w*OutOfMemory\w*|MemoryError)\b"
     if "_" in error.words or re.search(rf"\b(?:{_CUDA}|device|kernel)\b", error.words, re.IGNORECASE):

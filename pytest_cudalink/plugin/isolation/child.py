@@ -29,33 +29,17 @@ from .processes import key
 
 #: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
 NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
-    "basetemp": None,
+    **dict.fromkeys(("basetemp", "xmlpath", "pastebin", "report_log", "htmlpath", "deselect", "numprocesses")),
+    **dict.fromkeys(("reruns", "splits", "group")),
+    **dict.fromkeys(("json_report", "lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip", "cacheclear"), False),
+    **dict.fromkeys(("collectonly", "usepdb"), False),
+    **dict.fromkeys(("keyword", "markexpr"), ""),
     "log_file": os.devnull,
-    "xmlpath": None,
-    "pastebin": None,
-    "report_log": None,
-    "htmlpath": None,
-    "json_report": False,
-    "lf": False,
-    "failedfirst": False,
-    "newfirst": False,
-    "stepwise": False,
-    "stepwise_skip": False,
-    "cacheclear": False,
-    "keyword": "",
-    "markexpr": "",
-    "deselect": None,
-    "collectonly": False,
-    "numprocesses": None,
     "maxfail": 0,
     "dist": "no",
     "tx": [],
-    "reruns": None,
-    "splits": None,
-    "group": None,
     "num_shards": 1,
     "shard_id": 0,
-    "usepdb": False,
 }
 
 #: Seconds for which the system may still list a thread that has ended, and for which one that runs may come to rest.
