@@ -1,6 +1,5 @@
 /* Tensor maps: descriptors for the tensor memory accelerator. They are checked as documented. What their 128 bytes say
-   is not documented; here they hold what was given, in this file's own encoding, so that the address can be replaced.
- */
+   is not documented; the places of most fields follow from the bytes that an H200's driver wrote. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -10,10 +9,13 @@
 #include "contexts.h"
 #include "devices.h"
 
-enum { MOST_DIMENSIONS = 5, ENCODED = 0x6c646e6b };
+enum { MOST_DIMENSIONS = 5 };
 enum { FIRST_ARCH_WITH_PACKED_TYPES = 100 }; /* and swizzling by other atoms */
 enum { DATA_TYPES = CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B + 1 };
 static const unsigned char bytes_of_type[DATA_TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+/* as a map names them, where a further bit tells TF32 from FLOAT32 */
+static const unsigned format_of_type[DATA_TYPES] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 8, 7, 8, 11, 12, 13};
+enum { INTERLEAVE_BIT = 11, FORMAT_BIT = 7, WORDS = 32 };
 
 typedef enum { TILED, IM2COL, IM2COL_WIDE } Kind;
 
@@ -28,17 +30,6 @@ typedef struct {
   int interleave, swizzle, promotion, fill;
 } Map;
 
-/* The 128 bytes. */
-typedef struct {
-  uint64_t address;
-  uint32_t encoded;
-  uint8_t kind, type, rank, interleave, swizzle, promotion, fill, steps[MOST_DIMENSIONS];
-  uint32_t extents[MOST_DIMENSIONS], strides[MOST_DIMENSIONS - 1];
-  int32_t box[8];
-} Encoded;
-
-_Static_assert(sizeof(Encoded) <= 128, "CUtensorMap");
-
 static bool wide_packed(int type) {
   return type == CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B || type == CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B;
 }
@@ -48,7 +39,7 @@ static bool is_float(int type) {
 }
 
 static bool valid_address(uint64_t address, int type, int interleave) {
-  return address % (interleave == CU_TENSOR_MAP_INTERLEAVE_32B || wide_packed(type) ? 32 : 16) == 0;
+  return address % (interleave == CU_TENSOR_MAP_INTERLEAVE_32B || wide_packed(type) ? 32 : 16) == 0 && !(address >> 57);
 }
 
 static bool valid_modes(const Map *map) {
@@ -74,8 +65,7 @@ static bool valid_extents(const Map *map) {
   uint64_t stride_unit = map->interleave == CU_TENSOR_MAP_INTERLEAVE_32B || wide_packed(map->type) ? 32 : 16;
   if (map->extents[0] % unit) return false;
   for (unsigned at = 0; at < map->rank; at++) {
-    if (!map->extents[at] || map->extents[at] > (uint64_t)1 << 32) return false;
-    if (!map->steps[at] || map->steps[at] > 8) return false;
+    if (map->extents[at] > (uint64_t)1 << 32 || map->steps[at] > 8) return false;
   }
   for (unsigned at = 0; at + 1 < map->rank; at++)
     if (map->strides[at] % stride_unit || map->strides[at] >= (uint64_t)1 << 40) return false;
@@ -91,49 +81,50 @@ static bool valid_row(const Map *map, uint64_t elements) {
   return bytes % 16 == 0 && (map->interleave || !map->swizzle || bytes <= span[map->swizzle]);
 }
 
-static CUresult check(EventLine *line, const void *out, const Map *map) {
+static CUresult check(EventLine *line, void *out, const Map *map, const unsigned *box) {
   int supported = 0;
   cl_device_attribute(CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, &supported);
   if (!out) return CUDA_ERROR_INVALID_VALUE; /* cuda.core's maps are not aligned to 64 bytes, as documented */
   TRY(cl_check_context());
   if (!supported) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no such tensor maps");
+  if (!map->rank || !map->extents || !map->strides || !map->steps) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < map->rank && at < MOST_DIMENSIONS; at++)
+    if (!map->extents[at] || !map->steps[at] || (box && !box[at])) return CUDA_ERROR_INVALID_VALUE;
+  memset(out, 0, WORDS * sizeof(uint32_t)); /* what is refused from here on is no longer what it was */
   unsigned least = map->kind != TILED || map->interleave ? 3 : 1;
   if (map->rank < least || map->rank > MOST_DIMENSIONS || !valid_modes(map)) return CUDA_ERROR_INVALID_VALUE;
-  if (!map->extents || !map->strides || !map->steps) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_address(map->address, map->type, map->interleave) || !valid_extents(map)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
-static CUresult encode(void *out, const Map *map, const int32_t box[8]) {
-  Encoded encoded = {
-      .address = map->address,
-      .encoded = ENCODED,
-      .kind = (uint8_t)map->kind,
-      .type = (uint8_t)map->type,
-      .rank = (uint8_t)map->rank,
-      .interleave = (uint8_t)map->interleave,
-      .swizzle = (uint8_t)map->swizzle,
-      .promotion = (uint8_t)map->promotion,
-      .fill = (uint8_t)map->fill,
-  };
+/* `box`: the innermost size of the box, and the two words that say the rest of it. */
+static CUresult encode(void *out, const Map *map, const uint32_t box[3]) {
+  bool tf32 = map->type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 || map->type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ;
+  uint32_t words[WORDS] = {(uint32_t)map->address, (uint32_t)(map->address >> 32)};
+  words[2] = (map->kind != TILED) | (map->rank - 1) << 4 | format_of_type[map->type] << FORMAT_BIT |
+             (unsigned)map->interleave << INTERLEAVE_BIT | ((unsigned)map->swizzle & 3) << 13 |
+             (unsigned)map->fill << 15 | (unsigned)tf32 << 16 | (unsigned)map->promotion << 17;
   for (unsigned at = 0; at < map->rank; at++) {
-    encoded.extents[at] = (uint32_t)(map->extents[at] - 1);
-    encoded.steps[at] = (uint8_t)map->steps[at];
-    if (at + 1 < map->rank) encoded.strides[at] = (uint32_t)(map->strides[at] / 16);
+    words[8 + at] = (uint32_t)(map->extents[at] - 1);
+    words[13] |= (map->steps[at] - 1) << 3 * at;
+    if (at + 1 == map->rank) break;
+    words[3 + at] = (uint32_t)(map->strides[at] / 16);
+    words[7] |= (uint32_t)(map->strides[at] >> 36) << 4 * at;
   }
-  memcpy(encoded.box, box, sizeof encoded.box);
-  memset(out, 0, 128);
-  memcpy(out, &encoded, sizeof encoded);
+  words[13] |= (box[0] - 1) << 24;
+  memcpy(words + 14, box + 1, 2 * sizeof *box);
+  memcpy(out, words, sizeof words);
   return CUDA_SUCCESS;
 }
 
 static CUresult encode_tiled(EventLine *line, void *out, const Map *map, const unsigned *box) {
-  int32_t sizes[8] = {0};
-  TRY(check(line, out, map));
-  if (!box || !valid_row(map, box[0])) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t sizes[3] = {0};
+  if (!box) return CUDA_ERROR_INVALID_VALUE;
+  TRY(check(line, out, map, box));
+  if (!valid_row(map, box[0])) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < map->rank; at++) {
-    if (!box[at] || box[at] > 256) return CUDA_ERROR_INVALID_VALUE;
-    sizes[at] = (int32_t)box[at];
+    if (box[at] > 256) return CUDA_ERROR_INVALID_VALUE;
+    sizes[at > 0] |= at ? (box[at] - 1) << 8 * (at - 1) : box[at];
   }
   return encode(out, map, sizes);
 }
@@ -152,21 +143,21 @@ static bool valid_corners(unsigned offsets, const int *lower, const int *upper, 
   for (unsigned at = 0; at < offsets; at++) {
     if (lower[at] < -most[offsets] - 1 || lower[at] > most[offsets]) return false;
     if (upper[at] < -most[offsets] - 1 || upper[at] > most[offsets]) return false;
-    if ((int64_t)extents[at + 1] + upper[at] - lower[at] <= 0) return false; /* an empty box */
+    if ((int64_t)(int32_t)extents[at + 1] + upper[at] - lower[at] <= 0) return false; /* an empty box */
   }
   return true;
 }
 
 static CUresult encode_im2col(EventLine *line, void *out, const Map *map, const int *lower, const int *upper,
                               unsigned channels, unsigned pixels) {
-  int32_t box[8] = {(int32_t)channels, (int32_t)pixels};
-  TRY(check(line, out, map));
-  unsigned offsets = map->kind == IM2COL_WIDE ? 1 : map->rank - 2;
+  uint32_t box[3] = {channels, 0, pixels - 1};
+  TRY(check(line, out, map, NULL));
+  unsigned offsets = map->kind == IM2COL_WIDE ? 1 : map->rank - 2, bits = offsets == 3 ? 5 : 16 / offsets;
   if (!lower || !upper || !channels || channels > 256 || !pixels || pixels > 1024) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_corners(offsets, lower, upper, map->extents) || !valid_row(map, channels)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < offsets; at++) {
-    box[2 + at] = lower[at];
-    box[5 + at] = upper[at];
+    box[1] |= ((uint32_t)lower[at] & ((1U << bits) - 1)) << bits * at;
+    box[1] |= ((uint32_t)upper[at] & ((1U << bits) - 1)) << bits * (offsets + at);
   }
   return encode(out, map, box);
 }
@@ -196,12 +187,13 @@ EXPORTED(cuTensorMapEncodeIm2colWide,
                      lower, upper, channels, pixels, mode))
 
 static CUresult replace_address(void *out, uint64_t address) {
-  Encoded encoded;
   TRY(cl_check_context());
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
-  memcpy(&encoded, out, sizeof encoded);
-  if (encoded.encoded != ENCODED) encoded = (Encoded){0}; /* 128 bytes of another driver, or none yet */
-  if (!valid_address(address, encoded.type, encoded.interleave)) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t modes;
+  memcpy(&modes, (char *)out + 2 * sizeof modes, sizeof modes);
+  bool packed = (modes >> FORMAT_BIT & 15) > format_of_type[CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B];
+  int type = packed ? CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  if (!valid_address(address, type, modes >> INTERLEAVE_BIT & 3)) return CUDA_ERROR_INVALID_VALUE;
   memcpy(out, &address, sizeof address);
   return CUDA_SUCCESS;
 }
