@@ -163,11 +163,13 @@ def test_a_library_whose_threads_answer(monkeypatch, tmp_path) -> None:
         ({"init": "abort()"}, "cannot be asked: it ends its process with SIGABRT; name another library"),
         ({"init": "_exit(3)"}, "cannot be asked: it ends its process with 3; name another library"),
         ({"devices": 0}, "the driver shows no device: cuInit answers 0; a recording needs a device"),
+        (None, "cannot be asked"),
     ],
 )
 def test_a_library_that_cannot_be_asked(tmp_path, capsys, made, why) -> None:
-    """Whatever it does to its process, the command says it in one sentence."""
-    file = stand_in(tmp_path, **made)
+    """Whatever it does to its process, and whatever file it is, the command says it in one sentence."""
+    file = tmp_path / "libcuda.so.1"
+    file.write_text("no library") if made is None else stand_in(tmp_path, **made)
 
     assert main(["driver", "record", f"--driver={file}"]) == 2
 
@@ -196,15 +198,6 @@ def test_another_system(monkeypatch, capsys) -> None:
         "drivers are recorded on Linux only, where each question runs in a fork; this is win32"
         in capsys.readouterr().err
     )
-
-
-def test_a_file_that_is_no_library(tmp_path, capsys) -> None:
-    file = tmp_path / "libcuda.so.1"
-    file.write_text("text")
-
-    assert main(["driver", "record", f"--driver={file}"]) == 2
-
-    assert "cannot be asked" in capsys.readouterr().err
 
 
 def test_nvml_alone_is_asked_about_nvml(monkeypatch, tmp_path) -> None:
@@ -237,11 +230,8 @@ def test_nvml_alone_is_asked_about_nvml(monkeypatch, tmp_path) -> None:
 def test_a_sample_fails_at_its_first_wrong_answer(answers, why) -> None:
     question = DriverQuestion("samples", "q", [["cuInit", 0], ["cuDeviceGet", ["o", "i"], 0]], "a page", {"1": [0, 7]})
     assert grade.failure(question, answers) == why
-
-
-def test_any_answer_where_the_documentation_leaves_it_open() -> None:
-    question = DriverQuestion("samples", "q", [["cuInit", 0]], "a page", {"0": []})
-    assert grade.failure(question, [[217]]) == ""
+    is_open = question._replace(values={"0": []})  # the documentation leaves it open
+    assert grade.failure(is_open, [[217], [0, 7]]) == ""
 
 
 def test_a_function_that_a_driver_is_too_old_for(monkeypatch) -> None:
@@ -332,18 +322,6 @@ def test_a_file_that_is_no_recording(tmp_path, capsys, text) -> None:
     assert "is not a recording of a driver" in capsys.readouterr().err
 
 
-def test_a_new_process_opens_what_this_one_shares(monkeypatch) -> None:
-    """Memory by its IPC handle, and physical memory by its file descriptor, on the emulated driver."""
-    chosen = [one for one in questions() if one.name in ("simpleIPC", "memMapIPCDrv")]
-    asked(monkeypatch, *chosen)
-    on_emulated(monkeypatch, "h100")
-
-    found = record.record()
-
-    assert grade.grade(found, grade.carried(found)).failed == {}
-    assert len(found["answers"]["samples"]) == 2
-
-
 def test_two_devices(monkeypatch) -> None:
     """Their questions need two devices, and are not asked of one; the emulated driver answers as two H200 did.
 
@@ -386,18 +364,6 @@ def emulated() -> dict:
     with pytest.MonkeyPatch.context() as patch:
         on_emulated(patch, "h100")
         return record.record(seconds=600)
-
-
-@pytest.mark.slow
-def test_the_emulated_driver_is_graded(emulated) -> None:
-    """It fails the samples that need a kernel's result, and no other; it answers as the real driver does."""
-    found = grade.grade(emulated, grade.carried(emulated))
-    assert found.lost == 0
-    assert all(re.match(r"cu\w*Launch\w* answers 801; expected 0", why) for why in found.failed.values()), found.failed
-    assert found.passed >= 30
-    assert found.counted > 10_000
-    assert found.share > 99.5
-    assert emulated["ended"] == {}
 
 
 @pytest.mark.slow
