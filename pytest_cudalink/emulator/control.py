@@ -301,6 +301,7 @@ class DriverState(NamedTuple):
     threads: tuple[tuple[str, ...], ...]  # the same for each other thread whose stack is not empty
     captures: int  # captures of streams that are not over
     mode: int  # of capture, of the calling thread
+    invalid: tuple[int, str] = (0, "")  # how many captures were ever invalidated, the last one by this call
 
 
 class ScheduledWork(NamedTuple):
@@ -584,7 +585,9 @@ class DriverControl:
         rows = [line.split("\t") for line in self._text(self._library.cudalinkState).splitlines()]
         (captures, mode), *_ = [map(int, values) for kind, *values in rows if kind == "captures"]
         (own, *_) = [tuple(names) for kind, *names in rows if kind == "stack"]
-        return DriverState(own, tuple(tuple(names) for kind, *names in rows if kind == "thread"), captures, mode)
+        (number, call) = next(values for kind, *values in rows if kind == "invalid")
+        threads = tuple(tuple(names) for kind, *names in rows if kind == "thread")
+        return DriverState(own, threads, captures, mode, (int(number), call))
 
     def start_schedule(self, seed: int, displaced: Sequence[int] | None = None, *, stacks: bool = True) -> None:
         """Do queued work early, late or in between from now on, in any order that CUDA allows.

@@ -125,6 +125,14 @@ def open_capture(said: str, nodeid: str) -> CauseRecord:
     return {"kind": "open_capture", "what": said, "why": why, "fix": fix}
 
 
+def invalid_capture(said: str, call: str, nodeid: str) -> CauseRecord:
+    """Return the cause of a failure by a capture that a call of a test (empty: the same test) has invalidated."""
+    where = f"in {nodeid} " if nodeid else ""
+    why = f"{call} {where}is a call that a capture forbids, and it invalidated the capture of a stream"
+    fix = [f"call {call} before the capture begins or after it ends", "capture with CU_STREAM_CAPTURE_MODE_RELAXED"]
+    return {"kind": "open_capture", "what": said, "why": why, "fix": fix}
+
+
 def insufficient_driver(said: str, driver: CudaVersion) -> CauseRecord:
     """Return the cause of a failure after cudaErrorInsufficientDriver (35), on a driver of a CUDA version."""
     needs = CudaVersion(driver.major + 1, 0)

@@ -132,7 +132,7 @@ class CauseRecord(TypedDict):
         Meta(
             description="'skew' of versions or architectures; 'not_emulated': only a real driver does it; 'no_driver': "
             "there is none; 'linker': the emulated driver's link process ended or cannot be started; 'open_capture': "
-            "an earlier test left a stream that captures"
+            "an earlier test left a stream that captures, or a call invalidated the capture"
         ),
     ]
     what: Annotated[str, Meta(description="one line: the error, the call and the artifact that it refused")]

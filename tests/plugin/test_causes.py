@@ -207,6 +207,35 @@ def test_a_capture_that_an_earlier_test_left_open(run, toolkit) -> None:
     assert "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" in named["test_later"]["what"]
 
 
+INVALIDATED = (
+    LEFT_OPEN.partition("def test_fine")[0]
+    + """
+def test_forbidden():
+    stream = begin()
+    assert driver.cuMemAlloc(8)[0] == 900
+    must(driver.cuStreamEndCapture(stream))
+def test_leaves():
+    global stream
+    stream = begin()
+    assert driver.cuMemAlloc(8)[0] == 900
+def test_passes(): pass
+def test_later(): must(driver.cuStreamEndCapture(stream))
+def test_own_fault(): assert 1 == 2
+"""
+)
+
+
+def test_a_capture_that_a_call_invalidated(run, toolkit) -> None:
+    """The call is named for the test that ends the capture, and the test that made it, if that was another."""
+    _, tests = run(INVALIDATED, driver="13.0")
+
+    whys = {name: test.cause["why"] for name, test in tests.items() if test.cause is not None}
+    rest = "is a call that a capture forbids, and it invalidated the capture of a stream"
+    assert whys["test_forbidden"] == f"cuMemAlloc {rest}"
+    assert whys["test_later"] == f"cuMemAlloc in {tests['test_leaves'].nodeid} {rest}"
+    assert whys.keys() == {"test_forbidden", "test_later"}
+
+
 WITHOUT_DRIVER = """
 import ctypes
 from pytest_cudalink.emulator import preload

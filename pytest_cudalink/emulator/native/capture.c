@@ -37,11 +37,19 @@ static bool prohibits(const Capture *capture) {
   return capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
+static const char *spoiler; /* the call that last invalidated a capture, and how many captures ever were */
+static uint64_t spoiled;
+
+void cl_invalidate(Capture *capture) {
+  if (!capture->invalid) spoiler = cl_called(), spoiled++;
+  capture->invalid = true;
+}
+
 CUresult cl_prohibited(void) {
   CUresult result = CUDA_SUCCESS;
   for (Capture *capture = captures; capture; capture = capture->next)
     if (prohibits(capture)) {
-      capture->invalid = true;
+      cl_invalidate(capture);
       result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   return result;
@@ -52,7 +60,7 @@ static CUresult synchronized(const Context *context) {
   CUresult result = CUDA_SUCCESS;
   for (Capture *capture = captures; capture; capture = capture->next)
     if (capture->context == context) {
-      capture->invalid = true;
+      cl_invalidate(capture);
       result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   return result;
@@ -76,8 +84,11 @@ CUresult cl_guard_call(Sym symbol) {
   return result ? CUDA_SUCCESS : LOCKED(refuse(symbol, context));
 }
 
-size_t cl_captures_open(int *mode) {
+size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call) {
+  HOLD_STREAMS();
   *mode = thread_mode;
+  *invalid = spoiled;
+  *call = spoiler ? spoiler : "";
   return (size_t)atomic_load(&capture_count);
 }
 
@@ -107,7 +118,7 @@ CUresult cl_stream_ready(const void *handle, Stream **stream) {
   TRY(cl_stream_state(handle, stream));
   if (cl_is_legacy(handle)) {
     Capture *other = implicit();
-    if (other) other->invalid = true;
+    if (other) cl_invalidate(other);
     return other ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
   }
   Capture *capture = (*stream)->capture;
@@ -159,7 +170,7 @@ CUresult cl_submit(const void *stream, const NodeParameters *parameters) { retur
 CUresult cl_refuse_captured(const void *handle, Stream **stream) {
   CUresult result = cl_stream_ready(handle, stream);
   if ((result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) || !(*stream)->capture) return result;
-  (*stream)->capture->invalid = true;
+  cl_invalidate((*stream)->capture);
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
@@ -277,7 +288,7 @@ void cl_capture_abandon(Stream *stream) {
     bool kept = true; /* what the stream did must be joined all the same */
     for (size_t at = 0; at < stream->next.count && kept; at++)
       kept = cl_dependencies_add(&capture->left, stream->next.nodes[at], stream->next.data[at]);
-    if (!kept) capture->invalid = true;
+    if (!kept) cl_invalidate(capture);
     leave(stream);
     return;
   }
@@ -323,7 +334,7 @@ API_LOCKED(cuStreamEndCapture, (Stream *handle, Graph **out), (handle, out)) {
   Capture *capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin != stream) {
-    capture->invalid = true;
+    cl_invalidate(capture);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
   if (!result && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread())
@@ -392,15 +403,14 @@ EXPORTED(cuStreamGetCaptureInfo_v3,
 
 static CUresult update(const void *handle, Node *const *nodes, const EdgeData *data, size_t count, unsigned flags) {
   Stream *stream;
-  CUresult result = in_context(handle);
-  if (!result) result = cl_stream_ready(handle, &stream);
-  if (result) return result;
+  TRY(in_context(handle));
+  TRY(cl_stream_ready(handle, &stream));
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
   Dependencies all = {0};
   if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && !cl_dependencies_copy(&all, &stream->next))
     return CUDA_ERROR_OUT_OF_MEMORY;
-  result = gather(stream->capture->graph, nodes, data, count, &all);
+  CUresult result = gather(stream->capture->graph, nodes, data, count, &all);
   if (result) {
     cl_dependencies_clear(&all);
     return result;

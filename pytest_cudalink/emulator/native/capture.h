@@ -28,8 +28,11 @@ CUresult cl_refuse_captured(const void *handle, Stream **stream);
 CUresult cl_prohibited(void);
 /* A capture by its number; NULL if it is over. */
 Capture *cl_capture_numbered(uint64_t number);
-/* How many captures are not over; *mode is that of the calling thread. */
-size_t cl_captures_open(int *mode);
+/* Has the call of this thread invalidate a capture. */
+void cl_invalidate(Capture *capture);
+/* How many captures are not over; *mode is that of the calling thread. *invalid: how many ever were invalidated, the
+   last one by *call. Takes the lock. */
+size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call);
 /* Ends every part that a stream has in a capture. */
 void cl_capture_abandon(Stream *stream);
 

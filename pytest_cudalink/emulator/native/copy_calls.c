@@ -203,9 +203,8 @@ static Watch *watch_box(const Box *box) {
 static CUresult queue_box(const Box *box, const void *handle, Watch *watch) {
   Stream *stream;
   Work *work;
-  CUresult result = cl_stream_ready(handle, &stream);
-  if (!result) result = cl_queue(stream, &(NodeParameters){.type = NODE_COPY, .copy.box = *box}, false, &work);
-  if (result) return result;
+  TRY(cl_stream_ready(handle, &stream));
+  TRY(cl_queue(stream, &(NodeParameters){.type = NODE_COPY, .copy.box = *box}, false, &work));
   work->watch = watch;
   return CUDA_SUCCESS;
 }

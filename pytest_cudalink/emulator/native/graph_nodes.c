@@ -109,9 +109,8 @@ static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory *
 
 static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *parameters, const Dependencies *on) {
   GraphMemory *memory = NULL;
-  CUresult result = cl_graph_takes(graph, parameters->type);
-  if (!result) result = complete(parameters, graph, &memory);
-  if (result) return result;
+  TRY(cl_graph_takes(graph, parameters->type));
+  TRY(complete(parameters, graph, &memory));
   Node *node = cl_node_add(graph, parameters, on);
   if (!node) {
     if (memory && !memory->nodes) memory->drop(memory);

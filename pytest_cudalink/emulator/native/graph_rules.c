@@ -26,13 +26,12 @@ static CUresult complete_context(Context **context) {
 static CUresult prepare_kernel(KernelNode *kernel) {
   const void *handle = kernel->function ? kernel->function : kernel->kernel;
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = kernel->context ? CUDA_SUCCESS : cl_check_context();
-  if (!result) result = complete_context(&kernel->context);
-  if (result) return result;
+  TRY(kernel->context ? CUDA_SUCCESS : cl_check_context());
+  TRY(complete_context(&kernel->context));
   LaunchConfig config = {.shared = kernel->shared};
   memcpy(config.grid, kernel->grid, sizeof config.grid);
   memcpy(config.block, kernel->block, sizeof config.block);
-  result = cl_check_launch(&config, handle, kernel->parameters, kernel->extra);
+  CUresult result = cl_check_launch(&config, handle, kernel->parameters, kernel->extra);
   return result ? result : cl_kernel_own(kernel);
 }
 

@@ -258,9 +258,8 @@ static CUresult find_here(const void *handle, Module **module) {
 }
 
 API_CHECKED(missing(module, handle), cuLibraryGetModule, (Module **module, Module *handle), (module, handle)) {
-  CUresult state = cl_check_context();
-  if (!state) state = cl_use_library(handle);
-  if (state) return state;
+  TRY(cl_check_context());
+  TRY(cl_use_library(handle));
   HOLD(cl_modules_lock);
   return find_here(handle, module);
 }

@@ -207,8 +207,7 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
       default:
         if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = read_option(link, keys[at], value);
-    if (result) return result;
+    TRY(read_option(link, keys[at], value));
   }
   if (info != info_size || error != error_size) return CUDA_ERROR_INVALID_VALUE;
   if (target && threads) return CUDA_ERROR_INVALID_VALUE;

@@ -34,10 +34,9 @@ static CUresult check_size(const PoolProperties *properties) {
 
 API(cuMemPoolCreate, (void **out, const PoolProperties *properties), (out, properties)) {
   if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_pool_location(&properties->location, properties->type);
-  if (!result) result = check_handle_types(properties);
-  if (!result) result = check_size(properties);
-  if (result) return result;
+  TRY(cl_pool_location(&properties->location, properties->type));
+  TRY(check_handle_types(properties));
+  TRY(check_size(properties));
   cl_event_int(line, "location", properties->location.type);
   FileHead head = {.kind = FILE_OF_POOL, .device = properties->location.id};
   memcpy(head.properties, properties, sizeof head.properties);
@@ -45,7 +44,7 @@ API(cuMemPoolCreate, (void **out, const PoolProperties *properties), (out, prope
   if (properties->handle_types && file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Pool *pool;
   cl_pool_lock(NULL);
-  result = cl_pool_make(properties, file, &head, false, &pool);
+  CUresult result = cl_pool_make(properties, file, &head, false, &pool);
   cl_pool_unlock();
   if (!result) *out = pool;
   else if (file >= 0) close(file);

@@ -110,9 +110,8 @@ static CUresult record_in_order(Event *event, Stream *stream) {
 static CUresult record(void *handle, const Context *current, const void *stream_handle, unsigned flags) {
   Stream *stream;
   Event *event;
-  CUresult result = cl_stream_ready(stream_handle, &stream);
-  if (!result) result = find_event(handle, &event);
-  if (result) return result;
+  TRY(cl_stream_ready(stream_handle, &stream));
+  TRY(find_event(handle, &event));
   if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_shares(stream->context ? stream->context : current, event->head.context)) return CUDA_ERROR_INVALID_HANDLE;
   TRY(refuse_interprocess(event, stream));
@@ -145,16 +144,17 @@ static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
   /* as of a query (recorded programs) */
   if (!stream->capture && (!capture || capture->invalid)) return refuse_captured(event);
   if (!capture) {
-    stream->capture->invalid = true;
+    cl_invalidate(stream->capture);
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (legacy) {
-    capture->invalid = true;
+    cl_invalidate(capture);
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
   if (stream->capture && stream->capture != capture) {
-    stream->capture->invalid = capture->invalid = true;
+    cl_invalidate(stream->capture);
+    cl_invalidate(capture);
     return CUDA_ERROR_STREAM_CAPTURE_MERGE;
   }
   for (size_t at = 0; at < event->work.count; at++) {
@@ -184,7 +184,7 @@ API_LOCKED(cuStreamWaitEvent, (Stream *stream_handle, Event *handle, unsigned fl
   if (flags == CU_EVENT_RECORD_EXTERNAL) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
     result = refuse_captured(event);
-    if (result) stream->capture->invalid = true; /* (measured: edges/capture) */
+    if (result) cl_invalidate(stream->capture); /* (measured: edges/capture) */
     if (result) return result;
     NodeParameters parameters = {.type = NODE_WAIT, .event = event};
     return cl_capture_node(stream, &parameters, NULL, NULL);
@@ -192,7 +192,7 @@ API_LOCKED(cuStreamWaitEvent, (Stream *stream_handle, Event *handle, unsigned fl
   if (event->captured) return wait_captured(event, stream, cl_is_legacy(stream_handle));
   if (!stream->capture) return wait_in_order(stream, event);
   if (!event->recorded) return CUDA_SUCCESS;
-  stream->capture->invalid = true;
+  cl_invalidate(stream->capture);
   return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
@@ -219,7 +219,7 @@ static CUresult may_wait_for_event(void *handle, Event **event) {
   TRY(find_event(handle, event));
   if (!(*event)->captured) return cl_prohibited();
   CUresult result = refuse_captured(*event);
-  if (result == CUDA_ERROR_CAPTURED_EVENT) cl_capture_numbered((*event)->captured)->invalid = true;
+  if (result == CUDA_ERROR_CAPTURED_EVENT) cl_invalidate(cl_capture_numbered((*event)->captured));
   return result;
 }
 

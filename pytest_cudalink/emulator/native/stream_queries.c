@@ -122,9 +122,8 @@ static CUresult set_attribute(const void *handle, int attribute, const Attribute
 
 static CUresult copy_attributes(const void *to, const void *from) {
   Stream *target, *source;
-  CUresult result = cl_stream_ready(to, &target);
-  if (!result) result = cl_stream_ready(from, &source);
-  if (result) return result;
+  TRY(cl_stream_ready(to, &target));
+  TRY(cl_stream_ready(from, &source));
   if (target->context != source->context && target->context && source->context) return CUDA_ERROR_INVALID_VALUE;
   target->window = source->window;
   target->policy = source->policy;

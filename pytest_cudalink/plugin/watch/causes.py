@@ -41,6 +41,8 @@ _INSUFFICIENT: Final = r"cudaErrorInsufficientDriver|CUDA driver version is insu
 _NOT_SUPPORTED: Final = r"cudaErrorNotSupported|CUDA.*operation not supported"
 #: What the driver and the runtime say of calls that a capture forbids: 900 to 908 of cuda.h.
 _OF_CAPTURE: Final = r"(?i)stream_?capture|is capturing|during capture|\b90[0-8]\b"
+#: The same of a capture that such a call has invalidated: 901.
+_INVALID_CAPTURE: Final = r"(?i)capture_?invalidated|capture invalidated|\b901\b"
 #: How libraries say so, too: enough where the runtime of the process is known to have been refused.
 _REPEATED: Final = (
     r"cudaErrorNotSupported|operation not supported|not supported with this CUDA|(?i:error|code|status)\W{1,3}801\b"
@@ -84,8 +86,10 @@ class Causes(Check):
         #: Errors after that refusal, as `_kind` has them: a library may raise its own, without the code.
         self._of_refused_runtime: set[tuple[object, ...]] = set()
         self._unexplained: set[str] = set()
-        #: The test that began last, how many captures were open then, and the test that left one.
+        #: The test that began last, how many captures were open then, and the test that left one; how many were ever
+        #: invalidated then, and the test that last did.
         self._test, self._captures, self._left_open = "", 0, ""
+        self._invalid, self._invalidated = 0, ""
         #: The last errors that were raised after a refusal. pytest keeps the error of a fixture of a wider scope, and
         #: raises it again in every test that asks for the fixture.
         self._known: list[tuple[BaseException, _Refusals]] = []
@@ -145,9 +149,17 @@ class Causes(Check):
             return of_runtime
         if self._driver is None:
             return _Refusals(cause=_missing_driver(error, self._run.config))
-        if self._left_open and (said := _telling(error, _OF_CAPTURE)):
-            from ...linker import causes
+        return self._of_capture(error)
 
+    def _of_capture(self, error: BaseException) -> _Refusals:
+        """Return what an error comes from that says something of a capture."""
+        from ...linker import causes
+
+        number, call = self._driver.state().invalid if self._driver is not None else (0, "")
+        if number and (said := _telling(error, _INVALID_CAPTURE)):
+            where = "" if number > self._invalid else self._invalidated
+            return _Refusals(cause=causes.invalid_capture(said, _in_header({"call": call}), where))
+        if self._left_open and (said := _telling(error, _OF_CAPTURE)):
             return _Refusals(cause=causes.open_capture(said, self._left_open))
         return _NOTHING
 
@@ -211,7 +223,10 @@ class Causes(Check):
         # without a call since the last test, nothing has changed, and asking costs more than the test
         if self._driver is not None and self._events != self._looked:
             self._looked = self._events
-            before, self._captures = self._captures, self._driver.state().captures
+            state, before = self._driver.state(), self._captures
+            self._captures = state.captures
+            if state.invalid[0] > self._invalid:
+                self._invalid, self._invalidated = state.invalid[0], self._test or "code outside of tests"
             if self._captures > before:
                 self._left_open = self._test or "code outside of tests"
             elif not self._captures:
