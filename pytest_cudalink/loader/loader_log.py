@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -176,3 +178,12 @@ def parse(text: str, folder: str = "/", preloaded: Iterable[str] = ()) -> list[L
             processes[pid] = _Process()
         processes[pid].read(line)
     return [*images, *(one.image(folder, preloaded) for one in processes.values())]
+
+
+def loader_cache() -> list[tuple[str, str]]:
+    """Return names and paths in the loader's cache, which keeps files that are gone until ldconfig runs again."""
+    program = shutil.which("ldconfig", path=f"/sbin:/usr/sbin:{os.environ.get('PATH', '')}")
+    if program is None:
+        return []
+    done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (the system's)
+    return re.findall(r"^\s+(\S+) \(.*?\) => (\S.*)$", done.stdout.decode("utf-8", "replace"), re.MULTILINE)

@@ -12,10 +12,8 @@ import fnmatch
 import glob
 import json
 import os
-import re
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from ..base.words import listed
+from ..loader.loader_log import loader_cache
 
 #: The variable in which a run finds what was hidden, as JSON.
 HIDDEN_VARIABLE: Final = "CUDALINK_HIDDEN"
@@ -114,7 +113,7 @@ def hide(patterns: Iterable[str], environment: MutableMapping[str, str] = os.env
     Raises HidingError if a pattern hides what the process itself needs, such as its Python.
     """
     places = _places(patterns)
-    cache = _loader_cache()
+    cache = loader_cache()
     without_places(environment, places)
     if not places:
         return Hidden("nothing", reachable=_left(cache, environment))
@@ -163,15 +162,6 @@ def without_places(environment: MutableMapping[str, str], places: Sequence[str])
                 del environment[name]
         else:
             environment[name] = os.pathsep.join(left)
-
-
-def _loader_cache() -> list[tuple[str, str]]:
-    """Return names and paths in the loader's cache; empty where there is none."""
-    program = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
-    if program is None:
-        return []
-    done = subprocess.run([program, "-p"], capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
-    return re.findall(r"^\s+(\S+) \(.*?\) => (\S+)$", done.stdout, re.MULTILINE)
 
 
 def _left(cache: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -285,7 +285,7 @@ def steps(tmp_path, monkeypatch):
     python.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(python.parent))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bare.hiding, "_loader_cache", list)
+    monkeypatch.setattr(bare.hiding, "loader_cache", list)
 
     def run_steps(keys: RunKeys, ends=(), judged=(), facts=FACTS, **variables: str):
         asked, ends, judged = [], list(ends), list(judged)

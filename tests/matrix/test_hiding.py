@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_cudalink.loader import loader_log
 from pytest_cudalink.matrix import hiding
 from pytest_cudalink.report import read
 from tests.nested import NO_AUTOLOAD
@@ -201,7 +202,7 @@ def test_words_of_each_way(how) -> None:
 def cached(monkeypatch, tmp_path) -> list[tuple[str, str]]:
     """The loader's cache, with a library in a toolkit and one elsewhere; there is no nvcc."""
     cache = [("libcudart.so.13", f"{tmp_path}/c/l.so"), ("libcufft.so.12", "/l/b.so"), ("libc.so.6", "/l/c.so")]
-    monkeypatch.setattr(hiding, "_loader_cache", lambda: cache)
+    monkeypatch.setattr(hiding, "loader_cache", lambda: cache)
     monkeypatch.setattr(hiding.shutil, "which", lambda name, path: None if path == "" else f"{path}/{name}")
     return cache
 
@@ -262,18 +263,18 @@ def test_the_cache_of_the_loader(monkeypatch, output, found) -> None:
 
     def run(command, **options):
         asked.append((command, options))
-        return SimpleNamespace(stdout=output)
+        return SimpleNamespace(stdout=output.encode())
 
-    monkeypatch.setattr(hiding.shutil, "which", lambda name, path: f"{path}/{name}")
-    monkeypatch.setattr(hiding.subprocess, "run", run)
+    monkeypatch.setattr(loader_log.shutil, "which", lambda name, path: f"{path}/{name}")
+    monkeypatch.setattr(loader_log.subprocess, "run", run)
     monkeypatch.setenv("PATH", "/p")
-    assert hiding._loader_cache() == found
+    assert loader_log.loader_cache() == found
     monkeypatch.delenv("PATH")
-    hiding._loader_cache()
-    options = {"capture_output": True, "text": True, "errors": "replace", "check": False}
-    assert asked == [([f"{path}:/sbin:/usr/sbin/ldconfig", "-p"], options) for path in ("/p", "")]
-    monkeypatch.setattr(hiding.shutil, "which", lambda name, path: None)
-    assert hiding._loader_cache() == []
+    loader_log.loader_cache()
+    options = {"capture_output": True, "check": False, "timeout": 10}
+    assert asked == [([f"/sbin:/usr/sbin:{path}/ldconfig", "-p"], options) for path in ("/p", "")]
+    monkeypatch.setattr(loader_log.shutil, "which", lambda name, path: None)
+    assert loader_log.loader_cache() == []
 
 
 @pytest.mark.parametrize(

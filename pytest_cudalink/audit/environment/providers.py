@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from ...base.elf import ElfError
 from ...base.regular_files import read_bounded
 from ...compat import exports
 from ...environment.installed import Installed
+from ...loader.loader_log import loader_cache
 from ...versions import CudaVersion
 from ..libraries import majors_of, stem_of
 from ..loadable import read_dynamic
@@ -223,12 +222,8 @@ def _listed(folder: str) -> list[str]:
 
 
 def _cached() -> Iterator[str]:
-    """The CUDA libraries in the loader's cache, which keeps files that are gone until ldconfig runs again."""
-    program = shutil.which("ldconfig", path="/sbin:/usr/sbin")
-    if program is not None:
-        done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (ours)
-        paths = (line.rpartition(" => ")[2] for line in done.stdout.decode("utf-8", "replace").splitlines())
-        yield from (path for path in paths if path.startswith("/") and _loaded_as(path) and Path(path).exists())
+    """The CUDA libraries in the loader's cache whose files are there."""
+    return (path for _, path in loader_cache() if _loaded_as(path) and Path(path).exists())
 
 
 def _system_release(stem: str, path: str) -> CudaVersion | None:
