@@ -142,6 +142,11 @@ class DoctorReport:
         causes = [FindingCause(text, tuple(findings)) for text, findings in groups.items()]
         return sorted(causes, key=lambda cause: SEVERITIES.index(cause.severity))
 
+    @property
+    def newest(self) -> CudaVersion:
+        """The newest release of its items; without any, the latest that is known."""
+        return max((item.version for item in self.items if item.version), default=LATEST_KNOWN)
+
     def version_of(self, name: str) -> CudaVersion | None:
         """Return the release of a dynamic library; None if it was not found, or its release is unknown."""
         return next((i.version for i in self.items if i.kind == "dynamic-libs" and i.name == name), None)
@@ -448,12 +453,11 @@ def _missing_when_imported(report: DoctorReport, system: System) -> Iterator[Fin
         version = distribution_version(system.versions().get(name, ""))
         if version is None or label not in report.missing or version not in SpecifierSet(row["versions"]):
             continue
-        release = max((item.version for item in report.items if item.version), default=LATEST_KNOWN)
         wanted = Item("dynamic-libs", row["library"], "", "site-packages", "ctk", None, "")
         yield Finding(
             "error",
             f"{name} {version} loads the {label} as {row['module']} is imported, and there is none",
-            repair((wanted,), release),
+            repair((wanted,), report.newest),
             why=f"{row['module']} cannot be imported",
         )
 
@@ -518,8 +522,7 @@ def _link_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     }
     version = report.version_of("nvJitLink")
     there = f"nvJitLink {version} is older than {FIRST_USABLE_NVJITLINK}" if version else "there is no nvJitLink"
-    release = max((item.version for item in report.items if item.version), default=LATEST_KNOWN)
-    fix = NO_COMMAND if version else repair((_LINKER,), release)
+    fix = NO_COMMAND if version else repair((_LINKER,), report.newest)
     if not any(possible.values()):
         text = f"nothing here links PTX or LTO-IR: there is no driver, and {there}"
         linking = sorted(system.versions().keys() & component_table()["links-at-run-time"]["distributions"])
