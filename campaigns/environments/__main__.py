@@ -111,6 +111,8 @@ def operations(drawn: Recipe) -> Iterator[str]:
     yield from (f"imported {module}" for module in modules if module != "pynvjitlink" or drawn.driver)
     if names & _LINKING:
         yield "links"
+    if {"numba-cuda", "cuda-bindings"} <= names:
+        yield "numba-kernel"
     together = any(here["nvJitLink"][of] and here["cudart"][of] for of in (0, 1))
     if together and brings(drawn, "libcudadevrt.a"):
         yield "link-cudadevrt"

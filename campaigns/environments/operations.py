@@ -283,6 +283,19 @@ def links() -> None:
         image_of(cubin)
 
 
+def numba_kernel() -> None:
+    """Compile a kernel with numba-cuda, and where there is a driver link and load it."""
+    from numba import cuda, types
+
+    def add(a: object) -> None:
+        a[0] += 1.0  # type: ignore[index]
+
+    if PLAN["driver"]:
+        cuda.jit("(float64[:],)")(add)
+    else:
+        cuda.compile(add, (types.float64[:],), cc=(9, 0), device=True, abi="c")
+
+
 def image() -> None:
     """Give the driver what this environment makes for it: PTX, or cubins of it, and what its nvJitLink links."""
     image_of(compiled(KERNEL))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -200,7 +200,7 @@ def examine(
             fix = Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
             judged.findings.append(Finding("unknown", "no part of a CUDA toolkit was found", fix))
         judged.findings += _rule_findings(judged, facts, assume_forward=assume_forward)
-        judged.findings += _predictions(judged, facts)
+        judged.findings += _predictions(judged, facts, system.versions().keys())
         judged.findings += _link_findings(judged, system)
         return judged
 
@@ -208,7 +208,7 @@ def examine(
     report.rules, report.links = judged.rules, judged.links
     conflicts = {one: one for one in audit.errors}
     _merge_repairs(judged, conflicts, judge, facts, audit)
-    absent = (*_missing_companions(report, system), *_missing_when_imported(report, system))
+    absent = (*_missing_companions(report, system), *_missing_when_used(report, system))
     report.findings[:0] = [*_damaged_files(report, system), *absent]
     report.findings += _bindings_findings(report, system)
     report.findings += judged.findings
@@ -446,9 +446,9 @@ def _missing_companions(report: DoctorReport, system: System) -> Iterator[Findin
             )
 
 
-def _missing_when_imported(report: DoctorReport, system: System) -> Iterator[Finding]:
-    """Yield the distributions of which a module cannot be imported: the library that it then loads is not there."""
-    for row in component_table()["loads-when-imported"]:
+def _missing_when_used(report: DoctorReport, system: System) -> Iterator[Finding]:
+    """Yield the distributions that lack a library which they load as they are imported or used."""
+    for row in component_table()["loads-when-used"]:
         name, label = row["distribution"], label_of("dynamic-libs", row["library"])
         version = distribution_version(system.versions().get(name, ""))
         if version is None or label not in report.missing or version not in SpecifierSet(row["versions"]):
@@ -456,9 +456,9 @@ def _missing_when_imported(report: DoctorReport, system: System) -> Iterator[Fin
         wanted = Item("dynamic-libs", row["library"], "", "site-packages", "ctk", None, "")
         yield Finding(
             "error",
-            f"{name} {version} loads the {label} as {row['module']} is imported, and there is none",
+            f"{name} {version} loads the {label} {row['when']}, and there is none",
             repair((wanted,), report.newest),
-            why=f"{row['module']} cannot be imported",
+            why=f"{name} lacks what it loads {row['when']}",
         )
 
 
@@ -596,36 +596,15 @@ def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:
     return min(maker.major, reader.major) >= 12 and ptx_isa_of(maker) > ptx_isa_of(reader)
 
 
-def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
+def _predictions(report: DoctorReport, facts: DriverFacts, installed: Collection[str]) -> Iterator[Finding]:
     """Yield failures at run time that no rule predicts."""
-    nvrtc, nvjitlink = report.version_of("nvrtc"), report.version_of("nvJitLink")
-    driver: CudaVersion | None = facts.cuda().value
-    taken = {link.kind: link.backend for link in report.links if link.policy == DEFAULT_POLICY}
-    item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
-    if nvrtc and driver and _newer_ptx(nvrtc, driver):
-        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, driver))
-        severity: Severity = "error" if taken.get("ptx") == "driver" else "warning"
-        too_old = _driver_cause(driver, severity)
-        whole = next((one for one in report.findings if one.severity == severity and one.why == too_old), None)
-        yield Finding(
-            severity,
-            f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
-            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
-            (whole and whole.fix) or repair((item["nvrtc"],), driver, at_most=True),
-            why=whole.why if whole else f"the driver of CUDA {driver} refuses the PTX of NVRTC {nvrtc} (222)",
-            place=_OLD_DRIVER,
-        )
-    # the pipeline rule reports LTO-IR that is too new
-    if nvrtc and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(nvrtc, nvjitlink):
-        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, nvjitlink))
-        yield Finding(
-            "error",
-            f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
-            repair((item["nvrtc"], item["nvJitLink"]), nvrtc),
-            why=next((one.why for one in report.findings if one.why == _mixed(report)), ""),
-        )
+    yield from _refused_ptx(report, facts, "nvrtc")
+    if "numba-cuda" in installed:
+        yield from _refused_ptx(report, facts, "nvvm")
     arch = report.driver["arch"]
-    for name, version in (("nvrtc", nvrtc), ("nvJitLink", nvjitlink)):
+    item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
+    for name in _CORE:
+        version = report.version_of(name)
         if arch and version and arch not in known_architectures(version):
             known = known_architectures(version)
             older = [v for v in (CudaVersion(12, 9), CudaVersion(13, 0)) if arch in known_architectures(v)]
@@ -635,6 +614,36 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
                 repair((item[name],), older[0]) if older else NO_COMMAND,
                 why=f"the toolkit does not know {arch}, the device here",
             )
+
+
+def _refused_ptx(report: DoctorReport, facts: DriverFacts, maker: str) -> Iterator[Finding]:
+    """Yield the PTX of a compiler that the driver refuses, or nvJitLink."""
+    made, nvjitlink, label = report.version_of(maker), report.version_of("nvJitLink"), maker.upper()
+    driver: CudaVersion | None = facts.cuda().value
+    taken = {link.kind: link.backend for link in report.links if link.policy == DEFAULT_POLICY}
+    item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
+    if made and driver and _newer_ptx(made, driver):
+        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (made, driver))
+        severity: Severity = "error" if taken.get("ptx") == "driver" else "warning"
+        too_old = _driver_cause(driver, severity)
+        whole = next((one for one in report.findings if one.severity == severity and one.why == too_old), None)
+        yield Finding(
+            severity,
+            f"PTX of {label} {made} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
+            (whole and whole.fix) or repair((item[maker],), driver, at_most=True),
+            why=whole.why if whole else f"the driver of CUDA {driver} refuses the PTX of {label} {made} (222)",
+            place=_OLD_DRIVER,
+        )
+    # the pipeline rule reports LTO-IR that is too new
+    if made and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(made, nvjitlink):
+        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (made, nvjitlink))
+        yield Finding(
+            "error",
+            f"PTX of {label} {made} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
+            repair((item[maker], item["nvJitLink"]), made),
+            why=next((one.why for one in report.findings if one.why == _mixed(report)), ""),
+        )
 
 
 def _copy_findings(report: DoctorReport) -> Iterator[Finding]:

@@ -688,18 +688,19 @@ def test_a_variant_that_nothing_requires(made: Faked, requires, content, severit
     [
         ('cudnn-cu12<10,>=9.8; extra == "with-cuda"', "9.5", "extra with-cuda of plugin 1 asks for <10,>=9.8"),
         ('cudnn-cu12<10,>=9.8; extra == "with-cuda"', "9.8", ""),
+        ('cudnn-cu12<10,>=9.8; extra == "with-cuda"', "8.1", ""),  # that of another extra
         ('cudnn<10,>=9.8; extra == "with-cuda"', "9.5", ""),
     ],
 )
 def test_an_extra_that_nobody_asked_for(made: Faked, requires: str, version: str, words: str) -> None:
     """Its versions are those that a package was tried with: others are a note, and an error where it was asked for."""
-    made.wheel("plugin", "1", requires)
+    made.wheel("plugin", "1", requires, 'cudnn-cu12<9; extra == "old"')
     made.wheel(requires.partition("<")[0], version)
     found = made.audit().findings
     assert [one.severity for one in found] == ["note"] * bool(words)
     assert all(words in one.what for one in found)
     made.wheel("framework", "1", "plugin[with-cuda]")
-    assert [one.severity for one in made.audit().findings] == ["error"] * bool(words)
+    assert [one.severity for one in made.audit().findings] == ["error"] * (bool(words) or version == "8.1")
 
 
 @pytest.mark.parametrize(

@@ -719,6 +719,39 @@ def test_what_a_module_loads_as_it_is_imported(monkeypatch, version, more, red) 
     assert [str(one.fix) for one in found] == ["pip install 'cuda-toolkit[cudart]==13.0.*'"] * red
 
 
+@pytest.mark.parametrize(
+    ("items", "driver", "installed", "errors"),
+    [
+        ("nvrtc 12.8, nvvm 12.8, nvJitLink 12.8", "12.8", "numba-cuda", []),
+        ("nvrtc 12.8, nvJitLink 12.8", "12.8", "numba-cuda", ["loads the nvvm library as it compiles a kernel"]),
+        ("nvvm 12.8, nvJitLink 12.8", None, "numba-cuda", ["loads the nvrtc library as it compiles a kernel"]),
+        (
+            "nvrtc 12.4, nvvm 12.8",
+            "12.4",
+            "numba-cuda",
+            ["PTX of NVVM 12.8 (ISA 8.7) is refused by the driver of CUDA 12.4"],
+        ),
+        (
+            "nvrtc 12.4, nvvm 12.8, nvJitLink 12.4",
+            "12.8",
+            "numba-cuda",
+            ["PTX of NVVM 12.8 (ISA 8.7) is refused by nvJitL"],
+        ),
+        ("nvrtc 12.4, nvvm 12.8, nvJitLink 12.8", "12.4", "numba-cuda", []),
+        ("nvrtc 12.4, nvvm 12.8", "12.4", "other", []),
+    ],
+)
+def test_what_numba_cuda_compiles_with(monkeypatch, items, driver, installed, errors) -> None:
+    """It needs NVRTC and NVVM, whose PTX the driver takes, or nvJitLink; see numba-cuda#163."""
+    monkeypatch.setattr(Machine, "installed", {installed: "0.30.4"})
+    parts = several(items)
+    device = [item("device", "12.8", "bitcode-libs")] * ("nvvm" in items)
+    report = made(*parts, *device, facts=given(driver))
+    found = [one.what for one in report.findings if one.severity == "error" and "must be of one" not in one.what]
+    assert len(found) == len(errors), found
+    assert all(text in what for text, what in zip(errors, found, strict=True)), found
+
+
 def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     """Items that a wheel has get a command, others get advice; neither is repeated for the other."""
     nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")

@@ -433,21 +433,25 @@ def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> I
     there = {one.name: one for one in distributions}
     claimed = {(claim.by, claim.name) for claim in claims}
     for one in distributions:
+        asked: dict[str, dict[str, str]] = {}  # versions by extra, of each distribution
         for line in one.requires:
             match = _OF_EXTRA.match(line)
-            found = there.get(canonicalize_name(match["name"])) if match else None
-            if not match or not found or not concerns_cuda(found.name) or (str(one), found.name) in claimed:
-                continue
-            with suppress(ValueError):
-                versions = str(targets.parse_requirement(line).specifier)
-                if not targets.accepts(versions, found.version):
-                    yield Finding(
-                        "note",
-                        f"{found.name} is {found.version}; the extra {match['extra']} of {one} asks for {versions}",
-                        otherwise=f"install '{one.name}[{match['extra']}]' where {one.name} uses it",
-                        place=str(found),
-                        kind="version",
-                    )
+            name = canonicalize_name(match["name"]) if match else ""
+            if match and name in there and concerns_cuda(name) and (str(one), name) not in claimed:
+                with suppress(ValueError):
+                    versions = str(targets.parse_requirement(line).specifier)
+                    asked.setdefault(name, {})[match["extra"]] = versions
+        for name, extras in asked.items():
+            found = there[name]
+            if not any(targets.accepts(versions, found.version) for versions in extras.values()):
+                extra, versions = next(iter(extras.items()))
+                yield Finding(
+                    "note",
+                    f"{found.name} is {found.version}; the extra {extra} of {one} asks for {versions}",
+                    otherwise=f"install '{one.name}[{extra}]' where {one.name} uses it",
+                    place=str(found),
+                    kind="version",
+                )
 
 
 def _contradicting(
