@@ -18,10 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink.emulator.recorder.questions import save
-
 from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.execute import Program, execute
+from pytest_cudalink.emulator.recorder.record import save
 
 from .generate import generate
 from .images import image
