@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-
-import pytest
 
 from tests.emulated.conftest import programs
 
@@ -34,13 +31,6 @@ def content(size=16):
 HOST = CFUNCTYPE(None, c_void_p)
 graph, node, count = created(), c_void_p(), c_size_t()
 """
-
-
-@pytest.mark.slow
-def test_nodes_against_a_model(on_driver: Callable[..., CompletedProcess[str]]) -> None:
-    """Random changes to graphs leave what a model in Python has, and a launch writes what the edges allow."""
-    done = on_driver("13.0", "-m", "tests.emulated.programs.graph_machine")
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
 
 
 PROGRAMS = {

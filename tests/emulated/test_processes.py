@@ -1,4 +1,4 @@
-"""Several contexts, states, threads and processes on one emulated driver."""
+"""Processes on one emulated driver: their children, forks and events."""
 
 from __future__ import annotations
 
@@ -55,77 +55,6 @@ def test_command_of_a_child(toolchain, tmp_path) -> None:
 
 
 PROGRAMS = {
-    "eight_threads": """
-# Eight threads link at once, each with a context and states of its own, and get what one thread alone gets.
-start()
-inputs = [(PTX, artifact("13.0/main.ptx") + b"\\0"), (PTX, artifact("13.0/user.ptx") + b"\\0")]
-broken = [(PTX, small_ptx().replace(b"ret;", b"rett;"))]
-alone, failure = link(inputs), link(broken)
-assert alone[0] == 0 and failure[0] == 218
-found, barrier = [], threading.Barrier(8)
-
-def work(number):
-    context = new(cuda.cuCtxCreate_v2, 0, number % 2)
-    barrier.wait()
-    for _ in range(2):
-        found.append(link(inputs) == alone)
-        found.append(link(broken) == failure)
-        module = loaded(alone[1])
-        ok(function(module, "apply_transform")[0])
-        block = allocate(1 << 16)
-        ok(cuda.cuMemsetD8_v2(block, number, 1 << 16))
-        back = create_string_buffer(1 << 16)
-        ok(cuda.cuMemcpyDtoH_v2(addressof(back), block, 1 << 16))
-        found.append(back.raw == bytes([number]) * (1 << 16))
-        ok(cuda.cuMemFree_v2(block))
-        ok(cuda.cuModuleUnload(module))
-    current = new(cuda.cuCtxGetCurrent)
-    device = new(cuda.cuCtxGetDevice, c_int)
-    found.append((current.value, device.value) == (context.value, number % 2))
-    ok(cuda.cuCtxDestroy_v2(context))
-
-threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-assert len(found) == 8 * (2 * 3 + 1) and all(found)
-assert cuda.cudalinkLiveStates() == 0 and cuda.cudalinkViolationCount() == 0
-numbers = [event["n"] for event in events()]
-assert numbers == list(range(len(numbers)))
-""",
-    "states_at_once": """
-# Twelve link states live at once in two contexts, are fed in turn, and do not see each other.
-start()
-second = c_void_p()
-main, user = artifact("13.0/main.ptx") + b"\\0", artifact("13.0/user.ptx") + b"\\0"
-expected = link([(PTX, main), (PTX, user)])[1]
-states, keep = [], []
-for number in range(12):
-    if number == 6:
-        ok(cuda.cuCtxCreate_v2(byref(second), 0, 0))
-    log = create_string_buffer(1024)
-    values = (c_void_p * 2)(addressof(log), 1024)
-    state = new(cuda.cuLinkCreate_v2, 2, (c_int * 2)(5, 6), values, c_void_p)
-    states.append(state)
-    keep.append((log, values))
-assert cuda.cudalinkLiveStates() == 12
-for code in (main, user):
-    for number, state in enumerate(states):
-        wrong = number % 3 == 0 and code is user
-        data = small_ptx("9.9") if wrong else code
-        answer = cuda.cuLinkAddData_v2(state, PTX, data, c_size_t(len(data)), b"in", 0, None, None)
-        assert answer == (222 if wrong else 0)
-for number, state in reversed(list(enumerate(states))):
-    image, size = c_void_p(), c_size_t()
-    ok(cuda.cuLinkComplete(state, byref(image), byref(size)))  # a failed add does not spoil a state
-    log = keep[number][0].value
-    if number % 3 == 0:
-        assert b"Unsupported .version 9.9" in log and b"Undefined reference" in log
-    else:
-        assert string_at(image, size.value) == expected and log == b""
-for state in states: ok(cuda.cuLinkDestroy(state))
-assert cuda.cudalinkLiveStates() == 0 and cuda.cudalinkViolationCount() == 0
-assert cuda.cuLinkDestroy(states[0]) == 400 and cuda.cudalinkViolationCount() == 1
-""",
     "fork": """
 # A child forked before cuInit has a driver of its own; one forked after it answers 3, and the parent goes on.
 def child(function):
@@ -201,4 +130,4 @@ assert names[-1] == "cuLinkDestroy"
 assert json.dumps(events())
 """,
 }
-test_programs = programs(PROGRAMS, eight_threads={"device": "sm_90:2"})
+test_programs = programs(PROGRAMS)
