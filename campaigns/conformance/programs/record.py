@@ -20,7 +20,6 @@ from typing import Any
 
 from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.execute import Program, execute
-from pytest_cudalink.emulator.recorder.record import save
 
 from .generate import generate
 from .images import image
@@ -137,7 +136,7 @@ def main() -> int:
     recording = record(seeds, options.processes, options.seconds, options.devices)
     took = time.monotonic() - started
     programs = recording["programs"]
-    save(options.out, {**recording, "programs": sorted([*earlier, *programs], key=lambda row: int(row[0]))})
+    recorder.save(options.out, {**recording, "programs": sorted([*earlier, *programs], key=lambda row: int(row[0]))})
     for key in ("driver", "cuda", "device", "arch", "error"):
         if key in recording:
             print(f"{key}: {recording[key]}")
