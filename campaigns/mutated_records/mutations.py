@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
+from campaigns.abuse.mutations import damaged
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.records import (
@@ -156,28 +157,10 @@ def _deep(pick: random.Random) -> bytes:
     return opening * depth + inside + closing * depth
 
 
-def _mutate_bytes(data: bytes, pick: random.Random) -> bytes:
-    """Change some bytes, wherever they are."""
-    content = bytearray(data)
-    at, size = pick.randrange(len(content)), pick.choice((1, 2, 8, 64, 500))
-    match pick.randrange(9):
-        case 0:
-            content[at] = pick.randrange(256)
-        case 1:
-            content[at] ^= 1 << pick.randrange(8)
-        case 2:
-            del content[at:]
-        case 3:
-            del content[at : at + size]
-        case 4:
-            content[at:at] = content[max(0, at - size) : at]
-        case 5:
-            content[at : at + size] = bytes([pick.choice((0, 0x20, 0x7F, 0xFF))]) * len(content[at : at + size])
-        case 6 | 7:
-            content[at:at] = pick.choice(_WORDS)
-        case 8:
-            content[at:at] = _deep(pick)
-    return bytes(content)
+def _insert(data: bytes, pick: random.Random) -> bytes:
+    """Put something where it does not belong."""
+    at = pick.randrange(len(data))
+    return data[:at] + (_deep(pick) if pick.random() < 0.3 else pick.choice(_WORDS)) + data[at:]
 
 
 def _mutate_lines(data: bytes, pick: random.Random) -> bytes:
@@ -274,9 +257,9 @@ def _mutate_toml(data: bytes, pick: random.Random) -> bytes:
 
 _Mutation = Callable[[bytes, random.Random], bytes]
 _MUTATIONS: Final[dict[str, tuple[_Mutation, ...]]] = {
-    "record": (_mutate_bytes, _mutate_lines, _mutate_events, _mutate_events, _mutate_events),
-    "saved": (_mutate_bytes, _mutate_saved, _mutate_saved, _mutate_saved),
-    "cells": (_mutate_bytes, _mutate_lines, _mutate_toml, _mutate_toml),
+    "record": (damaged, _insert, _mutate_lines, *(_mutate_events,) * 5),
+    "saved": (damaged, _insert, *(_mutate_saved,) * 5),
+    "cells": (damaged, _insert, _mutate_lines, *(_mutate_toml,) * 4),
 }
 _SUBJECTS: Final = {"record": RECORDS, "saved": SAVED, "cells": CELLS}
 #: By the last digit of an input's number; "record" otherwise.
