@@ -493,6 +493,20 @@ def test_an_open_capture() -> None:
     }
 
 
+@pytest.mark.parametrize(("nodeid", "where"), [("a.py::test_b", "in a.py::test_b "), ("", "")])
+def test_an_invalid_capture(nodeid: str, where: str) -> None:
+    """The call is named, and its test if that was another."""
+    assert causes.invalid_capture("901", "cuMemAlloc", nodeid) == {
+        "kind": "open_capture",
+        "what": "901",
+        "why": f"cuMemAlloc {where}is a call that a capture forbids, and it invalidated the capture of a stream",
+        "fix": [
+            "call cuMemAlloc before the capture begins or after it ends",
+            "capture with CU_STREAM_CAPTURE_MODE_RELAXED",
+        ],
+    }
+
+
 def test_a_call_that_is_not_emulated() -> None:
     """A launch is no skew: only a real driver helps, or the option that skips it."""
     assert causes.not_emulated("cuLaunchKernel", "it does not execute kernels") == {

@@ -14,6 +14,7 @@ import pytest
 from pytest_cudalink import probes
 from pytest_cudalink.artifacts import read_words
 from pytest_cudalink.emulator import preload
+from pytest_cudalink.emulator.control import DriverState
 from pytest_cudalink.environment import facts as environment_facts
 from pytest_cudalink.linker.errors import LinkError
 from pytest_cudalink.loader.jitlink.jitlink_calls import RefusedInput
@@ -44,6 +45,7 @@ class Driver:
     def __init__(self) -> None:
         self.events: list[dict] = [{"call": "cuOld", "unsupported": True}]
         self.below: list[tuple[str, dict]] = []
+        self.captures, self.invalid = 0, (0, "")
 
     @property
     def refusal_count(self) -> int:
@@ -52,8 +54,8 @@ class Driver:
     def event_count(self) -> int:
         return len(self.events)
 
-    def state(self) -> SimpleNamespace:
-        return SimpleNamespace(captures=0)
+    def state(self) -> DriverState:
+        return DriverState((), (), self.captures, 0, self.invalid)
 
     def refusals(self, start: int = 0) -> list[dict]:
         return [event for event in self.events[start:] if "call" in event]
@@ -437,6 +439,25 @@ def test_errors_that_come_from_others(bare, run) -> None:
     assert why(run, first) == ""
     second.__context__ = OSError("no CUDA driver")
     assert why(bare, first).startswith("error  OSError: libcuda.so.1\n")
+
+
+def test_a_capture_that_a_call_invalidated(run) -> None:
+    """The call is named by its name in cuda.h, and its test if that was another; without one nothing is said."""
+    driver, error, rest = run._emulated, ValueError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), "is a call that a capture"
+    begin(run)
+    assert why(run, error) == ""
+    driver.invalid = (1, "cuMemAlloc_v2")
+    assert f"\nwhy    cuMemAlloc {rest} forbids" in why(run, error)
+    assert why(run, ValueError("900")) == ""
+    for _ in range(2):
+        driver.events.append({})
+        begin(run)
+    assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, ValueError("901: invalid"))
+    driver.captures = 1
+    driver.events.append({})
+    begin(run)
+    assert "\nwhy    A began to capture" in why(run, ValueError("900"))
+    assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, ValueError("capture invalidated"))
 
 
 # -- collecting
