@@ -17,6 +17,7 @@ from pytest_cudalink.environment.installed import (
     Installed,
     Place,
     Unreadable,
+    asking_in_vain,
     find_place,
     is_library,
     lost_files,
@@ -417,6 +418,20 @@ def test_hashes_of_a_record(write, tmp_path: Path) -> None:
     assert found == [(f"{tmp_path}/s/p/a.py", "sha256=a"), (f"{tmp_path}/bin/t", "sha256=t")]
     egg = write("s/q-1.egg-info/RECORD", rows).parent
     assert [*recorded_hashes(Installed("q", "1", "pip", str(egg)))] == []
+
+
+def test_packages_that_ask_for_a_version_in_vain(write, tmp_path: Path) -> None:
+    """Those of a site, and of the name space of CUDA; only what asks importlib.metadata, outside of all blocks."""
+    ask = "import importlib.metadata\n__version__ = importlib.metadata.version('A_b')\n"
+    for path in ("a", "cuda/b", "other/c"):
+        write(f"s/{path}/__init__.py", ask)
+    write("s/d/__init__.py", "__version__ = other.version('A_b')\n")
+    write("s/e/__init__.py", ask.replace("__version__", "    __version__"))
+    write("s/f.py", ask)
+    place = Place(tmp_path, (tmp_path / "s", tmp_path / "none"), "3.12")
+    files = [f"{tmp_path}/s/{path}/__init__.py" for path in ("a", "cuda/b")]
+    assert [*asking_in_vain(place, ["x"])] == [(path, "A_b") for path in files]
+    assert [*asking_in_vain(place, ["a-b"])] == []
 
 
 def test_files_that_are_lost(write, tmp_path: Path) -> None:

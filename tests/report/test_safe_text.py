@@ -157,6 +157,13 @@ def test_what_is_escaped(given, line, block) -> None:
     assert safe_text.markdown(f" {given}|") == " ".join(line.split()).replace("\\", "\\\\") + r"\|"
 
 
+def test_which_error_of_the_system_is_escaped() -> None:
+    """Its file and reason are shown, without a number; one without a file or a reason shows what it says."""
+    shown = [safe_text.line(one) for one in (OSError(13, "Denied", "/x\n"), OSError(13, "Denied"), OSError("why"))]
+    assert shown == ["/x : Denied", "[Errno 13] Denied", "why"]
+    assert safe_text.block(OSError(13, "Denied", "/x\n")) == "/x\n: Denied"
+
+
 @given(st.text(st.characters()))
 def test_a_line_is_one_line_that_is_seen(any_text) -> None:
     """No end of a line, no control character, no mark of direction, nothing without width; the rest stays."""
