@@ -184,8 +184,10 @@ ok(cuda.cuMemsetD8_v2(device, 9, 4096))
 assert os.read(file.value, 4096) == bytes([9]) * 4096
 os.close(file.value)
 os.close(first)
-of_managed = (byref(file), c_uint64(managed()), c_size_t(4096), 1, c_uint64(0))
-assert "DMA" in refused("cuMemGetHandleForAddressRange", *of_managed)
+assert export(managed(), 4096) == 1
+pooled = c_uint64()
+ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), None))
+assert "DMA" in refused("cuMemGetHandleForAddressRange", byref(file), pooled, c_size_t(4096), 1, c_uint64(0))
 """,
     "small_allocations_are_cut_from_one_slab": """
 # Allocations below 2 MiB share a slab of their context, 512 bytes apart, as on an H100 (programs of "order").

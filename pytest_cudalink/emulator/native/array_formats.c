@@ -159,8 +159,8 @@ CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
   bool is_video = array->format >= CU_AD_FORMAT_P010 && array->format <= CU_AD_FORMAT_YUV444_16bit_SemiPlanar;
   if (is_video && !(array->flags & CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)) return CUDA_ERROR_INVALID_VALUE;
   if (format->planes && (mipmapped || array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & CUDA_ARRAY3D_SPARSE && (array->flags & CUDA_ARRAY3D_DEFERRED_MAPPING || !array->height))
-    return CUDA_ERROR_INVALID_VALUE;
+  bool other = array->flags & (CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_SURFACE_LDST);
+  if (array->flags & CUDA_ARRAY3D_SPARSE && (other || !array->height)) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_extents(array, mipmapped)) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) {
     cl_device_attribute(array->flags & CUDA_ARRAY3D_SPARSE ? CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED

@@ -265,8 +265,8 @@ static CUresult requirements(Requirements *out, const void *handle, HandleKind k
   const Array *array = out && cl_is_device(device) ? find(handle, kind) : NULL;
   if (!array) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes = 0;
-  bool unbound = array->descriptor.flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING);
-  if (unbound && bytes_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1, &bytes))
+  if (array->descriptor.flags & CUDA_ARRAY3D_DEFERRED_MAPPING &&
+      bytes_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1, &bytes))
     *out = (Requirements){.size = (bytes + TILE - 1) / TILE * TILE, .alignment = TILE};
   pthread_mutex_unlock(&lock);
   return bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "calls.h"
+#include "graph_rules.h"
 #include "processes.h"
 #include "queues.h"
 #include "sticky.h"
@@ -232,6 +233,7 @@ static CUresult gather(Graph *graph, Node *const *nodes, const EdgeData *data, s
   for (size_t at = 0; at < count; at++) {
     Node *node = cl_node(nodes[at]);
     if (!node || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+    if (data && !cl_edge_may_be(node, NODE_KERNEL, data[at])) return CUDA_ERROR_INVALID_VALUE;
     if (!cl_dependencies_add(all, node, data ? data[at] : plain)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return CUDA_SUCCESS;
@@ -244,7 +246,7 @@ API_LOCKED_WHEN(graph_handle != NULL, cuStreamBeginCaptureToGraph,
   Graph *graph = cl_graph(graph_handle);
   if (!graph || !is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
   TRY(may_begin(handle, &stream));
-  if (graph->capture) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->capture) return CUDA_ERROR_ILLEGAL_STATE;
   Dependencies on = {0};
   CUresult result = gather(graph, nodes, data, count, &on);
   if (!result) result = begin(stream, graph, mode);
@@ -341,7 +343,9 @@ API_LOCKED(cuStreamEndCapture, (Stream *handle, Graph **out), (handle, out)) {
     result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* and it is over (measured: edges/capture) */
   if (!result && !all_joined(capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   bool wanted = !result && out;
-  if (out && (wanted || !capture->owned)) *out = capture->graph; /* of an orphan the handle is dead from now on */
+  /* of an orphan the handle is dead from now on; the graph of what was invalidated goes, even the caller's own */
+  capture->owned = capture->owned || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (out && (wanted || !capture->owned)) *out = capture->graph;
   finish(capture, wanted);
   return result;
 }

@@ -25,9 +25,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
 static void mark_dead(Context *context) {
   /* in this order: memory that arrays had is freed when they ask for it */
-  static EndOfContext *const ends[] = {cl_end_streams,  cl_end_order,     cl_end_works,
-                                       cl_end_captures, cl_end_coredumps, cl_end_memory,
-                                       cl_end_arrays,   cl_end_textures,  cl_end_modules};
+  static EndOfContext *const ends[] = {cl_end_streams, cl_end_order,  cl_end_works,  cl_end_captures, cl_end_coredumps,
+                                       cl_end_modules, cl_end_memory, cl_end_arrays, cl_end_textures};
   context->dead = true;
   context->end = cl_site_keep(cl_site());
   if (context->primary) primary_flags[context->device] = 0; /* (measured: edges/contexts) */

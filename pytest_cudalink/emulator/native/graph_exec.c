@@ -133,7 +133,9 @@ API_WHEN(valid_flags(flags, PLAIN_FLAGS), cuGraphInstantiateWithFlags,
 
 API_WHEN(how != NULL, cuGraphInstantiateWithParams, (Executable * *out, Graph *graph, Instantiation *how),
          (out, graph, how)) {
-  if (!how || !valid_flags(how->flags, ALL_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
+  if (!how) return CUDA_ERROR_INVALID_VALUE;
+  how->result = CUDA_GRAPH_INSTANTIATE_ERROR;
+  if (!valid_flags(how->flags, ALL_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
   return LOCKED(instantiate_in_context(line, out, graph, how));
 }
 
@@ -212,7 +214,7 @@ static bool outer_differs(const Graph *old, const Graph *fresh, UpdateResult *ho
     for (; before && now; before = before->behind[EDGES_INTO], now = now->behind[EDGES_INTO])
       if (before->from->mark != now->from->mark)
         return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, is, now->from);
-    if (before || now) return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, is, NULL);
+    if (before || now) return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, before ? is : NULL, NULL);
   }
   for (size_t at = 0; at < old->count; at++) {
     const NodeParameters *was = &old->nodes[at]->parameters, *is = &fresh->nodes[at]->parameters;

@@ -249,9 +249,8 @@ static CUresult check(const Graph *graph) {
 
 /* Neither a launch nor an upload can be captured (measured: programs/capture). The stream comes before the graph. */
 static CUresult find(const void *stream_handle, void *handle, Stream **stream, Executable **executable) {
-  /* a host function has no context, but streams have theirs (measured: edges/host_functions); NULL needs none, either
-     (two H200s: edges/two_more_captures) */
-  bool apart = (uintptr_t)stream_handle > CU_STREAM_PER_THREAD && (cl_in_host_function || !handle);
+  /* streams have a context of their own (measured: edges/host_functions) */
+  bool apart = (uintptr_t)stream_handle > CU_STREAM_PER_THREAD;
   CUresult result = apart ? CUDA_SUCCESS : cl_check_context();
   if (!result) result = cl_refuse_captured(stream_handle, stream);
   *executable = cl_executable(handle);

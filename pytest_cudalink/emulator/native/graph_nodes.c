@@ -100,6 +100,7 @@ static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory *
       if (*memory) parameters->allocate.address = (*memory)->address;
       return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     case NODE_FREE:
+      if (graph->sole_executables) return CUDA_ERROR_INVALID_VALUE;
       graph->sole = true; /* even if it frees nothing (measured: programs/graphs) */
       *memory = cl_graph_memory_at(parameters->address);
       return *memory ? cl_graph_memory_free_in(*memory, graph) : CUDA_ERROR_INVALID_VALUE;

@@ -18,7 +18,8 @@ API_LOCKED(cuGraphCreate, (Graph * *out, unsigned flags), (out, flags)) {
 /* A graph that belongs to a node goes with that node, and one that is captured into with its capture. */
 API_LOCKED(cuGraphDestroy, (Graph * handle), (handle)) {
   Graph *graph = cl_graph(handle);
-  if (!graph || graph->owner || graph->capture) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph || graph->owner) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->capture) return CUDA_ERROR_ILLEGAL_STATE;
   cl_graph_free(graph);
   return CUDA_SUCCESS;
 }

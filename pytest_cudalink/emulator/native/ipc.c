@@ -175,8 +175,8 @@ static int open_range(const Slab *slab, CUdeviceptr address) {
 
 /* What is behind an allocation belongs to the range, as far as its slab reaches (measured: programs/order). */
 static CUresult range_of_block(EventLine *line, int *out, const Block *block, CUdeviceptr address, size_t size) {
-  if (!block || block->place == ON_HOST) return CUDA_ERROR_INVALID_VALUE;
-  if (block->origin != FROM_ALLOCATION || block->place != ON_DEVICE)
+  if (!block || block->place != ON_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (block->origin != FROM_ALLOCATION)
     return cl_unsupported(line, "DMA buffers are emulated for memory of cuMemAlloc alone");
   if (size > block->slab->start + block->slab->size - address) return CUDA_ERROR_INVALID_VALUE;
   if (!share(block->slab)) return CUDA_ERROR_OUT_OF_MEMORY;

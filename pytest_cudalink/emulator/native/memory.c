@@ -361,8 +361,10 @@ CUresult cl_block_make(Block *block) {
 
 CUdeviceptr cl_allocate(size_t size, Place place, const Context *context) {
   CUresult state;
+  bool of_module = context && place == ON_DEVICE;
   if (!context) context = cl_context(&state);
   Block block = {.size = size, .origin = FROM_MODULE, .place = place, .device = context ? context->device : 0};
+  if (of_module) block.context = (Context *)(uintptr_t)context;
   return cl_block_make(&block) ? 0 : (CUdeviceptr)block.start;
 }
 

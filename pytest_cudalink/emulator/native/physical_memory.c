@@ -86,6 +86,9 @@ static CUresult check_properties(const PhysicalProperties *properties) {
   if (properties->type != PINNED_TYPE || properties->handle_types & FOREIGN_HANDLE_TYPES || properties->security ||
       properties->flags.compression > COMPRESSIONS || !cl_are_zeros(properties->flags.reserved, 3))
     return CUDA_ERROR_INVALID_VALUE;
+  if (properties->flags.usage && (properties->flags.compression ||
+                                  (properties->flags.rdma && properties->flags.usage & CU_MEM_CREATE_USAGE_TILE_POOL)))
+    return CUDA_ERROR_INVALID_VALUE;
   TRY(check_location(properties));
   /* no channel for it is shown */
   return properties->handle_types & CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
@@ -167,6 +170,7 @@ API(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * properties, ui
   if (physical && properties->location.type == CU_MEM_LOCATION_TYPE_HOST)
     properties->location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA; /* measured */
   if (physical && properties->flags.rdma) properties->flags.compression = 0;
+  if (physical) properties->flags.usage = 0;
   cl_physical_unlock();
   return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

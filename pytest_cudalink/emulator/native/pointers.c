@@ -38,6 +38,11 @@ static void read_slab(Known *known, const Block *block) {
   if (block->slab) known->mapping_size = block->slab->size;
   else if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER))
     known->mapping_size = cl_rounded(block->size, PAGES_OF_POOLS);
+  else if (block->origin == FROM_MODULE) { /* a variable, or memory of a graph */
+    bool of_graph = block->place == ON_DEVICE && !block->context;
+    if (!of_graph) known->mapping_start -= known->mapping_start % PAGES;
+    known->mapping_size = cl_rounded(block->size, of_graph ? PAGES_OF_POOLS : PAGES);
+  } else if (block->origin == FROM_REGISTRATION) known->mapping_size = cl_rounded(block->size, cl_page_size());
   else known->mapping_size = block->origin == FROM_ALLOCATION ? cl_rounded(block->size, PAGES) : block->size;
 }
 
@@ -162,11 +167,12 @@ API(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, 
     (count, attributes, out, address)) {
   if (!attributes || !out || !count) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
-    if (!out[at] || !width(attributes[at])) return CUDA_ERROR_INVALID_VALUE;
+    if (!out[at]) return CUDA_ERROR_INVALID_VALUE;
   Known known = look_up(address);
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++) {
-    if (attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return CUDA_ERROR_INVALID_VALUE; /* alone only */
+    if (!width(attributes[at]) || attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) /* the latter alone only */
+      return CUDA_ERROR_INVALID_VALUE;
     if (read_attribute(&known, attributes[at], address, out[at])) continue;
     bool is_start = attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
     if (is_start || attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
@@ -176,7 +182,7 @@ API(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, 
     }
     memset(out[at], 0, width(attributes[at]));
     if (attributes[at] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *(int *)out[at] = CU_DEVICE_INVALID;
-    if (!known.allocated && attributes[at] == CU_POINTER_ATTRIBUTE_HOST_POINTER && !cl_is_device_address(address))
+    if (!known.allocated && attributes[at] == CU_POINTER_ATTRIBUTE_HOST_POINTER)
       memcpy(out[at], &address, sizeof address);
   }
   return CUDA_SUCCESS;

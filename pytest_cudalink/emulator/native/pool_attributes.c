@@ -175,11 +175,12 @@ static CUresult check_sharing(int type, unsigned long long flags) {
 API(cuMemPoolExportToShareableHandle, (int *out, void *handle, int type, unsigned long long flags),
     (out, handle, type, flags)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  const Pool *pool = cl_pool_lock(handle);
+  Pool *pool = cl_pool_lock(handle);
   CUresult result = cl_is_own(pool) ? CUDA_SUCCESS : NO_POOL;
   if (!result && (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags || pool->file.number < 0))
     result = CUDA_ERROR_INVALID_VALUE;
   int file = result ? -1 : cl_file_duplicate(own_descriptor(&pool->file));
+  if (file >= 0) pool->exported = true;
   cl_pool_unlock();
   if (!result && file < 0) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (!result) *out = file;
@@ -219,8 +220,8 @@ API(cuMemPoolExportPointer, (ExportedPointer * out, CUdeviceptr address), (out, 
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   cl_pool_lock(NULL);
   Block *block = cl_block_lock(address);
-  if (block && block->start == address && block->origin == FROM_POOL && block->shared) {
-    const Pool *pool = block->owner;
+  const Pool *pool = block && block->origin == FROM_POOL ? block->owner : NULL;
+  if (pool && pool->exported && block->start == address) {
     block->exported = true;
     *out = (ExportedPointer){.key = pool->file_head.key, .offset = block->offset, .size = block->size};
     result = CUDA_SUCCESS;

@@ -216,7 +216,8 @@ CUresult cl_pool_location(const Location *location, int type) {
     case CU_MEM_LOCATION_TYPE_HOST: return CUDA_SUCCESS;
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
       return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: return type == MANAGED_TYPE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default: return type == MANAGED_TYPE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
   }
 }
 

@@ -34,7 +34,7 @@ typedef struct Pool Pool;
 struct Pool {
   Object head;
   PoolProperties properties;
-  bool is_default, imported, destroyed;
+  bool is_default, imported, exported, destroyed;
   int reuse[REUSE_FLAGS];
   uint64_t threshold, reserved, reserved_high, used, used_high; /* used: what callers wanted */
   int access[DEVICES_MAX];
