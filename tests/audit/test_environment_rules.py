@@ -784,6 +784,21 @@ def test_a_package_whose_metadata_is_gone(made: Faked, package: str, line: str, 
     assert found == ([("error", place, f"pip --python {made.prefix} install {name}")] if red else [])
 
 
+@pytest.mark.parametrize(
+    ("left", "by_conda", "severity"),
+    [(False, "libnvrtc.so.13", "note"), (True, "libnvrtc.so.13", "error"), (False, "libnvrtc.so.12", "error")],
+)
+def test_metadata_that_stayed_where_conda_has_the_files(made: Faked, left: bool, by_conda: str, severity: str) -> None:
+    """Nothing is broken where none of its libraries is left, and conda has one of them."""
+    rows = "n/libnvrtc.so.13,sha256=x,1\nn/libnvrtc-builtins.so.13.0,sha256=y,1\n"
+    (made.wheel("nvidia-cuda-nvrtc", "13.0.48") / "RECORD").write_text(rows, encoding="utf-8")
+    if left:
+        made.put("n/libnvrtc-builtins.so.13.0", content=b"x")
+    (made.prefix / "lib" / by_conda).touch()
+    made.conda("cuda-nvrtc", "13.1.115", files=[f"lib/{by_conda}"])
+    assert [one.severity for one in made.audit().findings if one.kind == "lost"] == [severity]
+
+
 def test_files_of_a_release_that_left_its_list(made: Faked) -> None:
     """Which release is there counts, not what another one left: its files are of other sizes, or gone."""
     for version, size in (("12.6.20", 20), ("12.8.93", 10)):

@@ -578,11 +578,16 @@ def _is_content(path: str, digest: str) -> bool:
 
 
 def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]:
-    """What CUDA's distributions, and those for one of its majors, lack of what an installer believes to be there."""
+    """What CUDA's distributions, and those for one of its majors, lack of what an installer believes to be there.
+
+    A note where no library is left of one that conda has replaced: only its metadata stayed behind.
+    """
+    by_conda = {Path(path).name for one in everything if one.manager == "conda" for path in one.files}
     of_cuda = [one for one in everything if concerns_cuda(one.name)]
     for one, paths in lost_files(of_cuda):
+        replaced = not one.files and not by_conda.isdisjoint(Path(path).name for path in paths)
         yield Finding(
-            "error",
+            "note" if replaced else "error",
             f"{one} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
             repair.again(one),
             place=str(one),

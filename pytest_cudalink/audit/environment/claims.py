@@ -101,7 +101,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
 def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requirement]:
     """The requirements on CUDA's distributions, and those with extras, which may bring some."""
     for line in one.requires:
-        name = canonicalize_name(_NAMED.match(line)[0].strip())  # type: ignore[index]
+        name = canonicalize_name(_NAMED.match(line)[0])  # type: ignore[index]
         cuda = concerns_cuda(one.name) or concerns_cuda(name)
         if cuda or "[" in line.partition(";")[0]:
             try:
