@@ -438,6 +438,32 @@ assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "overlap with a newer state", "cuL
 for one in (state, a, b):
     assert cuda.cuLinkDestroy(one) == 0
 """,
+    "memory_of_two_states": """
+# Each piece that a newer state has in common with a live one is told once, as the older one's; pieces side by side not.
+keys, pieces = (c_int * 4)(3, 4, 5, 6), 3  # the logs of information and of errors with their sizes; their values
+names = ("optionValues", "CU_JIT_INFO_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER")
+def place(starts):
+    values = (c_uint64 * 4).from_buffer(starts[0])
+    info, error = ((c_char * 32).from_buffer(one) for one in starts[1:])
+    values[:] = [addressof(info), 32, addressof(error), 32]
+    handle = c_void_p()
+    assert cuda.cuLinkCreate_v2(4, keys, values, byref(handle)) == 0
+    return handle
+for own in range(pieces):
+    for its in range(pieces):
+        first, second = (memoryview(bytearray(192)) for _ in range(2))
+        old, beside, new = ([memory[at:at + 32] for at in range(start, start + 96, 32)]
+                            for memory, start in ((first, 0), (first, 96), (second, 0)))
+        new[own] = old[its]
+        made = [place(old), place(beside)]
+        assert told() == []
+        made.append(place(new))
+        assert told() == [(names[its], "overlap with a newer state", "cuLinkCreate_v2")], (own, its)
+        for one in made:
+            assert cuda.cuLinkDestroy(one) == 0
+        told()
+        assert cuda.cuLinkDestroy(place(new)) == 0 and told() == []  # those that ended have no memory
+""",
     "a_state_used_after_its_end": """
 # Each use of a destroyed state is refused and told; of an address that never was a state it is only refused.
 log, values, state = made()

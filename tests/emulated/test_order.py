@@ -170,6 +170,10 @@ fill(here, a); record(edge, a); wait(b, edge); record(other, b); wait(c, other);
     "the legacy stream comes before": "fill(here, legacy); fill(here, blocking)",
     "through the legacy stream": "fill(here, blocking); fill(there, legacy); fill(here, own)",
     "the default stream of a thread": "fill(here, own); fill(here, legacy)",
+    "a pageable source that was read": "put(here); load(addressof(page), b, there)",
+    "a pageable source that was staged": """
+ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(here), c_void_p(addressof(page)), c_size_t(64), a))
+load(addressof(page), b, there)""",
     "a pageable copy and cuMemFree": "put(here); ok(cuda.cuMemFree_v2(here))",
     "a pageable copy behind another stream's work": "fill(there, blocking); put(here); fill(there, a)",
     "cuMemFree waits": "fill(here, a); ok(cuda.cuMemFree_v2(here))",

@@ -31,9 +31,9 @@ typedef struct {
 typedef struct {
   Memory memory, to, source;
   size_t size;
-  int limit;        /* the CUlimit that is changed */
-  bool first;       /* the library has not been used in this context */
-  bool sync_memops; /* of a synchronous form: operations on this memory, or in this context, synchronize */
+  int limit;                     /* the CUlimit that is changed */
+  bool first;                    /* the library has not been used in this context */
+  bool sync_memops;              /* of a synchronous form: operations on this memory, or in this context, synchronize */
   const struct Context *context; /* of the memory; NULL: the current one */
 } WaitFacts;
 
