@@ -68,9 +68,9 @@ class Driver:
         return found
 
 
-def begin(run: Run) -> None:
-    """Let the test begin."""
-    run.config.hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A"))
+def begin(run: Run, nodeid: str = "A") -> None:
+    """Let a test begin."""
+    run.config.hook.pytest_runtest_logstart(nodeid=nodeid, location=("f.py", 0, nodeid))
 
 
 def watching(unsupported: str) -> Run:
@@ -444,20 +444,27 @@ def test_errors_that_come_from_others(bare, run) -> None:
 def test_a_capture_that_a_call_invalidated(run) -> None:
     """The call is named by its name in cuda.h, and its test if that was another; without one nothing is said."""
     driver, error, rest = run._emulated, ValueError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), "is a call that a capture"
-    begin(run)
     assert why(run, error) == ""
     driver.invalid = (1, "cuMemAlloc_v2")
+    begin(run)
+    assert f"\nwhy    cuMemAlloc in code outside of tests {rest}" in why(run, error)
+    driver.invalid = (2, "cuMemAlloc_v2")
     assert f"\nwhy    cuMemAlloc {rest} forbids" in why(run, error)
     assert why(run, ValueError("900")) == ""
-    for _ in range(2):
+    for nodeid in ("B", "C"):
         driver.events.append({})
-        begin(run)
+        begin(run, nodeid)
     assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, ValueError("901: invalid"))
     driver.captures = 1
+    for nodeid in ("D", "E"):
+        driver.events.append({})
+        begin(run, nodeid)
+    assert "\nwhy    C began to capture" in why(run, ValueError("900"))
+    assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, ValueError("capture invalidated"))
+    driver.captures = 0
     driver.events.append({})
     begin(run)
-    assert "\nwhy    A began to capture" in why(run, ValueError("900"))
-    assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, ValueError("capture invalidated"))
+    assert why(run, ValueError("900")) == ""
 
 
 # -- collecting
