@@ -50,10 +50,11 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from .. import emulator, toolchains
+        from ..compat.wheels import own_version
 
         versions, releases = emulator.supported_versions(), toolchains.releases()
         sys.stdout.write(
-            f"pytest-cudalink {_version()}\n"
+            f"pytest-cudalink {own_version() or '(run from a source tree, not installed)'}\n"
             f"emulated drivers: CUDA {versions[0]} to {versions[-1]} ({_native('emulator', 'lib*.so.1')})\n"
             f"link worker: {_native('emulator/worker', 'cudalink-*')}\n"
             f"stubs: {_native('stubs', 'lib*.so')}\n"
@@ -195,15 +196,6 @@ def _warn_of_variables() -> None:
 
         for sentence in unread_variables(given):
             complain(f"cudalink: {sentence}")
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("pytest-cudalink")
-    except metadata.PackageNotFoundError:
-        return "(run from a source tree, not installed)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -50,30 +50,24 @@ class Option:
     """
 
     # no NamedTuple: every start of pytest would pay for what is generated
-    def __init__(
-        self,
-        name: str,
-        help: str,  # noqa: A002 (argparse's word)
-        *,
-        parts: dict[str, Part],
-        default: str = "",
-        choices: tuple[str, ...] = (),
-        words: tuple[str, ...] = (),
-        metavar: str | None = None,
-        key: str = "",
-        flag: str | None = None,
-        env: str | None = None,
-        inherited: bool = True,
-        bare: str = "",
-        cell: Twin | None = None,
-        program: Twin | None = None,
-    ) -> None:
-        self.name, self.help, self.default, self.choices, self.words = name, help, default, choices, words
-        self.metavar, self.parts, self.inherited, self.bare = metavar, parts, inherited, bare
-        self.cell, self.program = cell, program
-        self.ini = f"cudalink_{key or name}"
-        self.flag = f"--cudalink-{name.replace('_', '-')}" if flag is None else flag
-        self.env = self.ini.upper() if env is None else env
+    name: str
+    help: str
+    default = ""
+    choices: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    metavar: str | None = None
+    parts: dict[str, Part]
+    key = ""
+    inherited = True
+    bare = ""
+    cell: Twin | None = None
+    program: Twin | None = None
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+        self.ini = f"cudalink_{self.key or self.name}"
+        self.flag: str = given.get("flag", f"--cudalink-{self.name.replace('_', '-')}")
+        self.env: str = given.get("env", self.ini.upper())
 
     @property
     def settings(self) -> dict[str, tuple[str, str]]:
@@ -89,17 +83,18 @@ def _read() -> tuple[Option, ...]:
     text = _FILE.read_bytes().decode()
     for word, known in _KNOWN.items():
         text = text.replace(word, known)
-    return tuple(_option(**entry) for entry in json.loads(text))
+    return tuple(_option(entry) for entry in json.loads(text))
 
 
-def _option(name: str, help: str | list[str], **given: Any) -> Option:  # noqa: A002 (argparse's word)
-    for key in ("cell", "program"):
-        if key in given:
-            given[key] = Twin(given[key]["name"], _joined(given[key]["help"]))
-    for key in ("choices", "words"):
-        given[key] = _several(given.get(key, ()))
-    parts = {key: Part(word, _several(values), *more) for key, (word, values, *more) in given.pop("parts", {}).items()}
-    return Option(name, _joined(help), parts=parts, **given)
+def _option(given: dict[str, Any]) -> Option:
+    given["help"] = _joined(given["help"])
+    for key in given.keys() & {"cell", "program"}:
+        given[key] = Twin(given[key]["name"], _joined(given[key]["help"]))
+    for key in given.keys() & {"choices", "words"}:
+        given[key] = _several(given[key])
+    parts = given.get("parts", {}).items()
+    given["parts"] = {key: Part(word, _several(values), *more) for key, (word, values, *more) in parts}
+    return Option(**given)
 
 
 def _joined(lines: str | list[str]) -> str:

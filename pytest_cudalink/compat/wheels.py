@@ -39,6 +39,15 @@ def installed_wheel(*names: str) -> metadata.Distribution | None:
     return next(installed_wheels(*names), None)
 
 
+def own_version() -> str:
+    """Return the version of this package; empty in a source tree that is not installed."""
+    from importlib import metadata
+
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version("pytest-cudalink")
+    return ""
+
+
 def _can_be_read(one: metadata.Distribution) -> bool:
     """Return whether the files that importlib.metadata opens are regular ones, not too large: it would wait for a pipe.
 

@@ -12,7 +12,7 @@ from ..compat.link_rules import ARCH, RELATIONS, evidence
 from ..versions import CudaVersion, Needs, skew_remedy
 from . import attribution
 from .items import ALREADY_LOADED, CompatibilityCheckError, Item, Verdict, compatible, component_table
-from .repair import by_hand, repair
+from .repair import remedies
 
 if TYPE_CHECKING:
     from .guard import CompatibilityGuardRails
@@ -92,12 +92,10 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         ends, release = (consumer,), made
     elif len(loaded) == 1:
         release = loaded[0]
-    fix = repair(ends, release)
     return Verdict(
         severity,
         f"{pipeline}: made by CUDA {made}, {words}",
-        fix,
-        otherwise="" if fix else by_hand(ends, release),
+        *remedies(ends, release),
         evidence=(producer, consumer),
         kind="pipeline",
     )

@@ -89,6 +89,12 @@ def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False
     return Command(tuple(words), newer_wheels(items, version.major))
 
 
+def remedies(items: Sequence[Item], version: CudaVersion) -> tuple[Command, str]:
+    """The command that gives items one release; without a command, what to do by hand."""
+    fix = repair(items, version)
+    return fix, "" if fix else by_hand(items, version)
+
+
 def newer_wheels(items: Sequence[Item], major: int) -> tuple[str, ...]:
     """The wheels of a newer major, to uninstall: as their names differ, they would stay, and be found first."""
     return tuple(sorted({item.wheel for item in items if item.wheel and item.version and item.version.major > major}))

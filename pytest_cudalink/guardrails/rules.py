@@ -33,7 +33,7 @@ from .items import (
     shared_groups,
 )
 from .pipelines import Pipeline, check_pipeline
-from .repair import by_hand, extra_of, published_releases, repair, worth
+from .repair import by_hand, extra_of, published_releases, remedies, repair, worth
 
 _RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
 
@@ -139,13 +139,11 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
         return compatible("ctk-constraint", f"CUDA {item.version} is among '{constraint}'", item)
     # a release, not the constraint itself: for pip, '==13.2' means 13.2.0 alone, and '<=13.2' excludes 13.2.1
     wanted = [one for one in published_releases() if constraint.contains(Version(str(one)))]
-    fix = repair((item,), max(wanted)) if wanted else NO_COMMAND
-    instead = by_hand((item,), max(wanted)) if wanted else f"no known release of CUDA is among '{constraint}'"
+    none = NO_COMMAND, f"no known release of CUDA is among '{constraint}'"
     return Verdict(
         "error",
         f"{item.is_of}, but ctk_version asks for '{constraint}'",
-        fix,
-        otherwise="" if fix else instead,
+        *(remedies((item,), max(wanted)) if wanted else none),
         evidence=(item,),
         kind="ctk-constraint",
     )
@@ -162,12 +160,10 @@ def check_pair(a: Item, b: Item, headers_there: Collection[Item] = ()) -> Verdic
     name, because = next(iter(groups.items()))
     if a.version == b.version:
         return compatible("same-ctk", f"the {a.label} and the {b.label} are both of CUDA {a.version} ({name})", a, b)
-    fix = repair((a, b), b.version)
     return Verdict(
         "error",
         f"{a.is_of}, the {b.label} of CUDA {b.version}, but both must be of one CUDA release ({name}: {because})",
-        fix,
-        otherwise="" if fix else by_hand((a, b), b.version),
+        *remedies((a, b), b.version),
         evidence=(a, b),
         kind="same-ctk",
     )
@@ -188,12 +184,10 @@ def check_linked(a: Item, b: Item) -> Verdict:
         return compatible("linked", f"the {linker.label} of CUDA {read} links the {archive.label} of CUDA {made}", a, b)
     replaced = archive.kind == "headers" or linker.found_via == ALREADY_LOADED
     moved, release = (archive, read) if replaced else (linker, made)
-    fix = repair((moved,), release)
     return Verdict(
         "error",
         f"{archive.is_of}, the {linker.label} of CUDA {read}, which takes it and must not be older: {because}",
-        fix,
-        otherwise="" if fix else by_hand((moved,), release),
+        *remedies((moved,), release),
         evidence=(archive, linker),
         kind="linked",
     )

@@ -7,12 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 from ..base.safe_text import block, line
 from ..base.words import counted, listed
+from ..compat.wheels import own_version
 from . import views
 from .cell_run import BAD, GOOD, NOT_RUN, CellRun
 from .compare import KINDS, SYMBOLS, Comparison, figures, verdict
@@ -88,7 +88,7 @@ def render(
             not_run=sum(row.count(NOT_RUN) for row in report.grid),
             axes=[{"name": name, "options": sorted(values)} for name, values in axes.items() if len(values) > 1],
             header_height=min(320, 24 + 8 * longest),
-            version=_own_version(),
+            version=own_version(),
             data=Markup(data),  # noqa: S704 (JSON without a "<")
         )
     )
@@ -144,13 +144,6 @@ def _template() -> Any:
     environment.globals.update(badge=badge, css=css, facts_of=facts, links_in_words=links_in_words, state_of=state_of)
     environment.globals.update(NAMES=NAMES, CELL_STATES=CELL_STATES, MOST_CHANGES=_CHANGES)
     return environment.from_string(text)
-
-
-def _own_version() -> str:
-    try:
-        return metadata.version("pytest-cudalink")
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _data(

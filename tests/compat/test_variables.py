@@ -133,6 +133,7 @@ def test_the_table_of_settings() -> None:
     assert (known["report"].parts, known["report"].cell, known["report"].program) == ({}, None, None)
     assert known["report"].help == "write the records of the run to a file, one JSON object per line"
     assert (known["report"].inherited, known["backend"].inherited) == (False, True)
+    assert (known["report"].bare, known["schedules"].bare) == ("", "200")
     assert known["checks"].settings == {
         "lifetime": ("--cudalink-checks (lifetimes)", "fail"),
         "jitlink_contract": ("--cudalink-checks (nvjitlink)", "fail"),
