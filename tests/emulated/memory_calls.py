@@ -10,9 +10,7 @@ from tests.emulated.cu import cuda, get, ok
 
 MIB = 1 << 20
 #: CUmemLocationType.
-NOWHERE, DEVICE, HOST, HOST_NUMA, HOST_NUMA_CURRENT = range(5)
-#: CUmemPool_attribute.
-THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH = range(4, 9)
+NOWHERE, DEVICE, HOST, HOST_NUMA = range(4)
 PINNED, MANAGED = 1, 2
 POSIX_FILE = 1
 
@@ -65,7 +63,6 @@ for _name, _types in {
     "cuMemAllocAsync": [c_void_p, c_size_t, c_void_p],
     "cuMemAllocFromPoolAsync": [c_void_p, c_size_t, c_void_p, c_void_p],
     "cuMemFreeAsync": [c_uint64, c_void_p],
-    "cuMemPoolTrimTo": [c_void_p, c_size_t],
     "cuMemAddressReserve": [c_void_p, c_size_t, c_size_t, c_uint64, c_uint64],
     "cuMemAddressFree": [c_uint64, c_size_t],
     "cuMemCreate": [c_void_p, c_size_t, c_void_p, c_uint64],
@@ -73,30 +70,23 @@ for _name, _types in {
     "cuMemMap": [c_uint64, c_size_t, c_size_t, c_uint64, c_uint64],
     "cuMemUnmap": [c_uint64, c_size_t],
     "cuMemSetAccess": [c_uint64, c_size_t, c_void_p, c_size_t],
-    "cuMemGetAccess": [c_void_p, c_void_p, c_uint64],
     "cuMemRetainAllocationHandle": [c_void_p, c_uint64],
-    "cuMemGetAllocationPropertiesFromHandle": [c_void_p, c_uint64],
     "cuMemExportToShareableHandle": [c_void_p, c_uint64, c_int, c_uint64],
     "cuMemImportFromShareableHandle": [c_void_p, c_uint64, c_int],
     "cuMemPoolImportFromShareableHandle": [c_void_p, c_uint64, c_int, c_uint64],
     "cuMemPoolExportPointer": [c_void_p, c_uint64],
     "cuMemAllocManaged": [c_void_p, c_size_t, c_uint],
-    "cuMemAdvise": [c_uint64, c_size_t, c_int, c_int],
-    "cuMemAdvise_v2": [c_uint64, c_size_t, c_int, Location],
     "cuMemPrefetchAsync": [c_uint64, c_size_t, c_int, c_void_p],
     "cuMemPrefetchAsync_v2": [c_uint64, c_size_t, Location, c_uint, c_void_p],
     "cuMemRangeGetAttribute": [c_void_p, c_size_t, c_int, c_uint64, c_size_t],
     "cuPointerGetAttribute": [c_void_p, c_int, c_uint64],
-    "cuPointerGetAttributes": [c_uint, c_void_p, c_void_p, c_uint64],
     "cuPointerSetAttribute": [c_void_p, c_int, c_uint64],
     "cuMemGetAddressRange_v2": [c_void_p, c_void_p, c_uint64],
     "cuMemHostAlloc": [c_void_p, c_size_t, c_uint],
     "cuMemHostRegister_v2": [c_void_p, c_size_t, c_uint],
-    "cuMemHostUnregister": [c_void_p],
     "cuIpcGetMemHandle": [c_void_p, c_uint64],
     "cuIpcOpenMemHandle_v2": [c_void_p, Handle, c_uint],
     "cuIpcCloseMemHandle": [c_uint64],
-    "cuIpcOpenEventHandle": [c_void_p, Handle],
 }.items():
     getattr(cuda, _name).argtypes = _types
 
@@ -112,11 +102,6 @@ def new_pool(
     """A new pool."""
     properties = PoolProperties(type=kind, handle_types=handle_types, location=Location(*location), max_size=size)
     return c_void_p(get(cuda.cuMemPoolCreate, byref(properties)))
-
-
-def pool_value(pool: c_void_p, attribute: int) -> int:
-    """A number that a pool knows."""
-    return int(get(cuda.cuMemPoolGetAttribute, pool, attribute, c_uint64))
 
 
 def from_pool(pool: c_void_p, size: int) -> tuple[int, int]:
