@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,7 @@ class Suite:
         return [sys.executable, "-P", "-m", "pytest", "-q", *self.options, *left_out, *what]
 
 
+@cache
 def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
     """Return every suite by name."""
     content: dict[str, Any] = tomllib.loads(definitions.read_text(encoding="utf-8"))

@@ -65,8 +65,9 @@ def letters(atlas: Atlas) -> dict[tuple[str, str, int, str], str]:
     found: dict[tuple[str, str, int, str], str] = {}
     small, large = iter("abcdefghijklmnopqrstuvwxyz"), iter("WXYZABCDEFGHIJKLMNOPQRSTUV")
     for grid in atlas.grids:
-        for _, _, answer in cells(atlas, grid):
-            key = family(answer)
+        places = [grid.consumers.index(one) for one in consumers(grid)]
+        for letter in dict.fromkeys(row[place] for row in grid.rows.values() for place in places):
+            key = family(answer := atlas.answers[letter])
             if key not in found:
                 found[key] = MARKS.get(answer.status) or next(small if answer.status == "refused" else large)
     return found
