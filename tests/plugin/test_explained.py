@@ -444,8 +444,8 @@ def test_errors_that_come_from_others(bare, run) -> None:
 def test_a_capture_that_a_call_invalidated(run) -> None:
     """The call is named by its name in cuda.h, and its test if that was another; without one nothing is said."""
     driver, error, rest = run._emulated, ValueError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), "is a call that a capture"
-    assert why(run, error) == ""
     driver.invalid = (1, "cuMemAlloc_v2")
+    driver.events.append({})
     begin(run)
     assert f"\nwhy    cuMemAlloc in code outside of tests {rest}" in why(run, error)
     driver.invalid = (2, "cuMemAlloc_v2")
@@ -465,6 +465,8 @@ def test_a_capture_that_a_call_invalidated(run) -> None:
     driver.events.append({})
     begin(run)
     assert why(run, ValueError("900")) == ""
+    driver.invalid = (0, "")
+    assert why(run, error) == ""
 
 
 # -- collecting
