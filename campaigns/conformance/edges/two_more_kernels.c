@@ -100,4 +100,32 @@ static void per_device(void) {
   ASK("destroy that context", cuCtxDestroy(c));
 }
 
-CASES RUN(managed) RUN(kernels) RUN(per_device) END
+static void unloading(void) {
+  make();
+  CUdeviceptr g[2] = {0}, m = 0;
+  CUfunction f[2] = {NULL};
+  size_t size;
+  for (int d = 0; d < 2; d++) {
+    on(d);
+    DO(cuLibraryGetGlobal(&g[d], &size, lib, "wide"));
+    DO(cuKernelGetFunction(&f[d], k));
+    DO(go(f[d], NULL));
+  }
+  DO(cuLibraryGetManaged(&m, &size, lib, "shared_by_all"));
+  on(-1);
+  ASK("unload with none current", cuLibraryUnload(lib));
+  int v = 77;
+  for (int d = 0; d < 2; d++) {
+    on(d);
+    ASK(W("ordinal of the global of %d", d), cuPointerGetAttribute(&v, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, g[d]), "%d",
+        v);
+    ASK(W("ordinal of the managed one by %d", d), cuPointerGetAttribute(&v, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, m),
+        "%d", v);
+    ALONE(W("launch of a gone function of %d", d), go(f[d], NULL));
+  }
+  ALONE("unload twice", cuLibraryUnload(lib));
+  ALONE("attribute of a gone kernel", cuKernelGetAttribute(&v, CU_FUNC_ATTRIBUTE_NUM_REGS, k, 1));
+  for (int d = 0; d < 2; d++) ASK(W("synchronize %d", d), cuCtxSynchronize_v2(of[d]));
+}
+
+CASES RUN(managed) RUN(kernels) RUN(per_device) RUN(unloading) END

@@ -99,4 +99,24 @@ static void current_pools(void) {
   ALONE("set the destroyed one for 1", cuDeviceSetMemPool(1, made[1]));
 }
 
-CASES RUN(accesses) RUN(from_pools) RUN(current_pools) END
+static void attributes(void) {
+  make();
+  CUdeviceptr p[2] = {0};
+  for (int d = 0; d < 2; d++) DO(cuMemAllocFromPoolAsync(&p[d], MIB + MIB * d, made[d], s[d]));
+  for (int step = 0; step < 4; step++) {
+    on(!(step & 1));
+    if (step == 1) ASK("free of 1's in a stream of 1", cuMemFreeAsync(p[1], s[1]), "%d", cuStreamSynchronize(s[1]));
+    if (step == 2) ASK("trim of 1's, 1 current", cuMemPoolTrimTo(made[1], 0));
+    if (step == 3) ASK("reset 1", cuDevicePrimaryCtxReset(1));
+    for (int d = 0; d < 2; d++)
+      for (int a = CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES; a <= CU_MEMPOOL_ATTR_USED_MEM_HIGH; a++) {
+        cuuint64_t v = 0;
+        const char *w = W("step %d, pool of %d, attribute %d", step, d, a);
+        if (step == 3 && d)
+          ALONE(w, cuMemPoolGetAttribute(made[d], a, &v), "%llu", (unsigned long long)v); /* it may be dead */
+        else ASK(w, cuMemPoolGetAttribute(made[d], a, &v), "%llu", (unsigned long long)v);
+      }
+  }
+}
+
+CASES RUN(accesses) RUN(from_pools) RUN(current_pools) RUN(attributes) END

@@ -76,4 +76,38 @@ static void with_access(void) {
   ASK("of 1 after the access", cuMemsetD8(a[1], 0x61, 4), "%x", word(1, a[1]));
 }
 
-CASES RUN(plain) RUN(in_streams) RUN(with_access) END
+static void other_kinds(void) {
+  make();
+  CUdeviceptr managed = 0, pooled = 0, p = 0;
+  void *h = NULL, *paged = NULL;
+  on(1);
+  DO(cuMemAllocManaged(&managed, 65536, CU_MEM_ATTACH_GLOBAL));
+  DO(cuMemAllocAsync(&pooled, 4096, NULL));
+  DO(cuMemHostAlloc(&h, 4096, CU_MEMHOSTALLOC_PORTABLE));
+  paged = aligned_alloc(4096, 4096);
+  DO(cuMemHostRegister(paged, 4096, CU_MEMHOSTREGISTER_PORTABLE));
+  DO(cuCtxSynchronize());
+  for (int now = 1; now >= 0; now--) {
+    on(now);
+    ASK(W("managed made on 1, %d current", now), cuMemsetD32(managed, 0x100 + now, 1), "%d %x", cuCtxSynchronize(),
+        word(now, managed));
+    ASK(W("portable host memory, %d current", now), cuMemsetD32((CUdeviceptr)h, 0x200 + now, 1), "%d %x",
+        cuCtxSynchronize(), *(unsigned *)h);
+    ASK(W("registered, %d current", now), cuMemsetD32((CUdeviceptr)paged, 0x300 + now, 1), "%d %x", cuCtxSynchronize(),
+        *(unsigned *)paged);
+    ASK(W("stream-ordered of 1, %d current", now), cuMemsetD32(pooled, 0x400 + now, 1), "%d %x", cuCtxSynchronize(),
+        word(1, pooled));
+    ALONE(W("nothing at 4096, %d current", now), cuMemsetD8(4096, 1, 4));
+    ALONE(W("NULL, %d current", now), cuMemsetD8(0, 1, 4));
+  }
+  on(1);
+  p = memory(1, 4096, 0);
+  DO(cuMemFree(p));
+  ALONE("freed memory of 1", cuMemsetD8(p, 1, 4));
+  on(0);
+  ALONE("freed memory of 1, 0 current", cuMemsetD8(p, 1, 4));
+  ASK("0 is well", cuCtxSynchronize());
+  ASK("1 is well", cuCtxSynchronize_v2(of[1]));
+}
+
+CASES RUN(plain) RUN(in_streams) RUN(with_access) RUN(other_kinds) END

@@ -113,4 +113,7 @@ static void copies_1(void) { copies(1); }
 static void frees_0(void) { frees(0); }
 static void frees_1(void) { frees(1); }
 static void ends_0(void) { ends(0); }
-CASES RUN(synchronizing_0) RUN(synchronizing_1) RUN(copies_0) RUN(copies_1) RUN(frees_0) RUN(frees_1) RUN(ends_0) END
+static void ends_1(void) { ends(1); }
+
+CASES RUN(synchronizing_0) RUN(synchronizing_1) RUN(copies_0) RUN(copies_1) RUN(frees_0) RUN(frees_1) RUN(ends_0)
+    RUN(ends_1) END

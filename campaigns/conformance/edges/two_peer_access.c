@@ -74,4 +74,21 @@ static void created(void) {
   ALONE("1 enables the destroyed one of 0", cuCtxEnablePeerAccess(a, 0));
 }
 
-CASES RUN(can) RUN(enabling) RUN(nothing_current) RUN(created) END
+static void resetting(void) {
+  both();
+  CUdeviceptr p = memory(1, 4096, 1);
+  ASK("enable", cuCtxEnablePeerAccess(of[1], 0));
+  ASK("reset 1", cuDevicePrimaryCtxReset(1));
+  CUcontext again = NULL;
+  ALONE("disable after the reset", cuCtxDisablePeerAccess(of[1]));
+  ALONE("copy after the reset", cuMemcpyDtoD(p, p + 64, 64));
+  ASK("retain again", cuDevicePrimaryCtxRetain(&again, 1), "%d", again == of[1]);
+  ASK("enable after it", cuCtxEnablePeerAccess(again, 0));
+  ASK("enable after it twice", cuCtxEnablePeerAccess(again, 0));
+  ASK("reset 0", cuDevicePrimaryCtxReset(0));
+  DO(cuDevicePrimaryCtxRetain(&of[0], 0));
+  on(0);
+  ASK("enable after the reset of 0", cuCtxEnablePeerAccess(again, 0));
+}
+
+CASES RUN(can) RUN(enabling) RUN(nothing_current) RUN(created) RUN(resetting) END

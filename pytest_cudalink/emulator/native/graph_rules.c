@@ -172,7 +172,20 @@ bool cl_edge_may_be(const Node *from, int to, EdgeData data) {
 
 /* -- changes -- */
 
+/* Whether what was memory of a device is not that of another one (cuda.h, cuGraphExecMemsetNodeSetParams: "allocated
+   from the same contexts"; two H200s: edges/two_graph_changes). */
+static CUdevice device_at(CUdeviceptr address) {
+  HOLD_BLOCK(block, address);
+  return block && block->place == ON_DEVICE ? block->device : -1;
+}
+
+static bool same_device(CUdeviceptr old, CUdeviceptr fresh) {
+  CUdevice was = device_at(old), is = device_at(fresh);
+  return was < 0 || is < 0 || was == is;
+}
+
 static bool same_fill(const FillNode *old, const FillNode *fresh) {
+  if (!same_device(old->to, fresh->to)) return false;
   if (old->height == 1 && fresh->height == 1) return true;
   return old->height == fresh->height && old->width == fresh->width && old->element == fresh->element &&
          old->pitch == fresh->pitch;
@@ -181,6 +194,9 @@ static bool same_fill(const FillNode *old, const FillNode *fresh) {
 static bool same_copy(const Box *old, const Box *fresh, bool alone) {
   bool lines = old->height == 1 && old->depth == 1 && fresh->height == 1 && fresh->depth == 1;
   if (old->from.type != fresh->from.type || old->to.type != fresh->to.type) return false;
+  if (!same_device(cl_side_address(&old->from), cl_side_address(&fresh->from)) ||
+      !same_device(cl_side_address(&old->to), cl_side_address(&fresh->to)))
+    return false;
   if (lines) return true;
   return !alone && old->width == fresh->width && old->height == fresh->height && old->depth == fresh->depth;
 }
