@@ -447,7 +447,7 @@ def test_a_capture_that_a_call_invalidated(run) -> None:
     driver.invalid = (1, "cuMemAlloc_v2")
     driver.events.append({})
     begin(run)
-    assert f"\nwhy    cuMemAlloc in code outside of tests {rest}" in why(run, error)
+    assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, error)
     driver.invalid = (2, "cuMemAlloc_v2")
     assert f"\nwhy    cuMemAlloc {rest} forbids" in why(run, error)
     assert why(run, ValueError("900")) == ""
