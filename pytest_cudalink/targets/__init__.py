@@ -18,8 +18,7 @@ else:
         __name__,
         {
             ".base": "ForcedBackendError LinkEvent LinkInput StaleRecipeError Target",
-            ".steering": "Watch watch",
-            ".unsteered": "UnsteeredLink",
+            ".steering": "UnsteeredLink Watch watch",
         },
     )
 
