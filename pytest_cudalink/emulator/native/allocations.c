@@ -83,7 +83,7 @@ static bool is_freed(Block *block) {
 
 /* Frees what cuMemAlloc and its like gave, or a pool; it needs no context, but none that is dead (measured:
    programs/core). */
-static CUresult free_memory(CUdeviceptr address) {
+static CUresult free_memory(CUdeviceptr address, bool in_order) {
   Block taken;
   CUresult answer;
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -93,14 +93,14 @@ static CUresult free_memory(CUdeviceptr address) {
   bool freed = block && block->start == address && is_freed(block);
   cl_block_unlock();
   if (freed) return CUDA_ERROR_INVALID_VALUE; /* cuMemFree of a driver dies of it (measured: deaths-580.159.04-h200) */
-  if (cl_pool_free(address)) return CUDA_SUCCESS;
+  if (cl_pool_free(address, in_order)) return CUDA_SUCCESS;
   if (!cl_block_take(address, FROM_ALLOCATION | FROM_EXTERNAL, &taken)) return CUDA_ERROR_INVALID_VALUE;
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }
 
 CUresult cl_free_in_order(CUdeviceptr address) {
-  return cl_pool_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return cl_pool_free(address, true) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Memory of a pool is dead for callers at once, and goes back to the pool when the stream is there.
@@ -145,7 +145,7 @@ API(cuMemFree_v2, (CUdeviceptr address), (address)) {
   cl_event_uint(line, "address", address);
   TRY(wait_to_free(address));
   if (cl_order_on) note_order_of_free(address);
-  return free_memory(address);
+  return free_memory(address, false);
 }
 
 API(cuMemFreeAsync, (CUdeviceptr address, void *stream), (address, stream)) {
@@ -169,7 +169,7 @@ API(cuMemFreeAsync, (CUdeviceptr address, void *stream), (address, stream)) {
     cl_touch_block(op, address, ACCESS_FREE);
     cl_order_drop(op);
   }
-  return free_memory(address);
+  return free_memory(address, true);
 }
 
 API(cuMemGetInfo_v2, (size_t *left, size_t *total), (left, total)) {

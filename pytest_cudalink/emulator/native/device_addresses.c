@@ -173,20 +173,22 @@ static uintptr_t filled(uintptr_t start, size_t size, bool done) {
   return start;
 }
 
-uintptr_t cl_device_slab(size_t size, size_t alignment) {
-  uintptr_t start = cl_addresses_take(size, alignment, 0);
+static uintptr_t slab(size_t size, size_t alignment, uintptr_t wanted) {
+  uintptr_t start = cl_addresses_take(size, alignment, wanted);
   if (!start || !mprotect((void *)cl_bytes_of(start), size, PROT_READ | PROT_WRITE)) return start;
   cl_addresses_give(start, size);
   return 0;
 }
 
-uintptr_t cl_device_pages(size_t size) {
-  uintptr_t start = cl_device_slab(size, 1);
+uintptr_t cl_device_slab(size_t size, size_t alignment) { return slab(size, alignment, 0); }
+
+uintptr_t cl_device_pages(size_t size, uintptr_t wanted) {
+  uintptr_t start = slab(size, 1, wanted);
   return start ? filled(start, size, true) : 0;
 }
 
-uintptr_t cl_device_file(int file, size_t offset, size_t size) {
-  uintptr_t start = cl_addresses_take(size, 1, 0);
+uintptr_t cl_device_file(int file, size_t offset, size_t size, uintptr_t wanted) {
+  uintptr_t start = cl_addresses_take(size, 1, wanted);
   return start ? filled(start, size, cl_file_map(file, offset, size, cl_bytes_of(start)) != 0) : 0;
 }
 

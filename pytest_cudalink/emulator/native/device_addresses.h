@@ -41,11 +41,12 @@ uintptr_t cl_addresses_take(size_t size, size_t alignment, uintptr_t wanted);
 /* Gives them back with their bytes. */
 void cl_addresses_give(uintptr_t start, size_t size);
 
-/* Takes addresses with bytes that are zeros, or a part of a file; 0 if there are none. */
-uintptr_t cl_device_pages(size_t size);
+/* Takes addresses, those that are wanted if they are free, with bytes that are zeros, or a part of a file; 0 if there
+   are none. */
+uintptr_t cl_device_pages(size_t size, uintptr_t wanted);
 /* The same for blocks that come and go: addresses count as filled only where a block is. */
 uintptr_t cl_device_slab(size_t size, size_t alignment);
-uintptr_t cl_device_file(int file, size_t offset, size_t size);
+uintptr_t cl_device_file(int file, size_t offset, size_t size, uintptr_t wanted);
 /* Removes the bytes of addresses that stay taken. */
 void cl_addresses_empty(uintptr_t start, size_t size);
 

@@ -125,7 +125,7 @@ static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const
       __builtin_add_overflow(description->offset, description->size, &end) || end > memory->size)
     return CUDA_ERROR_INVALID_VALUE;
   size_t before = description->offset & (cl_page_size() - 1), size = description->size + before;
-  uintptr_t pages = cl_device_file(own_descriptor(&memory->of.file), description->offset - before, size);
+  uintptr_t pages = cl_device_file(own_descriptor(&memory->of.file), description->offset - before, size, 0);
   if (!pages) return CUDA_ERROR_INVALID_VALUE;
   Block block = {
       .start = pages + before,

@@ -102,7 +102,7 @@ static bool is_opened(const Block *block, const Block *wanted) {
 static CUresult map_handle(int file, const IpcHandle *handle, Block *block) {
   size_t before = handle->offset % cl_page_size();
   block->pages_size = cl_rounded(before + handle->size, cl_page_size());
-  block->pages = cl_device_file(file, handle->offset - before, block->pages_size);
+  block->pages = cl_device_file(file, handle->offset - before, block->pages_size, 0);
   if (!block->pages) return CUDA_ERROR_MAP_FAILED;
   block->start = block->pages + before;
   CUresult result = cl_block_enter(block);

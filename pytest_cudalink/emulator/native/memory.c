@@ -328,7 +328,7 @@ static bool find_memory(Block *block) {
     size_t before = large ? 0 : ALIGNMENT;
     block->pages_size = cl_rounded(before + (block->size ? block->size : 1), cl_page_size());
     if (!block->pages_size) return false;
-    block->pages = on_device ? cl_device_pages(block->pages_size) : cl_pages(block->pages_size);
+    block->pages = on_device ? cl_device_pages(block->pages_size, 0) : cl_pages(block->pages_size);
     block->start = block->pages + before;
     return block->pages;
   }

@@ -235,7 +235,7 @@ API(cuMemPoolExportPointer, (ExportedPointer * out, CUdeviceptr address), (out, 
 static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr *out) {
   size_t before = data->offset & (cl_page_size() - 1), size;
   if (!data->size || __builtin_add_overflow(data->size, before, &size)) return CUDA_ERROR_INVALID_VALUE;
-  uintptr_t pages = cl_pool_pages(pool, data->offset - before, size);
+  uintptr_t pages = cl_pool_pages(pool, data->offset - before, size, 0);
   if (!pages) return CUDA_ERROR_OUT_OF_MEMORY;
   Block block = {.start = pages + before,
                  .size = data->size,

@@ -49,66 +49,89 @@ static void sum_up(AddressNode *node) {
 }
 
 /* Gives out the first gap that is large enough; 0: there is none. */
-static uintptr_t take(Segment *segment, size_t size) {
-  AddressNode *node = segment->gaps.root;
+static uintptr_t take(Pool *pool, size_t size) {
+  AddressNode *node = pool->gaps.root;
   if (largest(node) < size) return 0;
   while (largest(node->left) >= size || ((Gap *)node)->size < size)
     node = largest(node->left) >= size ? node->left : node->right;
   Gap *gap = (Gap *)node;
   uintptr_t start = node->start;
-  cl_tree_leave(&segment->gaps, node);
+  cl_tree_leave(&pool->gaps, node);
   node->start += size;
   gap->size -= size;
-  if (gap->size) cl_tree_enter(&segment->gaps, node);
+  if (gap->size) cl_tree_enter(&pool->gaps, node);
   else free(gap);
-  segment->given++;
   return start;
 }
 
+static Segment *segment_of(const Pool *pool, uintptr_t address) {
+  Segment *segment = pool->segments;
+  while (segment && address - segment->start >= segment->size) segment = segment->next;
+  return segment;
+}
+
+/* Whether what is at an address continues what is before it: a block may lie across. */
+static bool is_joined(const Pool *pool, uintptr_t address) {
+  const Segment *segment = segment_of(pool, address);
+  return segment && (segment->start != address || segment->joined);
+}
+
 /* Enters a gap, which takes those beside it; false if memory is out. */
-static bool enter_gap(Segment *segment, uintptr_t start, size_t size) {
-  Gap *before = (Gap *)cl_tree_at(&segment->gaps, start), *behind = (Gap *)cl_tree_from(&segment->gaps, start + size);
-  Gap *gap = before && before->node.start + before->size == start ? before : malloc(sizeof *gap);
+static bool enter_gap(Pool *pool, uintptr_t start, size_t size) {
+  Gap *before = (Gap *)cl_tree_at(&pool->gaps, start), *behind = (Gap *)cl_tree_from(&pool->gaps, start + size);
+  if (before && (before->node.start + before->size != start || !is_joined(pool, start))) before = NULL;
+  if (behind && (behind->node.start != start + size || !is_joined(pool, start + size))) behind = NULL;
+  Gap *gap = before ? before : malloc(sizeof *gap);
   if (!gap) return false;
-  if (gap == before) {
-    cl_tree_leave(&segment->gaps, &gap->node);
-    start = gap->node.start;
-    size += gap->size;
+  if (before) {
+    cl_tree_leave(&pool->gaps, &before->node);
+    start = before->node.start;
+    size += before->size;
   }
-  if (behind && behind->node.start == start + size) {
-    cl_tree_leave(&segment->gaps, &behind->node);
+  if (behind) {
+    cl_tree_leave(&pool->gaps, &behind->node);
     size += behind->size;
     free(behind);
   }
   *gap = (Gap){.node.start = start, .size = size};
-  cl_tree_enter(&segment->gaps, &gap->node);
+  cl_tree_enter(&pool->gaps, &gap->node);
   return true;
 }
 
 /* -- segments -- */
 
-static void free_segment(Segment *segment) {
-  while (segment->gaps.first) {
-    Gap *gap = (Gap *)segment->gaps.first;
-    cl_tree_leave(&segment->gaps, &gap->node);
-    free(gap);
-  }
-  free(segment);
-}
-
 static void drop_segment(Pool *pool, Segment *segment) {
+  Segment *behind = segment_of(pool, segment->start + segment->size);
+  if (behind) behind->joined = false;
   cl_pages_give(segment->start, segment->size);
   if (pool->file.number >= 0) cl_file_forget(own_descriptor(&pool->file), segment->offset, segment->size);
   if (on_device(pool)) cl_memory_give(pool->properties.location.id, segment->size);
   pool->reserved -= segment->size;
-  free_segment(segment);
+  free(segment);
+}
+
+/* Takes a segment that nothing is given of out of the gaps; false if something is, or memory is out. */
+static bool leave_gap(Pool *pool, const Segment *segment) {
+  uintptr_t end = segment->start + segment->size;
+  Gap *gap = (Gap *)cl_tree_at(&pool->gaps, segment->start);
+  if (!gap || gap->node.start + gap->size < end) return false;
+  size_t before = segment->start - gap->node.start, behind = gap->node.start + gap->size - end;
+  Gap *rest = before && behind ? malloc(sizeof *rest) : NULL;
+  if (before && behind && !rest) return false;
+  cl_tree_leave(&pool->gaps, &gap->node);
+  if (!before && !behind) return free(gap), true;
+  if (rest) *rest = (Gap){.node.start = end, .size = behind};
+  if (rest) cl_tree_enter(&pool->gaps, &rest->node);
+  *gap = (Gap){.node.start = before ? gap->node.start : end, .size = before ? before : behind};
+  cl_tree_enter(&pool->gaps, &gap->node);
+  return true;
 }
 
 /* Gives back what is not in use, until no more than `most` bytes are reserved, and no fewer than `least`. */
 static void trim(Pool *pool, uint64_t most, uint64_t least) {
   for (Segment **at = &pool->segments; *at && pool->reserved > most;) {
     Segment *segment = *at;
-    if (segment->given || pool->reserved - segment->size < least) {
+    if (pool->reserved - segment->size < least || !leave_gap(pool, segment)) {
       at = &segment->next;
       continue;
     }
@@ -117,51 +140,64 @@ static void trim(Pool *pool, uint64_t most, uint64_t least) {
   }
 }
 
-uintptr_t cl_pool_pages(const Pool *pool, size_t offset, size_t size) {
+uintptr_t cl_pool_pages(const Pool *pool, size_t offset, size_t size, uintptr_t wanted) {
   bool of_device = on_device(pool) && pool->properties.type == PINNED_TYPE;
-  if (pool->file.number < 0) return of_device ? cl_device_pages(size) : cl_pages(size);
+  if (pool->file.number < 0) return of_device ? cl_device_pages(size, wanted) : cl_pages(size);
   int file = own_descriptor(&pool->file);
-  return of_device ? cl_device_file(file, offset, size) : cl_file_map(file, offset, size, 0);
+  return of_device ? cl_device_file(file, offset, size, wanted) : cl_file_map(file, offset, size, 0);
 }
 
-static uintptr_t pages_of_segment(const Pool *pool, size_t size) {
-  bool fits = pool->file.number < 0 || cl_file_reach(own_descriptor(&pool->file), pool->file_end + size);
-  return fits ? cl_pool_pages(pool, pool->file_end, size) : 0;
-}
-
-static Segment *add_segment(Pool *pool, size_t least) {
-  size_t size = cl_rounded(least, SEGMENT);
+/* A new segment, where it is wanted if that is free. */
+static Segment *add_pages(Pool *pool, size_t size, uintptr_t wanted) {
   size_t limit = pool->properties.max_size ? cl_rounded(pool->properties.max_size, SEGMENT) : cl_device_memory();
   if (!size || size > limit || pool->reserved > limit - size) return NULL;
+  if (pool->file.number >= 0 && !cl_file_reach(own_descriptor(&pool->file), pool->file_end + size)) return NULL;
+  if (on_device(pool) && !cl_memory_take(pool->properties.location.id, size)) return NULL;
   Segment *segment = calloc(1, sizeof *segment);
-  if (!segment) return NULL;
-  bool taken = !on_device(pool) || cl_memory_take(pool->properties.location.id, size);
-  segment->gaps.sum_up = sum_up;
-  segment->start = taken ? pages_of_segment(pool, size) : 0;
-  if (!segment->start || !enter_gap(segment, segment->start, size)) {
-    if (segment->start) cl_pages_give(segment->start, size);
-    if (taken && on_device(pool)) cl_memory_give(pool->properties.location.id, size);
-    free_segment(segment);
+  if (segment) segment->start = cl_pool_pages(pool, pool->file_end, size, wanted);
+  if (!segment || !segment->start) {
+    if (on_device(pool)) cl_memory_give(pool->properties.location.id, size);
+    free(segment);
     return NULL;
   }
   segment->size = size;
   segment->offset = pool->file_end;
-  if (pool->file.number >= 0) pool->file_end += size;
-  segment->next = pool->segments;
-  pool->segments = segment;
+  segment->joined = segment->start == wanted;
   pool->reserved += size;
-  if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
   return segment;
 }
 
-/* Gives out some bytes; 0 if the pool or the machine has none. */
-static uintptr_t give_out(Pool *pool, size_t size, Segment **from) {
-  for (*from = pool->segments; *from; *from = (*from)->next) {
-    uintptr_t start = take(*from, size);
-    if (start) return start;
+/* Adds what is lacking behind the newest segment, where a block may lie across (measured: H200), or else a whole one;
+   false if the pool or the machine has none. */
+static bool add_segment(Pool *pool, size_t least) {
+  const Segment *newest = pool->segments;
+  uintptr_t end = newest ? newest->start + newest->size : 0;
+  const Gap *last = newest ? (Gap *)cl_tree_at(&pool->gaps, end - 1) : NULL;
+  size_t left = last && last->node.start + last->size == end ? last->size : 0;
+  if (newest && pool->file.number >= 0 && newest->offset + newest->size != pool->file_end) end = left = 0;
+  Segment *segment = add_pages(pool, cl_rounded(least - left, SEGMENT), end);
+  if (segment && left && !segment->joined) {
+    drop_segment(pool, segment);
+    segment = add_pages(pool, cl_rounded(least, SEGMENT), 0);
   }
-  *from = add_segment(pool, size);
-  return *from ? take(*from, size) : 0;
+  if (!segment) return false;
+  segment->next = pool->segments;
+  pool->segments = segment;
+  if (!enter_gap(pool, segment->start, segment->size)) {
+    pool->segments = segment->next;
+    drop_segment(pool, segment);
+    return false;
+  }
+  if (pool->file.number >= 0) pool->file_end += segment->size;
+  if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
+  return true;
+}
+
+/* Gives out some bytes; 0 if the pool or the machine has none. */
+static uintptr_t give_out(Pool *pool, size_t size) {
+  uintptr_t start = take(pool, size);
+  if (start || !add_segment(pool, size)) return start;
+  return take(pool, size);
 }
 
 static void free_pool(Object *object) {
@@ -171,16 +207,18 @@ static void free_pool(Object *object) {
     pool->segments = segment->next;
     drop_segment(pool, segment);
   }
+  while (pool->gaps.first) {
+    Gap *gap = (Gap *)pool->gaps.first;
+    cl_tree_leave(&pool->gaps, &gap->node);
+    free(gap);
+  }
   close_own(&pool->file);
   free(pool);
 }
 
-/* Takes back what a caller wanted; if memory is out, its segment keeps it. */
+/* Takes back what a caller wanted; if memory is out, it is no gap. */
 static void take_back(Pool *pool, uintptr_t start, size_t size) {
-  Segment *segment = pool->segments;
-  while (segment && start - segment->start >= segment->size) segment = segment->next;
-  if (segment && enter_gap(segment, start, cl_rounded(size, CHUNK))) segment->given--;
-  pool->used -= size;
+  enter_gap(pool, start, cl_rounded(size, CHUNK));
   if (--pool->live == 0 && pool->destroyed) cl_object_end(&pool->head);
 }
 
@@ -200,6 +238,7 @@ CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead
   if (head) pool->file_head = *head;
   pool->file_end = cl_file_begin();
   pool->imported = imported;
+  pool->gaps.sum_up = sum_up;
   for (int at = 0; at < REUSE_FLAGS; at++) pool->reuse[at] = 1;
   if (on_device(pool) && properties->type == PINNED_TYPE)
     pool->access[properties->location.id] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -319,9 +358,9 @@ uint64_t cl_pool_barred(const Pool *pool) {
 
 static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
   size_t rounded = cl_rounded(size, CHUNK);
-  Segment *segment = NULL;
-  uintptr_t start = rounded ? give_out(pool, rounded, &segment) : 0;
+  uintptr_t start = rounded ? give_out(pool, rounded) : 0;
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Segment *segment = segment_of(pool, start);
   bool managed = pool->properties.type == MANAGED_TYPE;
   Block block = {.start = start,
                  .size = size,
@@ -337,11 +376,11 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
                  .offset = segment->offset + (start - segment->start),
                  .shared = pool->file.number >= 0};
   pool->live++;
-  pool->used += size;
   if (cl_block_enter(&block)) {
     take_back(pool, start, size); /* the pool stays: it was not destroyed */
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  pool->used += size;
   if (pool->used > pool->used_high) pool->used_high = pool->used;
   *out = block.start;
   return CUDA_SUCCESS;
@@ -359,11 +398,12 @@ CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdevicept
   return result;
 }
 
-bool cl_pool_free(CUdeviceptr address) {
+bool cl_pool_free(CUdeviceptr address, bool in_order) {
   Block taken;
   HOLD(lock);
   bool found = cl_block_take(address, FROM_POOL | FROM_POOL_OF_OTHER, &taken);
   if (found && taken.origin == FROM_POOL) {
+    if (in_order) ((Pool *)taken.owner)->used -= taken.size; /* cuMemFree counts nothing (measured: H200) */
     take_back(taken.owner, taken.start, taken.size);
     cl_site_drop(taken.end);
     free(taken.advice);

@@ -23,8 +23,7 @@ typedef struct Segment Segment;
 struct Segment {
   uintptr_t start;
   size_t size, offset; /* the offset in the pool's file */
-  size_t given;        /* blocks */
-  AddressTree gaps;    /* what is not given out */
+  bool joined;         /* it continues what lies before it, in the file too */
   Segment *next;
 };
 
@@ -43,7 +42,8 @@ struct Pool {
   FileHead file_head;
   size_t file_end;
   Segment *segments;
-  Pool *current; /* of a default one: the pool that stands in its place, or NULL */
+  AddressTree gaps; /* what is not given out */
+  Pool *current;    /* of a default one: the pool that stands in its place, or NULL */
 };
 
 /* The answer to what is not a pool. */
@@ -64,9 +64,9 @@ CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead
 CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdeviceptr *out);
 /* Under the lock: the devices that have no access to the memory of a pool, one bit each. */
 uint64_t cl_pool_barred(const Pool *pool);
-/* Pages of a pool: a part of its file, if it has one; 0 if there are none. */
-uintptr_t cl_pool_pages(const Pool *pool, size_t offset, size_t size);
-/* Frees what starts at an address, if it is of a pool; false if it is not. */
-bool cl_pool_free(CUdeviceptr address);
+/* Pages of a pool, where they are wanted if they can be: a part of its file, if it has one; 0 if there are none. */
+uintptr_t cl_pool_pages(const Pool *pool, size_t offset, size_t size, uintptr_t wanted);
+/* Frees what starts at an address, in the order of a stream or not, if it is of a pool; false if it is not. */
+bool cl_pool_free(CUdeviceptr address, bool in_order);
 /* Whether a location with a type of memory can have a pool. */
 CUresult cl_pool_location(const Location *location, int type);
