@@ -223,12 +223,12 @@ class Causes(Check):
         # without a call since the last test, nothing has changed, and asking costs more than the test
         if self._driver is not None and self._events != self._looked:
             self._looked = self._events
-            state, before = self._driver.state(), self._captures
+            state, before, test = self._driver.state(), self._captures, self._test or "code outside of tests"
             self._captures = state.captures
             if state.invalid[0] > self._invalid:
-                self._invalid, self._invalidated = state.invalid[0], self._test or "code outside of tests"
+                self._invalid, self._invalidated = state.invalid[0], test
             if self._captures > before:
-                self._left_open = self._test or "code outside of tests"
+                self._left_open = test
             elif not self._captures:
                 self._left_open = ""
         self._test = nodeid
