@@ -1002,8 +1002,8 @@ def test_parts_of_another_cudnn(made: Faked, tmp_path: Path, monkeypatch: pytest
     (other / "libcudnn_ops.so.9").write_bytes(graph)  # of the same release
     assert told(made.audit()) == []
     (other / "libcudnn_engines_tensor_ir.so.9").touch()
-    said = f"\tlibcudnn_engines_tensor_ir.so.9 => {other}/libcudnn_engines_tensor_ir.so.9\n".encode()
-    monkeypatch.setattr(providers.subprocess, "run", lambda *words, **options: SimpleNamespace(stdout=said))
+    said = f"\tlibcudnn_engines_tensor_ir.so.9 (x) => {other}/libcudnn_engines_tensor_ir.so.9\n".encode()
+    monkeypatch.setattr(loader_log.subprocess, "run", lambda *words, **options: SimpleNamespace(stdout=said))
     monkeypatch.setattr(loader_log.shutil, "which", lambda name, path: name)
     monkeypatch.delenv("LD_LIBRARY_PATH")
     assert told(made.audit())[2].startswith("do remove the other cuDNN from the system")
