@@ -219,6 +219,13 @@ def test_questions_to_a_child(parts, monkeypatch) -> None:
     assert found == {"nvrtc": Resolved("/x", "conda"), "b": None}
     assert _pathfinder.first_for_loader(["nvrtc", "zz"]) == {"libnvrtc.so.13": "/x"}
     assert asked[0][1] == '["nvrtc", "b", "c"]'
+    error = ResolutionError("no Python")
+
+    def fail(*_: str) -> None:
+        raise error
+
+    monkeypatch.setattr(_pathfinder, "run_child", fail)
+    assert _pathfinder.find_in_child(["b", "c"]) == {"b": error, "c": error}
     assert asked[1] == (
         *("what the dynamic loader finds", '["libnvrtc.so.13", "libnvrtc.so.12"]'),
         loads.__file__,

@@ -159,8 +159,9 @@ def test_what_is_escaped(given, line, block) -> None:
 
 def test_which_error_of_the_system_is_escaped() -> None:
     """Its file and reason are shown, without a number; one without a file or a reason shows what it says."""
-    shown = [safe_text.line(one) for one in (OSError(13, "Denied", "/x\n"), OSError(13, "Denied"), OSError("why"))]
-    assert shown == ["/x : Denied", "[Errno 13] Denied", "why"]
+    errors = (OSError(13, "Denied", "/x\n"), OSError(13, "Denied"), OSError("why"), OSError(13, "", "/x"))
+    shown = [safe_text.line(one) for one in errors]
+    assert shown == ["/x : Denied", "[Errno 13] Denied", "why", "[Errno 13] : '/x'"]
     assert safe_text.block(OSError(13, "Denied", "/x\n")) == "/x\n: Denied"
 
 
