@@ -183,20 +183,6 @@ def test_each_phase_has_its_own_refusals(run) -> None:
     assert why(run) == ""
 
 
-def test_the_facts_of_a_refusal(run) -> None:
-    """The record has the first cause; the functions are those of the calls that are not emulated."""
-    run._emulated.refuse("cuA", "no")
-    assert failed(run) == [("cudalink: not emulated", f"cuA: no\n\n{ADVICE}")]
-    run._emulated.refuse(LOAD, **NEWER)
-    ((title, text),) = failed(run, when="teardown")
-    assert title == "cudalink: why"
-    assert text.startswith(f"{REFUSED_PTX}\nfix    compile with CUDA 12.9")
-    facts = run.part(LEDGER).test
-    assert facts.refused == [{"function": "cuA", "note": "no"}]
-    assert (facts.cause["kind"], facts.cause["what"]) == ("not_emulated", "CUDA_ERROR_NOT_SUPPORTED (801): cuA")
-    assert facts.cause["why"] == "no"
-
-
 @pytest.mark.parametrize(("unsupported", "outcome"), [("skip", "skipped"), ("report", "failed")])
 def test_a_failure_that_is_skipped(unsupported: str, outcome: str) -> None:
     """A refused call skips the test where that was asked for; a failure of versions stays."""
