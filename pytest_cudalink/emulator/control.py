@@ -297,10 +297,10 @@ class Alive(NamedTuple):
 class DriverState(NamedTuple):
     """What the calls of a program leave for later ones, besides objects."""
 
-    stack: tuple[str, ...]  # kinds of the contexts on the stack of the calling thread, outermost first
-    threads: tuple[tuple[str, ...], ...]  # the same for each other thread whose stack is not empty
-    captures: int  # captures of streams that are not over
-    mode: int  # of capture, of the calling thread
+    stack: tuple[str, ...] = ()  # kinds of the contexts on the stack of the calling thread, outermost first
+    threads: tuple[tuple[str, ...], ...] = ()  # the same for each other thread whose stack is not empty
+    captures: int = 0  # captures of streams that are not over
+    mode: int = 0  # of capture, of the calling thread
     invalid: tuple[int, str] = (0, "")  # how many captures were ever invalidated, the last one by this call
 
 

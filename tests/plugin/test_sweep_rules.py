@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pytest_cudalink.emulator.control import DriverState as State
 from pytest_cudalink.plugin.hostile.sweep_rules import (
     KINDS,
     REPEATS,
     Call,
     FailedCall,
     FailureMode,
-    State,
     SweepFinding,
     SweepTotals,
     SweptTrial,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ...emulator.control import DriverState
 from ...report.naming import Error, Raised, Said, new, tells
 from .reruns import RerunTotals
 
@@ -76,15 +77,6 @@ class SweepPlan(NamedTuple):
     repeats: list[FailedCall]  # those that are left out because enough others of their function and stack fail
 
 
-class State(NamedTuple):
-    """What a run leaves for later calls, besides objects; see `emulator.control.DriverState`."""
-
-    stack: tuple[str, ...] = ()
-    threads: tuple[tuple[str, ...], ...] = ()
-    captures: int = 0
-    mode: int = 0
-
-
 @dataclass(frozen=True)
 class SweptTrial:
     """One run of a test."""
@@ -95,9 +87,11 @@ class SweptTrial:
     notices: tuple[Said, ...] = ()  # what it warned of, logged and wrote
     # how many objects were alive when it was over, and their bytes, by kind
     alive: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    before: State = field(default_factory=State)
-    begun: State | None = None  # where its fixtures were set up; None if they were not
-    after: State | None = field(default_factory=State)  # None where nothing could be put back, because the error stays
+    before: DriverState = field(default_factory=DriverState)
+    begun: DriverState | None = None  # where its fixtures were set up; None if they were not
+    after: DriverState | None = field(
+        default_factory=DriverState
+    )  # None where nothing could be put back, because the error stays
     violations: tuple[str, ...] = ()  # sentences on the rules that were broken
     end: str = ""  # how its process ended, if not by itself, such as "was killed by SIGSEGV"
     hung: bool = False  # whether it was ended because it took too long
