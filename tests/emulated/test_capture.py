@@ -46,7 +46,7 @@ ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(state), None, byref(graph), None,
 assert cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)) == 900
 """,
     "a_capture_dies_with_its_context": """
-# It prohibits nothing any more, its streams answer 201 or 709, and streams of others leave their work there.
+# It prohibits nothing any more, its streams answer 709, and streams of others leave their work there.
 for handle in (None, c_void_p(2)):
     other = new(cuda.cuCtxCreate_v2, 0, 0)
     one = handle or stream(1)
@@ -75,9 +75,9 @@ ok(cuda.cuCtxDestroy_v2(other))
 assert status(first) == 1 and end(first)[0] == 904
 begin(first)
 ok(cuda.cuDevicePrimaryCtxReset_v2(0))
-assert end(first)[0] == 709 and cuda.cuStreamIsCapturing(first, byref(c_int())) == 201
-assert cuda.cuStreamGetCtx(first, byref(other)) == 201 and cuda.cuStreamQuery(first) == 709
-assert cuda.cuStreamDestroy_v2(first) == 201
+assert end(first)[0] == 709 and cuda.cuStreamIsCapturing(first, byref(c_int())) == 709
+assert cuda.cuStreamGetCtx(first, byref(other)) == 709 and cuda.cuStreamQuery(first) == 709
+assert cuda.cuStreamDestroy_v2(first) == 709
 assert cuda.cuGraphCreate(byref(graph), 0) == 0
 assert cuda.cuGraphAddMemsetNode(byref(c_void_p()), graph, None, c_size_t(0), create_string_buffer(40), None) == 709
 ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))

@@ -278,6 +278,7 @@ API_CHECKED(give_up(start, "cuMemHostUnregister"), cuMemHostUnregister, (void *s
 API(cuMemHostGetDevicePointer_v2, (CUdeviceptr *address, void *start, unsigned flags), (address, start, flags)) {
   if (!address) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_check_context());
+  *address = 0;
   bool of_device = cl_is_device_address((uintptr_t)start);
   if (flags || of_device || !cl_within((CUdeviceptr)(uintptr_t)start, 1)) return CUDA_ERROR_INVALID_VALUE;
   *address = (CUdeviceptr)(uintptr_t)start;

@@ -355,9 +355,7 @@ API_LOCKED(cuStreamEndCapture, (Stream *handle, Graph **out), (handle, out)) {
 static CUresult find_capture(const void *handle, Stream **stream, int *status) {
   TRY(in_context(handle));
   CUresult result = cl_stream_state(handle, stream);
-  if (result)
-    return *stream ? CUDA_ERROR_INVALID_CONTEXT
-                   : result; /* whatever is current (measured: test_a_capture_dies_with_its_context) */
+  if (result) return result;
   if (cl_is_legacy(handle) && implicit()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const Capture *capture = (*stream)->capture;
   *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE

@@ -91,7 +91,7 @@ EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *st
          copy_async(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size, stream))
 API(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
     (to, to_context, from, from_context, size)) {
-  TRY(cl_check_peers(to_context, from_context));
+  if (size) TRY(cl_check_peers(to_context, from_context)); /* of nothing not even dead ones matter (H200) */
   return copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size);
 }
 

@@ -42,7 +42,7 @@ API_LOCKED_CHECKED(cl_refuse_null(handle), cuStreamDestroy_v2, (Stream *handle),
   if ((uintptr_t)handle <= CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
   Stream *stream = cl_stream(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  if (stream->dead && cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stream->dead && cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   /* its context died, but is there again, as only a primary one can be (measured: test_a_capture_dies_with_its_context)
    */
   bool stale = stream->dead && !stream->context->dead;

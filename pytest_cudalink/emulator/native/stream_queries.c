@@ -16,8 +16,6 @@ static CUresult read_stream(const void *handle, const void *out, Stream *known, 
   cl_streams_lock();
   Stream *stream;
   CUresult result = as_work ? cl_refuse_captured(handle, &stream) : cl_stream_ready(handle, &stream);
-  bool dead = result && stream && stream->dead && !stream->context->green;
-  if (dead && !as_work) result = CUDA_ERROR_INVALID_CONTEXT; /* whatever is current */
   if (!result) *known = *stream;
   cl_streams_unlock(result);
   if (!result && !known->context) known->context = current;
