@@ -151,8 +151,9 @@ static bool valid_corners(unsigned offsets, const int *lower, const int *upper, 
 static CUresult encode_im2col(EventLine *line, void *out, const Map *map, const int *lower, const int *upper,
                               unsigned channels, unsigned pixels) {
   uint32_t box[3] = {channels, 0, pixels - 1};
+  bool wide = map->kind == IM2COL_WIDE;
   TRY(check(line, out, map, NULL));
-  unsigned offsets = map->kind == IM2COL_WIDE ? 1 : map->rank - 2, bits = offsets == 3 ? 5 : 16 / offsets;
+  unsigned offsets = wide ? 1 : map->rank - 2, bits = offsets == 3 ? 5 : 16 / offsets;
   if (!lower || !upper || !channels || channels > 256 || !pixels || pixels > 1024) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_corners(offsets, lower, upper, map->extents) || !valid_row(map, channels)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < offsets; at++) {
@@ -193,7 +194,7 @@ static CUresult replace_address(void *out, uint64_t address) {
   memcpy(&modes, (char *)out + 2 * sizeof modes, sizeof modes);
   bool packed = (modes >> FORMAT_BIT & 15) > format_of_type[CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B];
   int type = packed ? CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B : CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  if (!valid_address(address, type, modes >> INTERLEAVE_BIT & 3)) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_address(address, type, (int)(modes >> INTERLEAVE_BIT & 3))) return CUDA_ERROR_INVALID_VALUE;
   memcpy(out, &address, sizeof address);
   return CUDA_SUCCESS;
 }
