@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "calls.h"
-#include "graph_rules.h"
 #include "processes.h"
 #include "queues.h"
 #include "sticky.h"

@@ -21,7 +21,5 @@ bool cl_runs_on_device(int type);
 /* What an instantiation says of a node in the body of a condition, at any depth (cuda.h, CUDA_CONDITIONAL_NODE_PARAMS);
    pageable memory and arrays are not in its context (measured: edges/graph_conditional). */
 int cl_body_takes(const NodeParameters *parameters);
-/* Whether an edge from a node to one of a type may have such data. */
-bool cl_edge_may_be(const Node *from, int to, EdgeData data);
 /* Whether a node of a type may stand in a graph. */
 CUresult cl_graph_takes(const Graph *graph, int type);

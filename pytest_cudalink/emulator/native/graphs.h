@@ -132,3 +132,5 @@ static inline bool cl_graph_is_body(const Graph *graph) {
 bool cl_graph_is_unique(const Graph *graph);
 /* The graph that is no child of another. */
 Graph *cl_graph_root(Graph *graph);
+/* Whether an edge from a node to one of a type may have such data. In graph_rules.c. */
+bool cl_edge_may_be(const Node *from, int to, EdgeData data);
