@@ -41,7 +41,8 @@ def stand_in(tmp_path: Path, *, init: str = "", devices: int = 1, allocate: str 
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *several: DriverQuestion) -> None:
-    """Let these be all questions."""
+    """Let these be all questions; those of the package have their versions before."""
+    versions()
     for module in (record, grade):
         monkeypatch.setattr(module, "questions", lambda: several)
 
