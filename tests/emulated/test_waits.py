@@ -274,6 +274,7 @@ assert [who_of(one) for one in every] == [*["another process"] * 3, ""]
 pool = new_pool(handle_types=POSIX_FILE)
 (_, first), (_, second) = from_pool(pool, 4096), from_pool(pool, 4096)
 ok(cuda.cuStreamSynchronize(None))
+ok(cuda.cuMemPoolExportToShareableHandle(byref(c_int()), pool, POSIX_FILE, c_uint64(0)))
 ok(cuda.cuMemPoolExportPointer(byref(Handle()), first))
 assert [who_of(one) for one in (first, second)] == ["another process", ""]
 """,

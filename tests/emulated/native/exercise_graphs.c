@@ -120,10 +120,11 @@ static void memory_nodes(CUstream stream) {
   OK(cuGraphLaunch(executable, stream));
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(executable, stream));
   OK(cuMemFreeAsync(allocation.dptr, stream));
+  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiate(&executable, graph, 0)); /* one is alive */
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, graph, &filled, 1, allocation.dptr));
+  OK(cuGraphExecDestroy(executable));
   OK(cuGraphAddMemFreeNode(&freed, graph, &filled, 1, allocation.dptr));
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, graph, &filled, 1, allocation.dptr));
-  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiate(&executable, graph, 0)); /* one is alive */
-  OK(cuGraphExecDestroy(executable));
   OK(cuGraphInstantiate(&executable, graph, 0));
   OK(cuGraphLaunch(executable, stream));
   OK(cuGraphLaunch(executable, stream));
