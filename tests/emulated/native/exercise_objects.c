@@ -62,7 +62,7 @@ static void arrays(void) {
   OK(cuMipmappedArrayGetLevel(&level, mipmap, 3));
   OK(cuArray3DCreate(&unbound, &sparse));
   OK(cuArrayGetSparseProperties(&properties, unbound));
-  OK(cuArrayGetMemoryRequirements(&needs, unbound, 0));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuArrayGetMemoryRequirements(&needs, unbound, 0));
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuArrayGetSparseProperties(&properties, array));
 
   CUDA_RESOURCE_DESC of_array = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
