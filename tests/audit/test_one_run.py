@@ -183,7 +183,7 @@ def test_what_is_read_of_each_file(tmp_path, monkeypatch) -> None:
     for name, content in files.items():
         (tmp_path / "wheel" / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / "wheel" / name).write_bytes(content)
-    monkeypatch.setattr(scan_module, "_MOST_NAMES", 2)
+    monkeypatch.setattr(scan_module, "MOST_NAMES", 2)
     found = scan_path(tmp_path / "wheel")
     assert found.path == str(tmp_path / "wheel")
     assert list(found.elves) == ["a.so", "b.dll", "l.dll", "o.dll", "p.dll"]

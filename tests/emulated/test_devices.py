@@ -269,3 +269,19 @@ def test_a_recording_that_is_not_there(tmp_path) -> None:
         ) as raised:
             emulation_for(**option)
         assert raised.value.parameter == parameter
+
+
+def test_checks_come_in_the_order_of_a_real_driver(check) -> None:
+    """A device that does not exist is 101 before the buffer is looked at; a bus ID that does not fit is cut."""
+    program = """
+    start()
+    text = char_buffer(b"untouched")
+    for name in ("cuDeviceGetName", "cuDeviceGetPCIBusId"):
+        assert getattr(cuda, name)(None, 0, 7) == 101
+        assert getattr(cuda, name)(None, 64, 0) == 1
+        assert getattr(cuda, name)(text, 0, 0) == 1
+    assert cuda.cuDeviceGetPCIBusId(text, 12, 0) == 1 and text.value == b"0000:01:00."
+    ok(cuda.cuDeviceGetPCIBusId(text, 13, 0))
+    assert text.value == b"0000:01:00.0"
+    """
+    check(program)

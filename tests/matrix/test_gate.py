@@ -62,8 +62,12 @@ def values(cells: list[Cell]) -> set[tuple[str, str]]:
 
 
 def test_the_gate_runs_every_value_of_each_axis() -> None:
-    """Its cells are a part of the matrix that lacks no toolkit, driver, nvJitLink, backend, source or Python."""
+    """Its cells are a part of the matrix that lacks no toolkit, driver, nvJitLink, backend, source or Python.
+
+    The newest toolkit, which reads the index, and two more releases of what uses one are left to the weekly run.
+    """
+    weekly = {("ctk", "latest"), ("cuda-bindings", "13.1.*"), ("cuda-core", "1.1.1")}
     (names,) = re.findall(r" wanted=\(\n(.*?)^  \)", GATE, re.DOTALL | re.MULTILINE)
     wanted = names.split()
     assert len(wanted) == len(set(wanted)) < len(CELLS)
-    assert values([CELLS[name] for name in wanted]) == values(list(CELLS.values()))
+    assert values([CELLS[name] for name in wanted]) == values(list(CELLS.values())) - weekly

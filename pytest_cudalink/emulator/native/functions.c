@@ -277,7 +277,7 @@ EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
          (cl_event_int(line, "attribute", attribute), cl_event_int(line, "value", value),
           set(function, attribute < CACHE_CONFIG ? attribute : SETTINGS, value)))
 
-/* A kernel that is NULL comes before cuInit, the device and the value (measured: test_handles_that_are_null). */
+/* A kernel that is NULL comes before cuInit, the device and the value (measured: edges/modules). */
 API_CHECKED(cl_refuse_null(handle), cuKernelGetAttribute,
             (int *value, int attribute, Function *handle, CUdevice device), (value, attribute, handle, device)) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
@@ -320,7 +320,7 @@ API(cuFuncSetSharedMemConfig, (Function *handle, int config), (handle, config)) 
 }
 
 /* Questions about a function that is NULL are wrong values, not handles, and before cuInit (measured:
- * test_handles_that_are_null). */
+ * edges/modules). */
 static CUresult both(const void *out, const void *handle) {
   return out && handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

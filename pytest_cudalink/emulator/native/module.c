@@ -159,7 +159,7 @@ API(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *handle, c
   if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
   HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, HANDLE_MODULE);
-  if (module && size) *size = 0; /* what is refused has none (measured: H200) */
+  if (module && size) *size = 0; /* what is refused has none (measured: edges/modules_more) */
   return module ? global_of(module, address, size, name) : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -167,7 +167,7 @@ static Segment *add_pages(Pool *pool, size_t size, uintptr_t wanted) {
   return segment;
 }
 
-/* Adds what is lacking behind the newest segment, where a block may lie across (measured: H200), or else a whole one;
+/* Adds what is lacking behind the newest segment, where a block may lie across (measured: edges/pools_more), or else a whole one;
    false if the pool or the machine has none. */
 static bool add_segment(Pool *pool, size_t least) {
   const Segment *newest = pool->segments;
@@ -403,7 +403,7 @@ bool cl_pool_free(CUdeviceptr address, bool in_order) {
   HOLD(lock);
   bool found = cl_block_take(address, FROM_POOL | FROM_POOL_OF_OTHER, &taken);
   if (found && taken.origin == FROM_POOL) {
-    if (in_order) ((Pool *)taken.owner)->used -= taken.size; /* cuMemFree counts nothing (measured: H200) */
+    if (in_order) ((Pool *)taken.owner)->used -= taken.size; /* cuMemFree counts nothing (measured: edges/pools_more) */
     take_back(taken.owner, taken.start, taken.size);
     cl_site_drop(taken.end);
     free(taken.advice);
