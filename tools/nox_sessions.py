@@ -85,6 +85,7 @@ def own_wheel(session: nox.Session) -> str:
         if version == tag or (made_of and commit.startswith(made_of[1])):
             return str(wheel)
     folder = Path(session.create_tmp()).resolve()
+    session.env.pop("TMPDIR", None)  # (nox has set it) a newcomer's project would lie in this one, with its settings
     session.run("uv", "build", "-q", "--wheel", "-o", str(folder), str(ROOT), external=True)
     return str(max(folder.glob("*.whl"), key=os.path.getmtime))
 
