@@ -167,8 +167,8 @@ static Segment *add_pages(Pool *pool, size_t size, uintptr_t wanted) {
   return segment;
 }
 
-/* Adds what is lacking behind the newest segment, where a block may lie across (measured: edges/pools_more), or else a whole one;
-   false if the pool or the machine has none. */
+/* Adds what is lacking behind the newest segment, where a block may lie across (measured: edges/pools_more), or else a
+   whole one; false if the pool or the machine has none. */
 static bool add_segment(Pool *pool, size_t least) {
   const Segment *newest = pool->segments;
   uintptr_t end = newest ? newest->start + newest->size : 0;
