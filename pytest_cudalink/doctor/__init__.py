@@ -177,11 +177,10 @@ def examine(
     report = DoctorReport(driver=_driver(facts, system))
     for kind, names in LOOKED_FOR.items():
         for name in names:
-            _look_for(report, system, kind, name)
-    missing = [*report.missing]
+            if not _look_for(report, system, kind, name):
+                report.missing.append(label_of(kind, name))
     for name in () if report.items else system.other_libraries():
         _look_for(report, system, "dynamic-libs", name)
-    report.missing = missing
     report.copies = [*system.copies_in_process(), *_first_for_loader(report, system)]
     audit = system.environment()
 
@@ -382,17 +381,18 @@ def _driver(facts: DriverFacts, system: System) -> dict[str, str | None]:
     }
 
 
-def _look_for(report: DoctorReport, system: System, kind: ItemKind, name: str) -> None:
-    """Add one item to the report, or to its list of missing items."""
+def _look_for(report: DoctorReport, system: System, kind: ItemKind, name: str) -> bool:
+    """Add one item to the report, or the reason why that is not known; returns whether it may be there."""
     try:
         item = system.item(kind, name)
     except ResolutionError as error:
-        report.findings.append(Finding("unknown", str(error)))
-        return
-    if item is None:
-        report.missing.append(label_of(kind, name))
-    else:
+        finding = Finding("unknown", str(error))
+        if finding not in report.findings:  # one process searches for several libraries
+            report.findings.append(finding)
+        return True
+    if item is not None:
         report.items.append(item)
+    return item is not None
 
 
 def _first_for_loader(report: DoctorReport, system: System) -> list[Copy]:

@@ -1008,10 +1008,10 @@ def test_a_machine_that_is_not_described(monkeypatch) -> None:
 
 
 def test_damage_is_the_first_finding(monkeypatch) -> None:
-    """Before what could not be looked for; other files that are damaged are no libraries."""
+    """Before what could not be looked for, each reason once; other files that are damaged are no libraries."""
 
     def look_for(machine: Machine, kind: ItemKind, name: str) -> Item | None:
-        if name == "nvvm":
+        if name in ("nvvm", "nvfatbin"):
             raise ResolutionError(kind)
         return machine.items.get((kind, name))
 
