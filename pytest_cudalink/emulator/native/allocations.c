@@ -134,9 +134,8 @@ static void note_order_of_free(CUdeviceptr address) {
    edges/two_more_waits). */
 static CUresult wait_to_free(CUdeviceptr address) {
   if (!address || !(cl_any_pending() || cl_order_on)) return CUDA_SUCCESS;
-  WaitFacts facts = {.memory = cl_memory_at(address)};
   const Block *block = cl_block_lock(address);
-  facts.context = block ? block->context : NULL;
+  WaitFacts facts = {.memory = cl_memory_of(block), .context = block ? block->context : NULL};
   cl_block_unlock();
   return cl_wait_by_table(&facts);
 }

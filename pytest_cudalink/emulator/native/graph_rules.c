@@ -172,13 +172,14 @@ bool cl_edge_may_be(const Node *from, int to, EdgeData data) {
 
 /* -- changes -- */
 
-/* Whether what was memory of a device is not that of another one (cuda.h, cuGraphExecMemsetNodeSetParams: "allocated
-   from the same contexts"; two H200s: edges/two_graph_changes). */
+/* The device whose memory an address is in; -1 if it is not in memory of a device. */
 static CUdevice device_at(CUdeviceptr address) {
   HOLD_BLOCK(block, address);
   return block && block->place == ON_DEVICE ? block->device : -1;
 }
 
+/* What was memory of a device may become that of no other one (cuda.h, cuGraphExecMemsetNodeSetParams: "allocated from
+   the same contexts"; two H200s: edges/two_graph_changes). */
 static bool same_device(CUdeviceptr old, CUdeviceptr fresh) {
   CUdevice was = device_at(old), is = device_at(fresh);
   return was < 0 || is < 0 || was == is;

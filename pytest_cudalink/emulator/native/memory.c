@@ -77,14 +77,17 @@ Block *cl_block_lock(CUdeviceptr address) {
   return inside ? &at->block : NULL;
 }
 
+Memory cl_memory_of(const Block *block) {
+  return !block                                             ? MEMORY_PAGEABLE
+         : block->place == ON_HOST                          ? MEMORY_PINNED
+         : block->place == MANAGED                          ? MEMORY_MANAGED
+         : block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? MEMORY_POOL
+                                                            : MEMORY_DEVICE;
+}
+
 Memory cl_memory_at(CUdeviceptr address) {
   HOLD_BLOCK(block, address);
-  Memory memory = !block                                             ? MEMORY_PAGEABLE
-                  : block->place == ON_HOST                          ? MEMORY_PINNED
-                  : block->place == MANAGED                          ? MEMORY_MANAGED
-                  : block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? MEMORY_POOL
-                                                                     : MEMORY_DEVICE;
-  return memory;
+  return cl_memory_of(block);
 }
 
 Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted) {
@@ -214,7 +217,7 @@ static void remember(const Block *block) {
 
 /* Notes that this thread's call uses memory that was freed, if an address is in such. */
 static void note_freed(uintptr_t address) {
-  for (size_t at = 0; at < REMEMBERED; at++)
+  for (size_t at = 0; at < REMEMBERED && at < memory.freed_count; at++)
     if (address - memory.freed[at].start < memory.freed[at].size)
       cl_note_dead_use(MEMORY_OF_DEVICE, memory.freed[at].id, memory.freed[at].end);
 }
