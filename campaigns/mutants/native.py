@@ -312,7 +312,7 @@ class Judges:
             mine = [name for name in passed if name.partition("::")[0] == file]
             reached = reduce(or_, (self._reach[name] for name in mine), 0)
             self._reach.update(dict.fromkeys(mine, reached))
-        return [name for name in one.names if name not in passed]
+        return [name for name in one.names if name not in self._seconds]
 
     def close(self) -> None:
         """End the processes of the tests."""

@@ -11,8 +11,8 @@ import os
 import stat
 import uuid
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 #: Most bytes that are read of a file that people write, and of one that programs write or that has device code.
 TEXT = 8 << 20
@@ -31,7 +31,7 @@ def identity(descriptor: int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Return a regular file, open for reading; a pipe or a device is an error, and is not waited for."""
     file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: PTH123, SIM115 (a descriptor)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -57,6 +57,20 @@ def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
             raise OSError(errno.EFBIG, f"{size:,} bytes; expected at most {most:,}", os.fspath(path))
         # not `most`, which Python allocates whole: the emulated driver has malloc fill memory, at 40 ms for 64 MiB
         return file.read(size)
+
+
+def has_hash(path: str | os.PathLike[str], digest: str) -> bool:
+    """Return whether a regular file has a hash as a RECORD writes it, such as ``"sha256=..."``; else it is another."""
+    import base64  # most starts of pytest compare no file
+    import hashlib
+
+    name, _, expected = digest.partition("=")
+    try:
+        with open_regular(path) as file:
+            found = hashlib.file_digest(file, name).digest()
+    except (OSError, ValueError, TypeError):
+        return False
+    return base64.urlsafe_b64encode(found).decode().rstrip("=") == expected
 
 
 def read_text(path: str | os.PathLike[str], most: int = TEXT) -> str:

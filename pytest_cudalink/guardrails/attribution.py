@@ -11,9 +11,7 @@ Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
 import os
 import re
 import sys
@@ -28,7 +26,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from ..base.regular_files import read_bounded
+from ..base.regular_files import has_hash, read_bounded
 from ..compat.exports import numbers_in, nvjitlink_release, pin_of
 from ..loader.loads import mapped_files
 from ..versions import CudaVersion, distribution_version
@@ -157,10 +155,9 @@ def _is_file_of(path: str, row: Sequence[str]) -> bool:
         size = os.stat(path).st_size
         if str(size) != row[2] or size > _MOST_HEADER:
             return str(size) == row[2]
-        digest = hashlib.sha256(read_bounded(path, _MOST_HEADER)).digest()
     except OSError:
         return False
-    return row[1] == f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+    return row[1].startswith("sha256=") and has_hash(path, row[1])
 
 
 def _other_libraries(wheel: Wheel) -> int:

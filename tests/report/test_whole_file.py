@@ -61,6 +61,17 @@ def test_pipes_and_devices(tmp_path) -> None:
         regular_files.write_whole(Path("/dev/full"), "text")
 
 
+def test_hashes_are_those_of_a_record(tmp_path) -> None:
+    """What is no file, or no hash of a RECORD, is another file and no error."""
+    (tmp_path / "a").write_bytes(b"abc")
+    os.mkfifo(tmp_path / "pipe")
+    digest = "ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0"
+    assert regular_files.has_hash(tmp_path / "a", f"sha256={digest}")
+    for name, text in (("a", f"sha512={digest}"), ("a", digest), ("a", "shake_128=x"), ("a", ""), ("a", "sha256=x")):
+        assert not regular_files.has_hash(tmp_path / name, text), text
+    assert not any(regular_files.has_hash(tmp_path / name, f"sha256={digest}") for name in ("b", "pipe", "."))
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_full_device(form, tmp_path, capsys) -> None:
     """One error names the option, the other forms are written, and the terminal shows the report."""

@@ -7,8 +7,6 @@ environment runs, and no library of it is loaded.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import re
 import shlex
@@ -26,7 +24,7 @@ from packaging.utils import canonicalize_name
 from ...base.budget import AuditError
 from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
 from ...base.install_command import NO_COMMAND, Command, Installer, install_command, installer_here
-from ...base.regular_files import open_regular
+from ...base.regular_files import has_hash, open_regular
 from ...base.words import and_more, counted
 from ...compat import exports, known_bad
 from ...compat.architectures import architecture_of, driver_named
@@ -255,13 +253,12 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
             if of_cuda:
                 continue
             with open_regular(path) as stream:
-                opened = names_in_data(stream, data_ranges(stream))
-            if opened:
-                scan.opened[name] = opened[:MOST_NAMES]
-            with open_regular(path) as stream, buffer(stream) as content:
-                found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
-                images = in_file(name, content, found_code, room=MOST_UNPACKED)
-                ltoir, jitify = nvjitlink_needs(content, images)
+                if opened := names_in_data(stream, data_ranges(stream)):
+                    scan.opened[name] = opened[:MOST_NAMES]
+                with buffer(stream) as content:
+                    found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
+                    images = in_file(name, content, found_code, room=MOST_UNPACKED)
+                    ltoir, jitify = nvjitlink_needs(content, images)
             if ltoir is not None:
                 scan.ltoir[name] = ltoir
             if jitify is not None:
@@ -546,7 +543,7 @@ def _overwritten(
         variants = len({VARIANT.sub("", one.name) for one in several}) == 1
         first = (libraries or paths)[0]
         used = {one.name for one in several} & required
-        unharmed = variants and len(used) == 1 and all(_is_content(path, shared[path][min(used)][1]) for path in paths)
+        unharmed = variants and len(used) == 1 and all(has_hash(path, shared[path][min(used)][1]) for path in paths)
         counts = bool(libraries or variants) and not unharmed
         yield Finding(
             "error" if counts else "note",
@@ -562,19 +559,6 @@ def _overwritten(
             place=first,
             kind="same-file",
         )
-
-
-def _is_content(path: str, digest: str) -> bool:
-    """Whether a file has the hash that a RECORD says."""
-    name, _, expected = digest.partition("=")
-    try:
-        found = hashlib.new(name)
-        with open_regular(Path(path)) as stream:
-            while chunk := stream.read(1 << 20):
-                found.update(chunk)
-    except (OSError, ValueError):
-        return False
-    return base64.urlsafe_b64encode(found.digest()).decode().rstrip("=") == expected
 
 
 def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]:

@@ -89,9 +89,8 @@ class SweptTrial:
     alive: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     before: DriverState = field(default_factory=DriverState)
     begun: DriverState | None = None  # where its fixtures were set up; None if they were not
-    after: DriverState | None = field(
-        default_factory=DriverState
-    )  # None where nothing could be put back, because the error stays
+    # None where nothing could be put back, because the error stays
+    after: DriverState | None = field(default_factory=DriverState)
     violations: tuple[str, ...] = ()  # sentences on the rules that were broken
     end: str = ""  # how its process ended, if not by itself, such as "was killed by SIGSEGV"
     hung: bool = False  # whether it was ended because it took too long
