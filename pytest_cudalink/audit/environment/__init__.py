@@ -52,7 +52,7 @@ from . import conda
 from .claims import VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
 from .machine import TargetMachine, misfits
-from .providers import Provider, Providers, is_numbered, library_path
+from .providers import Provider, Providers, is_first_part, is_numbered, library_path
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "Finding", "Installed", "audit_environment"]
 
@@ -307,7 +307,31 @@ def _measured(
     names = sorted({exports.distributions(need.stem).get(need.major) or "" for need in nowhere} - {""})
     fix = repair.install(one.manager, names) if names and one.manager != "conda" else NO_COMMAND
     others = _of_another_major(one, opened, providers, repair)
-    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *others]
+    apart = _without_parts(one, linked, providers)
+    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *others, *apart]
+
+
+def _without_parts(one: Installed, linked: Mapping[tuple[str, int], Need], providers: Providers) -> Iterator[Finding]:
+    """The copies of cuDNN, inside a distribution or outside of all, from which the loader does not find its parts.
+
+    A note where the environment has these parts nowhere: the program runs on the CPU alone, as its users do.
+    """
+    inside = [] if one.manager == "conda" or is_cuda_distribution(one.name) else filter(is_first_part, one.files)
+    got = (providers.of(stem, major, linked[stem, major].path) for stem, major in linked if stem == "libcudnn")
+    outside = {each.path for each in got if each and each.owner is None}
+    for opener in (*inside, *sorted(outside)):
+        if parts := providers.parts_out_of_reach(opener):
+            there = next((each.path for each in providers.all if each.stem in parts), "")
+            yield Finding(
+                "error" if there or opener in outside else "note",
+                f"{opener}, which {one} loads, opens {parts[0]}.so{and_more(len(parts) - 1)} by name, and the "
+                "loader finds none of them: cuDNN ends the process (Unable to load any of)",
+                otherwise=f"put {os.path.dirname(there)} into LD_LIBRARY_PATH, if its release fits"  # noqa: PTH120 (of a text)
+                if there
+                else "put a folder with all parts of that cuDNN into LD_LIBRARY_PATH",
+                place=opener,
+                kind="unprovided",
+            )
 
 
 def _of_another_major(

@@ -37,6 +37,8 @@ _MOST_JSON: Final = 1 << 20
 #: The parts of cuDNN as others name them, and most bytes of one that does.
 _PARTS: Final = re.compile(rb"libcudnn_\w+(?=\.so)")
 _MOST_OPENER: Final = 16 << 20
+#: cuDNN's first library, also as auditwheel renames a copy.
+_FIRST_PART: Final = re.compile(r"libcudnn(?:[-.][0-9a-f]{6,})?\.so\.\d+(?:\.\d+)*$")
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,16 @@ class Providers:
         stems = {match.decode() for path in (own[first], opener) for match in _PARTS.findall(_read(path))}
         parts = {found(stem) for stem in stems} - {""}
         return sorted(path for path in parts if Path(path).parent != Path(opener).parent)
+
+    def parts_out_of_reach(self, opener: str) -> list[str]:
+        """The parts that a copy of cuDNN opens by name, if the loader finds none of them for it.
+
+        Its own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
+        """
+        stems = sorted({match.decode() for match in _PARTS.findall(_read(opener))})
+        paths = [*(f"{folder}/{one}" for folder in _searched_first(opener) for one in _names_in(folder)), *_cached()]
+        reached = any(os.path.basename(path).startswith(f"{stem}.so") for path in paths for stem in stems)  # noqa: PTH119
+        return [] if reached else stems
 
     def of(self, stem: str, major: int, user: str) -> Provider | None:
         """The copy that a file gets; None if there is none.
@@ -213,12 +225,19 @@ def _system_libraries() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*chain(*map(_listed, first)), *_cached(), *chain(*map(_listed, last))]))
 
 
+def is_first_part(path: str) -> bool:
+    """Whether a file is the library of cuDNN that opens the others."""
+    return _FIRST_PART.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def _names_in(folder: str) -> list[str]:
+    with suppress(OSError):
+        return sorted(os.listdir(folder))  # noqa: PTH208 (names)
+    return []
+
+
 def _listed(folder: str) -> list[str]:
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 (names)
-    except OSError:
-        return []
-    return [f"{folder}/{name}" for name in names if _loaded_as(f"{folder}/{name}")]
+    return [f"{folder}/{name}" for name in _names_in(folder) if _loaded_as(f"{folder}/{name}")]
 
 
 def _cached() -> Iterator[str]:
