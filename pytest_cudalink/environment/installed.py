@@ -181,12 +181,18 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
 
 def _unlike(one: Installed) -> int:
     """The number of files that have not the size that the RECORD of a distribution says."""
-    metadata = Path(one.path)
-    sizes = {}
+    sizes = _sizes(Path(one.path, "RECORD"))
+    return sum(not os.path.isfile(path) or os.path.getsize(path) != size for path, size in sizes.items())  # noqa: PTH113, PTH202
+
+
+def _sizes(record: Path) -> dict[str, int]:
+    """The sizes of the files that programs use, by path, as a RECORD says; nothing behind what cannot be read."""
+    found = {}
     with suppress(OSError, ValueError):
-        rows = _rows(metadata / "RECORD", lambda line: bool(_USED.search(line)))
-        sizes = {metadata.parent / row[0]: row[2] for row in rows if len(row) == 3 and row[2]}
-    return sum(not path.is_file() or str(path.stat().st_size) != size for path, size in sizes.items())
+        for row in _rows(record, lambda line: bool(_USED.search(line))):
+            if len(row) == 3 and row[2].isdecimal() and ".." not in row[0]:
+                found[f"{record.parent.parent}/{row[0]}"] = int(row[2])
+    return found
 
 
 def _with_linked(sites: Sequence[Path]) -> list[Path]:
@@ -328,19 +334,15 @@ def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, 
     RECORD that cannot be read is skipped: who reads the libraries of its distribution reports it.
     """
     sizes: dict[str, set[int]] = {}
-    listed: dict[Installed, list[set[str]]] = {}
+    listed: dict[Installed, list[dict[str, int]]] = {}
     for one in distributions:
         metadata = Path(one.path)
         if metadata.suffix != ".dist-info":
             continue
         for record in metadata.parent.glob(f"{metadata.name.partition('-')[0]}-*.dist-info/RECORD"):
-            paths = set()
-            with suppress(OSError, ValueError):
-                for row in _rows(record, lambda line: bool(_USED.search(line))):
-                    path = f"{metadata.parent}/{row[0]}"
-                    if len(row) == 3 and row[2].isdecimal() and ".." not in row[0]:
-                        sizes.setdefault(path, set()).add(int(row[2]))
-                        paths.add(path)
+            paths = _sizes(record)
+            for path, size in paths.items():
+                sizes.setdefault(path, set()).add(size)
             listed.setdefault(one, []).append(paths)
     for one, records in listed.items():
         lost = min(([path for path in paths if _is_lost(path, sizes[path])] for paths in records), key=len)

@@ -149,15 +149,11 @@ def _row(wheel: Wheel, path: str) -> list[str] | None:
 
 def _is_file_of(path: str, row: Sequence[str]) -> bool:
     """Whether a file is the one that a row of a RECORD describes: its size decides, and its hash if it is small."""
-    if len(row) != 3:
-        return False
     try:
         size = os.stat(path).st_size
-        if str(size) != row[2] or size > _MOST_HEADER:
-            return str(size) == row[2]
     except OSError:
         return False
-    return row[1].startswith("sha256=") and has_hash(path, row[1])
+    return row[2:] == [str(size)] and (size > _MOST_HEADER or has_hash(path, row[1]))
 
 
 def _other_libraries(wheel: Wheel) -> int:

@@ -170,13 +170,13 @@ def packaged_with(kind: ItemKind, name: str, toolkit_names: Iterable[str]) -> Pa
     return "other" if name in table["outside"].get(kind, ()) else "ctk"
 
 
-def _groups(item: Item, headers_there: Iterable[Item]) -> dict[str, str]:
+def _groups(item: Item, there: Iterable[Item]) -> dict[str, str]:
     """The groups of an item, each with its reason."""
     table = component_table()
     found = {
         group["name"]: group["because"]
         for group in table["groups"]
-        if item.name in group.get(item.kind, ()) and ("beside" not in group or _is_beside(group, item, headers_there))
+        if item.name in group.get(item.kind, ()) and ("beside" not in group or _is_beside(group, item, there))
     }
     if item.kind in ("dynamic-libs", "headers"):
         headers = item.name
@@ -187,12 +187,12 @@ def _groups(item: Item, headers_there: Iterable[Item]) -> dict[str, str]:
     return found
 
 
-def _is_beside(group: dict[str, Any], item: Item, headers_there: Iterable[Item]) -> bool:
+def _is_beside(group: dict[str, Any], item: Item, there: Iterable[Item]) -> bool:
     """Whether the headers are there that make a group: those of another major are in another folder."""
     return any(
         one.name == group["beside"]
         and (one.version is None or item.version is None or one.version.major == item.version.major)
-        for one in headers_there
+        for one in there
     )
 
 
@@ -201,13 +201,13 @@ def besides() -> frozenset[str]:
     return frozenset(group["beside"] for group in component_table()["groups"] if "beside" in group)
 
 
-def shared_groups(a: Item, b: Item, headers_there: Collection[Item] = ()) -> dict[str, str]:
+def shared_groups(a: Item, b: Item, there: Collection[Item] = ()) -> dict[str, str]:
     """The groups that require two items to be of one CUDA release, with reasons; empty for independent items.
 
-    `headers_there`: all headers that are there.
+    `there`: all items that are there.
     """
-    other = _groups(b, headers_there)
-    shared = {name: because for name, because in _groups(a, headers_there).items() if name in other}
+    other = _groups(b, there)
+    shared = {name: because for name, because in _groups(a, there).items() if name in other}
     if shared and (a.kind, a.name) == (b.kind, b.name):
         return {f"one {a.label} only": "with two, it is not known which one is used"}
     return shared

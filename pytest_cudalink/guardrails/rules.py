@@ -149,12 +149,12 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
     )
 
 
-def check_pair(a: Item, b: Item, headers_there: Collection[Item] = ()) -> Verdict:
+def check_pair(a: Item, b: Item, there: Collection[Item] = ()) -> Verdict:
     """Whether two toolkit items may be used together; the repair keeps the release of the second.
 
-    `headers_there`: all headers that are there.
+    `there`: all items that are there.
     """
-    groups = shared_groups(a, b, headers_there) if a.packaged_with == b.packaged_with == "ctk" else {}
+    groups = shared_groups(a, b, there) if a.packaged_with == b.packaged_with == "ctk" else {}
     if not groups or a.version is None or b.version is None:
         return compatible("same-ctk", f"the {a.label} and the {b.label} are independent", a, b)
     name, because = next(iter(groups.items()))
@@ -268,7 +268,7 @@ def check_driver(
 
 def _alone(
     item: Item,
-    remembered: Iterable[Item],
+    remembered: Collection[Item],
     constraint: SpecifierSet | None,
     driver: Driver,
     *,
@@ -280,18 +280,14 @@ def _alone(
     if item.packaged_with != "ctk":
         return
     yield check_constraint(item, constraint)
-    there = _headers((item, *remembered))
+    there = (item, *remembered)
     for other in remembered:
         if other != item:
             yield check_pair(item, other, there)
             yield check_linked(item, other)
-    if item.kind == "headers" and item.name in besides():
+    if item.name in besides():
         yield from (check_pair(*pair, there) for pair in combinations(remembered, 2))
     yield check_driver(item, driver, assume_forward=assume_forward, hint=hint)
-
-
-def _headers(items: Iterable[Item]) -> list[Item]:
-    return [item for item in items if item.kind == "headers"]
 
 
 def _piped(item: Item, remembered: Iterable[Item], pipelines: Iterable[Pipeline]) -> Iterator[Verdict]:
@@ -358,11 +354,10 @@ def judge_all(
     for item in ordered:
         verdicts += _alone(item, (), constraint, driver, assume_forward=assume_forward, hint=hint)
     known = [item for item in ordered if item.packaged_with == "ctk"]
-    there = _headers(known)
     for number, a in enumerate(known):
-        related = [b for b in known[number + 1 :] if shared_groups(a, b, there)]
+        related = [b for b in known[number + 1 :] if shared_groups(a, b, known)]
         ordered_pairs = (sorted((a, b), key=lambda item: worth(item, driver.cuda().value)) for b in related)
-        verdicts += [check_pair(less, kept, there) for less, kept in ordered_pairs]
+        verdicts += [check_pair(less, kept, known) for less, kept in ordered_pairs]
         verdicts += [check_linked(a, b) for b in known[number + 1 :] if archive_and_linker(a, b)]
     for pipeline in sorted(set(pipelines), key=str):
         ends = [

@@ -278,6 +278,32 @@ def test_names_of_libraries(name: str, library: bool) -> None:
     assert is_library(name) is library
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "version"),
+    [
+        ("x/a.py,,9", "x/a.py,,3", "2"),
+        ("x/a.py,,3", "x/a.py,,3", "1"),
+        ("x/gone.py,,3", "x/a.py,,3", "2"),
+        ("x/folder.py,,3", "x/a.py,,9", "1"),
+        ("x/a.py,,9\nx/b.py,,9", "x/a.py,,9\nx/b.py,,3", "2"),
+        ("x/a.py,,3\nx/a.py,9", "x/a.py,,9", "1"),  # these say nothing: rows that are cut, without a size,
+        ("x/a.py,,\nx/b.py,,x\n../x/gone.py,,3", "x/a.py,,9", "1"),
+        ("x/gone.txt,,3", "x/a.py,,9", "1"),  # of what no program uses,
+        ('x/a.py,,3\n"x/b.py,,\0', "x/a.py,,9", "1"),  # and what is not CSV
+        ("x/a.py,,9", None, "1"),
+    ],
+)
+def test_two_releases_in_one_folder(first: str, second: str | None, version: str, write, tmp_path: Path) -> None:
+    """That counts whose RECORD describes more of the files; in another folder, the first does."""
+    for name, record in (("s/x-1", first), ("s/x-2" if second else "t/x-2", second or "x/a.py,,3")):
+        write(f"{name}.dist-info/METADATA", f"Name: x\nVersion: {name[-1]}\n")
+        write(f"{name}.dist-info/RECORD", record)
+    for path in ("s/x/a.py", "s/x/b.py", "t/x/a.py", "s/x/folder.py/c"):
+        write(path, "abc")
+    ((one,), _) = read_distributions(Place(tmp_path, (tmp_path / "s", tmp_path / "t"), "3.12"))
+    assert one.version == version
+
+
 def test_libraries_of_a_record(write, tmp_path: Path) -> None:
     """Those that are there, each once, by their paths relative to the folder; quotes as in any CSV."""
     rows = [

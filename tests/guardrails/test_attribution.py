@@ -298,20 +298,25 @@ def test_owner_of_a_quoted_path(tmp_path, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "version"),
-    [(b"newer", "13.2.86"), (b"older", "13.0.88"), (b"of neither", "13.0.88"), (None, "13.0.88")],
+    ("content", "size", "version"),
+    [
+        *((b"newer", 5, "13.2.86"), (b"older", 5, "13.0.88"), (b"neither", 5, "13.0.88"), (None, 5, "13.0.88")),
+        *((b"newer", 6, "13.0.88"), (8 << 20, 8 << 20, "13.0.88"), ((8 << 20) + 1, (8 << 20) + 1, "13.2.86")),
+    ],
 )
-def test_owner_of_what_an_older_release_left(tmp_path, content, version: str) -> None:
-    """Whose RECORD has the size and the hash of the file; the first if none has."""
+def test_owner_of_what_an_older_release_left(tmp_path, content, size: int, version: str) -> None:
+    """Whose RECORD has the size and the hash of the file, or the size of a large one; the first if none has."""
     digests = {
         "13.0.88": "2pJaMOMff9qnBE4-W6SuF2cN6C1new5631cAQooTejY",
         "13.2.86": "gE9R9xJUxAgeN-fIhwc1YPSm-mza0gLprGfgMsQ-0eE",
     }
     for release, digest in digests.items():
-        rows = f"n/nvrtc.h,sha256={digest},5\n".encode()
+        rows = f"n/nvrtc.h,sha256={digest},{5 if release == '13.0.88' else size}\n".encode()
         file(tmp_path / f"nvidia_cuda_nvrtc-{release}.dist-info" / "RECORD", rows)
-    path = file(tmp_path / "n" / "nvrtc.h", content) if content else str(tmp_path / "n" / "nvrtc.h")
-    owner = attribution.owner(path)
+    path = tmp_path / "n" / "nvrtc.h"
+    if content is not None:
+        file(path, content if isinstance(content, bytes) else bytes(content))
+    owner = attribution.owner(str(path))
     assert owner is not None
     assert owner.version == version
 

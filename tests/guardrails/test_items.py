@@ -158,7 +158,9 @@ def test_a_relation_that_other_headers_make() -> None:
     nvcc, headers = item("nvcc", "13.0", "binaries"), item("cudart", "13.2", "headers")
     cccl, other = item("cccl", "13.1", "headers"), item("cccl", "12.9", "headers")
     assert shared_groups(nvcc, headers, [headers, other]) == {}
-    assert [*shared_groups(nvcc, headers, [headers, cccl])] == ["nvcc with CCCL"]
+    unknown = [item(name, None, "headers") for name in ("cccl", "cudart")]
+    for pair, there in ((headers, cccl), (headers, unknown[0]), (unknown[1], cccl)):
+        assert [*shared_groups(nvcc, pair, [pair, there])] == ["nvcc with CCCL"]
     assert shared_groups(nvcc, cccl, [cccl]) == {}
     assert besides() == {"cccl"}
 
@@ -176,7 +178,13 @@ def test_an_archive_and_its_linker() -> None:
 
 @pytest.mark.parametrize(
     ("headers", "nvrtc", "related"),
-    [("13.0", "12.9", True), ("13.5", "13.0", False), ("12.9", "13.0", False), (None, "12.9", False)],
+    [
+        ("13.0", "12.9", True),
+        ("13.5", "13.0", False),
+        ("12.9", "13.0", False),
+        (None, "12.9", False),
+        ("13.0", None, False),
+    ],
 )
 def test_headers_of_a_newer_major(headers, nvrtc, related: bool) -> None:
     """NVRTC compiles the headers of every release of its major, and of older majors."""

@@ -67,7 +67,7 @@ def test_too_new_ltoir_speaks_as_the_linker_does() -> None:
     """The pipeline rule and the linker's own error share their words."""
     verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), item("nvrtc", "13.2"), item("nvJitLink", "13.0"))
     said, measured, _ = verdict.message.partition(" (measured for sm_90: nvJitLinkAddData answers 14 ")
-    assert measured
+    assert (verdict.severity, bool(measured)) == ("error", True)
     assert said.endswith(
         "made by CUDA 13.2, linker understands up to 13.0: install 'nvidia-nvjitlink>=13.2', "
         "or compile with CUDA 13.0 or older"
@@ -77,10 +77,11 @@ def test_too_new_ltoir_speaks_as_the_linker_does() -> None:
 def test_a_refusal_says_what_was_measured() -> None:
     """A promise may be stricter than the measurement; beyond the atlas, the rule is extrapolated; NVVM has none."""
     pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
-    stricter = check_pipeline(pipeline, item("nvrtc", "12.9"), item("nvJitLink", "13.0")).message
-    assert stricter.endswith("into a linker that is not older (measured for sm_90: works)")
-    beyond = check_pipeline(pipeline, item("nvrtc", "14.0"), item("nvJitLink", "13.0")).message
-    assert "(not measured: CUDA 14.0 is not in the atlas of " in beyond
+    stricter = check_pipeline(pipeline, item("nvrtc", "12.9"), item("nvJitLink", "13.0"))
+    assert stricter.message.endswith("into a linker that is not older (measured for sm_90: works)")
+    beyond = check_pipeline(pipeline, item("nvrtc", "14.0"), item("nvJitLink", "13.0"))
+    assert "(not measured: CUDA 14.0 is not in the atlas of " in beyond.message
+    assert (stricter.severity, beyond.severity) == ("warning", "error")
     nvvm = check_pipeline(Pipeline("nvvm", "nvJitLink", "ltoir"), item("nvvm", "12.9"), item("nvJitLink", "13.0"))
     assert "measured" not in nvvm.message
 

@@ -219,6 +219,8 @@ def test_words_and_repair_of_a_newer_archive() -> None:
     assert verdict.otherwise == ""
     loaded = item("nvJitLink", "13.0", via=ALREADY_LOADED)
     assert str(check_linked(loaded, archive).fix) == "pip install 'cuda-toolkit[cudart]==13.0.*'"
+    headers = item("cudart", "13.0", "headers")
+    assert str(check_linked(headers, item("nvrtc", "12.9")).fix) == "pip install 'cuda-toolkit[cudart]==12.9.*'"
     without_wheels = check_linked(item("cudadevrt", "12.7", ARCHIVE), item("nvJitLink", "12.6"))
     assert (str(without_wheels.fix), bool(without_wheels.otherwise)) == ("", True)
 
@@ -228,7 +230,7 @@ def test_the_reproducer() -> None:
     nvrtc = item("nvrtc", "13.2")
     headers = item("nvrtc", "13.0", "headers", via="system-ctk-root")
     verdict = judge(headers, [nvrtc], driver=NEW)
-    assert (verdict.status, verdict.rule) == ("incompatible", "same-ctk")
+    assert (verdict.severity, verdict.status, verdict.rule) == ("error", "incompatible", "same-ctk")
     assert "nvrtc headers are of CUDA 13.0, the nvrtc library of CUDA 13.2" in verdict.message
     assert verdict.items == (str(headers), str(nvrtc))
     assert "found via system-ctk-root" in verdict.items[0]
@@ -256,7 +258,7 @@ def test_constraint(constraint: str, version: str, fine: bool) -> None:
             else f"the nvrtc library is of CUDA {version}, but ctk_version asks for "
         )
         assert (verdict.status, verdict.rule) == (status, "ctk-constraint")
-        assert verdict.message == f"{words}'{SpecifierSet(constraint)}'"
+        assert (verdict.message, len(verdict.items)) == (f"{words}'{SpecifierSet(constraint)}'", 1)
 
 
 @pytest.mark.parametrize(
@@ -423,6 +425,17 @@ def test_judge_all_counts_each_once() -> None:
     assert counted == {"ctk-version-known": 3, "ctk-constraint": 3, "driver": 3, "same-ctk": 1, "pipeline": 1}
     (pair,) = [verdict for verdict in verdicts if verdict.rule == "same-ctk"]
     assert pair.message.startswith("the nvrtc library and the nvrtc headers are both of CUDA 13.0")
+    of_driver = [verdict.evidence[0] for verdict in verdicts if verdict.rule == "driver"]
+    assert of_driver == [nvjitlink, nvrtc, headers]  # by kind and name
+
+
+def test_headers_make_others_depend_on_each_other() -> None:
+    """Those of CCCL, if they come last; other items leave what was accepted alone."""
+    nvcc, headers = item("nvcc", "13.2", "binaries"), item("cudart", "13.0", "headers")
+    assert judge(headers, [nvcc], driver=NEW).status == "compatible"
+    assert judge(item("cccl", "13.2", "headers"), [nvcc, headers], driver=NEW).rule == "same-ctk"
+    clash = [item("nvrtc", "13.2"), item("nvrtc", "13.0", "headers")]
+    assert judge(item("cufft", "13.0", "headers"), clash, driver=NEW).status == "compatible"
 
 
 def test_pipelines_are_of_dynamic_libraries() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -59,6 +60,18 @@ def test_pipes_and_devices(tmp_path) -> None:
     assert not Path("/dev/null").is_file()
     with pytest.raises(OSError, match="No space"):
         regular_files.write_whole(Path("/dev/full"), "text")
+
+
+def test_how_long_a_file_may_be(tmp_path) -> None:
+    """As long as the bound, and no byte longer; only a file can be too long."""
+    (tmp_path / "a").write_bytes(b"abc")
+    os.mkfifo(tmp_path / "pipe")
+    found = [regular_files.is_regular(tmp_path / name, 3) for name in ("a", "pipe", ".", "none")]
+    assert (found, regular_files.is_regular(tmp_path / "a", 2)) == ([True, False, False, False], False)
+    assert regular_files.read_bounded(tmp_path / "a", 3) == b"abc"
+    with pytest.raises(OSError, match="3 bytes; expected at most 2") as caught:
+        regular_files.read_bounded(tmp_path / "a", 2)
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "a"))
 
 
 def test_hashes_are_those_of_a_record(tmp_path) -> None:
