@@ -36,10 +36,14 @@ class Warm:
         self._requests, self._answers = requests, answers
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what is not in the quick tier, unless its file is named."""
+        """Leave out what is not in the quick tier, unless it or its file is named."""
         named = {(config.invocation_params.dir / one).resolve() for one in config.args}
         slow = ("slow", "apart")
-        items[:] = [item for item in items if item.path in named or not any(map(item.get_closest_marker, slow))]
+        items[:] = [
+            item
+            for item in items
+            if item.path in named or item.nodeid in config.args or not any(map(item.get_closest_marker, slow))
+        ]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
