@@ -209,7 +209,7 @@ def _trial(
     alone = {name for name in unfit if not is_open(name, becomes)}
     by_extra = [item for item in moved if not _brought([item], becomes) & alone]
     command = repair(by_extra, release, at_most=at_most) if by_extra else NO_COMMAND
-    if (by_extra and not command) or not unfit <= set(NVJITLINK):
+    if (by_extra and not command) or unfit - {*NVJITLINK}:
         return None
     words = [word for word in command.install if fits.get(Requirement(word).name, True)]
     words += [f"{name}{bounds[name]}" for name in named]

@@ -62,6 +62,16 @@ def test_pipes_and_devices(tmp_path) -> None:
         regular_files.write_whole(Path("/dev/full"), "text")
 
 
+def test_which_file_is_open(tmp_path) -> None:
+    """A link's is the file that it leads to; a descriptor that is closed has none."""
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    with (tmp_path / "file").open("w") as file, (tmp_path / "link").open() as link, Path("/dev/null").open() as other:
+        known, *others = (regular_files.identity(one.fileno()) for one in (file, link, other))
+        number = file.fileno()
+    assert (known, known in others[1:]) == (others[0], False)
+    assert regular_files.identity(number) is None
+
+
 def test_how_long_a_file_may_be(tmp_path) -> None:
     """As long as the bound, and no byte longer; only a file can be too long."""
     (tmp_path / "a").write_bytes(b"abc")
