@@ -22,14 +22,9 @@ _MEASURED: Final = re.compile(r"\((?:measured|recorded)(?=[):;]| on| for)(?:: ([
 RECORDED = Path(__file__).parents[1] / "campaigns" / "conformance" / "recorded"
 
 
-def modules() -> Iterator[Path]:
-    """The modules of the package; templates are no code of ours."""
-    return (path for path in sorted(PACKAGE.rglob("*.py")) if "templates" not in path.parts)
-
-
 def definitions(kind: str) -> Iterator[tuple[str, str]]:
     """The path and the name of each public definition at the margin of a module: ``class`` or ``def``."""
-    for path in modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
         for name in re.findall(rf"^{kind} ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
             yield path.relative_to(PACKAGE).as_posix(), name
 
@@ -45,7 +40,7 @@ def test_no_two_public_classes_have_one_name() -> None:
 def test_few_modules_have_one_name() -> None:
     """A file that an editor opens by its name is the right one, or one of three."""
     places = defaultdict(list)
-    for path in modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
         if not path.stem.startswith("__"):
             places[path.stem].append(path.relative_to(PACKAGE).as_posix())
     assert {name: found for name, found in places.items() if len(found) > _MOST_MODULES} == {}

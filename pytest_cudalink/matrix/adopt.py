@@ -246,7 +246,7 @@ def _runner(root: Path, runner: str) -> Change:
         path = Path("noxfile.py")
         present = _read(root / path)
         if present is None:
-            return Change(path, _template("noxfile.py"), "write")
+            return Change(path, _template("noxfile.txt"), "write")
         if "pytest_cudalink.matrix.nox" in present:
             return Change(path, present, "keep")
         # at the end: the sessions of the project come first in its lists

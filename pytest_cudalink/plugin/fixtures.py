@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..versions import CudaVersion
     from .run import Run
     from .settings import Settings
-    from .watch.violation_check import ViolationCheck
+    from .watch.violation_checks import ViolationCheck
 
 #: The fixtures; each asks for the plugin if a test uses it.
 NAMES: Final = frozenset(
@@ -317,10 +317,10 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
 def nvjitlink_contract(pytestconfig: pytest.Config) -> BrokenRules:
     """Violations of nvJitLink's contract in this test; ``expect()`` consumes those that the test makes on purpose."""
     from .parts import JITLINK_CONTRACT
-    from .watch import jitlink_contract
+    from .watch.violation_checks import check_nvjitlink
 
     run = _run_of(pytestconfig)
-    jitlink_contract.start(run)
+    check_nvjitlink(run)
     found = run.get(JITLINK_CONTRACT)
     if found is None:
         setting = run.settings.jitlink_contract

@@ -32,14 +32,19 @@ from pytest_cudalink.plugin.parts import (
     REPORTER,
     REQUIRED,
 )
-from pytest_cudalink.plugin.records import facts
+from pytest_cudalink.plugin.records import ledger
 from pytest_cudalink.plugin.records.ledger import Outside, Totals
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.settings import Setting
-from pytest_cudalink.plugin.watch import jitlink_contract
 from pytest_cudalink.plugin.watch.check import Check
 from pytest_cudalink.plugin.watch.native_links import UnsteeredLinkWarning
-from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck, last_look
+from pytest_cudalink.plugin.watch.violation_checks import (
+    DriverCheck,
+    ViolationCheck,
+    check_nvjitlink,
+    last_look,
+    watch_nvjitlink,
+)
 from pytest_cudalink.report.asked_for import AskedFor
 from pytest_cudalink.versions import CudaVersion
 from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
@@ -49,7 +54,7 @@ from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
 
 def test_the_facts_of_a_test() -> None:
     """Each becomes a property where there is something to say, and plain values for another process."""
-    seen = facts.Facts()
+    seen = ledger.Facts()
     plain = {"links": {}, "unsteered": {}, "violations": {}, "verdicts": [], "unsupported": {}, "undestroyed": 0}
     plain |= {"documented": None, "missing": None, "refused": [], "cause": None, "sticky": None}
     assert (seen.properties(), seen.as_json()) == ([], plain)
@@ -174,7 +179,7 @@ def test_verdicts_of_a_test(seen: Finding, strict: bool, outcome: str, longrepr:
     assert (report.outcome, report.longrepr) == (outcome, longrepr)
     assert report.sections == ([("T", "text")] if seen.severity in ("note", "unknown") else [])
     assert hasattr(report, "wasxfail") is (outcome != "failed")
-    assert facts.is_unsupported(report) is (seen.severity == "unknown")
+    assert ledger.is_unsupported(report) is (seen.severity == "unknown")
     assert item.warnings == ([(pytest.PytestWarning, "text")] if seen.severity == "warning" and not strict else [])
     if outcome == "failed":
         report = reported(run, "setup", item, outcome="failed")
@@ -198,7 +203,7 @@ def test_what_a_check_shows_is_safe() -> None:
 def test_how_a_report_fails() -> None:
     """The text is shown, or what pytest makes of it."""
     report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, "call")
-    facts.fail(report, "T", "text")
+    ledger.fail(report, "T", "text")
     assert (report.outcome, report.longrepr) == ("failed", "text")
 
 
@@ -582,8 +587,8 @@ def test_where_the_contract_is_checked(contract: Mock, mode: str, possible: bool
     if not possible:
         monkeypatch.setattr(jitlink_native, "start", lambda: None)
     run = begun(jitlink_contract=mode)
-    jitlink_contract.watch(run)
-    jitlink_contract.start(run)
+    watch_nvjitlink(run)
+    check_nvjitlink(run)
     check = run.get(JITLINK_CONTRACT)
     assert (check is not None) is (possible and mode != "off")
     if not possible:
@@ -601,7 +606,7 @@ def test_where_the_contract_is_checked(contract: Mock, mode: str, possible: bool
 def test_the_contract_of_nvjitlink(contract: Mock, mode: str) -> None:
     """What broke it is shown with its test; outside of tests it is a warning, or fails the run."""
     run = begun(jitlink_contract=mode)
-    jitlink_contract.start(run)
+    check_nvjitlink(run)
     check = run.part(JITLINK_CONTRACT)
     one = violation(1)._replace(check="jitlink-contract")
     contract.take.side_effect = [[one, violation(2)], [], [one], [], [one], []]
@@ -624,7 +629,7 @@ def test_the_contract_of_nvjitlink(contract: Mock, mode: str) -> None:
 def test_handles_that_a_test_leaves(contract: Mock) -> None:
     """They are destroyed if they can be; what is left then is noted, and fails nothing."""
     run = begun(jitlink_contract="fail")
-    jitlink_contract.start(run)
+    check_nvjitlink(run)
     check = run.part(JITLINK_CONTRACT)
     contract.handle_count = 7
     assert (check.leaves(), contract.alive.call_args) == (False, call(3))
@@ -656,12 +661,12 @@ def test_the_sums_of_a_run() -> None:
     outside.verdicts, outside.unsupported = [{"status": "compatible"}], {"t": "why"}
     totals.add_outside(outside.as_json())
     totals.add_outside(outside.as_json(), "[A] ")
-    seen = facts.Facts(undestroyed=2, documented={"requirement": "r", "raises": "E"}, missing="a GPU")
+    seen = ledger.Facts(undestroyed=2, documented={"requirement": "r", "raises": "E"}, missing="a GPU")
     seen.refused = [{"function": name, "note": ""} for name in ("cuB", "cuA", "cuB")]
     seen.violations["order"], seen.links["a/driver"] = 3, 4
     seen.sticky = {"code": 700, "error": "E"}
     totals.add("A", seen.as_json(), "gw0")
-    totals.add("B", facts.Facts().as_json())
+    totals.add("B", ledger.Facts().as_json())
     assert totals.as_json() == {
         "violations": {"order": 4},
         "missing": {"a GPU": 5},
@@ -687,7 +692,7 @@ def test_tests_after_an_error_that_stays() -> None:
     """They count once, for the last such error of their worker; an attempt of the test itself does not."""
     totals = Totals()
     for nodeid, worker in (("A", "gw0"), ("B", "gw1"), ("C", "gw0")):
-        totals.add(nodeid, facts.Facts(sticky={"code": 1, "error": "E"}).as_json(), worker)
+        totals.add(nodeid, ledger.Facts(sticky={"code": 1, "error": "E"}).as_json(), worker)
         for after in ("A", "B", "C", f"after {nodeid}", f"after {nodeid}", f"more after {nodeid}"):
             totals.count_after_sticky(after, worker)
     totals.count_after_sticky("D", "gw2")
@@ -760,7 +765,7 @@ def test_the_facts_on_a_report(properties: str, elsewhere: bool) -> None:
     run.config.hook.pytest_runtest_logreport(report=late)
     assert late.cudalink["missing"] == "a GPU"
     other = pytest.TestReport("C", ("f.py", 0, "C"), {}, "passed", None, "teardown")
-    other.cudalink = facts.Facts(missing="another").as_json()
+    other.cudalink = ledger.Facts(missing="another").as_json()
     run.config.hook.pytest_runtest_logreport(report=other)
     assert book.totals.missing == ({} if elsewhere else {"a GPU": 1, "another": 1})
     assert seen == [False, False, True, False, True]
@@ -771,13 +776,13 @@ def test_attempts_that_a_ledger_adds_up() -> None:
     run = begun()
     book = run.part(LEDGER)
     book.totals.refused = {"A": ["cuA"]}
-    book.totals.add("B", facts.Facts(sticky={"code": 1, "error": "E"}).as_json(), "gw1")
+    book.totals.add("B", ledger.Facts(sticky={"code": 1, "error": "E"}).as_json(), "gw1")
     for when, left in (("call", {"A": ["cuA"]}), ("teardown", {})):
         report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, when)
         report.worker_id = "gw1"
         run.config.hook.pytest_runtest_logreport(report=report)
         assert (book.totals.refused, book.totals.sticky[0]["after"]) == (left, int(when == "teardown"))
-    report.cudalink = facts.Facts(sticky={"code": 2, "error": "E"}).as_json()
+    report.cudalink = ledger.Facts(sticky={"code": 2, "error": "E"}).as_json()
     run.config.hook.pytest_runtest_logreport(report=report)
     assert [one["worker"] for one in book.totals.sticky] == ["gw1", "gw1"]
 

@@ -31,9 +31,9 @@ from .. import pytest_private
 from ..conditions import faults
 from ..items import PLAN
 from ..parts import ASKED, FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER, SERVERS
-from ..records.facts import fail
+from ..records.ledger import fail
 from ..run import Run
-from ..watch.driver_checks import lose_events
+from ..watch.violation_checks import lose_events
 from . import processes
 
 _LAST_LINES: Final = 20

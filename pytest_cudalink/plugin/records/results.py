@@ -20,7 +20,7 @@ from ...report.wording import split_link_key
 from .. import pytest_private
 from ..conditions import run_driver
 from ..parts import LEDGER, RECORD_FILE
-from .facts import is_unsupported
+from .ledger import is_unsupported
 
 if TYPE_CHECKING:
     from ...report.records import SubtestRecord

@@ -13,7 +13,7 @@ from .. import parts, pytest_private
 from ..conditions.run_driver import A_DRIVER, FACTS
 from ..items import PLAN
 from ..parts import ASKED, FAULTS, HAND_OVER, ISOLATION, LEDGER, RECORD_FILE, REQUIRED, RERUNS, Key
-from ..records.facts import is_unsupported
+from ..records.ledger import is_unsupported
 from ..settings import Setting
 from ..watch.check import Check, Phase
 

@@ -192,17 +192,17 @@ def _watch_nvjitlink(run: Run) -> None:
         jitlink_calls.watch_nvrtc(faults.nvrtc_functions())  # a sweep may let its calls fail
     run.part(parts.NATIVE_LINKS)
     run.part(parts.CAUSES)
-    from ..watch import jitlink_contract
+    from ..watch.violation_checks import watch_nvjitlink
 
-    jitlink_contract.watch(run)
+    watch_nvjitlink(run)
     if run.configured:
         _check_jitlink_contract(run)
 
 
 def _check_jitlink_contract(run: Run) -> None:
-    from ..watch import jitlink_contract
+    from ..watch.violation_checks import check_nvjitlink
 
-    jitlink_contract.start(run)
+    check_nvjitlink(run)
 
 
 def _start_driver(run: Run) -> None:
@@ -464,9 +464,9 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
     """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `pytest_sessionfinish`."""
     run, why = run_of(config), ""
     if run.get(parts.REPORTER) is not None or run.get(parts.DESCENDANTS) is not None:
-        from ..watch import violation_check
+        from ..watch import violation_checks
 
-        if violation_check.last_look(run) and code == pytest.ExitCode.OK:
+        if violation_checks.last_look(run) and code == pytest.ExitCode.OK:
             code, why = pytest.ExitCode.TESTS_FAILED, "a rule was broken after the end of the session"
     shows = any(getattr(config.option, name, False) for name in ("showfixtures", "show_fixtures_per_test"))
     if run.failing and shows and code == pytest.ExitCode.OK:

@@ -14,7 +14,7 @@ from ...report.wording import by_cause, linked_on, share, split_link_key, status
 from .. import pytest_private
 from ..conditions import unsteered
 from ..parts import ASKED, LEDGER, RERUNS
-from ..records.facts import VIOLATIONS
+from ..records.ledger import VIOLATIONS
 
 if TYPE_CHECKING:
     from ..records.ledger import Totals

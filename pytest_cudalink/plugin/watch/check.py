@@ -12,7 +12,7 @@ import pytest
 from ...base.finding import Finding
 from ...base.safe_text import block, line
 from ..parts import LEDGER, REPORTER
-from ..records.facts import fail_with, skip_unsupported
+from ..records.ledger import fail_with, skip_unsupported
 
 if TYPE_CHECKING:
     from ..run import Run

@@ -11,7 +11,7 @@ import pytest
 
 from ...base.finding import Finding, Violation
 from ..parts import LEDGER
-from .violation_check import ViolationCheck
+from .violation_checks import ViolationCheck
 
 if TYPE_CHECKING:
     from ..run import Run
