@@ -35,7 +35,7 @@ EQUAL: Final = "="
 CACHE = ROOT / ".cudalink" / "mutants.json"
 #: What a copy of the tree leaves out.
 _APART = shutil.ignore_patterns(".*", "__pycache__", "_build", "*.egg-info", "dist", "build")
-_FLAGS: Final = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-w")
+_FLAGS: Final = ("-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-fvisibility=hidden", "-w")
 #: With -O1, compilers take half of the time of -O2, and make the same code of many equivalent mutants. With -O0, they
 #: take half of that: for the mutants of `sample.txt`, which are known to be different.
 _OPTIMIZED, _QUICK = "-O1", "-O0"

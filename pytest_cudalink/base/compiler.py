@@ -21,6 +21,7 @@ from typing import Final
 
 _FLAGS = (
     "-std=gnu11",
+    "-D_GNU_SOURCE",
     "-O2",
     "-g",
     "-fPIC",

@@ -24,7 +24,14 @@ HERE = Path(__file__).parent
 SAMPLES = HERE.parent / "data" / "artifacts"
 CORPUS = HERE / "native" / "corpus.zip"
 DICTIONARY = HERE / "native" / "reader.dict"
-FLAGS = ("-std=gnu11", "-g", "-O2", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined")
+FLAGS = (
+    "-std=gnu11",
+    "-D_GNU_SOURCE",
+    "-g",
+    "-O2",
+    "-fsanitize=fuzzer,address,undefined",
+    "-fno-sanitize-recover=undefined",
+)
 #: The exit code of test programs for "skipped".
 MISSING = 77
 LONGEST = 6400

@@ -1,11 +1,9 @@
 /* Bytes of an image within their bounds. */
-#define _GNU_SOURCE
 #include "bytes.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 bool art_span(Bytes image, uint64_t offset, uint64_t size, Bytes *span) {
   bool inside = offset <= image.size && size <= image.size - offset;

@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cuda_tables.h"
 #include "mercury.h"

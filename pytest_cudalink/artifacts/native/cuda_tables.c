@@ -2,7 +2,6 @@
 #include "cuda_tables.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "attributes.h"
 

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { HEADER = 64, SECTION_HEADER = 64, SEGMENT_HEADER = 56, NOTE_HEADER = 12 };
 enum { INDEX_ABSOLUTE = 0xfff1, INDEX_COMMON = 0xfff2, INDEX_ELSEWHERE = 0xffff };

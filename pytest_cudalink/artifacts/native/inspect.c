@@ -2,11 +2,9 @@
 #include "inspect.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "containers.h"
 #include "cubin.h"
-#include "elf_image.h"
 #include "ptx.h"
 #include "tileir.h"
 

@@ -1,7 +1,6 @@
 /* Inspecting an image of any kind, with everything in it, without trusting any byte of it. */
 #pragma once
 
-#include "bytes.h"
 #include "record.h"
 
 #define ART_EXPORT __attribute__((visibility("default")))

@@ -3,7 +3,6 @@
 #include "ptx.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { HEAD_ROOM = 65536 }; /* a PTX file starts with a few hundred bytes of comments */
 enum { MOST_DIGITS = 4 };

@@ -1,8 +1,6 @@
 /* What was found about an image and its parts. */
 #include "record.h"
 
-#include <string.h>
-
 static void put(Writer *writer, uint64_t at, const void *bytes, uint64_t size) {
   if (size && at <= writer->room && size <= writer->room - at) memcpy(writer->out + at, bytes, size);
 }

@@ -1,5 +1,4 @@
 /* The objects that are loaded into this process: reading them, and replacing single words in them. */
-#define _GNU_SOURCE
 #include "loaded_object.h"
 
 #include <stdio.h>

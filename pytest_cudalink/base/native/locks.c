@@ -1,5 +1,4 @@
 /* Locks that are open again in a forked child, and what else it forgets. */
-#define _GNU_SOURCE
 #include "locks.h"
 
 #include <stdlib.h>

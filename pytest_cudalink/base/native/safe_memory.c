@@ -1,5 +1,4 @@
 /* Reading and writing memory that may not be there. */
-#define _GNU_SOURCE
 #include "safe_memory.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* The accesses to memory of each kind of work, for the check of their order. */
 #pragma once
 
-#include "abi.h"
 #include "graph_parameters.h"
 #include "happens_before.h"
 

@@ -2,10 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "abi.h"
 #include "capture.h"
-#include "contexts.h"
-#include "handles.h"
 #include "link_state.h"
 #include "memory.h"
 #include "module_image.h"

@@ -4,20 +4,14 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "accesses.h"
-#include "calls.h"
 #include "capture.h"
-#include "contexts.h"
 #include "device_addresses.h"
 #include "devices.h"
 #include "graph_memory.h"
-#include "memory.h"
 #include "pools.h"
 #include "processes.h"
-#include "queues.h"
-#include "streams.h"
 #include "watched_copies.h"
 
 enum { ROW_ALIGNMENT = 512 };

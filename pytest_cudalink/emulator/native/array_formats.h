@@ -1,9 +1,6 @@
 /* Arrays as numbers: formats, which descriptors are valid, and how much memory a level takes. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "abi.h"
 
 /* CUDA_ARRAY3D_DESCRIPTOR */

@@ -1,15 +1,10 @@
 /* Arrays and mipmapped arrays: memory of the device without an address, in rows without gaps. */
 #include "arrays.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
-#include "calls.h"
-#include "contexts.h"
 #include "devices.h"
-#include "handles.h"
 #include "locks.h"
-#include "memory.h"
 #include "physical_memory.h"
 #include "streams.h"
 

@@ -1,9 +1,6 @@
 /* Arrays and mipmapped arrays: their handles, and the memory that copies use. */
 #pragma once
 
-#include <stdint.h>
-
-#include "abi.h"
 #include "array_formats.h"
 
 /* CUDA_ARRAY_DESCRIPTOR */

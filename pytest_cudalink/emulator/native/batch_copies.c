@@ -1,10 +1,7 @@
 /* Several copies in one call. */
-#include <stdint.h>
 #include <string.h>
 
-#include "calls.h"
 #include "capture.h"
-#include "contexts.h"
 #include "copy_calls.h"
 #include "devices.h"
 #include "memory.h"

@@ -2,21 +2,16 @@
 #include "calls.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "config.h"
-#include "events.h"
 #include "faults.h"
 #include "handles.h"
 #include "notes.h"
-#include "stacks.h"
 #include "sticky.h"
 #include "sweep.h"
 #include "violations.h"

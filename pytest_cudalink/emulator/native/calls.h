@@ -1,11 +1,8 @@
 /* Entering and leaving: what every exported function goes through. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "abi.h"
 #include "events.h"
-#include "symbols.h"
 #include "waits.h"
 
 /* One call of an exported function: its answer, and what its event says besides. */

@@ -1,10 +1,8 @@
 /* Capture: beginning, ending, what is refused meanwhile. */
 #include "capture.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "calls.h"
 #include "processes.h"
 #include "queues.h"
 #include "sticky.h"

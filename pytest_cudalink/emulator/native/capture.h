@@ -1,11 +1,7 @@
 /* Capture: operations of a stream become nodes of a graph instead of being done. */
 #pragma once
 
-#include <stdbool.h>
-
-#include "abi.h"
 #include "graphs.h"
-#include "streams.h"
 
 /* CUstreamCaptureMode */
 enum { CAPTURE_MODES = 3 };

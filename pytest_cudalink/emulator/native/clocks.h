@@ -1,9 +1,6 @@
 /* Vector clocks, and the works that have them. All of it under the lock of happens_before.c. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "order_findings.h"
 
 enum { CHAINS = 1024 };

@@ -1,10 +1,6 @@
 /* The accesses to memory that later ones are compared with. All of it under the lock of happens_before.c. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "clocks.h"
 
 typedef enum { ACCESS_READ, ACCESS_WRITE, ACCESS_VALUE, ACCESS_ALLOCATE, ACCESS_FREE } AccessKind;

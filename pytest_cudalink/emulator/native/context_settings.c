@@ -1,17 +1,11 @@
 /* What is set for a context: flags, limits, the preferred cache, peers, core dumps. */
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "calls.h"
 #include "config.h"
 #include "contexts.h"
 #include "devices.h"
 #include "grow.h"
-#include "handles.h"
 #include "locks.h"
 
 enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 }; /* bytes; a stack must have fewer */

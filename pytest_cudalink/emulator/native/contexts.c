@@ -1,10 +1,6 @@
 /* Contexts: primary ones and those that the caller makes, and each thread's stack of them. */
 #include "contexts.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "config.h"
 #include "devices.h"
 #include "grow.h"

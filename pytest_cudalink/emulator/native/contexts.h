@@ -2,11 +2,7 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "abi.h"
 #include "calls.h"
 #include "handles.h"
 

@@ -8,7 +8,6 @@
 #include "device_addresses.h"
 #include "memory.h"
 #include "safe_memory.h"
-#include "shared_memory.h"
 
 /* -- lines -- */
 

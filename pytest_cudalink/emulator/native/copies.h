@@ -1,11 +1,6 @@
 /* Copying and filling memory, for the functions that do it and for the graphs that do it later. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "abi.h"
 #include "happens_before.h"
 
 /* Under a schedule, larger boxes are copied at once, when it is their turn. */

@@ -1,17 +1,13 @@
 /* The functions that copy and set memory, in the order of a stream. */
 #include "copy_calls.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "accesses.h"
-#include "calls.h"
 #include "capture.h"
-#include "contexts.h"
 #include "copies.h"
 #include "memory.h"
-#include "queues.h"
 #include "sticky.h"
 #include "waiters.h"
 #include "watched_copies.h"

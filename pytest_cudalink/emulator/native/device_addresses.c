@@ -1,9 +1,7 @@
 /* Addresses of the device, which the host can neither read nor write, and the mirror that has their bytes. */
-#define _GNU_SOURCE
 #include "device_addresses.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

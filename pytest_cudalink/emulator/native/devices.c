@@ -2,16 +2,12 @@
 #include "devices.h"
 
 #include <limits.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "calls.h"
-#include "config.h"
 #include "processes.h"
-#include "profiles.h"
 #include "visible.h"
 
 #include "errors.inc" /* driver_errors */

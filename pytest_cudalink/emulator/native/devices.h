@@ -1,9 +1,6 @@
 /* Initialization, versions, errors, and what a device is. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "abi.h"
 #include "events.h"
 #include "profiles.h"

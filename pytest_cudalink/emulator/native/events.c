@@ -1,16 +1,11 @@
 /* Events: what the driver was asked and what it answered. */
-#define _GNU_SOURCE
 #include "events.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "abi.h"
 #include "config.h"

@@ -3,8 +3,6 @@
    The library has those of all releases, and hides those that the driver of the configured version does not export. */
 #include "exports.h"
 
-#include "abi.h"
-#include "calls.h"
 #include "own_symbols.h"
 #include "queues.h"
 

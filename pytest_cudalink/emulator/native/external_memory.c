@@ -1,17 +1,10 @@
 /* Memory and semaphores of graphics libraries: files that can be mapped, and counters. */
-#define _GNU_SOURCE
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "../../base/native/own_file.h"
-#include "calls.h"
-#include "contexts.h"
 #include "device_addresses.h"
-#include "handles.h"
 #include "locks.h"
 #include "memory.h"
-#include "shared_memory.h"
 #include "streams.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of memory and semaphores */

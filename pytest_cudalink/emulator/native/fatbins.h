@@ -4,9 +4,6 @@
  * neither the format nor the choice. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "abi.h"
 #include "containers.h"
 

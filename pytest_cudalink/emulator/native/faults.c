@@ -1,8 +1,6 @@
 /* Faults that a test injects: calls that fail or wait, and a device that is lost. */
-#define _GNU_SOURCE
 #include "faults.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,6 @@
 /* Faults that a test injects, and the loss of the device. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "abi.h"
 #include "symbols.h"
 

@@ -1,16 +1,8 @@
 /* Functions and kernels of modules; they are not executed. */
-#define _GNU_SOURCE
 #include "functions.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "calls.h"
 #include "config.h"
-#include "contexts.h"
 #include "devices.h"
-#include "events.h"
 #include "grow.h"
 #include "locks.h"
 #include "occupancy_rules.h"

@@ -1,11 +1,6 @@
 /* Functions and kernels: what an image says of them, their attributes, and why they do not run. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "abi.h"
-#include "image.h"
 #include "module_image.h"
 
 /* The symbol of a function, or of a variable, that an image defines; 0 if it defines no such symbol. */

@@ -3,12 +3,8 @@
 
 #include <stdlib.h>
 
-#include "calls.h"
 #include "capture.h"
-#include "contexts.h"
 #include "graph_rules.h"
-#include "handles.h"
-#include "streams.h"
 
 Executable *cl_executable(const void *handle) {
   return cl_handle_is(handle, HANDLE_GRAPH_EXEC) ? (Executable *)(uintptr_t)handle : NULL;

@@ -1,12 +1,7 @@
 /* Executable graphs: copies of graphs as they were when they were made. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "abi.h"
 #include "graphs.h"
-#include "handles.h"
 
 typedef struct {
   Object head;

@@ -2,9 +2,7 @@
 #include <stdlib.h>
 
 #include "accesses.h"
-#include "calls.h"
 #include "capture.h"
-#include "contexts.h"
 #include "copies.h"
 #include "graph_exec.h"
 #include "graph_memory.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "capture.h"
 #include "config.h"
 #include "devices.h"

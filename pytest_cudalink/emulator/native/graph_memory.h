@@ -1,10 +1,6 @@
 /* Memory that graphs allocate and free: addresses that stay, and what of it is in use. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "abi.h"
 #include "graphs.h"
 
 /* All under the lock of the streams. */

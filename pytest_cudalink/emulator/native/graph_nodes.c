@@ -2,14 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "abi.h"
-#include "calls.h"
 #include "graph_exec.h"
 #include "graph_memory.h"
-#include "graph_parameters.h"
 #include "graph_rules.h"
-#include "graphs.h"
-#include "handles.h"
 
 enum { KERNEL_NODE_V1 = 56, FILL_NODE_V1 = 40 };
 

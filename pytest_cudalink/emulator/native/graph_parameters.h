@@ -1,12 +1,6 @@
 /* The kinds of nodes and their parameters, as the driver's API describes them. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "abi.h"
-#include "contexts.h"
 #include "streams.h"
 
 typedef struct Graph Graph;

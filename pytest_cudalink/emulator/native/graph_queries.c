@@ -1,12 +1,7 @@
 /* Graphs as callers make, ask and change them: everything but what their nodes do. */
 #include <stdio.h>
-#include <string.h>
 
-#include "calls.h"
-#include "contexts.h"
 #include "graph_rules.h"
-#include "graphs.h"
-#include "handles.h"
 #include "launches.h"
 
 API_LOCKED(cuGraphCreate, (Graph * *out, unsigned flags), (out, flags)) {

@@ -1,12 +1,8 @@
 /* What parameters of nodes must be, and how they may change. */
 #include "graph_rules.h"
 
-#include <string.h>
-
-#include "contexts.h"
 #include "copies.h"
 #include "devices.h"
-#include "handles.h"
 #include "launches.h"
 #include "memory.h"
 #include "stream_operations.h"

@@ -1,10 +1,6 @@
 /* What parameters of nodes must be, and how they may change. */
 #pragma once
 
-#include <stdbool.h>
-
-#include "abi.h"
-#include "graph_parameters.h"
 #include "graphs.h"
 
 /* Checks a caller's parameters, completes them and makes what they point to their own; on an error they own nothing.

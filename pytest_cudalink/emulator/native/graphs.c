@@ -1,11 +1,7 @@
 /* Graphs as host data. */
 #include "graphs.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "grow.h"
-#include "handles.h"
 
 static uint64_t last_graph, last_node;
 

@@ -1,15 +1,7 @@
 /* Graphs as host data: nodes with their parameters, edges, children. All of it under the lock of the streams. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "abi.h"
-#include "contexts.h"
 #include "graph_parameters.h"
-#include "handles.h"
-#include "streams.h"
 #include "user_objects.h"
 
 typedef struct Conditional Conditional;

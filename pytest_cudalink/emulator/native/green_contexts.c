@@ -1,15 +1,10 @@
 /* Green contexts: a share of a device's multiprocessors, with a separate context. */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "config.h"
 #include "contexts.h"
 #include "devices.h"
-#include "handles.h"
 #include "locks.h"
 #include "occupancy_rules.h"
 

@@ -1,14 +1,11 @@
 /* Objects, and their handles: a hash table with open addresses. */
 #include "handles.h"
 
-#include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "config.h"
 #include "locks.h"
-#include "stacks.h"
 #include "violations.h"
 
 const struct KindName cl_kinds[] = {

@@ -4,9 +4,6 @@
 #pragma once
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "stacks.h"
 

@@ -1,13 +1,10 @@
 /* What happens before what: the rules of streams, events and the host. */
-#define _GNU_SOURCE
 #include "happens_before.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "conflicts.h"
 #include "locks.h"
 
 enum { HOST = 0 };

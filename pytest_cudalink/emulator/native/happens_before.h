@@ -2,9 +2,6 @@
    memory that nothing orders. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "conflicts.h"
 #include "streams.h"
 

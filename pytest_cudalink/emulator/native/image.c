@@ -1,20 +1,16 @@
 /* Images as the driver meets them. */
-#define _GNU_SOURCE
 #include "image.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "bytes.h"
 #include "caller.h"
 #include "calls.h"
 #include "config.h"
 #include "containers.h"
 #include "cubin.h"
-#include "events.h"
 #include "inspect.h"
 #include "ptx.h"
 #include "tileir.h"

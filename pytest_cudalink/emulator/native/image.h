@@ -2,10 +2,6 @@
  * by the reader of artifacts/native, with every offset checked. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "abi.h"
 #include "elf_image.h"
 

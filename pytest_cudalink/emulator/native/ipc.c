@@ -1,14 +1,10 @@
 /* Memory and events of this process for others, and those of others for this one. */
-#define _GNU_SOURCE
 #include <string.h>
 #include <unistd.h>
 
-#include "calls.h"
-#include "contexts.h"
 #include "device_addresses.h"
 #include "devices.h"
 #include "memory.h"
-#include "shared_memory.h"
 #include "streams.h"
 #include "visible.h"
 

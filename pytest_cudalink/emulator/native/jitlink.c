@@ -1,20 +1,16 @@
 /* One link through libnvJitLink, in a link worker: the library's answers, and what became of the worker, are translated
    into the driver's words. */
-#define _GNU_SOURCE
 #include "jitlink.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "../worker/native/client.h"
 #include "calls.h"
 #include "config.h"
-#include "events.h"
 
 #include "architectures.inc" /* FIRST_ARCH_OF_13 */
 #include "releases.inc"      /* LAST_OF_12 */

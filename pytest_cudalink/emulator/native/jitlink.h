@@ -1,10 +1,6 @@
 /* One link through libnvJitLink, answered in the driver's codes and words. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "abi.h"
 #include "image.h"
 #include "options.h"
 

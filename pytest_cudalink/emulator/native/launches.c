@@ -1,16 +1,10 @@
 /* Launches: checked as a driver checks them, and then refused, as no kernel is executed. */
 #include "launches.h"
 
-#include <string.h>
-
-#include "calls.h"
 #include "capture.h"
-#include "contexts.h"
 #include "devices.h"
 #include "locks.h"
 #include "functions.h"
-#include "module_image.h"
-#include "streams.h"
 
 /* -- as nodes of graphs: the values of the parameters are the node's own -- */
 

@@ -1,8 +1,6 @@
 /* Launches: checked as a driver checks them, and then refused, as no kernel is executed. */
 #pragma once
 
-#include "abi.h"
-#include "events.h"
 #include "graph_parameters.h"
 #include "occupancy.h"
 

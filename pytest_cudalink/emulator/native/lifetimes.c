@@ -1,14 +1,10 @@
 /* The watch on the caller's memory. */
-#define _GNU_SOURCE
 #include "lifetimes.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "caller.h"
 #include "config.h"
-#include "options.h"
 #include "violations.h"
 
 static void violation(uint64_t state, const char *call, const char *option, const char *what, const char *expected,

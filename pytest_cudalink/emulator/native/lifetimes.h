@@ -1,8 +1,6 @@
 /* The watch on the caller's memory: it must stay as it is for as long as a link may use it. */
 #pragma once
 
-#include <stdint.h>
-
 #include "link_state.h"
 
 /* Checks all memory that the caller gave to a state, for the function `call`. */

@@ -1,24 +1,12 @@
 /* cuLink*: a driver's linker over nvJitLink, with the measured codes, texts and order. */
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "abi.h"
 #include "caller.h"
 #include "faults.h"
-#include "calls.h"
 #include "config.h"
 #include "contexts.h"
-#include "jitlink.h"
 #include "lifetimes.h"
 #include "link_inputs.h"
-#include "link_state.h"
-#include "options.h"
 #include "violations.h"
 
 /* -- calls on a state -- */

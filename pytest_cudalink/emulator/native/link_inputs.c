@@ -1,19 +1,14 @@
 /* The inputs of a link: each pair of a declared type and real bytes is answered as a driver was recorded to. */
-#define _GNU_SOURCE
 #include "link_inputs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "caller.h"
 #include "calls.h"
 #include "config.h"
 #include "fatbins.h"
-#include "image.h"
-#include "jitlink.h"
-#include "options.h"
 
 _Thread_local CUresult cl_ptx_failure;
 

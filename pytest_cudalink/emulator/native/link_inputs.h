@@ -1,9 +1,6 @@
 /* The inputs of a link: what is added as what, and how it is judged. */
 #pragma once
 
-#include <stddef.h>
-
-#include "abi.h"
 #include "link_state.h"
 
 /* Of the last PTX that did not compile on this thread, in whatever state or module: it decides what an undefined symbol

@@ -1,11 +1,9 @@
 /* The state of a link, the table of the live ones, and the logs that are written back to the caller. */
-#define _GNU_SOURCE
 #include "link_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "caller.h"
 #include "config.h"

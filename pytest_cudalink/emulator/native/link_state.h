@@ -3,14 +3,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <time.h>
 
-#include "abi.h"
 #include "jitlink.h"
-#include "options.h"
 #include "stacks.h"
 
 /* One log buffer of the caller, and how much of the unused part behind the text is watched. */

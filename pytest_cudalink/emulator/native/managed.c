@@ -2,13 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "capture.h"
 #include "config.h"
 #include "devices.h"
 #include "memory.h"
-#include "shared_memory.h"
-#include "streams.h"
 
 enum { LAST_PREFETCH = 7 }; /* besides CUmem_advise: what to remember */
 

@@ -1,8 +1,6 @@
 /* The table of memory: by address, with what each device has left. */
-#define _GNU_SOURCE
 #include "memory.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +8,10 @@
 #include <unistd.h>
 
 #include "address_tree.h"
-#include "config.h"
 #include "device_addresses.h"
 #include "devices.h"
 #include "locks.h"
 #include "processes.h"
-#include "shared_memory.h"
 
 enum { ALIGNMENT = 512, LARGE = 64 * 1024, SLAB = 2 << 20, REMEMBERED = 256 };
 

@@ -1,14 +1,8 @@
 /* The memory that the emulated device knows: a table of blocks. The host can use those that are not ON_DEVICE. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "abi.h"
 #include "contexts.h"
 #include "shared_memory.h"
-#include "waits.h"
 
 /* Where a block came from, and so what frees it. */
 typedef enum {

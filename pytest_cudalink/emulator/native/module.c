@@ -1,19 +1,9 @@
 /* cuModule* and cuLibrary*: images are read and compiled for real. */
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "abi.h"
-#include "calls.h"
-#include "contexts.h"
-#include "events.h"
 #include "functions.h"
-#include "image.h"
 #include "locks.h"
 #include "memory.h"
-#include "module_image.h"
 
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 

@@ -1,18 +1,9 @@
 /* Loaded images: read, compiled where they must be, kept in one table. */
-#define _GNU_SOURCE
 #include "module_image.h"
-
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "caller.h"
 #include "faults.h"
-#include "calls.h"
 #include "config.h"
-#include "containers.h"
-#include "events.h"
 #include "fatbins.h"
 #include "grow.h"
 #include "link_inputs.h"

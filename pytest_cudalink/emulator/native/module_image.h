@@ -2,17 +2,8 @@
    and variables. */
 #pragma once
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "abi.h"
 #include "contexts.h"
-#include "handles.h"
-#include "image.h"
 #include "jitlink.h"
-#include "options.h"
 
 typedef struct Function Function;
 typedef struct Global Global;

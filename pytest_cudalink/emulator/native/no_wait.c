@@ -1,16 +1,10 @@
 /* Threads that must not wait for unfinished work: each call that would, by the table, is a violation. */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "calls.h"
 #include "locks.h"
-#include "stacks.h"
 #include "violations.h"
 #include "work_order.h"
 

@@ -1,12 +1,9 @@
 /* Notes, one JSON object a line, in the file that the process above has made and looks at. */
-#define _GNU_SOURCE
 #include "notes.h"
 
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* Notes: lifetime violations and refused calls of this process, for the process that started it and fails for them. */
 #pragma once
 
-#include <stddef.h>
-
 #include "events.h"
 
 /* Notes a violation, unless the plugin in this process takes them itself. `event` has its members, and `sentence` says

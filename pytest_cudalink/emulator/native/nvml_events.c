@@ -1,5 +1,4 @@
 /* Sets of events: made, waited for and freed. No event ever occurs. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 

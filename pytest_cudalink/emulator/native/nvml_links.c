@@ -1,5 +1,4 @@
 /* How devices are linked to the machine and to each other: PCIe, topology, peers, processors. */
-#define _GNU_SOURCE
 #include <sched.h>
 #include <string.h>
 

@@ -1,10 +1,6 @@
 /* Occupancy: how many blocks of a kernel run at once, and of what size. */
 #include "occupancy.h"
 
-#include <string.h>
-
-#include "calls.h"
-#include "contexts.h"
 #include "devices.h"
 #include "functions.h"
 #include "locks.h"

@@ -1,7 +1,6 @@
 /* Occupancy: how many blocks of a kernel run at once, and of what size. */
 #pragma once
 
-#include "abi.h"
 #include "module_image.h"
 #include "occupancy_rules.h"
 

@@ -1,5 +1,4 @@
 /* What the kernel says of who may open a gate. */
-#define _GNU_SOURCE
 #include "openers.h"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 /* Reading the options of just-in-time compilation: which there are, their values, and nvJitLink's words for them. */
-#define _GNU_SOURCE
 #include "options.h"
 
 #include <stdarg.h>

@@ -1,9 +1,6 @@
 /* The options of just-in-time compilation, which links and loading share. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
 #include "abi.h"

@@ -2,7 +2,6 @@
  * orders. */
 #include "order_findings.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

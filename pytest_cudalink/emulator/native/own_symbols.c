@@ -1,11 +1,6 @@
 /* The dynamic symbols of the library that this file is linked into, and taking names out of them. */
-#define _GNU_SOURCE
 #include "own_symbols.h"
 
-#include <elf.h>
-#include <link.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

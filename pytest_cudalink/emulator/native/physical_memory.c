@@ -1,17 +1,13 @@
 /* Physical memory: made, released, and shared with other processes. */
 #include "physical_memory.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "devices.h"
-#include "handles.h"
 #include "locks.h"
 #include "pools.h"
 #include "processes.h"
-#include "shared_memory.h"
 
 enum { COMPRESSIONS = 1 }; /* CUmemAllocationCompType */
 

@@ -1,11 +1,6 @@
 /* Physical memory: what cuMemCreate makes, and cuMemMap gives an address. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "handles.h"
 #include "memory.h"
 
 #include "../../base/native/own_file.h"

@@ -1,11 +1,8 @@
 /* What a pointer is: attributes, and the range that it lies in. */
 #include <string.h>
 
-#include "calls.h"
-#include "contexts.h"
 #include "device_addresses.h"
 #include "graph_memory.h"
-#include "memory.h"
 #include "pools.h"
 #include "virtual_memory.h"
 

@@ -1,17 +1,13 @@
 /* Memory pools as the caller sees them: made, asked, shared. */
 #include <string.h>
-#include <unistd.h>
 
 #include "accesses.h"
-#include "calls.h"
 #include "capture.h"
 #include "devices.h"
 #include "graph_memory.h"
-#include "handles.h"
 #include "locks.h"
 #include "pools.h"
 #include "queues.h"
-#include "streams.h"
 
 /* -- making -- */
 

@@ -1,14 +1,10 @@
 /* Memory pools: segments, and what of them is given out. */
 #include "pools.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "calls.h"
 #include "device_addresses.h"
 #include "devices.h"
-#include "handles.h"
 #include "locks.h"
 #include "processes.h"
 #include "streams.h"

@@ -1,15 +1,9 @@
 /* Memory pools: what is allocated in the order of a stream. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "address_tree.h"
 #include "config.h"
-#include "handles.h"
 #include "memory.h"
-#include "shared_memory.h"
 
 #include "../../base/native/own_file.h"
 

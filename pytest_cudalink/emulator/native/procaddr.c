@@ -1,15 +1,9 @@
 /* cuGetProcAddress: which form of a function a caller of a certain CUDA version gets. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "abi.h"
 #include "calls.h"
 #include "config.h"
-#include "events.h"
 #include "exports.h"
-#include "symbols.h"
 
 typedef struct {
   int version;

@@ -2,7 +2,6 @@
    has ended, in whatever way, counts no more. */
 #include "processes.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,14 +1,7 @@
 /* Waits that CUDA's documentation does not promise: each is counted, and left out or not. */
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "abi.h"
-#include "calls.h"
 #include "grow.h"
 #include "locks.h"
-#include "stacks.h"
 #include "work_order.h"
 
 /* A wait that is not promised, of a call that was made since they are left out. */

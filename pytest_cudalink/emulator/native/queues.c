@@ -1,12 +1,9 @@
 /* Queues: a graph of works, whose edges are the order of streams, events and the legacy stream; and the engine. */
-#define _GNU_SOURCE
 #include "queues.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "happens_before.h"

@@ -1,8 +1,6 @@
 /* Queues: work that streams cannot do inside the call that submits it, because it has to wait, or calls the host. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "work_order.h"
 
 /* Prepares this file and waiters.c as the library is loaded. */

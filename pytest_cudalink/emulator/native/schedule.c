@@ -1,16 +1,9 @@
 /* Schedules: who draws what from a seed, what is due, and the log of it. */
-#define _GNU_SOURCE
 #include "schedule.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "calls.h"
 #include "grow.h"
 #include "locks.h"
 #include "queues.h"
-#include "stacks.h"
 
 enum { SCHEDULE_LATE = UINT32_MAX };
 

@@ -1,16 +1,11 @@
 /* Memory that other processes can map. */
-#define _GNU_SOURCE
 #include "shared_memory.h"
 
-#include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "locks.h"
 

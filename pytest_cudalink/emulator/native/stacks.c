@@ -1,17 +1,11 @@
 /* Who called: the frames of a thread, and the lines of Python that it runs. */
-#define _GNU_SOURCE
 #include "stacks.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "abi.h"
 #include "grow.h"

@@ -1,10 +1,6 @@
 /* Who called: the frames of a thread, and the lines of Python that it runs. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "events.h"
 
 enum { STACK_FRAMES = 24 };

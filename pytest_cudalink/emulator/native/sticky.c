@@ -2,8 +2,6 @@
 #include "sticky.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 static atomic_int error; /* 0: none */
 static atomic_bool was_reset;

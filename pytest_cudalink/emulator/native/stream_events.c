@@ -1,10 +1,8 @@
 /* What waits: for streams, for events, and streams for events; captured or not. */
 #include "capture.h"
-#include "contexts.h"
 #include "happens_before.h"
 #include "queues.h"
 #include "sticky.h"
-#include "streams.h"
 
 /* -- streams -- */
 

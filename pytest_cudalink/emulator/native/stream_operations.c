@@ -3,11 +3,9 @@
 
 #include "accesses.h"
 #include "capture.h"
-#include "contexts.h"
 #include "device_addresses.h"
 #include "memory.h"
 #include "queues.h"
-#include "streams.h"
 
 /* CUstreamWaitValue_flags, CUstreamWriteValue_flags */
 enum { CONDITIONS = 4 };

@@ -1,7 +1,6 @@
 /* Memory operations of streams: waiting for a value, and writing one. */
 #pragma once
 
-#include "abi.h"
 #include "graph_parameters.h"
 
 enum { OPERATIONS_MAX = 255 };

@@ -2,9 +2,7 @@
 #include <string.h>
 
 #include "capture.h"
-#include "contexts.h"
 #include "devices.h"
-#include "streams.h"
 
 /* Copies a stream, so that it is not read while another thread destroys it; the context of a default one is the current
    one. Some questions are work that a capturing stream refuses, others are only refused once its capture failed

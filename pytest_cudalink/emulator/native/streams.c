@@ -1,12 +1,7 @@
 /* The streams and events that are alive: making, finding, asking. */
 #include "streams.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "grow.h"
-#include "handles.h"
 #include "locks.h"
 
 enum { NO_POLICY = -1 }; /* what a stream has until one is set (measured: programs/core) */

@@ -1,16 +1,9 @@
 /* The streams and events that are alive. */
 #pragma once
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
-#include "abi.h"
-#include "calls.h"
 #include "contexts.h"
-#include "handles.h"
 
 typedef struct Node Node;
 typedef struct Capture Capture;

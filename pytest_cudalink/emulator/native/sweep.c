@@ -1,15 +1,11 @@
 /* A fault sweep: counting the calls of a test, and failing one of them by its number. */
 #include "sweep.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "abi.h"
 #include "faults.h"
 #include "grow.h"
 #include "locks.h"

@@ -1,8 +1,6 @@
 /* A fault sweep: counting the calls of a test, and failing one of them by its number. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "events.h"
 #include "symbols.h"
 

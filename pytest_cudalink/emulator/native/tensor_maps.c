@@ -1,10 +1,7 @@
 /* Tensor maps: descriptors for the tensor memory accelerator. They are checked as documented. What their 128 bytes say
    is not documented; the places of most fields follow from the bytes that an H200's driver wrote. */
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "calls.h"
 #include "config.h"
 #include "contexts.h"
 #include "devices.h"

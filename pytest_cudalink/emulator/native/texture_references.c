@@ -1,13 +1,9 @@
 /* Texture references of before texture objects: what is bound to them and how it would be read, kept and given back. */
-#include <pthread.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "arrays.h"
-#include "calls.h"
 #include "contexts.h"
 #include "devices.h"
-#include "handles.h"
 #include "locks.h"
 
 enum { AXES = 3, NO_OVERRIDE = 2, REFERENCE_FLAGS = 0x7f };

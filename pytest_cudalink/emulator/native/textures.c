@@ -1,15 +1,8 @@
 /* Texture and surface objects: descriptors that are checked and kept, as nothing is sampled. */
-#include <pthread.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include "abi.h"
 #include "arrays.h"
-#include "calls.h"
-#include "contexts.h"
 #include "devices.h"
-#include "handles.h"
 #include "locks.h"
 #include "memory.h"
 

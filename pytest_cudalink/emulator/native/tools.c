@@ -1,14 +1,10 @@
 /* What tools ask a driver: the profiler, its log, notifications, checkpoints of a process. */
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 
-#include "calls.h"
 #include "contexts.h"
 #include "devices.h"
-#include "handles.h"
 #include "locks.h"
 
 /* -- the profiler: there is nothing to profile -- */

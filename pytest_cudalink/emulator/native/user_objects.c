@@ -1,5 +1,4 @@
 /* User objects: counted references, and destructors that run once the lock is released. */
-#define _GNU_SOURCE
 #include "user_objects.h"
 
 #include <limits.h>
@@ -7,10 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "config.h"
-#include "handles.h"
-#include "stacks.h"
 #include "streams.h"
 #include "violations.h"
 

@@ -1,9 +1,6 @@
 /* User objects: data of the caller whose destructor runs when the last reference to it is gone. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "abi.h"
 
 typedef struct UserObject UserObject;

@@ -1,5 +1,4 @@
 /* Violations: counting them, and handing them to Python or to the process above. */
-#define _GNU_SOURCE
 #include "violations.h"
 
 #include <execinfo.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include "abi.h"
-#include "events.h"
 #include "notes.h"
 
 typedef void Hook(const char *event);

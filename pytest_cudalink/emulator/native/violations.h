@@ -1,8 +1,6 @@
 /* Violations: rules of CUDA that the caller broke. */
 #pragma once
 
-#include <stdint.h>
-
 #include "stacks.h"
 
 typedef struct {

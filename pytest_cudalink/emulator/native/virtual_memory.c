@@ -1,13 +1,10 @@
 /* Virtual memory: reserving addresses, mapping memory there, and access to it. */
-#define _GNU_SOURCE
 #include "virtual_memory.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "calls.h"
 #include "device_addresses.h"
 #include "devices.h"
 #include "pools.h"

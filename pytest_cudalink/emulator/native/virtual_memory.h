@@ -1,11 +1,7 @@
 /* Virtual memory: reserved addresses, physical memory, and what is mapped where. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "config.h"
-#include "memory.h"
 #include "physical_memory.h"
 #include "address_tree.h"
 

@@ -1,19 +1,14 @@
 /* Threads that wait in the driver. */
-#define _GNU_SOURCE
 #include "waiters.h"
 
 #include <dirent.h>
 #include <linux/futex.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "openers.h"
-#include "stacks.h"
-#include "streams.h"
 #include "violations.h"
 
 atomic_int cl_guarded;

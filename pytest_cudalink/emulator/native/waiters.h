@@ -1,13 +1,8 @@
 /* Threads that wait in the driver, and what they hold meanwhile. */
 #pragma once
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <sys/types.h>
 
-#include "contexts.h"
-#include "symbols.h"
 #include "work_order.h"
 
 /* Captures and locks that are held: 0: no call needs a look at either. */

@@ -1,7 +1,6 @@
 /* Which calls wait for unfinished work: data/emulator/waits.toml. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "symbols.h"

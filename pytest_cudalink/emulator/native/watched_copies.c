@@ -5,13 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "config.h"
 #include "device_addresses.h"
 #include "memory.h"
 #include "safe_memory.h"
 #include "schedule.h"
-#include "shared_memory.h"
 #include "violations.h"
 
 struct Watch {

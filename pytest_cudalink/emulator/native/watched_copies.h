@@ -1,8 +1,6 @@
 /* The watch on host memory that a copy in a queue reads or writes: it must live until the copy is done. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "happens_before.h"
 #include "queues.h"
 

@@ -1,9 +1,6 @@
 /* Works, and what comes before what. */
 #include "work_order.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-
 #include "grow.h"
 #include "happens_before.h"
 #include "processes.h"

@@ -1,13 +1,7 @@
 /* Works: what was submitted to streams and is not done, and what comes before what. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "abi.h"
 #include "graph_parameters.h"
-#include "streams.h"
 
 /* Kinds of work besides those of nodes, as `parameters.type`. */
 enum { WORK_CALLBACK = NODE_TYPES, WORK_FREE, WORK_LAUNCHED };

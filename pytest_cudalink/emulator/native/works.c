@@ -6,7 +6,6 @@
 #include "graph_memory.h"
 #include "memory.h"
 #include "openers.h"
-#include "queues.h"
 #include "sticky.h"
 #include "stream_operations.h"
 #include "violations.h"

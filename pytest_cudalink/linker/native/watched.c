@@ -1,12 +1,8 @@
 /* Calls of libnvJitLink that are watched for what it prints. */
-#define _GNU_SOURCE
 #include "watched.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

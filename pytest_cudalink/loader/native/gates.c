@@ -2,7 +2,6 @@
 
    A thread that waits behind a closed gate may hold the interpreter's lock. Then no code in Python runs until the gate
    is open, so that the guard is a thread which needs no Python. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>

@@ -2,15 +2,12 @@
 
    faulthandler's handler runs before `handle`, and writes to the file `frames`; then it raises the signal again, which
    calls `handle`. What it wrote goes to the terminal too. Only async-signal-safe functions may be called. */
-#define _GNU_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../../base/native/own_file.h"
 

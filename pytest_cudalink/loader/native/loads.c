@@ -2,10 +2,6 @@
 
    C and not a callback in Python: the loader holds a lock while it calls back, and a thread that waits for the
    interpreter's lock at that moment may itself be waited for by one that loads a library. */
-#define _GNU_SOURCE
-#include <elf.h>
-#include <link.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "loaded_object.h"

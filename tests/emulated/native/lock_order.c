@@ -1,6 +1,5 @@
 /* Preloaded: writes to the file $LOCK_ORDER each pair of locks of which a thread took the second while it held the
    first, as places in the driver; a lock in the heap, which is a link state's, is at 0. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -312,7 +312,7 @@ def test_random_calls_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     shared = SHARED
     own = Path(__file__).parent / "native/jitlink_contract.c"
     files = [own, *sources.glob("jitlink_[ch][oa]n*.c"), *shared.glob("*.c"), f"-I{sources}", f"-I{shared}"]
-    flags = ["-std=gnu11", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     subprocess.run(["gcc", *flags, *files, "-o", program, "-pthread", "-ldl"], check=True)
     done = subprocess.run(
         [program], capture_output=True, text=True, env={"ASAN_OPTIONS": "detect_leaks=0"}, timeout=60, check=False

@@ -1,5 +1,4 @@
 /* Sending and receiving whole pieces, however the system cuts them; and who is at the other end. */
-#define _GNU_SOURCE
 #include "channel.h"
 
 #include <errno.h>

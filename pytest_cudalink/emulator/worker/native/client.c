@@ -1,18 +1,14 @@
 /* Links in a worker. What a link was given is kept until it is complete: a worker may end because of another link, and
    then this one is repeated on the next worker, which its caller does not notice. */
-#define _GNU_SOURCE
 #include "client.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "channel.h"
 #include "pool.h"
 #include "protocol.h"
 

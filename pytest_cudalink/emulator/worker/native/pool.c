@@ -1,6 +1,5 @@
 /* The workers of this process, in a table of fixed places: a forked child closes what it finds there and starts again.
  */
-#define _GNU_SOURCE
 #include "pool.h"
 
 #include <errno.h>
@@ -10,7 +9,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "locks.h"
 #include "spawn.h"

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "../../../base/native/own_file.h"
 #include "channel.h"

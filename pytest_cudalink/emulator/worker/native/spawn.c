@@ -1,14 +1,11 @@
 /* Starting the link worker: as an orphan from its first moment, in its own session, with an environment of its use. */
-#define _GNU_SOURCE
 #include "spawn.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "../../../base/native/own_file.h"
 #include "channel.h"

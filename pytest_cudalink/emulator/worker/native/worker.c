@@ -1,14 +1,11 @@
 /* The program `cudalink-link-worker LIBRARY PID [pidfd]`: performs links through one libnvJitLink for the process PID,
    which asks on a socket. It ends when that process has ended or closed the socket, whatever the library does. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,10 @@
 /* Links that code below Python makes through libnvJitLink. Its functions, and on request those of NVRTC, are redirected
    where the loader looks them up, in the library's own symbols, and in the slots of objects that are bound to them
    already. */
-#define _GNU_SOURCE
 #include "jitlink_calls.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

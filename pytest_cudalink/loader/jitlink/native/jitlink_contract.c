@@ -1,11 +1,9 @@
 /* nvJitLink's contract: a call that the library would not survive is not made, and each violation is noted. No lock is
    held while the library works, and none of Python's is ever taken: the thread that holds it may wait for this one. */
-#define _GNU_SOURCE
 #include "jitlink_contract.h"
 
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
