@@ -13,7 +13,9 @@ from pytest_cudalink import emulator
 PACKAGE = Path(emulator.__file__).parents[1]
 SOURCES = sorted([*PACKAGE.glob("emulator/native/[!n]*.[ch]"), *PACKAGE.glob("emulator/native/n[!v]*.[ch]")])
 #: A lock that is defined, alone or in a structure, with the names of global ones.
-DEFINED = re.compile(r"^(?:static )?pthread_(?:mutex|rwlock)_t (\w+) = |^  pthread_mutex_t lock;", re.MULTILINE)
+DEFINED = re.compile(
+    r"^(?:(?:static )?pthread_(?:mutex|rwlock)_t |STATIC_LOCK\()(\w+)(?: = |\))|^  pthread_mutex_t lock;", re.MULTILINE
+)
 
 
 def table() -> dict[str, int]:

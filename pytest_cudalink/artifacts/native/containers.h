@@ -44,8 +44,7 @@ typedef struct {
 
 /* What the fatbin at `at` claims, which need not be all there. */
 bool art_fatbin_size(Bytes image, uint64_t at, FatbinSize *size, Problem *problem);
-/* The body of the fatbin at `at`, behind which `at` moves; an empty one at the end of the image, which may be padded.
- */
+/* The body of the fatbin at `at`, behind which `at` moves; an empty one at the end of the image, even if padded. */
 bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem);
 /* The header of the entry at `at` of a fatbin's body; the payload is not looked at, and need not be there. */
 bool art_fatbin_entry_head(Bytes body, uint64_t at, FatbinEntry *entry, Problem *problem);

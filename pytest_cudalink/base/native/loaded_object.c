@@ -56,8 +56,7 @@ bool cl_has_address(const LoadedObject *object, uintptr_t address) {
 
 static bool is_defined(const ElfW(Sym) * symbol) { return symbol->st_value && symbol->st_shndx != SHN_UNDEF; }
 
-/* By the table of the System V ABI: numbers of buckets and of symbols, the buckets, and for each symbol the next one.
- */
+/* By the table of the System V ABI: numbers of buckets and symbols, the buckets, and for each symbol the next one. */
 static ElfW(Sym) * symbol_of_old_hash(const LoadedObject *object, const char *name) {
   uint32_t buckets = object->old_hash[0], hash = 0;
   const uint32_t *bucket = object->old_hash + 2, *chain = bucket + buckets;

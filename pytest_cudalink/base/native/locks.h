@@ -22,6 +22,10 @@ typedef void Forget(void);
 
 /* Has a lock be open in every forked child: the linker lays all of a library side by side. */
 #define OPEN_IN_CHILDREN(lock) ON_LIST(cl_locks, pthread_mutex_t *, &(lock), __LINE__)
+/* Such a lock of one file. */
+#define STATIC_LOCK(lock)                                  \
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; \
+  OPEN_IN_CHILDREN(lock)
 #define OPEN_SHARED_IN_CHILDREN(lock) ON_LIST(cl_shared_locks, pthread_rwlock_t *, &(lock), __LINE__)
 /* Has a function be called in every forked child, once the locks are open. */
 #define FORGET_IN_CHILDREN(forget) ON_LIST(cl_forgetters, Forget *, forget, __LINE__)
@@ -34,8 +38,7 @@ typedef void Forget(void);
 #define KEPT used
 #endif
 
-/* A lock that many hold to read. Who waits to write comes before who asks to read, so a thread must not hold it twice.
- */
+/* A lock that many hold to read. Who waits to write comes before later readers, so a thread must not hold it twice. */
 #ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 #define SHARED_LOCK PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 #else

@@ -42,20 +42,17 @@ static inline bool cl_are_zeros(const void *bytes, size_t size) {
   return !size;
 }
 
-/* CUDA_MEMCPY3D */
 typedef struct {
   Side from, to;
   size_t width, height, depth;
 } Box;
 _Static_assert(sizeof(Box) == 200, "CUDA_MEMCPY3D");
 
-/* CUmemLocation */
 typedef struct {
   int type, id;
 } Location;
 _Static_assert(sizeof(Location) == 8, "CUmemLocation");
 
-/* CUmemPoolProps */
 typedef struct {
   int type, handle_types;
   Location location;

@@ -3,7 +3,6 @@
 
 #include "abi.h"
 
-/* CUDA_ARRAY3D_DESCRIPTOR */
 typedef struct {
   size_t width, height, depth;
   int format;

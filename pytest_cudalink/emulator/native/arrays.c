@@ -20,7 +20,7 @@ struct Array {
   Array *part_of[MOST_LEVELS]; /* the planes or levels themselves */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all arrays */
+STATIC_LOCK(lock); /* of all arrays */
 
 /* Frees an array with its parts; its memory goes once, with the whole. */
 static void free_array(Object *object) {
@@ -36,7 +36,6 @@ static void free_array(Object *object) {
 static Objects all = {.free = free_array, .lock = &lock}; /* but for the parts */
 
 void cl_end_arrays(const Context *context) { cl_objects_end(&all, context); }
-OPEN_IN_CHILDREN(lock);
 
 /* Adds a plane or a level that begins so many bytes behind the beginning of the memory. */
 static bool add_part(Array *whole, const ArrayDescriptor *descriptor, size_t *offset) {
@@ -313,7 +312,6 @@ EXPORTED_ANY_TIME(cuArrayGetSparseProperties, (SparseProperties * out, void *arr
 EXPORTED_ANY_TIME(cuMipmappedArrayGetSparseProperties, (SparseProperties * out, void *mipmap),
                   sparse_properties(out, mipmap, HANDLE_MIPMAP))
 
-/* CUarrayMapInfo */
 typedef struct {
   int type;
   const void *resource;

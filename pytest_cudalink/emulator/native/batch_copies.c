@@ -8,7 +8,6 @@
 
 static const size_t NO_COPY = SIZE_MAX; /* no single copy is at fault */
 
-/* CUmemcpyAttributes */
 typedef struct {
   int order;
   Location source_hint, destination_hint;
@@ -103,7 +102,6 @@ typedef struct {
 } Operand;
 _Static_assert(sizeof(Operand) == 40, "CUmemcpy3DOperand");
 
-/* CUDA_MEMCPY3D_BATCH_OP */
 typedef struct {
   Operand from, to;
   size_t width, height, depth;

@@ -20,8 +20,7 @@ typedef struct {
 extern _Thread_local bool cl_in_host_function;
 /* The name of the function that this thread called last. */
 const char *cl_called(void);
-/* Whether the thread that made this call may be cancelled: in the driver it is only where it waits, and nowhere else.
- */
+/* Whether the thread that made this call may be cancelled: in the driver it is only where it waits. */
 extern _Thread_local bool cl_cancelable;
 /* What comes first in a call, before anything is locked or looked at. */
 void cl_begin(Call *call);

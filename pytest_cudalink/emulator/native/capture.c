@@ -90,14 +90,13 @@ size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call) {
   return (size_t)atomic_load(&capture_count);
 }
 
-static CUresult exchange_mode(int *mode) {
+API(cuThreadExchangeStreamCaptureMode, (int *mode), (mode)) {
   if (!mode) return CUDA_ERROR_INVALID_VALUE;
   int before = thread_mode;
   thread_mode = *mode;
   *mode = before;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuThreadExchangeStreamCaptureMode, (int *mode), exchange_mode(mode))
 
 /* -- operations in streams -- */
 

@@ -138,9 +138,8 @@ API(cuCtxGetExecAffinity, (Affinity * affinity, int type), (affinity, type)) {
 static int can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
 
 API(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to), (value, attribute, from, to)) {
-  if (!value) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(from)) return cl_no_device(line, from);
-  if (!cl_is_device(to)) return cl_no_device(line, to);
+  TRY(cl_asked_of(line, value, from));
+  TRY(cl_asked_of(line, true, to));
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
   if (attribute < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
       attribute > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
@@ -153,10 +152,6 @@ API(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice
 
 /* -- atomic operations on memory of the host or of a peer -- */
 
-static bool has_operations(const unsigned *capabilities, const int *operations, unsigned count) {
-  return capabilities && operations && count;
-}
-
 static CUresult check_operations(const int *operations, unsigned count) {
   for (unsigned at = 0; at < count; at++)
     if (operations[at] < 0 || operations[at] >= CU_ATOMIC_OPERATION_MAX) return CUDA_ERROR_INVALID_VALUE;
@@ -165,8 +160,7 @@ static CUresult check_operations(const int *operations, unsigned count) {
 
 API(cuDeviceGetHostAtomicCapabilities, (unsigned *capabilities, const int *operations, unsigned count, CUdevice device),
     (capabilities, operations, count, device)) {
-  if (!has_operations(capabilities, operations, count)) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, capabilities && operations && count, device));
   TRY(check_operations(operations, count));
   for (unsigned at = 0; at < count; at++) capabilities[at] = 0; /* as over PCI Express */
   return CUDA_SUCCESS;
@@ -175,9 +169,8 @@ API(cuDeviceGetHostAtomicCapabilities, (unsigned *capabilities, const int *opera
 API(cuDeviceGetP2PAtomicCapabilities,
     (unsigned *capabilities, const int *operations, unsigned count, CUdevice from, CUdevice to),
     (capabilities, operations, count, from, to)) {
-  if (!has_operations(capabilities, operations, count)) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(from)) return cl_no_device(line, from);
-  if (!cl_is_device(to)) return cl_no_device(line, to);
+  TRY(cl_asked_of(line, capabilities && operations && count, from));
+  TRY(cl_asked_of(line, true, to));
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
   memset(capabilities, 0, count * sizeof *capabilities); /* also over NVLink (two H200s: edges/two_p2p_attributes) */
   return check_operations(operations, count);
@@ -194,8 +187,7 @@ static struct {
   PeerAccess *list;
   size_t count, room;
 } accesses;
-static pthread_mutex_t accesses_lock = PTHREAD_MUTEX_INITIALIZER; /* no other is taken under it */
-OPEN_IN_CHILDREN(accesses_lock);
+STATIC_LOCK(accesses_lock); /* no other is taken under it */
 
 /* Under the lock; NULL: it may not. */
 static PeerAccess *find_access(const Context *context, const Context *peer) {
@@ -252,11 +244,10 @@ typedef struct {
 
 static Settings global;
 static bool global_started;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all settings */
+STATIC_LOCK(lock); /* of all settings */
 static Objects of_contexts = {.lock = &lock};
 
 void cl_end_coredumps(const Context *context) { cl_objects_end(&of_contexts, context); }
-OPEN_IN_CHILDREN(lock);
 
 /* The settings of the process, with their defaults at first. Under the lock. */
 static Settings *of_process(void) {

@@ -17,7 +17,7 @@ static struct {
   Context **list;
   size_t count, room;
 } contexts;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
+STATIC_LOCK(lock); /* of both */
 
 static void mark_dead(Context *context) {
   /* in this order: memory that arrays had is freed when they ask for it */
@@ -33,8 +33,6 @@ uint64_t cl_next_id(void) {
   static atomic_uint_least64_t last;
   return atomic_fetch_add(&last, 1) + 1;
 }
-
-OPEN_IN_CHILDREN(lock);
 
 /* Each thread changes its own, under the lock where another may read it. */
 typedef struct ThreadStack ThreadStack;
@@ -175,7 +173,7 @@ static Context *keep_primary(CUdevice device) {
 }
 
 API(cuDevicePrimaryCtxRetain, (Context **context, CUdevice device), (context, device)) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   Context *own = *context = keep_primary(device);
@@ -203,19 +201,17 @@ static CUresult release_primary(CUdevice device, unsigned *left) {
   return result;
 }
 
-static CUresult primary_release(EventLine *line, CUdevice device) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+API(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device)) {
+  TRY(cl_asked_of(line, true, device));
   unsigned left;
   CUresult result = release_primary(device, &left);
   cl_event_uint(line, "references", left);
   return result;
 }
-EXPORTED(cuDevicePrimaryCtxRelease_v2, (CUdevice device), primary_release(line, device))
-
-EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release(line, device))
+EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), work_of_cuDevicePrimaryCtxRelease_v2(line, device))
 
 API(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device)) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   cl_finish(&primary[device]);
   HOLD(lock);
   cl_sticky_reset();
@@ -226,7 +222,7 @@ API(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device)) {
 
 /* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: edges/contexts). */
 static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags, bool idle) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   cl_event_uint(line, "flags", flags);
   if (!cl_valid_context_flags(flags) || flags & CU_CTX_MAP_HOST) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
@@ -239,8 +235,7 @@ EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags),
          primary_set_flags(line, device, flags, false))
 
 API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active), (device, flags, active)) {
-  if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, flags && active, device));
   HOLD(lock);
   *flags = primary_flags[device];
   *active = is_active(&primary[device]);
@@ -387,7 +382,7 @@ API(cuCtxPushCurrent_v2, (Context *context), (context)) {
   return pushed ? CUDA_SUCCESS : known ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-static CUresult ctx_pop_current(Context **context) {
+API(cuCtxPopCurrent_v2, (Context **context), (context)) {
   if (!stack.count) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&lock);
   Context *popped = stack.list[--stack.count];
@@ -395,8 +390,7 @@ static CUresult ctx_pop_current(Context **context) {
   if (context) *context = popped;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxPopCurrent, (Context **context), ctx_pop_current(context))
-EXPORTED(cuCtxPopCurrent_v2, (Context **context), ctx_pop_current(context))
+EXPORTED(cuCtxPopCurrent, (Context **context), work_of_cuCtxPopCurrent_v2(line, context))
 
 API(cuCtxSetCurrent, (Context *context), (context)) {
   HOLD(lock);

@@ -90,9 +90,10 @@ API_WHEN(false, cuGetExportTable, (const void **table, const void *uuid), (table
 
 bool cl_is_device(CUdevice device) { return device >= 0 && device < cl_visible_devices(); }
 
-CUresult cl_no_device(EventLine *line, CUdevice device) {
-  cl_event_int(line, "device", device);
-  return CUDA_ERROR_INVALID_DEVICE;
+CUresult cl_asked_of(EventLine *line, bool valid, CUdevice device) {
+  if (valid && cl_is_device(device)) return CUDA_SUCCESS;
+  if (valid) cl_event_int(line, "device", device);
+  return valid ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cl_device_attribute(int attribute, int *value) {
@@ -106,8 +107,7 @@ size_t cl_device_has(int attribute) {
 }
 
 API(cuDeviceGet, (CUdevice *device, int ordinal), (device, ordinal)) {
-  if (!device) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(ordinal)) return cl_no_device(line, ordinal);
+  TRY(cl_asked_of(line, device, ordinal));
   *device = ordinal;
   cl_event_int(line, "ordinal", ordinal);
   return CUDA_SUCCESS;
@@ -122,7 +122,7 @@ API(cuDeviceGetCount, (int *count), (count)) {
 
 API(cuDeviceGetName, (char *name, int length, CUdevice device), (name, length, device)) {
   /* before the buffer is looked at (measured: test_checks_come_in_the_order_of_a_real_driver) */
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   if (!name || !length) return CUDA_ERROR_INVALID_VALUE;
   snprintf(name, length < 0 ? INT_MAX : (size_t)length, "%s", cl_profile_name());
   return CUDA_SUCCESS;
@@ -136,8 +136,7 @@ API(cuDeviceGetUuid_v2, (void *uuid, CUdevice device), (uuid, device)) {
 }
 
 API(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device), (value, attribute, device)) {
-  if (!value) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, value, device));
   cl_event_int(line, "attribute", attribute);
   /* as cuDeviceGetPCIBusId answers */
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) *value = cl_profile_bus(cl_place_of_device(device));
@@ -152,37 +151,33 @@ API(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device), (value, 
 }
 
 API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), (bytes, device)) {
-  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, bytes, device));
   *bytes = cl_device_memory();
   return CUDA_SUCCESS;
 }
 
 API(cuDeviceTotalMem, (unsigned *bytes, CUdevice device), (bytes, device)) {
-  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, bytes, device));
   *bytes = cl_device_memory() > UINT32_MAX ? UINT32_MAX : (unsigned)cl_device_memory();
   return CUDA_SUCCESS;
 }
 
 API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device), (major, minor, device)) {
-  if (!major || !minor) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, major && minor, device));
   *major = cl_profile_arch() / 10;
   *minor = cl_profile_arch() % 10;
   return CUDA_SUCCESS;
 }
 
 API(cuDeviceGetProperties, (int *properties, CUdevice device), (properties, device)) {
-  if (!properties) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, properties, device));
   for (int at = 0; at < 14; at++) cl_device_attribute(at + 1, &properties[at]);
   return CUDA_SUCCESS;
 }
 
 API(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device), (text, length, device)) {
   /* before the buffer is looked at (measured: test_checks_come_in_the_order_of_a_real_driver) */
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   char whole[32];
   int size = snprintf(whole, sizeof whole, "0000:%02x:00.0", (unsigned)cl_profile_bus(cl_place_of_device(device))) + 1;
   if (!text || length <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -197,28 +192,25 @@ API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), (device, text))
       sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3)
     return CUDA_ERROR_INVALID_VALUE;
   CUdevice found = function ? -1 : cl_device_at_place((int)bus - 1); /* (two H200s: edges/two_devices) */
-  if (!cl_is_device(found)) return cl_no_device(line, (int)bus - 1);
+  TRY(cl_asked_of(line, true, found));
   *device = found;
   return CUDA_SUCCESS;
 }
 
 API(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer), (can, device, peer)) {
-  if (!can) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
-  if (!cl_is_device(peer)) return cl_no_device(line, peer);
+  TRY(cl_asked_of(line, can, device));
+  TRY(cl_asked_of(line, true, peer));
   *can = device != peer;
   return CUDA_SUCCESS;
 }
 
 API(cuDeviceGetLuid, (char *luid, unsigned *node_mask, CUdevice device), (luid, node_mask, device)) {
-  if (!luid || !node_mask) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, luid && node_mask, device));
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "devices have a locally unique identifier on Windows only");
 }
 
 API(cuDeviceGetExecAffinitySupport, (int *supported, int type, CUdevice device), (supported, type, device)) {
-  if (!supported) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, supported, device));
   *supported = 0;
   return CUDA_SUCCESS;
 }

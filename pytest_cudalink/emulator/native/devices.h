@@ -10,5 +10,5 @@ CUresult cl_device_attribute(int attribute, int *value);
 /* The value of an attribute that is there. */
 size_t cl_device_has(int attribute);
 
-/* The answer to a number that is not one of a device. */
-CUresult cl_no_device(EventLine *line, CUdevice device);
+/* What a question about a device answers instead of being asked: its other arguments are not valid, or it is none. */
+CUresult cl_asked_of(EventLine *line, bool valid, CUdevice device);

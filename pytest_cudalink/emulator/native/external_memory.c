@@ -7,9 +7,7 @@
 #include "memory.h"
 #include "streams.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of memory and semaphores */
-
-OPEN_IN_CHILDREN(lock);
+STATIC_LOCK(lock); /* of memory and semaphores */
 
 static CUresult unlocked(CUresult result) {
   pthread_mutex_unlock(&lock);
@@ -38,7 +36,6 @@ static CUresult check_type(EventLine *line, TypeKind kind, unsigned type, int fi
   return fstat(file, &known) || !S_ISREG(known.st_mode) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-/* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
 typedef struct {
   int type;
   union {
@@ -51,7 +48,6 @@ typedef struct {
 } MemoryDescription;
 _Static_assert(sizeof(MemoryDescription) == 104, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
 
-/* CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
 typedef struct {
   unsigned long long offset, size;
   unsigned flags;

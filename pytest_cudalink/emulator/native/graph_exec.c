@@ -12,7 +12,6 @@ Executable *cl_executable(const void *handle) {
 
 /* -- making -- */
 
-/* CUDA_GRAPH_INSTANTIATE_PARAMS */
 typedef struct {
   uint64_t flags;
   void *stream;
@@ -185,7 +184,6 @@ API_LOCKED(cuGraphExecGetId, (Executable * handle, unsigned *id), (handle, id)) 
 
 /* -- updating as a whole -- */
 
-/* CUgraphExecUpdateResultInfo */
 typedef struct {
   int result;
   Node *node, *from;

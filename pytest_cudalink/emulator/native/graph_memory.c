@@ -169,7 +169,7 @@ static uint64_t *gauge(CUdevice device, int attribute) {
 }
 
 API(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value), (device, attribute, value)) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   const uint64_t *known = gauge(device, attribute);
   if (!known || !value) return CUDA_ERROR_INVALID_VALUE;
   cl_streams_lock();
@@ -178,7 +178,7 @@ API(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *val
 }
 
 API(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value), (device, attribute, value)) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   bool settable = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
   if (!settable || !value || *value) return CUDA_ERROR_INVALID_VALUE;
   cl_streams_lock();
@@ -187,7 +187,7 @@ API(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *val
 }
 
 API(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   HOLD_STREAMS();
   gauges[device].used.now = gauges[device].reserved.now = gauges[device].live;
   return CUDA_SUCCESS;

@@ -106,7 +106,6 @@ API(cuDevSmResourceSplitByCount,
   return CUDA_SUCCESS;
 }
 
-/* CU_DEV_SM_RESOURCE_GROUP_PARAMS */
 typedef struct {
   unsigned count, coscheduled, preferred, flags, reserved[12];
 } Wanted;
@@ -170,9 +169,7 @@ typedef struct {
 /* The handle of a green context is that of the context that belongs to it. */
 typedef Context GreenContext;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of green contexts and descriptions */
-
-OPEN_IN_CHILDREN(lock);
+STATIC_LOCK(lock); /* of green contexts and descriptions */
 
 /* Adds one resource to a description; those of multiprocessors must come from one split. */
 static CUresult add(Description *to, const DeviceResource *resource, CUdevice device) {

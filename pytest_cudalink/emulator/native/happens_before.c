@@ -11,7 +11,7 @@ enum { HOST = 0 };
 
 _Thread_local Op *cl_order_current;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of it, and of the clocks of streams and events */
+STATIC_LOCK(lock); /* of all of it, and of the clocks of streams and events */
 static uint64_t counts[CHAINS];
 static const Stream *owners[CHAINS]; /* NULL: of a piece of work */
 static unsigned chains = 1;
@@ -20,7 +20,6 @@ static size_t queued;         /* works that are not done */
 
 static void forget_parent(void) { queued = 0; }
 
-OPEN_IN_CHILDREN(lock);
 FORGET_IN_CHILDREN(forget_parent);
 
 /* -- chains -- */

@@ -240,8 +240,7 @@ static CUresult add_fatbin(State *state, const uint8_t *data, size_t size, const
 }
 
 /* A copy of a fatbin up to the end of its last entry that is all there, as a fatbin that claims no more; NULL without
-   such an entry, or without memory. Zeros in place of the rest would be entries of no size, on which nvJitLink spins.
- */
+   such an entry, or without memory. Zeros in place of the rest would be empty entries, on which nvJitLink spins. */
 static uint8_t *trimmed(const uint8_t *data, size_t size, size_t *kept) {
   Bytes image = {data, size};
   Problem problem;

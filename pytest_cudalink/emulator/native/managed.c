@@ -67,8 +67,7 @@ static void apply(Part *part, int what, const Location *location) {
   }
 }
 
-/* The managed block that holds a range, whose pages become offsets in it; NULL if there is none. The table is locked.
- */
+/* The managed block that holds a range, whose pages become offsets in it; NULL if none does. The table is locked. */
 static Block *managed_block(CUdeviceptr start, size_t size, size_t *from, size_t *to) {
   Block *block = cl_block_lock(start);
   if (!block || !size || block->place != MANAGED || size > block->size - (start - block->start)) return NULL;

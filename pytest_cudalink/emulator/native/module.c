@@ -39,12 +39,11 @@ EXPORTED(cuModuleLoadDataEx, (Module **module, const void *data, unsigned count,
          (cl_event_uint(line, "options", count), load_module_with_options(module, data, count, keys, values)))
 EXPORTED(cuModuleUnload, (Module *module), cl_unload(module, HANDLE_MODULE))
 
-static CUresult module_get_loading_mode(int *mode) {
+API(cuModuleGetLoadingMode, (int *mode), (mode)) {
   if (!mode) return CUDA_ERROR_INVALID_VALUE;
   *mode = cl_loads_eagerly() ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))
 
 /* -- functions: a module knows its context, and needs no current one (measured: programs/core) -- */
 

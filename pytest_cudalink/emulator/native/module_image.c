@@ -138,8 +138,7 @@ static CUresult copy_image(Module *module, const void *data, size_t size) {
   return result;
 }
 
-/* A compilation that succeeded, for the next one of the same PTX with the same options; the library is the process's.
- */
+/* A compilation that succeeded, for the next one of the same PTX with the same options and library. */
 typedef struct Compiled {
   struct Compiled *next; /* used less lately */
   LinkOptions options;

@@ -21,7 +21,7 @@ struct Scope {
   bool allowed[SYMBOL_COUNT];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+STATIC_LOCK(lock);
 static Scope *innermost;
 static unsigned last_number;
 static uint64_t violation_number;
@@ -138,5 +138,4 @@ static void forget(void) {
   atomic_store(&cl_wait_watch, NULL);
 }
 
-OPEN_IN_CHILDREN(lock);
 FORGET_IN_CHILDREN(forget);

@@ -14,10 +14,8 @@
 
 /* -- init and shutdown -- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+STATIC_LOCK(lock);
 static unsigned references;
-
-OPEN_IN_CHILDREN(lock);
 
 static Result init(void) {
   HOLD(lock);

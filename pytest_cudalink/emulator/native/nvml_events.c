@@ -9,10 +9,8 @@ typedef struct EventSet {
   struct EventSet *next;
 } EventSet;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+STATIC_LOCK(lock);
 static EventSet *sets;
-
-OPEN_IN_CHILDREN(lock);
 
 /* Where the table refers to a set; NULL if there is no such set. Only what the table has is followed. */
 static EventSet **find(const EventSet *wanted) {

@@ -11,9 +11,7 @@
 
 enum { COMPRESSIONS = 1 }; /* CUmemAllocationCompType */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the physical memory, and of what is mapped */
-
-OPEN_IN_CHILDREN(lock);
+STATIC_LOCK(lock); /* of the physical memory, and of what is mapped */
 
 Physical *cl_physical_lock(uint64_t handle) {
   void *named = (void *)(uintptr_t)handle;

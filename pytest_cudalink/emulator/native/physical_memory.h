@@ -5,7 +5,6 @@
 
 #include "../../base/native/own_file.h"
 
-/* CUmemAllocationProp */
 typedef struct {
   int type, handle_types;
   Location location;

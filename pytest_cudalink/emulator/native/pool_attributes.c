@@ -106,7 +106,6 @@ EXPORTED(cuMemPoolSetAttribute, (void *pool, int attribute, void *value),
 
 /* -- access -- */
 
-/* CUmemAccessDesc */
 typedef struct {
   Location location;
   int flags;

@@ -21,12 +21,10 @@ typedef struct {
 } Run;
 _Static_assert(sizeof(Run) <= SHARED_BY_RUN, "the processes of a run");
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the run, in this process */
-static Run *run;                                         /* NULL: this process is of no run */
-static Process alone;                                    /* this process, where it is of none, or beyond the most */
+STATIC_LOCK(lock);    /* of the run, in this process */
+static Run *run;      /* NULL: this process is of no run */
+static Process alone; /* this process, where it is of none, or beyond the most */
 _Atomic(Process *) cl_own_process = &alone;
-
-OPEN_IN_CHILDREN(lock);
 
 /* A forked process is another one; what it inherited is its own only if it goes on with the driver. */
 static void leave(void) {

@@ -283,8 +283,7 @@ static void rest(void) {
 
 enum { IDLE_LOOK = 100000000, IDLE_LOOKS = 10 };
 
-/* A program that waits for a change of memory calls nothing: when it has not for a second, all that is pending is done.
- */
+/* A program that waits for a change of memory calls nothing: after a second without a call, all work is done. */
 static void watch_idleness(unsigned *looks) {
   uint64_t before = moves;
   cl_streams_wait_at_most(&wanted, IDLE_LOOK);

@@ -41,9 +41,7 @@ static struct {
   uint64_t shared; /* how often */
 } own;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the file of this process */
-
-OPEN_IN_CHILDREN(lock);
+STATIC_LOCK(lock); /* of the file of this process */
 
 /* A number that no other file has, nor one of another process. */
 static uint64_t new_key(void) {

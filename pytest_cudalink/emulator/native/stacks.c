@@ -143,11 +143,9 @@ uint64_t cl_hash_stack(uint64_t hash, const Stack *stack) {
 
 enum { BUCKETS = 4096 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the sites, behind all other locks */
-static Site *sites[BUCKETS];                             /* one for all calls from a place */
+STATIC_LOCK(lock);           /* of the sites, behind all other locks */
+static Site *sites[BUCKETS]; /* one for all calls from a place */
 static _Thread_local Site *current;
-
-OPEN_IN_CHILDREN(lock);
 
 Site *cl_site_keep(Site *site) {
   HOLD(lock);

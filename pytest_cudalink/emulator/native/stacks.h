@@ -11,8 +11,7 @@ typedef struct {
   char *python;               /* a line for each frame of Python, innermost first; NULL: no Python runs here */
 } Stack;
 
-/* Notes where this thread is. Never under a lock: it may wait for Python's, and Python may free what destroys a state.
- */
+/* Notes where this thread is. Never under a lock: it may wait for Python's, which may free what destroys a state. */
 void cl_note_stack(Stack *stack);
 /* Whether this thread holds Python's lock, as far as is known. */
 bool cl_holds_python(void);

@@ -13,7 +13,7 @@ static pthread_key_t own_key;     /* frees them when the thread ends */
 static Objects events;
 static Deferred *deferred, **last_deferred = &deferred;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of these, and of the graphs */
+STATIC_LOCK(lock); /* of all of these, and of the graphs */
 
 void cl_streams_lock(void) { pthread_mutex_lock(&lock); }
 
@@ -53,7 +53,6 @@ static void forget(void) {
   last_deferred = &deferred;
 }
 
-OPEN_IN_CHILDREN(lock);
 FORGET_IN_CHILDREN(forget);
 
 void cl_condition_make(pthread_cond_t *condition) {

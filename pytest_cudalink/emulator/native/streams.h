@@ -9,7 +9,6 @@ typedef struct Node Node;
 typedef struct Capture Capture;
 typedef struct Work Work;
 
-/* CUgraphEdgeData */
 typedef struct {
   uint8_t from_port, to_port, type, reserved[5];
 } EdgeData;
@@ -25,7 +24,6 @@ typedef struct {
 
 enum { STREAM_ATTRIBUTES = 32, ATTRIBUTE_SIZE = 64 };
 
-/* CUlaunchAttributeValue */
 typedef union {
   char bytes[ATTRIBUTE_SIZE];
   int number;
@@ -113,8 +111,7 @@ Event *cl_event(const void *handle);
 /* All streams but the legacy ones; also those whose context is dead. */
 extern Objects cl_streams;
 enum { LEGACY = 1 }; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
-/* Whether a handle is the legacy stream's in the current call: NULL is, unless the call has a `_ptsz` or `_ptds` name.
- */
+/* Whether a handle is the legacy stream's in the current call: NULL is, unless its name ends in `_ptsz` or `_ptds`. */
 bool cl_is_legacy(const void *handle);
 /* The legacy stream of a context; NULL if it was never used. */
 Stream *cl_legacy_of(const Context *context);

@@ -20,9 +20,7 @@ typedef struct {
   float bias, levels[2], border[4];
 } Reference;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all references */
-
-OPEN_IN_CHILDREN(lock);
+STATIC_LOCK(lock); /* of all references */
 
 API(cuTexRefCreate, (Reference * *out), (out)) {
   TRY(cl_check_context());

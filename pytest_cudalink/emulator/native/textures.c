@@ -51,10 +51,8 @@ typedef struct {
   bool has_view;
 } Texture;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of them */
+STATIC_LOCK(lock); /* of all of them */
 static Objects all = {.lock = &lock};
-
-OPEN_IN_CHILDREN(lock);
 
 void cl_end_textures(const Context *context) { cl_objects_end(&all, context); }
 
@@ -238,8 +236,8 @@ API(cuTexObjectGetResourceViewDesc, (View * out, uint64_t handle), (out, handle)
 
 API(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),
     (elements, format, channels, device)) {
-  if (!elements || format > CU_AD_FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  bool valid = elements && format <= CU_AD_FORMAT_FLOAT && cl_element_size(format, channels);
+  TRY(cl_asked_of(line, valid, device));
   *elements = longest_line(cl_element_size(format, channels));
   return CUDA_SUCCESS;
 }

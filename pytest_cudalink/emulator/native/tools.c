@@ -24,9 +24,7 @@ typedef struct {
   CUdevice device;
 } Callback;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the callbacks */
-
-OPEN_IN_CHILDREN(lock);
+STATIC_LOCK(lock); /* of the callbacks */
 
 static CUresult keep(Callback **out, CUdevice device) {
   pthread_mutex_lock(&lock);
@@ -93,7 +91,6 @@ API(cuFlushGPUDirectRDMAWrites, (int target, int scope), (target, scope)) {
 
 API(cuDeviceGetNvSciSyncAttributes, (void *list, CUdevice device, int flags), (list, device, flags)) {
   if (!list) return CUDA_ERROR_INVALID_HANDLE;
-  if (flags < 1 || flags > 3) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, flags >= 1 && flags <= 3, device));
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "NvSci is of other platforms");
 }

@@ -170,8 +170,7 @@ static void unmap(Mapping *mapping) {
   free(mapping);
 }
 
-/* The mapping that a range begins with, if one ends it too; between them there may be holes (measured: edges/vmm_more).
- */
+/* The mapping that a range begins with, if one ends it too; holes may be between them (measured: edges/vmm_more). */
 static Mapping *covering(uintptr_t start, size_t size) {
   const Mapping *last = size ? mapping_of(start + size - 1) : NULL;
   Mapping *first = last && last->node.start + last->size == start + size ? mapping_at(start) : NULL;

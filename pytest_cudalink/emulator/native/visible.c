@@ -19,8 +19,7 @@ static int digit_of(char sign) {
   return !at ? -1 : at - signs < 16 ? (int)(at - signs) : (int)(at - signs) - 6;
 }
 
-/* The device whose UUID begins with these hexadecimal digits, with or without dashes; -1 if there is none, or several.
- */
+/* The device whose UUID begins with these hexadecimal digits, with or without dashes; -1 if not exactly one does. */
 static int place_of_uuid(const char *text) {
   int found = -1;
   for (int place = 0; place < cl_config()->devices; place++) {

@@ -52,8 +52,7 @@ extern const NodeParameters cl_no_work;
 Work *cl_work_make(const NodeParameters *parameters, Context *context);
 /* Has work wait for earlier work, which may be NULL or done; false if memory is out. */
 bool cl_work_after(Work *work, Work *earlier);
-/* Has work wait for everything that comes before it in a stream; `alone`: not for the streams that synchronize with it.
- */
+/* Has work wait for all that comes before it in a stream; `alone`: not for the streams that synchronize with it. */
 bool cl_work_in_order(Work *work, const Stream *stream, bool alone);
 /* Has work wait for all that a context has pending; NULL: for all. */
 bool cl_work_after_context(Work *work, const Context *context);

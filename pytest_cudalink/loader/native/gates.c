@@ -148,8 +148,7 @@ static void *keep_watch(void *given) {
   return NULL;
 }
 
-/* Starts a guard that sets the words `gates` to OPEN if no beat comes for `silence` ms; NULL if that is not possible.
- */
+/* Starts a guard that sets the words `gates` to OPEN if no beat comes for `silence` ms; NULL if it cannot. */
 EXPORT Guard *cudalinkStartGuard(uint32_t *const *gates, size_t count, int watched, unsigned silence) {
   Guard *guard = calloc(1, sizeof *guard);
   if (!guard) return NULL;

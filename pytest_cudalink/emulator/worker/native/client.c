@@ -135,8 +135,7 @@ static bool receive_answer(Worker *worker, WorkerAnswer *answer, int64_t deadlin
   return true;
 }
 
-/* A library that reports success and prints a fatal error has made nothing that can be used, and may have more of it.
- */
+/* A library that reports success and prints a fatal error has made nothing usable, and may have more of it. */
 static void look_for_fatal(Worker *worker, WorkerAnswer *answer) {
   const char *fatal =
       !answer->outcome && !answer->code && answer->printed ? strstr(answer->printed, "fatal   :") : NULL;

@@ -1,5 +1,4 @@
-/* The workers of this process, in a table of fixed places: a forked child closes what it finds there and starts again.
- */
+/* The workers of this process, in a table of fixed places: a forked child closes what it finds and starts again. */
 #include "pool.h"
 
 #include <errno.h>
@@ -16,7 +15,7 @@
 enum { PLACES = 32, MOST_OF_A_LIBRARY = 8, ACCEPTED = 16 };
 
 static Worker workers[PLACES] = {[0 ... PLACES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+STATIC_LOCK(pool_lock);
 static uint64_t last_serial;
 
 /* Options that a library accepted: a link with them can be opened together with its first input. */
@@ -39,7 +38,6 @@ static void forget_in_child(void) {
   }
 }
 
-OPEN_IN_CHILDREN(pool_lock);
 FORGET_IN_CHILDREN(forget_in_child);
 
 static bool serves(const Worker *worker, const char *program, const char *library) {

@@ -33,7 +33,7 @@ typedef struct {
 
 enum { PLACES = 1024 };
 static Place places[PLACES];
-static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+STATIC_LOCK(looking);
 static unsigned long elsewhere;   /* calls from more places than the table has */
 static unsigned long waiting;     /* calls that were not taken yet */
 static _Thread_local int covered; /* by Python */
@@ -116,7 +116,6 @@ static void forget_in_child(void) {
   refusal.content = NULL; /* (its memory may be half freed) */
 }
 
-OPEN_IN_CHILDREN(looking);
 OPEN_IN_CHILDREN(refusal.lock);
 FORGET_IN_CHILDREN(forget_in_child);
 
@@ -309,8 +308,7 @@ static void redirect_symbol(void *context, const LoadedObject *object, const cha
   if (cl_jitlink_function(name) != JL_FUNCTIONS) *answer |= done ? LOOK_LATE : LOOK_REFUSED;
 }
 
-/* Whether an object defines functions that are watched: the library, or an object with a copy of it that exports them.
- */
+/* Whether an object defines functions that are watched: the library, or one with a copy of it that exports them. */
 static bool is_library(const LoadedObject *object) {
   static const char *const names[] = {"nvJitLinkComplete", "__nvJitLinkComplete_12_0", "__nvJitLinkComplete_13_0",
                                       "__nvJitLinkComplete_14_0"};
@@ -411,8 +409,7 @@ static __attribute__((noinline)) void *open_hidden(const char *path, int mode) {
   return dlopen(length < 0 || (size_t)length >= sizeof missing ? hidden : missing, mode);
 }
 
-/* The loader searches a plain name, and replaces "$ORIGIN", for the object that calls dlopen: it must stay the caller.
- */
+/* The loader searches a plain name, and replaces "$ORIGIN", for the caller of dlopen: it must stay the same object. */
 static void *watched_dlopen(const char *path, int mode) {
   if (is_hidden(path)) return open_hidden(path, mode);
   /* what is there before anything was opened was loaded unnoticed; a constructor opens while its library is loaded */

@@ -22,8 +22,7 @@ unsigned long cudalinkTakeCalls(char *path, size_t size);
 /* Whether the calls of this thread are not counted, because its Python code reports them. */
 void cudalinkCover(int on);
 
-/* From now on `wanted` is asked before each call of a program; NULL: none is. `jitlink`, `nvrtc`: of which library.
- */
+/* From now on `wanted` is asked before each call of a program; NULL: not. `jitlink`, `nvrtc`: of which library. */
 void cudalinkMeddle(int (*wanted)(const char *function), int jitlink, int nvrtc);
 
 /* Redirects functions of NVRTC, too, by their names, which stay where they are; NULL stands behind the last. Each has

@@ -38,7 +38,7 @@ JitLinkFunction cl_jitlink_function(const char *name) {
 
 /* -- state of the process, under the lock */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+STATIC_LOCK(lock);
 static int mode;
 static bool missed;
 static uint64_t handle_count, violation_count;
@@ -58,7 +58,6 @@ static void forget_in_child(void) {
   main_thread = pthread_self();
 }
 
-OPEN_IN_CHILDREN(lock);
 FORGET_IN_CHILDREN(forget_in_child);
 
 /* The main thread runs what is pending between two instructions of Python, so that its stack is the caller's. */

@@ -42,8 +42,7 @@ typedef struct {
   uintptr_t caller;     /* the address to which the call returns */
 } JitLinkUse;
 
-/* Makes a call as far as the contract allows it, and returns the result. Not for calls that the library itself makes.
- */
+/* Makes a call as far as the contract allows it, and returns the result. Not for the library's own calls. */
 int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]);
 
 /* Whether calls are checked. */
