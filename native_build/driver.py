@@ -219,9 +219,23 @@ def _names() -> str:
     lines += ["#endif", "#ifdef ADDRESS_TABLE"]
     lines += [f"[SYM_{symbol}] = (void *){symbol}," for symbol in symbols]
     lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows]
-    lines += ["#endif", "#ifdef LINK_NAMES", *(f"NAME({one})" for one in symbols if first[one] != "never")]
+    lines += [
+        "#endif",
+        *_handle_kinds(),
+        "#ifdef LINK_NAMES",
+        *(f"NAME({one})" for one in symbols if first[one] != "never"),
+    ]
     lines += ["#endif", ""]
     return "\n".join(lines)
+
+
+def _handle_kinds() -> Iterator[str]:
+    """The kinds of handles as enumerators, and with their names and types."""
+    kinds: dict[str, list[str]] = _read("functions.toml")["handle-kinds"]
+    yield from ("#ifdef HANDLE_KIND_NAMES", *(f"{one.upper()}," for one in kinds), "#undef HANDLE_KIND_NAMES", "#endif")
+    yield "#ifdef HANDLE_KIND_ROWS"
+    yield from (f'[{one.upper()}] = {{"{name}", "{type_}"}},' for one, (name, type_) in kinds.items())
+    yield "#endif"
 
 
 def _synchronization() -> str:
@@ -341,6 +355,22 @@ def _enums() -> str:
     for type_, names in _read("enums.toml").items():
         lines += [f"enum {{ /* {type_} */", *(f"  {name} = {number}," for name, number in names.items()), "};"]
     return "\n".join([*lines, "#endif", ""])
+
+
+def _array_formats() -> str:
+    """array_formats.inc: the formats of arrays."""
+    table = _read("array_formats.toml")
+    rows = [(names, f"{size}, {channels}, false, 0, 0, 0") for size, channels, *names in table["pixels"]]
+    rows += [(names, f"{size}, {channels}, true, 0, 0, 0") for size, channels, *names in table["blocks"]]
+    rows += [(names, f"{size}, 3, false, {planes}, {x}, {y}") for size, planes, x, y, *names in table["planes"]]
+    lines = [f"  {{CU_AD_FORMAT_{name}, {values}}}," for names, values in rows for name in names]
+    return "\n".join(["static const Format formats[] = {", *lines, "};", ""])
+
+
+def _option_names() -> str:
+    """option_names.inc: the names of the options of just-in-time compilation, by their numbers."""
+    names = ", ".join(f'[{number}] = "{name}"' for name, number in _read("enums.toml")["CUjit_option"].items())
+    return f"static const char *const option_names[] = {{{names}}};\n"
 
 
 def _errors() -> str:
@@ -496,6 +526,8 @@ def generate(folder: Path) -> None:
     parts = {
         "names": _names,
         "enums": _enums,
+        "option_names": _option_names,
+        "array_formats": _array_formats,
         "errors": _errors,
         "devices": _devices,
         "images": _images,

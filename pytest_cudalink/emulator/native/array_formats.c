@@ -11,67 +11,7 @@ typedef struct {
   unsigned char planes, chroma_columns, chroma_rows; /* of planes: by what the second one is narrower and lower */
 } Format;
 
-/* A format of planes with three channels. */
-#define PLANES(name, size, count, columns, rows) \
-  {.format = (name),                             \
-   .bytes = (size),                              \
-   .channels = 3,                                \
-   .planes = (count),                            \
-   .chroma_columns = (columns),                  \
-   .chroma_rows = (rows)}
-static const Format formats[] = {
-    {.format = CU_AD_FORMAT_UNSIGNED_INT8, .bytes = 1},
-    {.format = CU_AD_FORMAT_UNSIGNED_INT16, .bytes = 2},
-    {.format = CU_AD_FORMAT_UNSIGNED_INT32, .bytes = 4},
-    {.format = CU_AD_FORMAT_SIGNED_INT8, .bytes = 1},
-    {.format = CU_AD_FORMAT_SIGNED_INT16, .bytes = 2},
-    {.format = CU_AD_FORMAT_SIGNED_INT32, .bytes = 4},
-    {.format = CU_AD_FORMAT_HALF, .bytes = 2},
-    {.format = CU_AD_FORMAT_FLOAT, .bytes = 4},
-    {.format = CU_AD_FORMAT_UNORM_INT_101010_2, .bytes = 4, .channels = 4},
-    {.format = CU_AD_FORMAT_UNORM_INT8X1, .bytes = 1, .channels = 1},
-    {.format = CU_AD_FORMAT_UNORM_INT8X2, .bytes = 2, .channels = 2},
-    {.format = CU_AD_FORMAT_UNORM_INT8X4, .bytes = 4, .channels = 4},
-    {.format = CU_AD_FORMAT_UNORM_INT16X1, .bytes = 2, .channels = 1},
-    {.format = CU_AD_FORMAT_UNORM_INT16X2, .bytes = 4, .channels = 2},
-    {.format = CU_AD_FORMAT_UNORM_INT16X4, .bytes = 8, .channels = 4},
-    {.format = CU_AD_FORMAT_SNORM_INT8X1, .bytes = 1, .channels = 1},
-    {.format = CU_AD_FORMAT_SNORM_INT8X2, .bytes = 2, .channels = 2},
-    {.format = CU_AD_FORMAT_SNORM_INT8X4, .bytes = 4, .channels = 4},
-    {.format = CU_AD_FORMAT_SNORM_INT16X1, .bytes = 2, .channels = 1},
-    {.format = CU_AD_FORMAT_SNORM_INT16X2, .bytes = 4, .channels = 2},
-    {.format = CU_AD_FORMAT_SNORM_INT16X4, .bytes = 8, .channels = 4},
-    {.format = CU_AD_FORMAT_BC1_UNORM, .bytes = 8, .channels = 4, .block = true},
-    {.format = CU_AD_FORMAT_BC1_UNORM_SRGB, .bytes = 8, .channels = 4, .block = true},
-    {.format = CU_AD_FORMAT_BC2_UNORM, .bytes = 16, .channels = 4, .block = true},
-    {.format = CU_AD_FORMAT_BC2_UNORM_SRGB, .bytes = 16, .channels = 4, .block = true},
-    {.format = CU_AD_FORMAT_BC3_UNORM, .bytes = 16, .channels = 4, .block = true},
-    {.format = CU_AD_FORMAT_BC3_UNORM_SRGB, .bytes = 16, .channels = 4, .block = true},
-    {.format = CU_AD_FORMAT_BC4_UNORM, .bytes = 8, .channels = 1, .block = true},
-    {.format = CU_AD_FORMAT_BC4_SNORM, .bytes = 8, .channels = 1, .block = true},
-    {.format = CU_AD_FORMAT_BC5_UNORM, .bytes = 16, .channels = 2, .block = true},
-    {.format = CU_AD_FORMAT_BC5_SNORM, .bytes = 16, .channels = 2, .block = true},
-    {.format = CU_AD_FORMAT_BC6H_UF16, .bytes = 16, .channels = 3, .block = true},
-    {.format = CU_AD_FORMAT_BC6H_SF16, .bytes = 16, .channels = 3, .block = true},
-    {.format = CU_AD_FORMAT_BC7_UNORM, .bytes = 16, .channels = 4, .block = true},
-    {.format = CU_AD_FORMAT_BC7_UNORM_SRGB, .bytes = 16, .channels = 4, .block = true},
-    PLANES(CU_AD_FORMAT_NV12, 1, 2, 2, 2),
-    PLANES(CU_AD_FORMAT_P010, 2, 2, 2, 2),
-    PLANES(CU_AD_FORMAT_P016, 2, 2, 2, 2),
-    PLANES(CU_AD_FORMAT_NV16, 1, 2, 2, 1),
-    PLANES(CU_AD_FORMAT_P210, 2, 2, 2, 1),
-    PLANES(CU_AD_FORMAT_P216, 2, 2, 2, 1),
-    PLANES(CU_AD_FORMAT_YUV444_8bit_SemiPlanar, 1, 2, 1, 1),
-    PLANES(CU_AD_FORMAT_YUV444_16bit_SemiPlanar, 2, 2, 1, 1),
-    PLANES(CU_AD_FORMAT_Y444_PLANAR8, 1, 3, 1, 1),
-    PLANES(CU_AD_FORMAT_Y444_PLANAR10, 2, 3, 1, 1),
-    {.format = CU_AD_FORMAT_YUY2, .bytes = 2, .channels = 4},
-    {.format = CU_AD_FORMAT_Y210, .bytes = 4, .channels = 4},
-    {.format = CU_AD_FORMAT_Y216, .bytes = 4, .channels = 4},
-    {.format = CU_AD_FORMAT_AYUV, .bytes = 4, .channels = 4},
-    {.format = CU_AD_FORMAT_Y410, .bytes = 4, .channels = 4},
-    {.format = CU_AD_FORMAT_Y416, .bytes = 8, .channels = 4},
-};
+#include "array_formats.inc" /* formats */
 
 static const Format *format_of(int number) {
   for (size_t at = 0; at < sizeof formats / sizeof *formats; at++)

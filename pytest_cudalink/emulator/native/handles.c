@@ -9,32 +9,8 @@
 #include "violations.h"
 
 const struct KindName cl_kinds[] = {
-    [HANDLE_STREAM] = {"stream", "CUstream"},
-    [HANDLE_EVENT] = {"event", "CUevent"},
-    [HANDLE_POOL] = {"memory pool", "CUmemoryPool"},
-    [HANDLE_PHYSICAL_MEMORY] = {"physical memory", "CUmemGenericAllocationHandle"},
-    [HANDLE_EXTERNAL_MEMORY] = {"external memory", "CUexternalMemory"},
-    [HANDLE_EXTERNAL_SEMAPHORE] = {"external semaphore", "CUexternalSemaphore"},
-    [HANDLE_ARRAY] = {"array", "CUarray"},
-    [HANDLE_MIPMAP] = {"mipmapped array", "CUmipmappedArray"},
-    [HANDLE_TEXTURE] = {"texture object", "CUtexObject"},
-    [HANDLE_SURFACE] = {"surface object", "CUsurfObject"},
-    [HANDLE_TEXTURE_REFERENCE] = {"texture reference", "CUtexref"},
-    [HANDLE_GRAPH] = {"graph", "CUgraph"},
-    [HANDLE_GRAPH_NODE] = {"graph node", "CUgraphNode"},
-    [HANDLE_GRAPH_EXEC] = {"executable graph", "CUgraphExec"},
-    [HANDLE_CONDITIONAL] = {"conditional handle", "CUgraphConditionalHandle"},
-    [HANDLE_USER_OBJECT] = {"user object", "CUuserObject"},
-    [HANDLE_GREEN_CONTEXT] = {"green context", "CUgreenCtx"},
-    [HANDLE_MODULE] = {"module", "CUmodule"},
-    [HANDLE_LIBRARY] = {"library", "CUlibrary"},
-    [HANDLE_LIBRARY_MODULE] = {"module of a library", "CUmodule"},
-    [HANDLE_RESOURCE_DESCRIPTION] = {"resource description", "CUdevResourceDesc"},
-    [HANDLE_CONTEXT] = {"context", "CUcontext"},
-    [MEMORY_OF_DEVICE] = {"memory of a device", "CUdeviceptr"},
-    [MEMORY_OF_PROCESS] = {"memory of another process", "CUdeviceptr"},
-    [MEMORY_OF_POOL] = {"memory of a pool", "CUdeviceptr"},
-    [HANDLE_NOTIFICATION] = {"callback", "CUasyncCallbackHandle"},
+#define HANDLE_KIND_ROWS
+#include "names.inc"
 };
 
 enum { REMEMBERED = 1024 };
@@ -67,9 +43,7 @@ static struct {
 /* The first dead handle that this thread's call asked for as one of its kind. */
 static _Thread_local DeadHandle used;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-OPEN_IN_CHILDREN(lock);
+STATIC_LOCK(lock);
 
 static size_t home(const void *handle) {
   return (size_t)(((uintptr_t)handle * 0x9e3779b97f4a7c15u) >> 20) & (table.room - 1);

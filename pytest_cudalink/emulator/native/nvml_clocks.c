@@ -1,6 +1,5 @@
 /* Clocks, power, temperature and fans of an idle card. */
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "nvml.h"
@@ -37,18 +36,14 @@ EXPORT Result nvmlDeviceGetClockInfo(Device device, unsigned clock, unsigned *ou
   return clock < CLOCKS ? cl_nvml_give(device, out, least(clock))
                         : give_clock(device, SM, out, SM, 0); /* 3 for all others */
 }
-EXPORT Result nvmlDeviceGetMaxClockInfo(Device device, unsigned clock, unsigned *out) {
-  return give_clock(device, clock, out, CLOCKS, most(clock));
-}
-EXPORT Result nvmlDeviceGetApplicationsClock(Device device, unsigned clock, unsigned *out) {
-  return give_clock(device, clock, out, VIDEO, most(clock));
-}
-EXPORT Result nvmlDeviceGetDefaultApplicationsClock(Device device, unsigned clock, unsigned *out) {
-  return give_clock(device, clock, out, VIDEO, most(clock));
-}
-EXPORT Result nvmlDeviceGetMaxCustomerBoostClock(Device device, unsigned clock, unsigned *out) {
-  return give_clock(device, clock, out, MEMORY, most(clock));
-}
+#define GIVES_MOST(name, supported)                                  \
+  EXPORT Result name(Device device, unsigned clock, unsigned *out) { \
+    return give_clock(device, clock, out, supported, most(clock));   \
+  }
+GIVES_MOST(nvmlDeviceGetMaxClockInfo, CLOCKS)
+GIVES_MOST(nvmlDeviceGetApplicationsClock, VIDEO)
+GIVES_MOST(nvmlDeviceGetDefaultApplicationsClock, VIDEO)
+GIVES_MOST(nvmlDeviceGetMaxCustomerBoostClock, MEMORY)
 
 EXPORT Result nvmlDeviceGetClock(Device device, unsigned clock, unsigned id, unsigned *out) {
   enum { CURRENT, APPLICATIONS, DEFAULT_APPLICATIONS, CUSTOMER_BOOST };
@@ -97,21 +92,6 @@ EXPORT Result nvmlDeviceGetMinMaxClockOfPState(Device device, unsigned clock, un
   if (state != P0 && state != P2) return UNKNOWN;
   *min = least(clock);
   *max = most(clock);
-  return SUCCESS;
-}
-
-typedef struct {
-  uint32_t flags;
-  struct {
-    uint32_t present, percentage, increase, decrease;
-  } units[8];
-} DynamicStates;
-_Static_assert(sizeof(DynamicStates) == 132, "nvmlGpuDynamicPstatesInfo_t");
-
-EXPORT Result nvmlDeviceGetDynamicPstatesInfo(Device device, DynamicStates *info) {
-  CHECK(device, info);
-  memset(info, 0, sizeof *info);
-  for (int unit = 0; unit < 4; unit++) info->units[unit].present = 1; /* graphics, memory, video, bus */
   return SUCCESS;
 }
 
@@ -237,27 +217,6 @@ EXPORT Result nvmlDeviceGetTemperatureThreshold(Device device, unsigned threshol
   if (threshold >= sizeof degrees / sizeof *degrees) return INVALID_ARGUMENT;
   if (!degrees[threshold]) return NOT_SUPPORTED;
   *out = degrees[threshold];
-  return SUCCESS;
-}
-
-typedef struct {
-  uint32_t count;
-  struct {
-    int32_t controller, min, max, now, target;
-  } sensors[3];
-} Thermals;
-_Static_assert(sizeof(Thermals) == 64, "nvmlGpuThermalSettings_t");
-
-EXPORT Result nvmlDeviceGetThermalSettings(Device device, unsigned index, Thermals *thermals) {
-  enum { INTERNAL_CONTROLLER = 1, GPU_TARGET = 1 };
-  (void)index; /* any is taken, which is said to be measured, but is in no recording */
-  CHECK(device, thermals);
-  memset(thermals, 0, sizeof *thermals);
-  thermals->count = 1;
-  thermals->sensors[0].controller = INTERNAL_CONTROLLER;
-  thermals->sensors[0].target = GPU_TARGET;
-  thermals->sensors[0].max = 127;
-  thermals->sensors[0].now = IDLE_TEMPERATURE;
   return SUCCESS;
 }
 

@@ -10,45 +10,7 @@
 #include "config.h"
 
 #include "architectures.inc" /* targets, targets_without_code */
-
-#define NAMED(option) [option] = #option
-static const char *const option_names[OPTION_COUNT] = {
-    NAMED(CU_JIT_MAX_REGISTERS),
-    NAMED(CU_JIT_THREADS_PER_BLOCK),
-    NAMED(CU_JIT_WALL_TIME),
-    NAMED(CU_JIT_INFO_LOG_BUFFER),
-    NAMED(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES),
-    NAMED(CU_JIT_ERROR_LOG_BUFFER),
-    NAMED(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES),
-    NAMED(CU_JIT_OPTIMIZATION_LEVEL),
-    NAMED(CU_JIT_TARGET_FROM_CUCONTEXT),
-    NAMED(CU_JIT_TARGET),
-    NAMED(CU_JIT_FALLBACK_STRATEGY),
-    NAMED(CU_JIT_GENERATE_DEBUG_INFO),
-    NAMED(CU_JIT_LOG_VERBOSE),
-    NAMED(CU_JIT_GENERATE_LINE_INFO),
-    NAMED(CU_JIT_CACHE_MODE),
-    NAMED(CU_JIT_NEW_SM3X_OPT),
-    NAMED(CU_JIT_FAST_COMPILE),
-    NAMED(CU_JIT_GLOBAL_SYMBOL_NAMES),
-    NAMED(CU_JIT_GLOBAL_SYMBOL_ADDRESSES),
-    NAMED(CU_JIT_GLOBAL_SYMBOL_COUNT),
-    NAMED(CU_JIT_LTO),
-    NAMED(CU_JIT_FTZ),
-    NAMED(CU_JIT_PREC_DIV),
-    NAMED(CU_JIT_PREC_SQRT),
-    NAMED(CU_JIT_FMA),
-    NAMED(CU_JIT_REFERENCED_KERNEL_NAMES),
-    NAMED(CU_JIT_REFERENCED_KERNEL_COUNT),
-    NAMED(CU_JIT_REFERENCED_VARIABLE_NAMES),
-    NAMED(CU_JIT_REFERENCED_VARIABLE_COUNT),
-    NAMED(CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES),
-    NAMED(CU_JIT_POSITION_INDEPENDENT_CODE),
-    NAMED(CU_JIT_MIN_CTA_PER_SM),
-    NAMED(CU_JIT_MAX_THREADS_PER_BLOCK),
-    NAMED(CU_JIT_OVERRIDE_DIRECTIVE_VALUES),
-    NAMED(CU_JIT_SPLIT_COMPILE),
-};
+#include "option_names.inc"  /* option_names */
 
 const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option"; }
 
@@ -141,79 +103,64 @@ static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
   return CUDA_SUCCESS;
 }
 
+#define BIT(option) ((uint64_t)1 << (option))
+
+/* Whether one of two options is given, which go together. */
+static bool is_half(uint64_t given, int one, int other) { return !(given & BIT(one)) != !(given & BIT(other)); }
+
 CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, const int *keys, const uint64_t *values) {
   LinkOptions *link = &options->link;
-  bool info = false, info_size = false, error = false, error_size = false, target = false, threads = false;
-  uint64_t kernels = 0, kernel_count = 1, variables = 0, variable_count = 1;
-  bool has_kernels = false, has_variables = false;
+  uint64_t given = 0,
+           value_of[OPTION_COUNT] = {[CU_JIT_REFERENCED_KERNEL_COUNT] = 1, [CU_JIT_REFERENCED_VARIABLE_COUNT] = 1};
   if (!cl_can_have_options(count) || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
     uint64_t value = values[at];
+    if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
+    given |= BIT(keys[at]);
+    value_of[keys[at]] = value;
     switch (keys[at]) {
       case CU_JIT_WALL_TIME: options->wall_time = (int)at; break;
       case CU_JIT_INFO_LOG_BUFFER:
-        if (!value) return CUDA_ERROR_INVALID_VALUE;
-        options->info.buffer = (char *)(uintptr_t)value;
-        info = true;
-        break;
-      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-        options->info.capacity = (uint32_t)value;
-        options->info.slot = at;
-        info_size = true;
-        break;
       case CU_JIT_ERROR_LOG_BUFFER:
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        options->error.buffer = (char *)(uintptr_t)value;
-        error = true;
+        (keys[at] == CU_JIT_INFO_LOG_BUFFER ? &options->info : &options->error)->buffer = (char *)(uintptr_t)value;
         break;
-      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-        options->error.capacity = (uint32_t)value;
-        options->error.slot = at;
-        error_size = true;
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: {
+        LogBuffer *log = keys[at] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ? &options->info : &options->error;
+        log->capacity = (uint32_t)value;
+        log->slot = at;
         break;
+      }
       case CU_JIT_TARGET:
-        target = true;
         link->suffix = 0;
         if (!target_known((int64_t)(uint32_t)value, link, &options->without_code)) {
           if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE;
           options->without_code = true; /* a load says so of the image (measured: test_options_of_loading) */
         }
         break;
-      case CU_JIT_TARGET_FROM_CUCONTEXT:
-      case CU_JIT_LTO:
-      case CU_JIT_FTZ:
-      case CU_JIT_PREC_DIV:
-      case CU_JIT_PREC_SQRT:
-      case CU_JIT_FMA:
-      case CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES: break;
-      case CU_JIT_THREADS_PER_BLOCK: threads = true; break;
-      case CU_JIT_REFERENCED_KERNEL_NAMES:
-        kernels = value;
-        has_kernels = true;
-        break;
-      case CU_JIT_REFERENCED_KERNEL_COUNT: kernel_count = (uint32_t)value; break;
-      case CU_JIT_REFERENCED_VARIABLE_NAMES:
-        variables = value;
-        has_variables = true;
-        break;
-      case CU_JIT_REFERENCED_VARIABLE_COUNT: variable_count = (uint32_t)value; break;
       case CU_JIT_FALLBACK_STRATEGY:
         if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
         break;
       case CU_JIT_GLOBAL_SYMBOL_NAMES:
       case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
       case CU_JIT_GLOBAL_SYMBOL_COUNT: return CUDA_ERROR_INVALID_VALUE;
-      default:
-        if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
+      default: break;
     }
     TRY(read_option(link, keys[at], value));
   }
-  if (info != info_size || error != error_size) return CUDA_ERROR_INVALID_VALUE;
-  if (target && threads) return CUDA_ERROR_INVALID_VALUE;
-  if ((has_kernels && !kernels) || (has_variables && !variables)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = has_kernels ? name_options(link, "-kernels-used", kernels, kernel_count) : CUDA_SUCCESS;
-  if (!result && has_variables) result = name_options(link, "-variables-used", variables, variable_count);
-  return result;
+  if (is_half(given, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES) ||
+      is_half(given, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) ||
+      (given & BIT(CU_JIT_TARGET) && given & BIT(CU_JIT_THREADS_PER_BLOCK)))
+    return CUDA_ERROR_INVALID_VALUE;
+  const int names[] = {CU_JIT_REFERENCED_KERNEL_NAMES, CU_JIT_REFERENCED_VARIABLE_NAMES};
+  for (int at = 0; at < 2; at++)
+    if (given & BIT(names[at]) && !value_of[names[at]]) return CUDA_ERROR_INVALID_VALUE;
+  for (int at = 0; at < 2; at++)
+    if (given & BIT(names[at]))
+      TRY(name_options(link, at ? "-variables-used" : "-kernels-used", value_of[names[at]],
+                       (uint32_t)value_of[names[at] + 1]));
+  return CUDA_SUCCESS;
 }
 
 JitOptions cl_device_options(void) {
