@@ -11,11 +11,9 @@
 
 enum { CHUNK = 512, SEGMENT = 32 << 20 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the pools */
+STATIC_LOCK(lock); /* of the pools */
 static void free_pool(Object *object);
 static Objects all = {.free = free_pool};
-
-OPEN_IN_CHILDREN(lock);
 
 Pool *cl_pool_lock(void *handle) {
   pthread_mutex_lock(&lock);
@@ -61,15 +59,14 @@ static uintptr_t take(Pool *pool, size_t size) {
 }
 
 static Segment *segment_of(const Pool *pool, uintptr_t address) {
-  Segment *segment = pool->segments;
-  while (segment && address - segment->start >= segment->size) segment = segment->next;
-  return segment;
+  Segment *segment = (Segment *)cl_tree_at(&pool->by_address, address);
+  return segment && address - segment->node.start < segment->size ? segment : NULL;
 }
 
 /* Whether what is at an address continues what is before it: a block may lie across. */
 static bool is_joined(const Pool *pool, uintptr_t address) {
   const Segment *segment = segment_of(pool, address);
-  return segment && (segment->start != address || segment->joined);
+  return segment && (segment->node.start != address || segment->joined);
 }
 
 /* Enters a gap, which takes those beside it; false if memory is out. */
@@ -97,9 +94,10 @@ static bool enter_gap(Pool *pool, uintptr_t start, size_t size) {
 /* -- segments -- */
 
 static void drop_segment(Pool *pool, Segment *segment) {
-  Segment *behind = segment_of(pool, segment->start + segment->size);
+  Segment *behind = segment_of(pool, segment->node.start + segment->size);
   if (behind) behind->joined = false;
-  cl_pages_give(segment->start, segment->size);
+  cl_tree_leave(&pool->by_address, &segment->node);
+  cl_pages_give(segment->node.start, segment->size);
   if (pool->file.number >= 0) cl_file_forget(own_descriptor(&pool->file), segment->offset, segment->size);
   if (on_device(pool)) cl_memory_give(pool->properties.location.id, segment->size);
   pool->reserved -= segment->size;
@@ -108,10 +106,10 @@ static void drop_segment(Pool *pool, Segment *segment) {
 
 /* Takes a segment that nothing is given of out of the gaps; false if something is, or memory is out. */
 static bool leave_gap(Pool *pool, const Segment *segment) {
-  uintptr_t end = segment->start + segment->size;
-  Gap *gap = (Gap *)cl_tree_at(&pool->gaps, segment->start);
+  uintptr_t end = segment->node.start + segment->size;
+  Gap *gap = (Gap *)cl_tree_at(&pool->gaps, segment->node.start);
   if (!gap || gap->node.start + gap->size < end) return false;
-  size_t before = segment->start - gap->node.start, behind = gap->node.start + gap->size - end;
+  size_t before = segment->node.start - gap->node.start, behind = gap->node.start + gap->size - end;
   Gap *rest = before && behind ? malloc(sizeof *rest) : NULL;
   if (before && behind && !rest) return false;
   cl_tree_leave(&pool->gaps, &gap->node);
@@ -150,15 +148,16 @@ static Segment *add_pages(Pool *pool, size_t size, uintptr_t wanted) {
   if (pool->file.number >= 0 && !cl_file_reach(own_descriptor(&pool->file), pool->file_end + size)) return NULL;
   if (on_device(pool) && !cl_memory_take(pool->properties.location.id, size)) return NULL;
   Segment *segment = calloc(1, sizeof *segment);
-  if (segment) segment->start = cl_pool_pages(pool, pool->file_end, size, wanted);
-  if (!segment || !segment->start) {
+  if (segment) segment->node.start = cl_pool_pages(pool, pool->file_end, size, wanted);
+  if (!segment || !segment->node.start) {
     if (on_device(pool)) cl_memory_give(pool->properties.location.id, size);
     free(segment);
     return NULL;
   }
+  cl_tree_enter(&pool->by_address, &segment->node);
   segment->size = size;
   segment->offset = pool->file_end;
-  segment->joined = segment->start == wanted;
+  segment->joined = segment->node.start == wanted;
   pool->reserved += size;
   return segment;
 }
@@ -167,7 +166,7 @@ static Segment *add_pages(Pool *pool, size_t size, uintptr_t wanted) {
    whole one; false if the pool or the machine has none. */
 static bool add_segment(Pool *pool, size_t least) {
   const Segment *newest = pool->segments;
-  uintptr_t end = newest ? newest->start + newest->size : 0;
+  uintptr_t end = newest ? newest->node.start + newest->size : 0;
   const Gap *last = newest ? (Gap *)cl_tree_at(&pool->gaps, end - 1) : NULL;
   size_t left = last && last->node.start + last->size == end ? last->size : 0;
   if (newest && pool->file.number >= 0 && newest->offset + newest->size != pool->file_end) end = left = 0;
@@ -179,7 +178,7 @@ static bool add_segment(Pool *pool, size_t least) {
   if (!segment) return false;
   segment->next = pool->segments;
   pool->segments = segment;
-  if (!enter_gap(pool, segment->start, segment->size)) {
+  if (!enter_gap(pool, segment->node.start, segment->size)) {
     pool->segments = segment->next;
     drop_segment(pool, segment);
     return false;
@@ -311,7 +310,7 @@ EXPORTED(cuMemSetMemPool, (Location * location, int type, void *pool),
 
 /* Of the three only the default one says that a number is not a device. */
 API(cuDeviceGetDefaultMemPool, (void **out, CUdevice device), (out, device)) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
+  TRY(cl_asked_of(line, true, device));
   return get_pool(out, &(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, false);
 }
 EXPORTED(cuDeviceGetMemPool, (void **out, CUdevice device),
@@ -369,7 +368,7 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
                  .device = on_device(pool) ? pool->properties.location.id : 0,
                  .owner = pool,
                  .barred = cl_pool_barred(pool),
-                 .offset = segment->offset + (start - segment->start),
+                 .offset = segment->offset + (start - segment->node.start),
                  .shared = pool->file.number >= 0};
   pool->live++;
   if (cl_block_enter(&block)) {

@@ -15,7 +15,7 @@ static inline bool cl_is_handle_type(int type) { return type && !(type & ~HANDLE
 /* Memory that a pool holds: a multiple of 32 MiB. */
 typedef struct Segment Segment;
 struct Segment {
-  uintptr_t start;
+  AddressNode node;
   size_t size, offset; /* the offset in the pool's file */
   bool joined;         /* it continues what lies before it, in the file too */
   Segment *next;
@@ -35,9 +35,9 @@ struct Pool {
   OwnFile file; /* that other processes may map, if there is one */
   FileHead file_head;
   size_t file_end;
-  Segment *segments;
-  AddressTree gaps; /* what is not given out */
-  Pool *current;    /* of a default one: the pool that stands in its place, or NULL */
+  Segment *segments;            /* the newest first */
+  AddressTree by_address, gaps; /* the segments; what is not given out */
+  Pool *current;                /* of a default one: the pool that stands in its place, or NULL */
 };
 
 /* The answer to what is not a pool. */
