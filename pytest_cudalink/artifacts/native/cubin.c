@@ -79,68 +79,50 @@ bool art_cubin_is_undefined(const ElfSymbol *symbol) {
 /* -- headers -- */
 
 /* Names that oblige a type: nvJitLink finds the section by its name and reads it as that type. */
+typedef enum { BEGINNING, WHOLE_NAME = 1, BOTH_WAYS = 2 } NameRule; /* BOTH_WAYS: a name of that type begins so */
 static const struct {
   const char *name;
   uint32_t type;
-} whole_names[] =
-    {
-        {".symtab", SECTION_SYMTAB},
-        {".strtab", SECTION_STRTAB},
-        {".shstrtab", SECTION_STRTAB},
-        {".nv.callgraph", SECTION_CUDA_CALLGRAPH},
-        {".nv.prototype", SECTION_CUDA_PROTOTYPE},
-        {".nv.info", SECTION_CUDA_INFO},
-        {".nv.rel.action", SECTION_CUDA_REL_ACTION},
-        {".nv.compat", SECTION_CUDA_COMPAT},
-        {".nv.merc.nv.callgraph", SECTION_MERC_CALLGRAPH},
-        {".nv.merc.nv.prototype", SECTION_MERC_PROTOTYPE},
-    },
-  prefixes[] = {
-      {".text.", SECTION_PROGBITS},
-      {".nv.capmerc.", SECTION_CAPMERC},
-      {".nv.merc.symtab", SECTION_MERC_SYMTAB},
-      {".nv.merc.rela.", SECTION_MERC_RELA},
-      {".nv.merc.nv.info", SECTION_MERC_INFO},
-      {".nv.info.", SECTION_CUDA_INFO},
-      {".note.nv.", SECTION_NOTE},
-      {".rela.", SECTION_RELA},
-      {".rel.", SECTION_REL},
-      {".debug_", SECTION_PROGBITS},
-      {".nv_debug_", SECTION_PROGBITS},
-      {".nv.merc.debug_", SECTION_PROGBITS},
-      {".nv.merc.nv_debug_", SECTION_PROGBITS},
-  };
+  NameRule rule;
+} names[] = {
+    {".symtab", SECTION_SYMTAB, WHOLE_NAME | BOTH_WAYS},
+    {".strtab", SECTION_STRTAB, WHOLE_NAME},
+    {".shstrtab", SECTION_STRTAB, WHOLE_NAME},
+    {".nv.callgraph", SECTION_CUDA_CALLGRAPH, WHOLE_NAME | BOTH_WAYS},
+    {".nv.prototype", SECTION_CUDA_PROTOTYPE, WHOLE_NAME | BOTH_WAYS},
+    {".nv.info", SECTION_CUDA_INFO, WHOLE_NAME | BOTH_WAYS},
+    {".nv.rel.action", SECTION_CUDA_REL_ACTION, WHOLE_NAME | BOTH_WAYS},
+    {".nv.compat", SECTION_CUDA_COMPAT, WHOLE_NAME | BOTH_WAYS},
+    {".nv.merc.nv.callgraph", SECTION_MERC_CALLGRAPH, WHOLE_NAME | BOTH_WAYS},
+    {".nv.merc.nv.prototype", SECTION_MERC_PROTOTYPE, WHOLE_NAME | BOTH_WAYS},
+    {".text.", SECTION_PROGBITS, BEGINNING},
+    {".nv.capmerc.text.", SECTION_CAPMERC, BOTH_WAYS},
+    {".nv.capmerc.", SECTION_CAPMERC, BEGINNING},
+    {".nv.merc.symtab", SECTION_MERC_SYMTAB, BOTH_WAYS},
+    {".nv.merc.rela.", SECTION_MERC_RELA, BEGINNING},
+    {".nv.merc.nv.info", SECTION_MERC_INFO, BOTH_WAYS},
+    {".nv.info.", SECTION_CUDA_INFO, BEGINNING},
+    {".note.nv.", SECTION_NOTE, BEGINNING},
+    {".rela.", SECTION_RELA, BEGINNING},
+    {".rel.", SECTION_REL, BEGINNING},
+    {".debug_", SECTION_PROGBITS, BEGINNING},
+    {".nv_debug_", SECTION_PROGBITS, BEGINNING},
+    {".nv.merc.debug_", SECTION_PROGBITS, BEGINNING},
+    {".nv.merc.nv_debug_", SECTION_PROGBITS, BEGINNING},
+};
+enum { NAMES = sizeof names / sizeof *names };
 
 static uint32_t expected_type(const ElfSection *section) {
-  for (size_t at = 0; at < sizeof whole_names / sizeof *whole_names; at++)
-    if (!strcmp(section->name, whole_names[at].name)) return whole_names[at].type;
-  for (size_t at = 0; at < sizeof prefixes / sizeof *prefixes; at++)
-    if (art_named(section->name, prefixes[at].name)) return prefixes[at].type;
+  for (size_t at = 0; at < NAMES; at++)
+    if (names[at].rule & WHOLE_NAME ? !strcmp(section->name, names[at].name) : art_named(section->name, names[at].name))
+      return names[at].type;
   return section->type;
 }
 
-/* Types that oblige a name: what begins a name of that type. */
-static const struct {
-  uint32_t type;
-  const char *name;
-} names_of_types[] = {
-    {SECTION_SYMTAB, ".symtab"},
-    {SECTION_CUDA_INFO, ".nv.info"},
-    {SECTION_CUDA_CALLGRAPH, ".nv.callgraph"},
-    {SECTION_CUDA_PROTOTYPE, ".nv.prototype"},
-    {SECTION_CUDA_REL_ACTION, ".nv.rel.action"},
-    {SECTION_CAPMERC, CAPMERC ".text."},
-    {SECTION_CUDA_COMPAT, ".nv.compat"},
-    {SECTION_MERC_INFO, MERC ".nv.info"},
-    {SECTION_MERC_SYMTAB, MERC ".symtab"},
-    {SECTION_MERC_CALLGRAPH, MERC ".nv.callgraph"},
-    {SECTION_MERC_PROTOTYPE, MERC ".nv.prototype"},
-};
-
 static bool check_name(const ElfSection *section, Problem *problem) {
-  for (size_t at = 0; at < sizeof names_of_types / sizeof *names_of_types; at++)
-    if (section->type == names_of_types[at].type && !art_named(section->name, names_of_types[at].name))
-      return art_damaged(problem, "%.80s has the type of %s", section->name, names_of_types[at].name);
+  for (size_t at = 0; at < NAMES; at++)
+    if (names[at].rule & BOTH_WAYS && section->type == names[at].type && !art_named(section->name, names[at].name))
+      return art_damaged(problem, "%.80s has the type of %s", section->name, names[at].name);
   return true;
 }
 
