@@ -385,10 +385,8 @@ bool cl_held_known(CUdeviceptr address) {
 }
 
 bool cl_is_known(CUdeviceptr address) {
-  cl_memory_hold();
-  bool known = cl_held_known(address);
-  cl_memory_drop();
-  return known;
+  HOLD_TO_READ(lock);
+  return cl_held_known(address);
 }
 
 bool cl_reaches(const Context *context, const Block *block) {
@@ -453,26 +451,22 @@ bool cl_held_writable(CUdeviceptr address) {
 bool cl_held_range_known(CUdeviceptr address, size_t size) { return covered(address, size, true, NO_DEVICE); }
 
 bool cl_within(CUdeviceptr address, size_t size) {
-  cl_memory_hold();
-  bool ok = cl_held_within(address, size);
-  cl_memory_drop();
-  return ok;
+  HOLD_TO_READ(lock);
+  return cl_held_within(address, size);
 }
 
 bool cl_word_write(CUdeviceptr to, uint64_t word, bool wide) {
-  cl_memory_hold();
+  HOLD_TO_READ(lock);
   bool ok = cl_held_within(to, wide ? 8 : 4);
   void *there = (void *)cl_bytes_of(to);
   if (ok && wide) __atomic_store_n((uint64_t *)there, word, __ATOMIC_RELEASE);
   else if (ok) __atomic_store_n((uint32_t *)there, (uint32_t)word, __ATOMIC_RELEASE);
-  cl_memory_drop();
   return ok;
 }
 
 bool cl_memory_write(CUdeviceptr to, const void *from, size_t size) {
-  cl_memory_hold();
+  HOLD_TO_READ(lock);
   bool ok = cl_held_within(to, size);
   if (ok) memcpy((void *)cl_bytes_of(to), from, size);
-  cl_memory_drop();
   return ok;
 }

@@ -87,29 +87,26 @@ EXPORTED(cuTexRefSetBorderColor, (Reference * reference, const float *color),
 EXPORTED(cuTexRefSetFlags, (Reference * reference, unsigned flags),
          WITH(reference, !(flags & ~(unsigned)REFERENCE_FLAGS), reference->flags = flags))
 
-EXPORTED(cuTexRefGetAddress_v2, (CUdeviceptr *out, const Reference *reference),
-         WITH(reference, out && reference->bound == BOUND_MEMORY, *out = reference->address))
-EXPORTED(cuTexRefGetArray, (void **out, const Reference *reference),
-         WITH(reference, out && reference->bound == BOUND_ARRAY, *out = reference->array))
-EXPORTED(cuTexRefGetMipmappedArray, (void **out, const Reference *reference),
-         WITH(reference, out && reference->bound == BOUND_MIPMAP, *out = reference->array))
+/* A question to a reference; the answer is an expression of it. */
+#define ASK(name, type, valid, answer) \
+  EXPORTED(name, (type out, const Reference *reference), WITH(reference, out && (valid), *out = answer))
+ASK(cuTexRefGetAddress_v2, CUdeviceptr *, reference->bound == BOUND_MEMORY, reference->address)
+ASK(cuTexRefGetArray, void **, reference->bound == BOUND_ARRAY, reference->array)
+ASK(cuTexRefGetMipmappedArray, void **, reference->bound == BOUND_MIPMAP, reference->array)
+ASK(cuTexRefGetFilterMode, int *, true, reference->filter)
+ASK(cuTexRefGetMipmapFilterMode, int *, true, reference->mipmap_filter)
+ASK(cuTexRefGetMipmapLevelBias, float *, true, reference->bias)
+ASK(cuTexRefGetMaxAnisotropy, int *, true, (int)reference->anisotropy)
+ASK(cuTexRefGetFlags, unsigned *, true, reference->flags)
 EXPORTED(cuTexRefGetAddressMode, (int *out, const Reference *reference, int axis),
          WITH(reference, out &&is_axis(axis), *out = reference->modes[axis]))
-EXPORTED(cuTexRefGetFilterMode, (int *out, const Reference *reference), WITH(reference, out, *out = reference->filter))
 EXPORTED(cuTexRefGetFormat, (int *format, int *channels, const Reference *reference),
          WITH(reference, format || channels,
               (format ? *format = reference->format : 0, channels ? *channels = reference->channels : 0)))
-EXPORTED(cuTexRefGetMipmapFilterMode, (int *out, const Reference *reference),
-         WITH(reference, out, *out = reference->mipmap_filter))
-EXPORTED(cuTexRefGetMipmapLevelBias, (float *out, const Reference *reference),
-         WITH(reference, out, *out = reference->bias))
 EXPORTED(cuTexRefGetMipmapLevelClamp, (float *least, float *most, const Reference *reference),
          WITH(reference, least &&most, (*least = reference->levels[0], *most = reference->levels[1])))
-EXPORTED(cuTexRefGetMaxAnisotropy, (int *out, const Reference *reference),
-         WITH(reference, out, *out = (int)reference->anisotropy))
 EXPORTED(cuTexRefGetBorderColor, (float *out, const Reference *reference),
          WITH(reference, out, memcpy(out, reference->border, sizeof reference->border)))
-EXPORTED(cuTexRefGetFlags, (unsigned *out, const Reference *reference), WITH(reference, out, *out = reference->flags))
 
 /* -- binding -- */
 
