@@ -20,7 +20,7 @@ from ..audit.environment import Claim, EnvironmentAudit, audit_environment
 from ..base.finding import NO_DRIVER, SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
 from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
-from ..compat import atlas, known_bad
+from ..compat import atlas, exports, known_bad
 from ..compat.architectures import architecture_of, driver_named, known_architectures
 from ..compat.names import DEFAULT_POLICY
 from ..compat.releases import DRIVER_RELEASES, LATEST_KNOWN, ptx_isa_of
@@ -215,6 +215,7 @@ def examine(
     report.findings += _outside_findings(report, judged, judge)
     report.findings += _copy_findings(report)
     report.findings += conflicts.values()
+    _add_newer_libraries(report, system, facts, assume_forward=assume_forward)
     report.findings += [Finding("unknown", f"{one.path}: {one.text}") for one in audit.unreadable]
     report.findings += _known_bad_findings(report, system)
     report.findings += _tile_findings(report, system)
@@ -346,8 +347,13 @@ def _with_dependents(command: Command, declared: Sequence[Claim]) -> Command:
     gone = {*command.uninstall}
     while more := {one.by_name for one in declared if one.name in gone and one.by_name.startswith("nvidia-")} - gone:
         gone |= more
+    return _moving(command, gone)
+
+
+def _moving(command: Command, gone: Collection[str]) -> Command:
+    """Let a command replace these wheels, of which it replaces some already."""
     known = component_table()["toolkit"]["extras"]
-    names = {re.sub("^nvidia-(?:cuda-)?", "", one) for one in gone.difference(command.uninstall)}
+    names = {re.sub("^nvidia-(?:cuda-)?", "", one) for one in {*gone} - {*command.uninstall}}
     first, *others = command.install
     extras = sorted({*Requirement(first).extras, *names.intersection(known)})
     if extras and first.startswith("cuda-toolkit["):
@@ -490,6 +496,45 @@ def _runtime_findings(
                 f"the driver of CUDA {driver} is too old for the runtime inside {name}",
                 place=_OLD_DRIVER,
             )
+
+
+def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFacts, *, assume_forward: bool) -> None:
+    """Report the libraries with a CUDA runtime of their own for which the driver is too old, with one command for all.
+
+    Those that a look-up found are judged with the toolkit. A library that is also there in the driver's major serves
+    the programs of that one.
+    """
+    driver, versions = facts.cuda().value, system.versions()
+    newer: dict[str, CudaVersion] = {}
+    for library in component_table()["static-runtime"]["libraries"] if driver is not None and report.items else ():
+        brings = exports.distributions(f"lib{library}")
+        there = min((major for major, name in brings.items() if name in versions), default=0)
+        if there > driver.major:
+            name = brings[there]
+            newer[name] = exports.release_of_wheel(name, versions[name]) or CudaVersion(there, 0)
+    if not newer:
+        return
+    name, *others = newer
+    item = Item("dynamic-libs", name, name, "site-packages", "ctk", newer[name], f"the version of {name}")
+    verdict = check_driver(item, facts, assume_forward=assume_forward, hint=driver_hint())
+    if verdict.severity != "error":
+        return
+    command = Command(tuple(f"{one}-cu{driver.major}" for one in newer), uninstall=tuple(newer))
+    of_toolkit = (one.fix for one in report.findings if one.place == _OLD_DRIVER and one.fix.uninstall)
+    if toolkit := next(of_toolkit, NO_COMMAND):
+        command = _moving(toolkit, {*toolkit.uninstall, *newer})
+        report.findings = [replace(one, fix=command) if one.fix == toolkit else one for one in report.findings]
+    report.findings.append(
+        Finding(
+            "error",
+            f"{name} {versions[name]}{and_more(len(others))}: its CUDA runtime {newer[name]} does not run on the "
+            f"driver of CUDA {driver}",
+            command,
+            verdict.otherwise,
+            f"the driver of CUDA {driver} is too old for the runtime inside libraries of CUDA {newer[name].major}",
+            place=_OLD_DRIVER,
+        )
+    )
 
 
 def _usable_nvjitlink(report: DoctorReport) -> CudaVersion | None:

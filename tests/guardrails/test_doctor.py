@@ -464,6 +464,34 @@ def test_a_runtime_inside_a_distribution(monkeypatch, versions, driver, fix) -> 
 
 
 @pytest.mark.parametrize(
+    ("versions", "driver", "said"),
+    [
+        ({"nvidia-cublas": "13.0.2.14"}, "12.8", "nvidia-cublas 13.0.2.14: its CUDA runtime 13.0"),
+        ({"nvidia-cublas": "13.0.2.14"}, "13.0 580.65.06", ""),
+        ({"nvidia-cublas": "13.0.2.14"}, "", ""),
+        ({"nvidia-cublas": "13.0.2.14", "nvidia-cublas-cu12": "12.9.1.4"}, "12.8", ""),
+        (
+            {"nvidia-cublas": "13.0.2.14", "nvidia-cusparse": "99"},
+            "12.8",
+            "13.0.2.14 and 1 more: its CUDA runtime 13.0",
+        ),
+        ({"nvidia-cusparse": "99"}, "12.8", "nvidia-cusparse 99: its CUDA runtime 13.0"),
+        ({"nvidia-cublas-cu12": "12.9.1.4"}, "12.6", ""),
+    ],
+)
+def test_a_runtime_inside_a_library(monkeypatch, versions, driver: str, said: str) -> None:
+    """That of a newer major than the driver is of no use beside parts that the driver runs."""
+    monkeypatch.setattr(Machine, "installed", versions)
+    facts = given(*driver.split()) if driver else given(None)
+    report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=facts)
+    found = [one for one in report.findings if "its CUDA runtime" in one.what]
+    assert [said in one.what for one in found] == [True] * bool(said)
+    names = [name for name in versions if said]
+    command = f"pip uninstall -y {' '.join(names)} && pip install {' '.join(f'{name}-cu12' for name in names)}"
+    assert [str(one.fix) for one in found] == [command] * bool(said)
+
+
+@pytest.mark.parametrize(
     ("cuda", "release", "severity", "end"),
     [
         ("13.0", "580.65.06", "warning", "(numba/numba#10188, numba/numba#10166, numba/numba#10237)"),
