@@ -134,8 +134,8 @@ def made(tmp_path) -> Made:
         ("libcublas.so", "libcublas.so.13", ""),
     ],
 )
-def test_a_library_that_is_opened_by_name(made: Made, names: str, installed: str, expected: str) -> None:
-    """That of another CUDA major does not serve it; without any, the program does without."""
+def test_a_library_that_is_opened_by_name(made: Made, monkeypatch, names: str, installed: str, expected: str) -> None:
+    """That of another CUDA major does not serve it where there is a driver; without any, the program does without."""
     major = installed[-2:]
     name = {"libcublas": "nvidia-cublas", "libcudart": "nvidia-cuda-runtime"}[installed.partition(".")[0]]
     made.wheel(name + "-cu12" * (major == "12"), f"{major}.8.1", files=(made.library(f"n/{installed}"),))
@@ -143,6 +143,10 @@ def test_a_library_that_is_opened_by_name(made: Made, names: str, installed: str
     (made.site / "u").mkdir()
     compile_c(made.site / "u/libuser.so", code)
     made.wheel("user", "1", files=("u/libuser.so",))
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "")
+    assert [one.severity for one in made.audit().findings] == ["note"] * bool(expected)
+    assert len(audit_environment(made.prefix, driver="13.0").errors) == bool(expected)
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
     found = made.audit().errors
     assert [one.what[: len(expected)] for one in found] == [expected] * bool(expected)
     assert [str(one.fix) for one in found] == [f"pip --python {made.prefix} install nvidia-cublas-cu12"] * bool(

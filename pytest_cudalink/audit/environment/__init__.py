@@ -175,7 +175,7 @@ def audit_environment(
         needs[str(one)] = _needs(place, one, unreadable)
         claimed, unprovided = _measured(one, needs[str(one)], providers, claims, repair)
         measured += claimed
-        findings += unprovided
+        findings += [*unprovided, *_of_another_major(one, needs[str(one)], providers, repair, machine)]
     shared = _shared_files(everything, unreadable) if measure else {}
     findings += _overwritten(shared, claims, repair)
     findings += _copies(providers, shared, repair)
@@ -218,7 +218,13 @@ def _by_conda(
 
 
 def _driver() -> CondaPackage | None:
-    """The virtual package ``__cuda``, by the variable that conda reads, or by the driver of this machine."""
+    """The virtual package ``__cuda``, of the driver here."""
+    version = _driver_here()
+    return conda.virtual_driver(version) if version else None
+
+
+def _driver_here() -> str:
+    """The CUDA version of the driver, by the variable that conda reads, or of this machine; empty without one."""
     from ... import probes
 
     version = os.environ.get("CONDA_OVERRIDE_CUDA")
@@ -228,7 +234,7 @@ def _driver() -> CondaPackage | None:
         except OSError:  # a driver that cannot be opened; the doctor reports it
             found = None
         version = str(found) if found else ""
-    return conda.virtual_driver(version) if version else None
+    return version
 
 
 # -- measured
@@ -276,12 +282,8 @@ def _measured(
     """What the files of a distribution need of the libraries that they get, and those that they do not get."""
     highest: dict[tuple[str, int], Need] = {}
     linked: dict[tuple[str, int], Need] = {}
-    opened: dict[str, list[Need]] = {}
     for need in needs:
-        if need.stem in _DRIVER:
-            continue
-        if need.how == "opened" and not need.floor:
-            opened.setdefault(need.stem, []).append(need)
+        if need.stem in _DRIVER or (need.how == "opened" and not need.floor):
             continue
         key = need.stem, need.major
         if need.how in ("linked", "symbols"):
@@ -306,9 +308,8 @@ def _measured(
     nowhere = [need for need in absent.values() if need.stem not in served]
     names = sorted({exports.distributions(need.stem).get(need.major) or "" for need in nowhere} - {""})
     fix = repair.install(one.manager, names) if names and one.manager != "conda" else NO_COMMAND
-    others = _of_another_major(one, opened, providers, repair)
     apart = _without_parts(one, linked, providers)
-    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *others, *apart]
+    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *apart]
 
 
 def _without_parts(one: Installed, linked: Mapping[tuple[str, int], Need], providers: Providers) -> Iterator[Finding]:
@@ -335,20 +336,24 @@ def _without_parts(one: Installed, linked: Mapping[tuple[str, int], Need], provi
 
 
 def _of_another_major(
-    one: Installed, opened: Mapping[str, Sequence[Need]], providers: Providers, repair: _Repair
+    one: Installed, needs: Sequence[Need], providers: Providers, repair: _Repair, machine: TargetMachine | None
 ) -> Iterator[Finding]:
     """Libraries that a distribution opens by name, where the environment has those of other CUDA majors alone.
 
-    Where it has none at all, the program is one that does without.
+    Where it has none at all, the program is one that does without; and where there is no driver, it comes to open none.
     """
-    for stem, needs in opened.items():
+    opened: dict[str, list[Need]] = {}
+    for need in needs:
+        if need.stem not in _DRIVER and need.how == "opened" and not need.floor:
+            opened.setdefault(need.stem, []).append(need)
+    for stem, several in opened.items():
         there = next((each for each in providers.all if each.stem == stem and each.owner), None)
-        if there is None or any(providers.of(stem, need.major, need.path) for need in needs):
+        if there is None or any(providers.of(stem, need.major, need.path) for need in several):
             continue
-        need = needs[0]
+        need = several[0]
         name = exports.distributions(stem).get(need.major)
         yield Finding(
-            "error",
+            "error" if machine or _driver_here() else "note",
             f"{Path(need.path).name} of {one} {need.evidence}, and there is {there.library} of {there.owner} alone",
             repair.install(one.manager, [name]) if name and one.manager != "conda" else NO_COMMAND,
             "" if name else f"install a build of {one.name} for the CUDA release of {there.owner}",
