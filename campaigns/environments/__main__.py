@@ -77,6 +77,8 @@ _OF_NVCC: Final = {
     "nvcc": ("nvcc", "nvvm", "crt", "cudart"),
     "nvcc-cccl": ("nvcc", "nvvm", "crt", "cudart", "cccl"),
 }
+#: Parts of which the first call asks the driver.
+_WITH_RUNTIME: Final = ("cublas", "curand", "cusolver", "cusparse")
 #: Packages that link at run time.
 _LINKING: Final = frozenset({"cuda-core", "numba-cuda", "nvmath-python", "cuda-cccl"})
 
@@ -88,14 +90,23 @@ def outside(drawn: Recipe) -> set[str]:
     return named & {name for part in ("nvrtc", "nvJitLink") for name in PARTS[part]}
 
 
-def _linked_with(drawn: Recipe) -> Iterator[str]:
-    """Yield loads of the libraries whose needs were meant to be there, as by programs that are linked with them."""
+def _as_wheels(drawn: Recipe) -> dict[str, str]:
+    """The packages, with their versions, that conda did not install instead."""
     by_conda = {name for kind, what in drawn.damage if kind == "conda" for name, _ in what}
-    inside = {name: version for name, version in drawn.packages if name not in by_conda}
-    yield from (f"loaded {path}" for name in inside for path in PACKAGES[name].get("loads", ()))
+    return {name: version for name, version in drawn.packages if name not in by_conda}
+
+
+def _is_whole(name: str, wheels: dict[str, str]) -> bool:
+    """Whether a package was meant to be there, with all that it requires."""
+    return name in wheels and wheels.keys() >= {need.name for need in requirements(name, wheels[name])}
+
+
+def _linked_with(wheels: dict[str, str]) -> Iterator[str]:
+    """Yield loads of the libraries whose needs were meant to be there, as by programs that are linked with them."""
+    yield from (f"loaded {path}" for name in wheels for path in PACKAGES[name].get("loads", ()))
     for part in ("cufft", "curand", "cusparse", "cusolver", "cublas"):
         for major, name in zip((13, 12), PARTS[part], strict=True):
-            if name in inside and inside.keys() >= {need.name for need in requirements(name, inside[name])}:
+            if _is_whole(name, wheels):
                 yield f"load-{major} {part}"
 
 
@@ -104,11 +115,17 @@ def operations(drawn: Recipe) -> Iterator[str]:
     names = drawn.names | outside(drawn)
     here = {part: [name in names for name in pair] for part, pair in PARTS.items()}
     yield from (one for one, parts in _OF_PARTS.items() if all(any(here[part]) for part in parts))
-    yield from _linked_with(drawn)
+    wheels = _as_wheels(drawn)
+    yield from _linked_with(wheels)
     yield from (one for one, parts in _OF_NVCC.items() if all(here[part][0] for part in parts))
     modules = dict.fromkeys(module for name in sorted(names) for module in PACKAGES[name].get("imports", ()))
     # pynvjitlink needs the driver's library
     yield from (f"imported {module}" for module in modules if module != "pynvjitlink" or drawn.driver)
+    if drawn.driver:  # where both majors are, programs of each find their own
+        once = [part for part in _WITH_RUNTIME if sum(here[part]) == 1]
+        yield from (f"begins {part}" for part in once if _is_whole(PARTS[part][not here[part][0]], wheels))
+        opens = {key: file for name in names for key, file in PACKAGES[name].get("opens", {}).items()}
+        yield from (f"opened {part} {file}" for part, file in opens.items() if sum(here[part]) == 1)
     if names & _LINKING:
         yield "links"
     if {"numba-cuda", "cuda-bindings"} <= names:

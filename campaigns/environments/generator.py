@@ -47,6 +47,7 @@ PARTS: Final = {
 _CORE: Final = ("nvrtc", "nvJitLink", "cudart")
 _TOOLS: Final = ("cccl", "nvcc", "nvvm", "crt")
 _LIBRARIES: Final = ("nvfatbin", "cufft", "curand", "cusparse")
+_STRAY: Final = ("cublas", "curand", "cusparse")
 #: conda's names for packages of wheels.
 _CONDA: Final = {
     **dict.fromkeys(PARTS["nvrtc"], "cuda-nvrtc"),
@@ -117,6 +118,9 @@ def _add_users(source: random.Random, chosen: dict[str, str], majors: list[int])
     brings = [one for name in chosen for one in PACKAGES[name].get("brings", ())]
     for one in (one for one in brings if one not in unlike or "cupy" in "".join(chosen)):
         chosen.setdefault(one, source.choice(PACKAGES[one]["releases"]))
+    if source.random() < 0.06:  # a library of either major, which nobody asked for
+        stray = source.choice(PARTS[source.choice(_STRAY)])
+        chosen.setdefault(stray, source.choice(PACKAGES[stray]["releases"]))
     if "cuda-bindings" in chosen or source.random() < 0.4:
         chosen["cuda-bindings"] = _of_major(source, "cuda-bindings", majors[-1])
 

@@ -38,6 +38,13 @@ int main() { int n; return cudaGetDeviceCount(&n) == cudaErrorInsufficientDriver
 """
 #: How a program of numba or cuda-core asks cuda-bindings for a library, which it loads then.
 ASK = {"nvrtc": ("nvrtc", "nvrtcVersion"), "nvJitLink": ("nvjitlink", "version"), "nvvm": ("nvvm", "version")}
+#: The first call of a library that contains the CUDA runtime, and what it is given besides the place of its handle.
+FIRST_CALL = {
+    "cublas": ("cublasCreate_v2", ()),
+    "curand": ("curandCreateGenerator", (100,)),  # CURAND_RNG_PSEUDO_DEFAULT
+    "cusolver": ("cusolverDnCreate", ()),
+    "cusparse": ("cusparseCreate", ()),
+}
 #: The device of the emulated driver; every release knows it.
 ARCH = "90"
 #: The answer of the emulated driver to a CUDA runtime that is new enough for it: it has no tables of the runtime.
@@ -267,6 +274,23 @@ def runtime() -> None:
         code = library("cudart").cudaGetDeviceCount(ctypes.byref(ctypes.c_int()))
     if code != NOT_SUPPORTED:
         expect(code, "cudaGetDeviceCount")
+
+
+def begins(name: str) -> None:
+    """Make the first call of a library; it may fail only where the emulated driver has no tables of the runtime."""
+    events = Path(PLAN["scratch"], "events")
+    os.environ["CUDALINK_EMULATOR_EVENTS"] = str(events)
+    function, rest = FIRST_CALL[name]
+    code = getattr(library(name), function)(ctypes.byref(ctypes.c_void_p()), *rest)
+    if '"unsupported":true' not in events.read_text():
+        expect(code, function)
+
+
+def opened(what: str) -> None:
+    """Open a library by its name, as a package does where it uses a GPU, in a process that has loaded the toolkit's."""
+    name, file = what.split()
+    library(name)
+    ctypes.CDLL(file)
 
 
 def links() -> None:
