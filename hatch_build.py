@@ -8,6 +8,7 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +50,21 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         platform = sources.wheel_platform(target) if target else re.sub(r"[-.]", "_", sysconfig.get_platform())
         build_data["tag"] = f"py3-none-{platform}"
         command = sources.zig_for(target) if target else None
-        if version == "editable" and sources.is_current(ROOT, compiler.find_compiler):
-            return  # a session of nox for each environment, and most of its time
+
+        def parts() -> Iterator[tuple[str, Any]]:  # the stubs are generated only where they are built
+            yield from sources.libraries(compiler)
+            yield from (("stubs", one) for one in stubs.libraries())
+
+        if version == "editable":
+            with sources.building(ROOT, compiler.find_compiler) as current:
+                for part, library in () if current else parts():
+                    compiler.build(library, package / part / "lib")
+            return
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
-        parts = [*sources.libraries(compiler), *(("stubs", one) for one in stubs.libraries())]
-        for part, library in parts:
-            folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"
-            if version == "editable":
-                compiler.build(library, folder)
-                continue
+        for part, library in parts():
+            folder = Path(self._scratch.name) / part / "lib"
             built = compiler.build(library, folder, command, flags=sources.reproducible_flags(ROOT))
             build_data["force_include"][str(built)] = f"pytest_cudalink/{part}/lib/{library.output}"
-        if version == "editable":
-            sources.mark_current(ROOT, compiler.find_compiler)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary folder with the libraries of a wheel."""

@@ -8,6 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,10 +119,26 @@ def is_current(root: Path, find_compiler: Callable[[], list[str]]) -> bool:
     )
 
 
-def mark_current(root: Path, find_compiler: Callable[[], list[str]]) -> None:
-    """Note from what the libraries of a source tree were built, for `is_current`."""
+@contextmanager
+def building(root: Path, find_compiler: Callable[[], list[str]]) -> Iterator[bool]:
+    """Whether the libraries of a source tree are current; if not, the block builds them, and its end notes of what.
+
+    One process at a time: sessions of nox that install at once would each compile all of them.
+    """
+    import fcntl  # other systems than Linux read the lists above, too
+
     note = root / BUILT.relative_to(ROOT)
     note.parent.mkdir(parents=True, exist_ok=True)
+    with note.with_name("lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        current = is_current(root, find_compiler)
+        yield current
+        if not current:
+            _mark_current(root, note, find_compiler)
+
+
+def _mark_current(root: Path, note: Path, find_compiler: Callable[[], list[str]]) -> None:
+    """Write from what the libraries of a source tree were built, for `is_current`."""
     built = sorted(file for lib in (root / PACKAGE.name).rglob("lib") for file in lib.rglob("*"))
     libraries = [file for file in built if file.is_file() and file.parent != note.parent]
     with tempfile.TemporaryDirectory(dir=note.parent) as work:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import re
@@ -338,7 +339,12 @@ def test_libraries_of_a_source_tree_are_built_once(tmp_path, monkeypatch) -> Non
     monkeypatch.setenv("CC", sys.executable)
     assert not sources.is_current(tmp_path, cc.find_compiler)
 
-    sources.mark_current(tmp_path, cc.find_compiler)
+    with sources.building(tmp_path, cc.find_compiler) as current:
+        assert not current
+        with (tmp_path / "pytest_cudalink/base/lib/lock").open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with sources.building(tmp_path, cc.find_compiler) as current:
+        assert current
     assert sources.is_current(tmp_path, cc.find_compiler)
 
     source.write_text("2")
