@@ -174,10 +174,10 @@ def owner(path: str) -> Wheel | None:
         return None
     relative = os.path.relpath(path, site).replace(os.sep, "/")
     rows = {wheel: row for wheel in distributions(site) if (row := _row(wheel, relative))}
-    if len(rows) > 1:
-        described = [wheel for wheel, row in rows.items() if _is_file_of(path, row)]
-        return min(described or rows, key=_other_libraries)
-    return next(iter(rows), None)
+    if len(rows) < 2:
+        return next(iter(rows), None)
+    described = [wheel for wheel, row in rows.items() if _is_file_of(path, row)]
+    return min(described or rows, key=_other_libraries)
 
 
 @cache
@@ -289,7 +289,7 @@ def attribute(path: str) -> Fact:
         return own
     if wheel is None:
         found, header = _by_header(path, _site_of(path))
-        if header and (other := owner(header)) is not None:
+        if (other := owner(header)) is not None:
             return Fact(None, f"no distribution lists {path}, and the nearest cuda.h is that of {other.name}")
         return found
     if by_toolkit := _by_toolkit(wheel, path):

@@ -238,6 +238,11 @@ def test_wheel_without_a_toolkit(tmp_path, alone) -> None:
     header(site / "nvidia" / "cu13", 13000)
     attribution.cache_clear()
     assert attribution.attribute(str(site / CUBLAS)).value == (13, 0)
+    file(site / "nvidia_x-1.dist-info" / "RECORD", b"nvidia/cu13/include/cuda.h,,\n")
+    attribution.cache_clear()
+    stray = file(site / "nvidia/cu13/lib/libstray.so")
+    unknown = f"no distribution lists {stray}, and the nearest cuda.h is that of nvidia-x"
+    assert attribution.attribute(stray) == Fact(None, unknown)
 
 
 @pytest.mark.parametrize(
@@ -319,6 +324,19 @@ def test_owner_of_what_an_older_release_left(tmp_path, content, size: int, versi
     owner = attribution.owner(str(path))
     assert owner is not None
     assert owner.version == version
+
+
+def test_owner_of_what_two_releases_describe(tmp_path) -> None:
+    """That of which more libraries are there as its RECORD says; what is not a library does not count."""
+    digest = "sha256=2pJaMOMff9qnBE4-W6SuF2cN6C1new5631cAQooTejY"
+    others = {"13.0.88": (b"n/gone.so.1,%b,5",), "13.2.86": (b"n/lib.so.1,%b,5", b"n/a.txt,%b,6", b"n/b.txt,%b,6")}
+    for release, rows in others.items():
+        lines = b"\n".join((b"n/x.h,,", b"\xff.so/..,,", *rows)).replace(b"%b", digest.encode())
+        file(tmp_path / f"nvidia_x-{release}.dist-info" / "RECORD", lines)
+    file(tmp_path / "n" / "lib.so.1", b"older")
+    owner = attribution.owner(file(tmp_path / "n" / "x.h"))
+    assert owner is not None
+    assert owner.version == "13.2.86"
 
 
 def test_one_of_several_owners(tmp_path) -> None:

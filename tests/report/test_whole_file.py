@@ -82,6 +82,8 @@ def test_how_long_a_file_may_be(tmp_path) -> None:
     with pytest.raises(OSError, match="3 bytes; expected at most 2") as caught:
         regular_files.read_bounded(tmp_path / "a", 2)
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "a"))
+    (tmp_path / "lines").write_bytes("\u00e9\r\nb\rc\n".encode())
+    assert regular_files.read_text(tmp_path / "lines", 8) == "\u00e9\nb\nc\n"
 
 
 def test_hashes_are_those_of_a_record(tmp_path) -> None:
