@@ -166,17 +166,17 @@ def shown(trial: Trial) -> str:
         "'nvidia-cuda-runtime-cu12>12.6' | nvrtc 12.6 cudart 12.6"),
         "out cudart-12 nvrtc-12 && 'cuda-toolkit[cudart,nvrtc]==11.8.*' | nvrtc 11.8 cudart 11.8",
     ]),
-    ("nvrtc 13.0 wheel, nvJitLink 13.0 wheel, cudart 13.2 wheel", "13.2", "nvidia-nvjitlink>=13.5", 16, [
-        "'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink>=13.5' | cudart nvrtc 13.2 nvJitLink 13.5",
+    ("nvrtc 13.0 wheel, nvJitLink 13.0 wheel, cudart 13.2 wheel", "13.2", "nvidia-nvjitlink>=13.4", 16, [
+        "'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink>=13.4' | cudart nvrtc 13.2 nvJitLink 13.5",
         "'cuda-toolkit[cudart]==13.0.*' | nvrtc nvJitLink cudart 13.0",
-        "'cuda-toolkit[nvjitlink,nvrtc]>=13.0,<13.3' 'nvidia-nvjitlink>=13.5' | cudart nvrtc 13.2 nvJitLink 13.5",
+        "'cuda-toolkit[nvjitlink,nvrtc]>=13.0,<13.3' 'nvidia-nvjitlink>=13.4' | cudart nvrtc 13.2 nvJitLink 13.5",
         ("out cudart-13 nvJitLink-13 nvrtc-13 && 'cuda-toolkit[cudart,nvjitlink,nvrtc]==11.8.*' | "
         "nvrtc 11.8 nvJitLink 11.8 cudart 11.8"),
     ]),
-    ("nvrtc 12.8 wheel, nvJitLink 12.5 wheel", "12.6", "nvidia-nvjitlink-cu12>=12.9", 20, [
+    ("nvrtc 12.8 wheel, nvJitLink 12.5 wheel", "12.6", "nvidia-nvjitlink-cu12>=12.10", 20, [
         "'cuda-toolkit[nvrtc]==12.5.*' | nvJitLink nvrtc 12.5",
-        "'cuda-toolkit[nvjitlink]==12.8.*' 'nvidia-nvjitlink-cu12>=12.9' | nvrtc nvJitLink 12.9",
-        "'cuda-toolkit[nvrtc]>=12.0,<12.7' 'nvidia-nvjitlink-cu12>=12.9' | nvrtc 12.6 nvJitLink 12.9",
+        "'cuda-toolkit[nvjitlink]==12.8.*' 'nvidia-nvjitlink-cu12>=12.10' | nvrtc nvJitLink 12.8",
+        "'cuda-toolkit[nvrtc]>=12.0,<12.7' 'nvidia-nvjitlink-cu12>=12.10' | nvrtc 12.6 nvJitLink 12.6",
         "out nvJitLink-12 nvrtc-12 && 'cuda-toolkit[nvjitlink,nvrtc]==11.8.*' | nvrtc 11.8 nvJitLink 11.8",
     ]),
     ("nvrtc 12.9 wheel, cudart 12.7 loaded", "10.2", "needed:numpy==2.0 nvidia-cufft<13", 15, [
@@ -195,6 +195,10 @@ def shown(trial: Trial) -> str:
         "'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink==13.2.*' | nvrtc 13.2 nvJitLink 13.2",
         "out nvrtc-13 && 'cuda-toolkit[nvjitlink,nvrtc]==11.8.*' | nvrtc 11.8 nvJitLink 11.8",
     ]),
+    ("nvrtc 13.0 wheel", "13.0", "refused:nvrtc-13>0", 16, [
+        "'cuda-toolkit[nvrtc]==13.0.*' | nvrtc 13.0",
+        "out nvrtc-13 && 'cuda-toolkit[nvrtc]==11.8.*' | nvrtc 11.8",
+    ]),
 ])  # fmt: skip
 def test_trials(items: str, driver: str | None, others: str, number: int, lines: list[str], monkeypatch) -> None:
     """Releases that are there, then what the driver runs, then the newest; what others require adds or rules out."""
@@ -207,8 +211,9 @@ def test_trials(items: str, driver: str | None, others: str, number: int, lines:
     given = [(how, Requirement(text)) for how, _, text in asked if how != "absent"]
     bounds = {one.name: str(one.specifier) for _, one in given}
     needed = [one.name for how, one in given if how == "needed"]
+    refused = [one.name for how, one in given if how == "refused"]
     release = CudaVersion.parse(driver) if driver else None
-    made = [shown(one) for one in trials(there, release, bounds, needed=needed, absent=absent)]
+    made = [shown(one) for one in trials(there, release, bounds, needed=needed, refused=refused, absent=absent)]
     *first, last = lines
     assert (list(dict.fromkeys(made))[: len(first)], made[-2], len(made)) == (first, last, number)
 
