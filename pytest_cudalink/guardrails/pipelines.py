@@ -1,21 +1,15 @@
-"""Pipelines: which releases of a library may read what another one writes; the check of the linker's inputs as such."""
+"""Pipelines: which releases of a library may read what another one writes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from .. import probes
-from ..artifacts import Artifact
 from ..base.finding import Severity
 from ..compat.link_rules import ARCH, RELATIONS, evidence
-from ..versions import CudaVersion, Needs, skew_remedy
-from . import attribution
-from .items import ALREADY_LOADED, CompatibilityCheckError, Item, Verdict, compatible, component_table
+from ..versions import Needs, skew_remedy
+from .items import ALREADY_LOADED, Item, Verdict, compatible, component_table
 from .repair import remedies
-
-if TYPE_CHECKING:
-    from .guard import CompatibilityGuardRails
 
 #: The kinds of artifacts that a library may pass to another one.
 ARTIFACT_KINDS: Final = ("ltoir", "ptx", "elf", "cubin")
@@ -99,44 +93,3 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         evidence=(producer, consumer),
         kind="pipeline",
     )
-
-
-def check_input(
-    guard: CompatibilityGuardRails, name: str, artifact: Artifact, nvjitlink: CudaVersion
-) -> CompatibilityCheckError | None:
-    """Check one input of a link, and declare the pipeline that made it.
-
-    The artifact's header says which release made it. The pipeline is declared only if the process's NVRTC is of that
-    release: an artifact from elsewhere says nothing about this process's NVRTC.
-
-    `name`: name of the input.
-    `artifact`: a leaf, not a container.
-    `nvjitlink`: release of the nvJitLink that is to link.
-    Returns the error if nvJitLink's release may not read the artifact, or if NVRTC and nvJitLink in this process do not
-    fit for artifacts of this kind.
-    """
-    made = artifact.producer
-    if made is None or artifact.kind not in ARTIFACT_KINDS:
-        return None
-    faked = probes.fakes().fakes_nvjitlink
-    path = "?" if faked else probes.nvjitlink().path or "?"
-    wheel = attribution.owner(path)
-    consumer = Item(
-        "dynamic-libs",
-        "nvJitLink",
-        path,
-        "pytest_cudalink.probes",
-        "ctk",
-        nvjitlink,
-        "faked" if faked else "nvJitLinkVersion",
-        wheel.name if wheel else "",
-    )
-    producer = Item("artifacts", name, "memory", "the linker's inputs", "ctk", made, "its own header")
-    try:
-        guard.check_artifact(artifact.kind, producer, consumer)
-        here = {item.version for item in guard.present() if item.kind == "dynamic-libs" and item.name == "nvrtc"}
-        if here == {made}:
-            guard.declare_pipeline("nvrtc", "nvJitLink", artifact.kind)
-    except CompatibilityCheckError as error:
-        return error
-    return None

@@ -274,7 +274,7 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
 
 def _skip(config: pytest.Config, needed: str, found: str, remedy: str = "") -> NoReturn:
     """Skip the test with the marker's words; the summary counts it with the marker's skips."""
-    from .parts import LEDGER
+    from .records import LEDGER
 
     _run_of(config).part(LEDGER).test.missing = needed
     pytest.skip(f"cudalink: needs {needed} (found {found}){remedy and f'; {remedy}'}")
@@ -316,7 +316,7 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
 @pytest.fixture
 def nvjitlink_contract(pytestconfig: pytest.Config) -> BrokenRules:
     """Violations of nvJitLink's contract in this test; ``expect()`` consumes those that the test makes on purpose."""
-    from .parts import JITLINK_CONTRACT
+    from .watch import JITLINK_CONTRACT
     from .watch.violation_checks import check_nvjitlink
 
     run = _run_of(pytestconfig)
@@ -332,7 +332,7 @@ def nvjitlink_contract(pytestconfig: pytest.Config) -> BrokenRules:
 @pytest.fixture
 def driver_lifetimes(pytestconfig: pytest.Config) -> BrokenRules:
     """Lifetime violations so far in this test; ``expect()`` consumes those that the test makes on purpose."""
-    from .parts import LIFETIMES
+    from .watch import LIFETIMES
 
     run = _run_of(pytestconfig)
     found = run.get(LIFETIMES)
@@ -353,7 +353,7 @@ def no_wait(pytestconfig: pytest.Config) -> Callable[..., AbstractContextManager
     the test: on a real GPU, a call that waits for one of them alone is not seen otherwise. The marker's ``no_wait`` is
     for the whole body of a test.
     """
-    from .parts import NO_WAIT
+    from .watch import NO_WAIT
 
     check = _run_of(pytestconfig).part(NO_WAIT)
 

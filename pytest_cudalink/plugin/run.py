@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pytest
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from ..emulator import Emulation
     from ..emulator.control import DriverControl
     from ..matrix.cell_facts import CellFacts
-    from .parts import Key
     from .settings import Settings
 
 
@@ -64,6 +65,26 @@ class Start(SimpleNamespace):
 
 T = TypeVar("T")
 
+
+class Key(Generic[T]):
+    """The key of a part of type `T`, as ``pytest.StashKey`` is that of a value: a room has those of its parts.
+
+    `place`: ``"room.module:Class"``, which is imported when a run first uses the part; the class takes the run.
+    """
+
+    __slots__ = ("name", "place")
+
+    def __init__(self, place: str) -> None:
+        self.place, self.name = place, part_name(place.partition(":")[2])
+
+
+def part_name(of: str | type | Key[Any]) -> str:
+    """Return the name of a part, which pytest has as ``cudalink-NAME``: ``"no-wait"`` of the class ``NoWait``."""
+    if isinstance(of, Key):
+        return of.name
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", of if isinstance(of, str) else of.__name__).lower()
+
+
 # one lock, so that a forked child begins with a free one: a thread that the child lacks may hold its parent's
 _locks: Final[dict[str, threading.RLock]] = {}
 
@@ -95,24 +116,36 @@ class Run:
         self.withheld: dict[str, str] = {}  # what the environment lacks while the run lasts, see `settings.withhold`
         self._emulated: DriverControl | None = None
 
-    def part(self, key: Key[T]) -> T:
-        """Return a part of the plugin; the first call imports it, makes it and registers it with pytest."""
+    def part(self, key: Key[T] | type[T]) -> T:
+        """Return a part of the plugin; the first call imports it, makes it and registers it with pytest.
+
+        `key`: its class within its own room, where keys would be a circle of imports.
+        """
         found = self.get(key)
         if found is not None:
             return found
         with self.lock:
             found = self.get(key)
             if found is None:  # no other thread has made it meanwhile
-                module, _, name = key.place.partition(":")
-                with own_imports():
-                    found = getattr(import_module(f"{__package__}.{module}"), name)(self)
-                self.config.pluginmanager.register(found, f"cudalink-{key.name}")
+                make: Any = key
+                if isinstance(key, Key):
+                    module, _, name = key.place.partition(":")
+                    with own_imports():
+                        make = getattr(import_module(f"{__package__}.{module}"), name)
+                found = make(self)
+                self.config.pluginmanager.register(found, f"cudalink-{part_name(key)}")
             return found
 
-    def get(self, key: Key[T]) -> T | None:
+    def get(self, key: Key[T] | type[T]) -> T | None:
         """Return a part of the plugin, or None if this run has not made it."""
-        found: T | None = self.config.pluginmanager.getplugin(f"cudalink-{key.name}")
+        found: T | None = self.config.pluginmanager.getplugin(f"cudalink-{part_name(key)}")
         return found
+
+    def asked(self) -> Iterator[Any]:
+        """Yield the parts that say, by a method of this name, how much of what was asked for has happened."""
+        for name, part in self.config.pluginmanager.list_name_plugin():
+            if name.startswith("cudalink-") and hasattr(part, "asked"):
+                yield part
 
     @property
     def lock(self) -> threading.RLock:
@@ -142,10 +175,8 @@ class Run:
 
     def track_current_test(self) -> None:
         """Know the current test from now on; this costs nothing unless a part of the plugin asks."""
-        from .parts import CURRENT_TEST
-
-        if self.get(CURRENT_TEST) is None:
-            self.part(CURRENT_TEST)
+        if self.get(CurrentTest) is None:
+            self.part(CurrentTest)
             # a library that a test imports can be the first to ask, in the middle of that test
             if self.collected:
                 self.nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or None

@@ -9,7 +9,8 @@ import pytest
 from pytest_cudalink import probes
 from pytest_cudalink.guardrails import attribution
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, CompatibilityCheckError, Item, Verdict
-from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline, check_input, check_pipeline
+from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline, check_pipeline
+from pytest_cudalink.guardrails.routing import check_input
 from pytest_cudalink.guardrails.rules import KnownDriver, judge
 from pytest_cudalink.versions import CudaVersion
 from tests.guardrails.test_rules import item

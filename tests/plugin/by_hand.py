@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cudalink.plugin import hookspecs
 from pytest_cudalink.plugin.items import PLAN, MarkerPlan
-from pytest_cudalink.plugin.parts import LEDGER
+from pytest_cudalink.plugin.records import LEDGER
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.settings import Setting, Settings
 

@@ -15,8 +15,7 @@ from pytest_cudalink.environment import facts
 from pytest_cudalink.environment.requirements import EnvironmentFact
 from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.conditions import run_driver
-from pytest_cudalink.plugin.parts import LEDGER, RESULTS
-from pytest_cudalink.plugin.records import results
+from pytest_cudalink.plugin.records import LEDGER, RESULTS, results
 from pytest_cudalink.plugin.records.record_file import RecordFile
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.report.records import CrashRecord, EndRecord, StickyRecord, TestRecord

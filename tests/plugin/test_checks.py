@@ -19,23 +19,20 @@ from pytest_cudalink.loader.jitlink import jitlink_contract as jitlink_native
 from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.conditions import unsteered
 from pytest_cudalink.plugin.items import MarkerPlan
-from pytest_cudalink.plugin.parts import (
-    ASKED,
-    CURRENT_TEST,
+from pytest_cudalink.plugin.records import LEDGER, ledger
+from pytest_cudalink.plugin.records.ledger import Outside, Totals
+from pytest_cudalink.plugin.run import CurrentTest, Run
+from pytest_cudalink.plugin.session.account import Account, Require
+from pytest_cudalink.plugin.settings import Setting
+from pytest_cudalink.plugin.watch import (
     DEADLOCKS,
     DESCENDANTS,
     JITLINK_CONTRACT,
-    LEDGER,
     LIFETIMES,
     MISMATCHES,
     ORDER,
     REPORTER,
-    REQUIRED,
 )
-from pytest_cudalink.plugin.records import ledger
-from pytest_cudalink.plugin.records.ledger import Outside, Totals
-from pytest_cudalink.plugin.run import Run
-from pytest_cudalink.plugin.settings import Setting
 from pytest_cudalink.plugin.watch.check import Check
 from pytest_cudalink.plugin.watch.native_links import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_checks import (
@@ -132,7 +129,7 @@ def test_when_checks_are_asked() -> None:
     assert [[*idle.between()], idle.leaves(), [*idle.sections(Mock())], [*idle.finish()]] == [[], False, [], []]
     vars(idle).update((name, in_vain := Mock()) for name in phase_methods)  # its class has none of its own
     run.config.pluginmanager.register(idle)
-    assert run.get(CURRENT_TEST) is not None
+    assert run.get(CurrentTest) is not None
     assert run.config.hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A")) == []
     error = ValueError()
     assert [reported(run, when, error=error if when == "call" else None).when for when in PHASES] == [*PHASES]
@@ -898,7 +895,7 @@ def test_who_asks_for_the_driver(plan: MarkerPlan | None, settings: dict[str, st
     """A forced driver does; so do facts of a driver, and a driver that was chosen, where the run requires it."""
     monkeypatch.setattr(environment_facts, "driver_exists", lambda: True)
     run = begun(**settings)
-    run.part(REQUIRED)
+    run.part(Require)
     reports = [reported(run, when, Item(plan)) for when in PHASES]
     assert [getattr(one, "cudalink_on_driver", None) for one in reports] == [None, None, "ran" if asks else None]
 
@@ -926,7 +923,7 @@ def test_whether_a_test_ran_on_the_driver(phases, driver: bool, answer: str, mon
 
     monkeypatch.setattr(environment_facts, "driver_exists", exists)
     run = begun(backend="driver")
-    run.part(REQUIRED)
+    run.part(Require)
     for _ in range(2):
         report = [reported(run, when, **more) for when, more in phases][-1]
         assert report.cudalink_on_driver == answer
@@ -979,7 +976,7 @@ def ask(run: Run, answers: dict[str, int], links: int = 0, missing: int = 0) -> 
 def test_what_a_run_asks_for(require: str, given, asked: list[AskedFor]) -> None:
     """How many tests ran on the driver that they asked for, how many links were made, and what allows the rest."""
     run = begun(require=require)
-    part = run.part(REQUIRED)
+    part = run.part(Require)
     ask(run, **given)
     assert part.asked() == asked
 
@@ -990,12 +987,12 @@ def test_what_a_run_misses(properties: str, monkeypatch) -> None:
     added = []
     monkeypatch.setattr(pytest_private, "add_suite_property", lambda *given: added.append(given))
     run = begun(require="links", properties=properties)
-    run.part(REQUIRED)
+    run.part(Require)
     ask(run, {})
     faults = AskedFor("faults", 3, 1, {"a": 1, "b": 1})
     run.config.pluginmanager.register(SimpleNamespace(asked=lambda: [faults]), "cudalink-faults")
     end(run)
-    assert {*run.part(ASKED).unmet} == {NO_LINK, TWO_OF_THREE}
+    assert {*run.part(Account).unmet} == {NO_LINK, TWO_OF_THREE}
     assert {one for _, _, one in added} == ({NO_LINK, TWO_OF_THREE} if properties == "on" else set())
     assert {given[:2] for given in added} <= {(run.config, "cudalink.require")}
 
@@ -1003,7 +1000,7 @@ def test_what_a_run_misses(properties: str, monkeypatch) -> None:
 def end(run: Run, status: pytest.ExitCode = pytest.ExitCode.OK) -> None:
     """End the session."""
     session = SimpleNamespace(config=run.config, exitstatus=status)
-    run.part(ASKED).end(session)
+    run.part(Account).end(session)
 
 
 @pytest.mark.parametrize(
@@ -1021,6 +1018,6 @@ def end(run: Run, status: pytest.ExitCode = pytest.ExitCode.OK) -> None:
 def test_runs_that_miss_nothing(change, judged: bool) -> None:
     """A run that ended early or had no test, and a process that runs tests for another."""
     run = begun(require="links")
-    run.part(REQUIRED)
+    run.part(Require)
     end(run, change(run) or pytest.ExitCode.OK)
-    assert bool(run.part(ASKED).unmet) is judged
+    assert bool(run.part(Account).unmet) is judged

@@ -20,9 +20,9 @@ from pytest_cudalink.linker.errors import LinkError
 from pytest_cudalink.loader.jitlink.jitlink_calls import RefusedInput
 from pytest_cudalink.plugin import settings
 from pytest_cudalink.plugin.conditions import run_driver
-from pytest_cudalink.plugin.parts import CAUSES, LEDGER
+from pytest_cudalink.plugin.records import LEDGER
 from pytest_cudalink.plugin.run import Run
-from pytest_cudalink.plugin.watch import causes
+from pytest_cudalink.plugin.watch import CAUSES, causes
 from pytest_cudalink.versions import CudaVersion
 from tests.plugin.by_hand import Item, begun, reported
 

@@ -13,7 +13,7 @@ from tests.report.samples import OBEYED
 
 MODULE = r"""
 import pytest
-from pytest_cudalink.plugin.parts import LEDGER
+from pytest_cudalink.plugin.records import LEDGER
 from pytest_cudalink.plugin.run import run_of
 NASTY = "\ud800\x00\x1b[31m\x1b]0;owned\x07\u202e\u200b]]>"
 

@@ -15,8 +15,8 @@ from pytest_cudalink.environment import facts
 from pytest_cudalink.environment.requirements import EnvironmentFact, Raises, parse
 from pytest_cudalink.plugin.conditions import backends, run_driver
 from pytest_cudalink.plugin.items import PLAN, MarkerPlan
-from pytest_cudalink.plugin.items.runtest import DocumentedFailureError
-from pytest_cudalink.plugin.parts import LEDGER, MARKED_TESTS
+from pytest_cudalink.plugin.items.runtest import DocumentedFailureError, MarkedTests
+from pytest_cudalink.plugin.records import LEDGER
 from pytest_cudalink.plugin.run import RUN, Run
 from pytest_cudalink.plugin.settings import Setting, Settings
 from pytest_cudalink.probes.libcuda import DriverNotFoundError
@@ -52,7 +52,7 @@ def run(monkeypatch) -> Run:
     run.steered = steered
     run.known = {"driver": EnvironmentFact("12.9"), "ctk": EnvironmentFact(None)}
     monkeypatch.setattr(facts, "Environment", lambda: run.known)
-    run.part(MARKED_TESTS)
+    run.part(MarkedTests)
     return run
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from pytest_cudalink.compat.names import POLICIES
 from pytest_cudalink.compat.options import OPTIONS, Option, label
-from pytest_cudalink.plugin import parts, settings
+from pytest_cudalink.plugin import conditions, hostile, isolation, records, settings, watch
 from pytest_cudalink.plugin.items.runtest import MISSING_DRIVER
-from pytest_cudalink.plugin.session import account
+from pytest_cudalink.plugin.run import CurrentTest, Key, part_name
+from pytest_cudalink.plugin.session import account, lifecycle
 from pytest_cudalink.report.asked_for import AskedFor
 from tests.nested import ALONE, BOTH, NO_HYPOTHESIS, XDIST
 
@@ -197,17 +198,20 @@ def test_wrong_values(name, values, expected) -> None:
         assert str(caught.value) == f"cudalink: {named} is {value!r} (from option); {expected}"
 
 
-KEYS = {name: key for name, key in vars(parts).items() if isinstance(key, parts.Key)}
-PARTS = {key.name for key in KEYS.values()}
+ROOMS = (conditions, hostile, isolation, records, watch, lifecycle)
+KEYS = {name: (room, key) for room in ROOMS for name, key in vars(room).items() if isinstance(key, Key)}
+PARTS = {key.name for _, key in KEYS.values()} | {
+    part_name(one) for one in (account.Account, account.Require, lifecycle.Ends, CurrentTest)
+}
 
 
 def test_parts() -> None:
     """Each key leads to the class that its type names, and no two parts have one name."""
-    for name, key in KEYS.items():
+    for name, (room, key) in KEYS.items():
         module, _, wanted = key.place.partition(":")
         assert isinstance(getattr(import_module(f"pytest_cudalink.plugin.{module}"), wanted), type)
-        assert parts.__annotations__[name] == f"Final[Key[{wanted}]]"
-    assert len(PARTS) == len(KEYS)
+        assert room.__annotations__[name] == f"Final[Key[{wanted}]]"
+    assert len(PARTS) == len(KEYS) + 4
 
 
 def test_switched_off(pytester) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
 from ...loader.imports import STEERED, postpone, start_postponed
-from ..parts import BACKENDS, LEDGER, MISMATCHES
+from ..run import Key
 
 if TYPE_CHECKING:
     from ...targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target, UnsteeredLink
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ..run import Run
     from ..settings import Settings
 
+#: Parts above that a run tells what it forced in vain, by their names alone.
+_LEDGER: Final[Key[Any]] = Key("records.ledger:Ledger")
+_MISMATCHES: Final[Key[Any]] = Key("watch.native_links:Mismatches")
 #: The plugin's targets, each with the package that has its version; the header names them without importing them.
 TARGETS: Final = {
     "bundled": "pytest-cudalink",
@@ -33,17 +36,17 @@ def steering(run: Run) -> Steering:
     if not _has_begun(run):
         start_postponed()  # that of a run around this one comes first: the last one to start is the active one
         _begin(run)
-    return run.part(BACKENDS).steering
+    return run.part(Backends).steering
 
 
 def _has_begun(run: Run) -> bool:
-    part = run.get(BACKENDS)
+    part = run.get(Backends)
     return part is not None and part.begun
 
 
 def _begin(run: Run) -> None:
     if not _has_begun(run):
-        run.part(BACKENDS).begin()
+        run.part(Backends).begin()
 
 
 class Backends:
@@ -104,11 +107,11 @@ class Backends:
         run.config.hook.pytest_cudalink_unsteered(config=run.config, link=link, nodeid=link.nodeid)
         mode = run.settings.unsteered.value
         if not link.follows and mode != "allow":
-            run.part(MISMATCHES).add(unsteered.problem(link, choice), warn=mode == "warn")
+            run.part(_MISMATCHES).add(unsteered.problem(link, choice), warn=mode == "warn")
 
     def _mismatched(self, error: ForcedBackendError) -> None:
         with self._run.lock:
-            self._run.part(MISMATCHES).pending[str(error)] += 1
+            self._run.part(_MISMATCHES).pending[str(error)] += 1
 
     def _stale(self, target: str, error: Exception) -> None:
         from ...targets import StaleRecipeError
@@ -116,8 +119,8 @@ class Backends:
         text = str(error)
         if not isinstance(error, StaleRecipeError):  # a project's own target
             text = f"cudalink cannot steer {target}: its target raised {type(error).__name__}: {error}"
-        self._run.part(LEDGER).here.unsupported[target] = text
-        self._run.part(MISMATCHES).add(text, once=True)
+        self._run.part(_LEDGER).here.unsupported[target] = text
+        self._run.part(_MISMATCHES).add(text, once=True)
 
 
 def start(run: Run) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ...report.asked_for import AskedFor
-from ..parts import ASKED, FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def lose(run: Run) -> None:
     """Note that a process of the run ended without saying which faults it met: none counts as never triggered."""
-    if (faults := run.get(FAULTS)) is not None:
+    if (faults := run.get(Faults)) is not None:
         faults.complete = False
 
 
@@ -39,7 +38,7 @@ def planned() -> tuple[str, ...]:
     return tuple(faults.text_of((one,)) for one in found if one.function not in faults.OF_STATE)
 
 
-class RunFaults:
+class Faults:
     """A plugin object that notes which faults of the run were triggered.
 
     `run`: one without an emulated driver, too: in a controller of xdist, its workers may have one.
@@ -55,7 +54,6 @@ class RunFaults:
         # of `cudalink driver run`, or of a test that starts this run: others may meet them, too
         source = run.settings.faults.source
         self._shared = source == "default" or (source.startswith("environment") and "PYTEST_CURRENT_TEST" in os.environ)
-        run.part(ASKED)
 
     def end(self, _session: pytest.Session) -> None:
         """Ask the driver of this process which faults it met: one for markers comes late."""

@@ -31,9 +31,10 @@ from ...compat.options import OPTIONS
 from ...report.asked_for import AskedFor
 from .. import pytest_private
 from ..conditions import run_driver
+from ..isolation import COPIES
 from ..isolation.child import NOT_FOR_CHILDREN
 from ..isolation.processes import interpreter_options, key
-from ..parts import ASKED, COPIES, RECORD_FILE
+from ..records import RECORD_FILE
 
 if TYPE_CHECKING:
     from ...base.finding import Finding
@@ -108,7 +109,6 @@ class RunsAgain(ABC, Generic[T]):
 
     def __init__(self, run: Run) -> None:
         self._run, self._copies = run, run.part(COPIES)
-        run.part(ASKED)
         self.failing: list[str] = []
 
     def fail(self, finding: Finding, repeat: str, nodeid: str, operations: Sequence[Any] = ()) -> None:

@@ -22,9 +22,11 @@ import pytest
 from ...base.regular_files import identity
 from ...base.words import counted, listed
 from .. import pytest_private
-from ..parts import DESCENDANTS, FAULTS, LEDGER, REPORTER, STICKY_GUARD
+from ..conditions import FAULTS
+from ..records import LEDGER
 from ..records.ledger import Outside
 from ..run import Run, Task, run_of
+from ..watch import DESCENDANTS, REPORTER, STICKY
 from .processes import key
 
 #: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
@@ -219,7 +221,7 @@ class Server(Child):
             following = self._items.get(request["next"] or "")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._open(self._task.reports)
-            guard = run_of(item.config).get(STICKY_GUARD)
+            guard = run_of(item.config).get(STICKY)
             ends = guard is not None and guard.found is not None
             self._reply(status=0, ends=ends)
             return ends

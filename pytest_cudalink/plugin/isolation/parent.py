@@ -28,11 +28,12 @@ from ...base.safe_text import block
 from ...report.asked_for import AskedFor
 from ...report.wording import call_in_words, refused_last
 from .. import pytest_private
-from ..conditions import faults
+from ..conditions import FAULTS, faults
 from ..items import PLAN
-from ..parts import ASKED, FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER, SERVERS
+from ..records import LEDGER, RECORD_FILE
 from ..records.ledger import fail
 from ..run import Run
+from ..watch import LIFETIMES, REPORTER
 from ..watch.violation_checks import lose_events
 from . import processes
 
@@ -50,11 +51,10 @@ class Isolation:
         self._paths: list[str] = []
         self._warm = False
         self._failure = ("", "")  # how the last process ended that never came to a test, and the test that shows it
-        self._servers = run.part(SERVERS)
+        self._servers = run.part(processes.Servers)
         self._due: set[str] = set()  # the tests that began and were to run in another process, and those that did
         self._done: set[str] = set()
         self._isolated: set[str] = set()
-        run.part(ASKED)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         isolated = [item for item in session.items if self._isolates(item)]

@@ -22,7 +22,6 @@ import pytest
 from ...base import scratch
 from ...base.process_end import ProcessEnd, end_of
 from ...base.words import counted
-from ..parts import SERVERS
 from ..run import Run, Task
 from . import again
 
@@ -398,7 +397,7 @@ class Copies:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._paths: list[str] = []
-        self._servers = run.part(SERVERS)
+        self._servers = run.part(Servers)
         self._server: ServerProcess | None = None  # the last one that was asked
         given: Any = getattr(run.config, "workerinput", None)
         workers = given["workercount"] if given else 1

@@ -21,9 +21,9 @@ from ...loader.contexts import STICKY_ERRORS
 from ...loader.jitlink import jitlink_calls
 from ...report.naming import Frame, Raised, Said, came_of
 from .. import pytest_private
-from ..parts import CAUSES, REPORTER
 from ..run import run_of
 from ..settings import COMPILER, LINKER
+from ..watch import CAUSES, REPORTER
 
 if TYPE_CHECKING:
     from ...base.finding import Violation

@@ -27,7 +27,7 @@ from ...report.records import (
     tests_to_keep,
 )
 from .. import pytest_private
-from ..parts import LEDGER
+from .ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -146,13 +146,13 @@ class RecordFile:
                 f"{error.strerror or error}; what followed is not recorded, so that a report counts this run "
                 "as incomplete"
             )
-            self._run.part(LEDGER).outside.unwritten.append(self._lost)
+            self._run.part(Ledger).outside.unwritten.append(self._lost)
 
     def end(self, session: pytest.Session) -> None:
         """Fail the run too if an event that is written after the sums is the one that is lost."""
         if self._lost and not self._run.reports_elsewhere:
             self._is_said = True
-            self._run.part(LEDGER).totals.unwritten.append(self._lost)
+            self._run.part(Ledger).totals.unwritten.append(self._lost)
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -19,8 +19,8 @@ from ...base.words import counted
 from ...report.wording import split_link_key
 from .. import pytest_private
 from ..conditions import run_driver
-from ..parts import LEDGER, RECORD_FILE
-from .ledger import is_unsupported
+from .ledger import Ledger, is_unsupported
+from .record_file import RecordFile
 
 if TYPE_CHECKING:
     from ...report.records import SubtestRecord
@@ -61,7 +61,7 @@ class Results:
     """
 
     def __init__(self, run: Run) -> None:
-        file = run.get(RECORD_FILE)
+        file = run.get(RecordFile)
         assert file is not None  # (`lifecycle` opens it first)
         self._run, self._file, self._writer = run, file, file.writer
         self._open: dict[tuple[str | None, str], _Attempt] = {}
@@ -118,7 +118,7 @@ class Results:
             self._crash(None, worker, node)
         from ...report.records import StickyRecord
 
-        for sticky in self._run.part(LEDGER).totals.sticky:
+        for sticky in self._run.part(Ledger).totals.sticky:
             self._writer.write(StickyRecord(**sticky))
         self._session = session
 
@@ -141,7 +141,7 @@ class Results:
                 duration=time.perf_counter() - self._began,
                 counts=dict(self._counts),
                 failing=failing,
-                unlinked_modules=self._run.part(LEDGER).totals.unlinked_modules,
+                unlinked_modules=self._run.part(Ledger).totals.unlinked_modules,
             )
         )
         self._file.drop_earlier({nodeid for _, nodeid in self._attempts})

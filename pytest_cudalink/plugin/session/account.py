@@ -9,16 +9,17 @@ import pytest
 
 from ...compat.options import label
 from ...report.asked_for import AskedFor, judged, left_out, merged, unmet
-from .. import parts, pytest_private
+from .. import conditions, hostile, isolation, pytest_private, records, watch
 from ..conditions.run_driver import A_DRIVER, FACTS
 from ..items import PLAN
-from ..parts import ASKED, FAULTS, HAND_OVER, ISOLATION, LEDGER, RECORD_FILE, REQUIRED, RERUNS, Key
+from ..records import LEDGER, RECORD_FILE
 from ..records.ledger import is_unsupported
+from ..run import Key
 from ..settings import Setting
 from ..watch.check import Check, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from ..run import Run
     from ..settings import Settings
@@ -44,8 +45,13 @@ _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
 }
 #: Parts that others need.
 _NEEDED: Final = sorted(
-    {"lifecycle", "listener", "isolated", "sticky-stop"}
-    | {key.name for key in vars(parts).values() if isinstance(key, parts.Key)}.difference(_CHECKS)
+    {"lifecycle", "listener", "isolated", "sticky-stop", "account", "current-test", "ends", "hand-over", "marked-tests"}
+    | {
+        key.name
+        for room in (conditions, hostile, isolation, records, watch)
+        for key in vars(room).values()
+        if isinstance(key, Key)
+    }.difference(_CHECKS)
 )
 
 
@@ -94,14 +100,8 @@ def _blocked(config: pytest.Config) -> list[str]:
     return [part for part in _CHECKS if config.pluginmanager.is_blocked(f"cudalink-{part}")]
 
 
-#: The parts that a run is asked for; each has a method ``asked`` that returns its entries.
-_PARTS: Final[tuple[Key[Any], ...]] = (REQUIRED, FAULTS, ISOLATION, *RERUNS, HAND_OVER)
-#: Those of which a controller of xdist has none, and which its workers hand over.
-_OF_WORKERS: Final[tuple[Key[Any], ...]] = (ISOLATION,)
-
-
 class Account:
-    """A plugin object of the process that adds up, and of each worker; made by the first part that is asked for.
+    """A plugin object of the process that adds up, and of each worker; made where anything was asked for.
 
     `entries`: one for each kind; complete at the end of the session.
     `unmet`: why the run fails.
@@ -113,14 +113,10 @@ class Account:
         self.entries: list[AskedFor] = []
         self.unmet: list[str] = []
 
-    def _of(self, keys: Iterable[Key[Any]]) -> Iterator[AskedFor]:
-        for key in keys:
-            if (part := self._run.get(key)) is not None:
-                yield from part.asked()
-
     def as_json(self) -> list[Any]:
         """Return the entries that only a worker has, for its controller."""
-        return [list(entry) for entry in self._of(_OF_WORKERS)]
+        isolated = self._run.get(isolation.ISOLATION)
+        return [list(entry) for entry in isolated.asked()] if isolated is not None else []
 
     def add(self, given: Iterable[Any]) -> None:
         """Add what `as_json` returned in a worker."""
@@ -134,7 +130,11 @@ class Account:
         run, option = self._run, session.config.option
         if run.reports_elsewhere or option.collectonly or option.setuponly:
             return
-        found = [*asked_of_blocked(session.config), *self._of(_PARTS), *self._of_workers]
+        found = [
+            *asked_of_blocked(session.config),
+            *(one for part in run.asked() for one in part.asked()),
+            *self._of_workers,
+        ]
         allows = run.settings.require.value == "none"
         self.entries = [judged(entry, allows=allows) for entry in merged(found)]
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
@@ -154,7 +154,7 @@ class Account:
 _ANSWER: Final = "cudalink_on_driver"
 
 
-class Required(Check):
+class Require(Check):
     """The check of every process; counts the tests that asked for the driver, by whether they ran on one."""
 
     def __init__(self, run: Run) -> None:
@@ -163,7 +163,6 @@ class Required(Check):
         self._skipped = False
         self._driver: bool | None = None
         self._answers: Counter[str | None] = Counter()  # None: of the other reports
-        run.part(ASKED)
 
     def _asks(self, item: pytest.Item) -> bool:
         plan, settings = item.stash.get(PLAN, None), self._run.settings

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...compat.names import DEFAULT_ARCHITECTURE
 from ...compat.options import OF_EMULATION
-from ..conditions import backends, run_driver
-from ..parts import BACKENDS
+from ..conditions import BACKENDS, backends, run_driver
 from . import account
 
 if TYPE_CHECKING:

@@ -17,17 +17,21 @@ import pytest
 
 from ...compat.options import OPTIONS
 from ...loader.jitlink import jitlink_calls
-from .. import marker, parts, settings
+from .. import conditions, hostile, isolation, marker, records, settings, watch
 from ..conditions import backends
 from ..own_imports import own_imports
-from ..run import RUN, Run, is_active, is_on_emulated_driver, run_of, task_of, warn
+from ..run import RUN, Key, Run, is_active, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import provenance
 from . import account
 
 if TYPE_CHECKING:
+    from ..items.runtest import MarkedTests
     from ..records.ledger import Totals
     from ..settings import Setting
+    from .xdist import HandOver
 
+_HAND_OVER: Final[Key[HandOver]] = Key("session.xdist:HandOver")
+_MARKED_TESTS: Final[Key[MarkedTests]] = Key("items.runtest:MarkedTests")
 #: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
 _DEVICE_FILES: Final = (
     "/dev/nvidiactl",
@@ -62,7 +66,7 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
     run.begins_late, run.collected = late, in_test
     run.unread_variables = _unread_variables()  # before the run sets its own
     config.stash[RUN] = run
-    run.part(parts.LEDGER)
+    run.part(records.LEDGER)
     provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
     # before this process can have native code that links
@@ -91,7 +95,7 @@ def activate(config: pytest.Config, *, in_test: bool = False) -> Run:
         begin(config, config.option, late=True, in_test=in_test)
         run = run_of(config)
         _start_session(run)
-        if (libraries := run.get(parts.PROVENANCE)) is not None:
+        if (libraries := run.get(watch.PROVENANCE)) is not None:
             libraries.take(None, "before anything asked for pytest-cudalink")
     return run_of(config)
 
@@ -129,10 +133,10 @@ def _start(run: Run) -> None:
     _start_driver(run)
     backends.start(run)
     run.configured = True  # a worker of xdist has the settings of its controller now
-    if run.get(parts.NATIVE_LINKS) is not None:
+    if run.get(watch.NATIVE_LINKS) is not None:
         _check_jitlink_contract(run)
     if run.settings.forces_driver:
-        run.part(parts.MARKED_TESTS)
+        run.part(_MARKED_TESTS)
     _warn_of_ignored(run, late=False)
 
 
@@ -166,7 +170,7 @@ def _serve_runtime(run: Run) -> None:
     if run.emulated is not None:
         from ...emulator import runtime
 
-        run.part(parts.DESCENDANTS)
+        run.part(watch.DESCENDANTS)
         if run.settings.order.value != "off":
             run.emulated.check_order(on=True)
         run.config.add_cleanup(runtime.serve(run.emulated))
@@ -177,7 +181,7 @@ def _start_xdist(run: Run) -> None:
         return
     from . import xdist
 
-    run.part(parts.HAND_OVER)
+    run.part(_HAND_OVER)
     given = xdist.settings_of_controller(run.config)
     if given is not None:
         run.settings, withheld = given
@@ -190,8 +194,8 @@ def _watch_nvjitlink(run: Run) -> None:
         from ...emulator import faults
 
         jitlink_calls.watch_nvrtc(faults.nvrtc_functions())  # a sweep may let its calls fail
-    run.part(parts.NATIVE_LINKS)
-    run.part(parts.CAUSES)
+    run.part(watch.NATIVE_LINKS)
+    run.part(watch.CAUSES)
     from ..watch.violation_checks import watch_nvjitlink
 
     watch_nvjitlink(run)
@@ -210,17 +214,17 @@ def _start_driver(run: Run) -> None:
     emulation = run.emulation
     if emulation is None:
         return
-    run.part(parts.CAUSES).watch()
-    run.part(parts.LOADED_MODULES)
+    run.part(watch.CAUSES).watch()
+    run.part(watch.LOADED_MODULES)
     if run.settings.lifetime.value != "off":
-        run.part(parts.LIFETIMES)  # after the causes, so that a violation fails a test that these skip
-    run.part(parts.DEADLOCKS)
+        run.part(watch.LIFETIMES)  # after the causes, so that a violation fails a test that these skip
+    run.part(watch.DEADLOCKS)
     if run.settings.order.value != "off":
-        run.part(parts.ORDER)
+        run.part(watch.ORDER)
     if emulation.faults:
-        run.part(parts.FAULTS)
+        run.part(conditions.FAULTS)
     if emulation.events:
-        run.part(parts.EVENT_FILE)
+        run.part(watch.EVENT_FILE)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -231,15 +235,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def _start_session(run: Run) -> None:
     config = run.config
-    run.part(parts.ENDS)
+    run.part(Ends)
     adds_up = not run.reports_elsewhere
     if run.settings.report.value:
-        file = run.part(parts.RECORD_FILE)
+        file = run.part(records.RECORD_FILE)
         if adds_up:
-            run.part(parts.RESULTS)
+            run.part(records.RESULTS)
             file.write_run()
     if account.blocked_lines(config):
-        run.part(parts.ASKED)
+        run.part(account.Account)
     _start_requirements(run)
     _start_repeated(run)
     if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
@@ -255,9 +259,9 @@ def _start_session(run: Run) -> None:
 
 def _start_repeated(run: Run) -> None:
     """Run the tests of this run again, with faults and under schedules, or add up what workers of xdist found."""
-    asked: tuple[tuple[parts.Key[Any], Setting, str], ...] = (
-        (parts.FAULT_SWEEP, run.settings.fault_sweep, "--cudalink-fault-sweep lets calls of an emulated driver fail"),
-        (parts.SCHEDULES, run.settings.schedules, "--cudalink-schedules delays what an emulated driver does"),
+    asked: tuple[tuple[Key[Any], Setting, str], ...] = (
+        (hostile.FAULT_SWEEP, run.settings.fault_sweep, "--cudalink-fault-sweep lets calls of an emulated driver fail"),
+        (hostile.SCHEDULES, run.settings.schedules, "--cudalink-schedules delays what an emulated driver does"),
     )
     for key, setting, does in asked:
         if not setting.value or run.is_isolated:
@@ -276,10 +280,10 @@ def _start_requirements(run: Run) -> None:
     words = run.settings.required
     # by default a marker can be the first to ask for the driver, which a controller does not see
     if words - {"auto"} or (words and (run.settings.forces_driver or run.is_controller)):
-        run.part(parts.REQUIRED)
+        run.part(account.Require)
     faults = run.settings.faults
     if faults.value and faults.source not in ("default", "ini"):  # the ini file has them for emulated drivers alone
-        run.part(parts.FAULTS)
+        run.part(conditions.FAULTS)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -305,18 +309,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.clear()
         return
     if planned:
-        run.part(parts.MARKED_TESTS)
+        run.part(_MARKED_TESTS)
         # a plan can be the first to steer, before pytest says which test that is for
         run.track_current_test()
     plans = marker.plans(items) if planned else []
     if any(plan.no_wait is not None for plan in plans):
-        run.part(parts.NO_WAIT)
+        run.part(watch.NO_WAIT)
     run.collected = True
     # a worker of xdist that dies is replaced by xdist
     shared = run.settings.tests.value == "restarted" and not run.is_worker
     isolated = run.settings.tests.value == "isolated" or any(plan.isolate for plan in plans)
     if (isolated or shared) and not run.is_isolated:
-        run.part(parts.ISOLATION)
+        run.part(isolation.ISOLATION)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -335,7 +339,7 @@ def _guard_contexts(session: pytest.Session, run: Run) -> None:
     if run.settings.sticky.value == "off" or alone or run.is_controller or session.config.option.collectonly:
         return
     if run.emulated is not None or any(map(os.path.exists, _DEVICE_FILES)):
-        run.part(parts.STICKY_GUARD).start(session)
+        run.part(watch.STICKY).start(session, lambda: run.part(isolation.ISOLATION).take_over(session))
 
 
 def _select(session: pytest.Session, run: Run) -> None:
@@ -344,14 +348,14 @@ def _select(session: pytest.Session, run: Run) -> None:
             marker.warn_if_none_runs_on_each(session, str(run.settings.backend))
         except pytest.UsageError as error:
             _refuse(run, error)
-    if run.get(parts.MARKED_TESTS) is None or session.config.option.collectonly:
+    if run.get(_MARKED_TESTS) is None or session.config.option.collectonly:
         return
     if not any(plan.backend == "driver" for plan in marker.plans(session.items)):
         return
     from ..conditions import run_driver
 
     if run.settings.required:
-        run.part(parts.REQUIRED)
+        run.part(account.Require)
 
     try:
         loaded = run_driver.load_late(session.config, run.settings)
@@ -370,7 +374,7 @@ def _select(session: pytest.Session, run: Run) -> None:
 
             run.late_facts = facts_of_driver()
             add_late_properties(run)
-        if (file := run.get(parts.RECORD_FILE)) is not None:
+        if (file := run.get(records.RECORD_FILE)) is not None:
             file.write_found()
 
 
@@ -398,18 +402,18 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     try:
         return (yield)
     finally:
-        if (servers := run_of(session.config).get(parts.SERVERS)) is not None:
+        if (servers := run_of(session.config).get(isolation.SERVERS)) is not None:
             servers.end()
 
 
 class Ends:
     """A plugin object that ends the parts in order, each if the run has made it."""
 
-    # before pytest writes its JUnit file; last what judges, by what the others found, whether all that was asked for
+    # before pytest writes its JUnit file; then the account judges, by what these found, whether all that was asked for
     # has happened
-    _FIRST: Final[tuple[parts.Key[Any], ...]] = (parts.PROVENANCE, parts.FAULTS, *parts.RERUNS, parts.ASKED)
+    _FIRST: Final[tuple[Key[Any], ...]] = (watch.PROVENANCE, conditions.FAULTS, *hostile.RERUNS)
     # after the sums, see `pytest_sessionfinish` of this module
-    _LAST = (parts.RESULTS, parts.RECORD_FILE, parts.HAND_OVER, parts.STICKY_GUARD)
+    _LAST = (records.RESULTS, records.RECORD_FILE, _HAND_OVER, watch.STICKY)
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -417,12 +421,15 @@ class Ends:
     @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
     def pytest_sessionfinish_first(self, session: pytest.Session) -> None:
         self._end(self._FIRST, session)
+        if next(self._run.asked(), None) is not None:
+            self._run.part(account.Account)
+        self._end((account.Account,), session)
 
     @pytest.hookimpl(specname="pytest_sessionfinish", trylast=True)
     def pytest_sessionfinish_last(self, session: pytest.Session) -> None:
         self._end(self._LAST, session)
 
-    def _end(self, keys: Iterable[parts.Key[Any]], session: pytest.Session) -> None:
+    def _end(self, keys: Iterable[Key[Any] | type], session: pytest.Session) -> None:
         for key in keys:
             if (part := self._run.get(key)) is not None:
                 part.end(session)
@@ -431,19 +438,19 @@ class Ends:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Add what belongs to no test, and fail the run for it; a worker of xdist leaves that to its controller."""
     run = run_of(session.config)
-    if (reporter := run.get(parts.REPORTER)) is not None:
+    if (reporter := run.get(watch.REPORTER)) is not None:
         reporter.finish()
     if run.is_controller and not run.late_header:  # a marker in its workers can be the first to need them
         _warn_of_ignored(run, late=True)
     if run.is_worker:
         return
-    book = run.part(parts.LEDGER)
+    book = run.part(records.LEDGER)
     book.totals.add_outside(book.outside.as_json())
-    asked = run.get(parts.ASKED)
+    asked = run.get(account.Account)
     run.failing = [*book.totals.failing, *(asked.unmet if asked is not None else ())]
     if session.exitstatus == pytest.ExitCode.OK:
         run.failing += _run_again(run, book.totals)
-    found = any((part := run.get(key)) is not None and part.failing for key in parts.RERUNS)
+    found = any((part := run.get(key)) is not None and part.failing for key in hostile.RERUNS)
     if (run.failing or found) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -463,7 +470,7 @@ def _run_again(run: Run, totals: Totals) -> list[str]:
 def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:
     """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `pytest_sessionfinish`."""
     run, why = run_of(config), ""
-    if run.get(parts.REPORTER) is not None or run.get(parts.DESCENDANTS) is not None:
+    if run.get(watch.REPORTER) is not None or run.get(watch.DESCENDANTS) is not None:
         from ..watch import violation_checks
 
         if violation_checks.last_look(run) and code == pytest.ExitCode.OK:
@@ -471,7 +478,7 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
     shows = any(getattr(config.option, name, False) for name in ("showfixtures", "show_fixtures_per_test"))
     if run.failing and shows and code == pytest.ExitCode.OK:
         code = pytest.ExitCode.TESTS_FAILED  # pytest returns 0 whatever the session has
-    file, results = run.get(parts.RECORD_FILE), run.get(parts.RESULTS)
+    file, results = run.get(records.RECORD_FILE), run.get(records.RESULTS)
     if file is not None and file.last_look() and code == pytest.ExitCode.OK:
         code = pytest.ExitCode.TESTS_FAILED
     if results is not None and code is not None:
@@ -482,8 +489,8 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(terminalreporter.config)
-    happened = (run.part(parts.LEDGER).totals, run.new_processes, run.settings.guard_rails.value != "off")
-    made = map(run.get, (parts.ASKED, *parts.RERUNS))
+    happened = (run.part(records.LEDGER).totals, run.new_processes, run.settings.guard_rails.value != "off")
+    made = (run.get(account.Account), *map(run.get, hostile.RERUNS))
     if run.is_controller or any(happened) or any(made):
         from ..watch import guard
         from . import summary

@@ -13,8 +13,10 @@ from ...base.words import and_more, counted, listed
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from .. import pytest_private
 from ..conditions import unsteered
-from ..parts import ASKED, LEDGER, RERUNS
+from ..hostile import RERUNS
+from ..records import LEDGER
 from ..records.ledger import VIOLATIONS
+from .account import Account
 
 if TYPE_CHECKING:
     from ..records.ledger import Totals
@@ -34,7 +36,7 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     `not_routed`: the callers that the guard rails do not see.
     """
     book, again = run.part(LEDGER), [part for key in RERUNS if (part := run.get(key)) is not None]
-    asked = [part for part in (*again, run.get(ASKED)) if part is not None]
+    asked = [part for part in (*again, run.get(Account)) if part is not None]
     lines = [line for part in asked for line in part.lines()]
     found = [counted(len(part.failing), *part.found) for part in again if part.failing]
     why = [f"The run fails because of {' and '.join(found)}."] if found else []
@@ -61,7 +63,7 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked:
     if failing := totals.failing:
         lines += [f"outside of tests: {text}" for text in failing]
         why = ["The run fails because of the problems above, which happened outside any test.", *why]
-    found = run.get(ASKED)
+    found = run.get(Account)
     why += found.unmet if found is not None else []
     if not (lines or why):
         return

@@ -9,9 +9,13 @@ import pytest
 
 from ...report.asked_for import AskedFor
 from .. import pytest_private
-from ..parts import ASKED, DESCENDANTS, FAULTS, HAND_OVER, LEDGER, RERUNS, Key
-from ..run import Run, from_controller, is_active, run_of
+from ..conditions import FAULTS
+from ..hostile import RERUNS
+from ..records import LEDGER
+from ..run import Key, Run, from_controller, is_active, part_name, run_of
 from ..settings import Setting, Settings
+from ..watch import DESCENDANTS
+from .account import Account
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +25,7 @@ _REFUSED: Final = "cudalink_refused"
 _ACTIVE: Final = "cudalink_active"
 _LISTENER: Final = "cudalink-listener"
 #: Parts of which the controller has one that adds up those of its workers.
-_ADDED_UP: Final[tuple[Key[Any], ...]] = (ASKED, FAULTS, *RERUNS)
+_ADDED_UP: Final[tuple[Key[Any] | type, ...]] = (Account, FAULTS, *RERUNS)
 
 
 def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str, str]] | None:
@@ -81,7 +85,7 @@ class _Listener:
     def _end(self) -> HandOver:
         self._config.pluginmanager.unregister(self)
         self._activate(self._config)
-        return run_of(self._config).part(HAND_OVER)
+        return run_of(self._config).part(HandOver)
 
 
 def _output(config: pytest.Config) -> dict[str, Any]:
@@ -112,7 +116,7 @@ class HandOver:
             "late_header": self._run.late_header,
             "late_facts": self._run.late_facts,
             "new_processes": dict(self._run.new_processes),
-            "parts": {key.name: part.as_json() for key in _ADDED_UP if (part := self._run.get(key)) is not None},
+            "parts": {part_name(key): part.as_json() for key in _ADDED_UP if (part := self._run.get(key)) is not None},
         }
 
     def pytest_testnodedown(self, node: Any) -> None:
@@ -132,7 +136,6 @@ class HandOver:
         if given is None:
             faults.lose(self._run)
             self._lost.add(node.gateway.id)
-            self._run.part(ASKED)
             for key in RERUNS:
                 if (part := self._run.get(key)) is not None:
                     part.add_notes(node.gateway.id)
@@ -145,9 +148,9 @@ class HandOver:
             self._run.late_facts = given["late_facts"]
             add_late_properties(self._run)
         self._run.part(LEDGER).totals.add_outside(given["outside"])
-        for key in _ADDED_UP:
-            if key.name in given["parts"]:
-                self._run.part(key).add(given["parts"][key.name])
+        for kind in _ADDED_UP:
+            if (name := part_name(kind)) in given["parts"]:
+                self._run.part(kind).add(given["parts"][name])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:

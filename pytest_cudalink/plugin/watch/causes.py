@@ -13,15 +13,15 @@ import pytest
 from ...base.finding import Finding
 from ...base.regular_files import DATA, read_bounded
 from ...base.words import counted
-from ..parts import DESCENDANTS, LEDGER
+from ..records import LEDGER
 from .check import Check, Phase
+from .descendants import Descendants
 
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
     from ...loader.jitlink.jitlink_calls import RefusedInput
     from ...report.records import CauseRecord
     from ..run import Run
-    from .descendants import Descendants
 
 _NOT_EMULATED: Final = "cudalink: not emulated"
 _WHY: Final = "cudalink: why"
@@ -97,7 +97,7 @@ class Causes(Check):
     def watch(self) -> None:
         """Explain what the emulated driver of this process refuses, and those of processes below it."""
         self._driver = self._run.emulated
-        self._below = self._run.part(DESCENDANTS)
+        self._below = self._run.part(Descendants)
 
     def refused_input(self, refused: RefusedInput) -> None:
         """Explain with an input that nvJitLink refused the phase that is about to end."""

@@ -11,7 +11,7 @@ import pytest
 
 from ...base.finding import Finding
 from ...base.safe_text import block, line
-from ..parts import LEDGER, REPORTER
+from ..records import LEDGER
 from ..records.ledger import fail_with, skip_unsupported
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Check:
     category: type[Warning] = pytest.PytestWarning  # of its warnings
 
     def __init__(self, run: Run) -> None:
-        self._run, self._reporter = run, run.part(REPORTER)
+        self._run, self._reporter = run, run.part(Reporter)
 
     def between(self) -> Iterable[Finding]:
         """Return what was seen since the last phase, outside of tests: asked before each test."""

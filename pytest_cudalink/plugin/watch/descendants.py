@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...base.safe_text import line
 from ...emulator import notes
-from ..parts import RECORD_FILE, RESULTS
+from ..records import RECORD_FILE, RESULTS
 from ..run import from_controller
 from ..settings import restore
 

@@ -14,7 +14,7 @@ import pytest
 
 from ...base.finding import Finding
 from ...loader.jitlink import jitlink_calls
-from ..parts import CAUSES, LEDGER
+from ..records import LEDGER
 from .check import Check, Phase
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class NativeLinks(Check):
         if calls:
             self._report(calls)
         if refused_input and (given := jitlink_calls.take_refused_input()) is not None:
-            self._run.part(CAUSES).refused_input(given)
+            from .causes import Causes
+
+            self._run.part(Causes).refused_input(given)
         if late:
             test = self._run.nodeid
             when = f"during {test}" if test else "outside of tests"

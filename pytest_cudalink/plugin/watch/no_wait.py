@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ...base.finding import Finding, Violation
-from ..parts import LEDGER
+from ..records import LEDGER
 from .violation_checks import ViolationCheck
 
 if TYPE_CHECKING:

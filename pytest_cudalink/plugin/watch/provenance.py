@@ -12,7 +12,7 @@ import pytest
 from ...base.finding import Finding
 from ...loader.jitlink import jitlink_calls
 from ..own_imports import own_imports
-from ..parts import LEDGER, PROVENANCE
+from ..records import LEDGER
 from .check import Check, Phase
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _NUMBERED: Final = r"(?P<name>lib[\w-]+?)(?:-[0-9a-f]{6,})?\.so\.(?P<number>\d+)
 
 def start(run: Run) -> None:
     """Watch what is loaded as soon as this process can have native code."""
-    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part(PROVENANCE)))
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part(Provenance)))
 
 
 class Loaded(NamedTuple):

@@ -10,7 +10,7 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ import pytest
 from ...base.finding import Finding
 from ...loader import contexts, loads
 from .. import pytest_private
-from ..parts import ISOLATION, LEDGER
+from ..records import LEDGER
 from .check import Check, Phase
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class LeftBehind(NamedTuple):
         return f"{name} ({self.code})" if name else "work that does not end"
 
 
-class StickyGuard(Check):
+class Sticky(Check):
     """The check of each process in which tests share contexts.
 
     `found`: what made the contexts of this process unusable.
@@ -63,8 +63,12 @@ class StickyGuard(Check):
         self.found: LeftBehind | None = None
         self._is_new = False
 
-    def start(self, session: pytest.Session) -> None:
-        """Look once before the first test, so that it is not blamed for what collecting the tests has left."""
+    def start(self, session: pytest.Session, take_over: Callable[[], object]) -> None:
+        """Look once before the first test, so that it is not blamed for what collecting the tests has left.
+
+        `take_over`: lets the rest of the run go on in a fresh process.
+        """
+        self._take_over = take_over
         found = LeftBehind("", self._ask(), "collect")
         if found.code:
             self._pid = 0
@@ -151,7 +155,7 @@ class StickyGuard(Check):
             if rest.excinfo is not None:
                 yield Finding("note", str(phase.item.repr_failure(rest.excinfo)), kind=_LATE_SECTION)
         if self._run.task is None and not self._stops:
-            self._run.part(ISOLATION).take_over(session)
+            self._take_over()
 
     def _story(self, found: LeftBehind) -> str:
         """Return what a test left behind, in lines."""

@@ -17,9 +17,10 @@ from ...base.finding import Finding, Severity, Violation
 from ...base.words import counted
 from ...loader.jitlink import jitlink_contract
 from ..conditions import run_driver
-from ..parts import DEADLOCKS, DESCENDANTS, JITLINK_CONTRACT, LEDGER, LIFETIMES, ORDER
+from ..records import LEDGER
 from ..records.ledger import VIOLATIONS
 from .check import Check, Phase
+from .descendants import Descendants
 
 if TYPE_CHECKING:
     import pytest
@@ -35,14 +36,12 @@ def last_look(run: Run) -> bool:
     if run.reports_elsewhere:
         return False
     fails = False
-    checks: tuple[ViolationCheck | None, ...] = (
-        *(run.get(LIFETIMES), run.get(DEADLOCKS), run.get(ORDER), run.get(JITLINK_CONTRACT)),
-    )
-    for check in checks:
+    for kind in (Lifetimes, Deadlocks, Order, JitlinkContract):
+        check: ViolationCheck | None = run.get(kind)
         if check is not None and (found := check.violations):
             check.consume(found)
-            fails |= run.part(DESCENDANTS).say(found, fails=check.mode != "report")
-    if (below := run.get(DESCENDANTS)) is not None and run.settings.lifetime.value != "off":
+            fails |= run.part(Descendants).say(found, fails=check.mode != "report")
+    if (below := run.get(Descendants)) is not None and run.settings.lifetime.value != "off":
         fails |= below.last_look()
     return fails
 
@@ -219,7 +218,7 @@ class Lifetimes(DriverCheck):
         self._alive = 0
         #: Whether processes that name no test belong to the test, as its own process does.
         self._starts_all = False
-        self._below = run.part(DESCENDANTS)
+        self._below = run.part(Descendants)
 
     @property
     def violations(self) -> tuple[Violation, ...]:
@@ -289,10 +288,10 @@ def watch_nvjitlink(run: Run) -> None:
 def check_nvjitlink(run: Run) -> None:
     """Report the violations since `watch_nvjitlink`."""
     if run.settings.jitlink_contract.value != "off" and jitlink_contract.start() is not None:
-        run.part(JITLINK_CONTRACT)
+        run.part(JitlinkContract)
 
 
-class JitLinkContractCheck(ViolationCheck):
+class JitlinkContract(ViolationCheck):
     """Reports the violations of a run in a process where they can be seen."""
 
     name, title, handle = "jitlink-contract", "cudalink nvJitLink contract", "handle"
