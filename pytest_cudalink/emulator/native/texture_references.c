@@ -89,7 +89,7 @@ EXPORTED(cuTexRefSetFlags, (Reference * reference, unsigned flags),
 
 /* A question to a reference; the answer is an expression of it. */
 #define ASK(name, type, valid, answer) \
-  EXPORTED(name, (type out, const Reference *reference), WITH(reference, out && (valid), *out = answer))
+  EXPORTED(name, (type out, const Reference *reference), WITH(reference, out && (valid), *out = (answer)))
 ASK(cuTexRefGetAddress_v2, CUdeviceptr *, reference->bound == BOUND_MEMORY, reference->address)
 ASK(cuTexRefGetArray, void **, reference->bound == BOUND_ARRAY, reference->array)
 ASK(cuTexRefGetMipmappedArray, void **, reference->bound == BOUND_MIPMAP, reference->array)

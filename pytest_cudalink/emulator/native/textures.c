@@ -236,8 +236,8 @@ API(cuTexObjectGetResourceViewDesc, (View * out, uint64_t handle), (out, handle)
 
 API(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),
     (elements, format, channels, device)) {
-  bool valid = elements && format <= CU_AD_FORMAT_FLOAT && cl_element_size(format, channels);
-  TRY(cl_asked_of(line, valid, device));
+  if (!elements || format > CU_AD_FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
+  TRY(cl_asked_of(line, true, device));
   *elements = longest_line(cl_element_size(format, channels));
   return CUDA_SUCCESS;
 }
