@@ -24,23 +24,15 @@ typedef struct {
 #define ART_LITTLE(bits, value) __builtin_bswap##bits(value)
 #endif
 
-static inline uint16_t art_u16(const uint8_t *at) {
-  uint16_t value;
-  memcpy(&value, at, sizeof value);
-  return ART_LITTLE(16, value);
-}
-
-static inline uint32_t art_u32(const uint8_t *at) {
-  uint32_t value;
-  memcpy(&value, at, sizeof value);
-  return ART_LITTLE(32, value);
-}
-
-static inline uint64_t art_u64(const uint8_t *at) {
-  uint64_t value;
-  memcpy(&value, at, sizeof value);
-  return ART_LITTLE(64, value);
-}
+#define ART_NUMBER(bits)                                        \
+  static inline uint##bits##_t art_u##bits(const uint8_t *at) { \
+    uint##bits##_t value;                                       \
+    memcpy(&value, at, sizeof value);                           \
+    return ART_LITTLE(bits, value);                             \
+  }
+ART_NUMBER(16)
+ART_NUMBER(32)
+ART_NUMBER(64)
 
 /* Where a span ends, or the largest number if there is no number for it. */
 static inline uint64_t art_end(uint64_t offset, uint64_t size) {

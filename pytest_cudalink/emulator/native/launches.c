@@ -325,22 +325,23 @@ static Function *find_usable(const void *handle, CUresult *result) {
   return NULL;
 }
 
-static CUresult set_block(const void *handle, const int sizes[3]) {
-  CUresult result;
-  HOLD(cl_modules_lock);
-  Function *function = find_usable(handle, &result);
-  if (!function) return result;
-  result = cl_check_block((const unsigned *)sizes, function); /* a negative size is too large */
+/* Finds one, and holds the lock until the block ends; returns from the function if it is not there. */
+#define USABLE(function, handle)                           \
+  CUresult result;                                         \
+  HOLD(cl_modules_lock);                                   \
+  Function *const function = find_usable(handle, &result); \
+  if (!(function)) return result
+
+API(cuFuncSetBlockShape, (Function *handle, int x, int y, int z), (handle, x, y, z)) {
+  const unsigned sizes[] = {(unsigned)x, (unsigned)y, (unsigned)z}; /* a negative size is too large */
+  USABLE(function, handle);
+  result = cl_check_block(sizes, function);
   if (!result) memcpy(function->old.block, sizes, sizeof function->old.block);
   return result;
 }
-EXPORTED(cuFuncSetBlockShape, (Function *function, int x, int y, int z), set_block(function, (int[]){x, y, z}))
 
 API(cuFuncSetSharedSize, (Function *handle, unsigned bytes), (handle, bytes)) {
-  CUresult result;
-  HOLD(cl_modules_lock);
-  Function *function = find_usable(handle, &result);
-  if (!function) return result;
+  USABLE(function, handle);
   bool fits = bytes <= (unsigned)cl_setting(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   if (fits) function->old.shared = bytes;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -348,10 +349,7 @@ API(cuFuncSetSharedSize, (Function *handle, unsigned bytes), (handle, bytes)) {
 
 /* The values themselves are not kept, as no kernel reads them. */
 static CUresult set_parameters(const void *handle, long long end, bool whole) {
-  CUresult result;
-  HOLD(cl_modules_lock);
-  Function *function = find_usable(handle, &result);
-  if (!function) return result;
+  USABLE(function, handle);
   bool fits = end >= 0 && end <= PARAMETER_BYTES_MAX;
   if (fits && whole) function->old.parameters = (unsigned)end;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
