@@ -82,7 +82,6 @@ static bool is_there(const char *data, size_t size) {
   return true;
 }
 
-/* An ELF and a fatbin know their size, a text ends with NUL. Nothing is read that is not there. */
 /* The size of Tile IR, by the heads of its sections; that of its header where they do not lead to its end. */
 static uint64_t tileir_size(const char *data) {
   uint64_t at = TILEIR_HEADER;
@@ -98,6 +97,7 @@ static uint64_t tileir_size(const char *data) {
   }
 }
 
+/* An ELF and a fatbin know their size, a text ends with NUL. Nothing is read that is not there. */
 CUresult cl_copy_image(const void *data, void **copy, size_t *size) {
   uint8_t head[64] = {0};
   size_t step = rest_of_page(data);
