@@ -56,7 +56,7 @@ class Need:
     demanded: bool = False
     # version of the oldest wheel whose library has the functions, where one release has several
     wheel: str | None = None
-    library: str = field(default="", compare=False)  # file name of one that is linked
+    library: str = field(default="", compare=False)  # its name, as a file links or opens it
 
 
 def has_runtime(path: str) -> bool:
@@ -190,7 +190,7 @@ def _opened(name: str, opened: list[OpenedLibrary], majors: tuple[int, ...], ins
             fitting = [min(exports.sonames(stem))]
         verb = "loads" if demanded else "names"
         for major in fitting:
-            yield Need(name, stem, major, None, "opened", f"{verb} {library}", demanded=demanded)
+            yield Need(name, stem, major, None, "opened", f"{verb} {library}", demanded=demanded, library=library)
 
 
 def _ltoir(scan: Scan, name: str) -> Iterator[Need]:

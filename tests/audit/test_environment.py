@@ -154,6 +154,43 @@ def test_a_library_that_is_opened_by_name(made: Made, monkeypatch, names: str, i
     )
 
 
+CUDNN = "libcudnn-74a4c495.so.9.1.0", "libcudnn_graph.so", "libcudnn_ops.so"
+NVRTC = "libnvrtc-d540eb83.so.12.1.55", "libnvrtc-builtins.so.12.1"
+PARTS = "libcudnn_graph.so.9 libcudnn_ops.so.9"
+
+
+@pytest.mark.parametrize(
+    ("copy", "there", "path", "runpath", "severities"),
+    [
+        (CUDNN, "", "", "", ["note"]),
+        (CUDNN, PARTS, "", "", ["error"]),
+        (CUDNN, PARTS, "n", "", []),
+        (CUDNN, PARTS, "", "$ORIGIN/../n", []),
+        (CUDNN, "", "alone", "", ["note", "error"]),
+        (NVRTC, "", "", "", ["error"]),
+        (NVRTC, "libnvrtc-builtins.so.12.4", "n", "", ["error"]),
+        (NVRTC, "libnvrtc-builtins.so.12.1", "n", "", []),
+    ],
+)
+def test_a_copy_that_does_not_find_its_parts(made: Made, monkeypatch, copy, there, path, runpath, severities) -> None:
+    """Inside of a wheel, as in CTranslate2 4.5.0 and TileLang 0.1.6, or alone in LD_LIBRARY_PATH."""
+    name, *parts = copy
+    code = "".join(f'const char *part{number} = "{one}";' for number, one in enumerate(parts))
+    compile_c(made.site / "x" / name, code, *[f"-Wl,-rpath,{runpath}"] * bool(runpath))
+    made.wheel("x", "1", files=(f"x/{name}",))
+    files = tuple(made.library(f"n/{one}") for one in there.split())
+    made.wheel("nvidia-cudnn-cu12", "9.1.0.70", files=files)
+    if path == "alone":
+        compile_c(made.site / "alone/libcudnn.so.9", f"{code} int cudnnCreate(void) {{ return 0; }}")
+        made.wheel("y", "1", files=(made.user("y/y.so", "alone/libcudnn.so.9", "cudnnCreate"),))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(made.site / path) if path else "")
+    found = [one for one in made.audit().findings if f"opens {parts[0]}" in one.what]
+    assert [one.severity for one in found] == severities
+    assert [one.otherwise.startswith(f"put {made.site}/n into") for one in found] == [bool(there and not path)] * len(
+        severities
+    )
+
+
 def kinds(found: EnvironmentAudit) -> list[tuple[str, str]]:
     return [(one.kind, one.severity) for one in found.findings]
 

@@ -1027,38 +1027,6 @@ def test_parts_of_cudnn_8(made: Faked) -> None:
     assert told(made.audit()) == []
 
 
-@pytest.mark.parametrize(
-    ("cudnn", "path", "runpath", "severities"),
-    [
-        (False, "", "", ["note"]),
-        (True, "", "", ["error"]),
-        (True, "n", "", []),
-        (True, "", "$ORIGIN/../n", []),
-        (False, "alone", "", ["note", "error"]),
-    ],
-)
-def test_parts_that_a_copy_of_cudnn_does_not_reach(
-    made: Faked, monkeypatch: pytest.MonkeyPatch, cudnn, path: str, runpath: str, severities: list[str]
-) -> None:
-    """A copy inside of a wheel (CTranslate2 4.5.0), or alone in LD_LIBRARY_PATH, ends the process without its parts."""
-    first = b"libcudnn_graph.so\0libcudnn_ops.so\0"
-    copy = made.put("x.libs/libcudnn-74a4c495.so.9.1.0", content=first)
-    made.wheel("x", "1", files=(copy,))
-    made.read[made.path(copy)] = LoadableLibrary(None, (), (), (runpath,) * bool(runpath), (), frozenset(), frozenset())
-    if cudnn:
-        names = ("libcudnn.so.9", "libcudnn_graph.so.9", "libcudnn_ops.so.9")
-        made.wheel("nvidia-cudnn-cu12", "9.1.0.70", files=[made.put(f"n/{one}", content=first) for one in names])
-    if path == "alone":
-        made.put("alone/libcudnn.so.9", content=first)
-        made.wheel("y", "1", files=(made.put("y/y.so", "libcudnn.so.9"),))
-    monkeypatch.setenv("LD_LIBRARY_PATH", made.path(path) if path else "")
-    found = made.audit().findings
-    assert [one.severity for one in found] == severities
-    assert all("opens libcudnn_graph.so and 1 more by name" in one.what for one in found)
-    if severities == ["error"]:
-        assert found[0].otherwise == f"put {made.path('n')} into LD_LIBRARY_PATH, if its release fits"
-
-
 def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``$LD_LIBRARY_PATH``, the loader's cache, ``$CUDA_PATH`` before ``$CUDA_HOME``, as pathfinder, and the rest."""
     folders = {name: tmp_path / name for name in ("ld", "second", "cached", "path/lib64", "home/lib64", "system")}

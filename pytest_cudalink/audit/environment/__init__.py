@@ -43,7 +43,7 @@ from ...versions import CudaVersion
 from .. import targets
 from ..device_code.images import in_file
 from ..device_code.scan import pieces
-from ..libraries import majors_of, packages_of
+from ..libraries import majors_of, packages_of, stem_of
 from ..loadable import buffer, data_ranges, read_dynamic
 from ..needs import Need, needs_of_scan
 from ..opened import names_in_data
@@ -52,7 +52,7 @@ from . import conda
 from .claims import VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
 from .machine import TargetMachine, misfits
-from .providers import Provider, Providers, is_first_part, is_numbered, library_path
+from .providers import Provider, Providers, is_any_reached, is_numbered, library_path, parts_named_in
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "Finding", "Installed", "audit_environment"]
 
@@ -60,6 +60,8 @@ __all__ = ["AuditError", "Claim", "EnvironmentAudit", "Finding", "Installed", "a
 EnvironmentFinding = Finding
 #: Libraries of the driver, which no environment brings.
 _DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
+#: Libraries that open their parts by name, and end the process or every compilation without them.
+_IN_PARTS: Final = ("libcudnn", "libnvrtc")
 #: Different specifiers of one distribution that are compared with each other; 12 were seen at most.
 _MOST_SPECIFIERS: Final = 40
 
@@ -308,31 +310,39 @@ def _measured(
     nowhere = [need for need in absent.values() if need.stem not in served]
     names = sorted({exports.distributions(need.stem).get(need.major) or "" for need in nowhere} - {""})
     fix = repair.install(one.manager, names) if names and one.manager != "conda" else NO_COMMAND
-    apart = _without_parts(one, linked, providers)
+    apart = _without_parts(one, needs, linked, providers)
     return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *apart]
 
 
-def _without_parts(one: Installed, linked: Mapping[tuple[str, int], Need], providers: Providers) -> Iterator[Finding]:
-    """The copies of cuDNN, inside a distribution or outside of all, from which the loader does not find its parts.
+def _without_parts(
+    one: Installed, needs: Sequence[Need], linked: Mapping[tuple[str, int], Need], providers: Providers
+) -> Iterator[Finding]:
+    """The copies of cuDNN and of NVRTC, inside a distribution or outside of all, that open their parts in vain.
 
-    A note where the environment has these parts nowhere: the program runs on the CPU alone, as its users do.
+    A note where the environment has the parts of cuDNN nowhere: the program runs on the CPU alone, as its users do.
     """
-    inside = [] if one.manager == "conda" or is_cuda_distribution(one.name) else filter(is_first_part, one.files)
+    opened: dict[str, set[str]] = {}
+    for need in needs:
+        whole = stem_of(Path(need.path).name)
+        if need.how == "opened" and whole in _IN_PARTS and need.stem.startswith((f"{whole}_", f"{whole}-")):
+            opened.setdefault(need.path, set()).add(need.library)
     got = (providers.of(stem, major, linked[stem, major].path) for stem, major in linked if stem == "libcudnn")
-    outside = {each.path for each in got if each and each.owner is None}
-    for opener in (*inside, *sorted(outside)):
-        if parts := providers.parts_out_of_reach(opener):
-            there = next((each.path for each in providers.all if each.stem in parts), "")
-            yield Finding(
-                "error" if there or opener in outside else "note",
-                f"{opener}, which {one} loads, opens {parts[0]}.so{and_more(len(parts) - 1)} by name, and the "
-                "loader finds none of them: cuDNN ends the process (Unable to load any of)",
-                otherwise=f"put {os.path.dirname(there)} into LD_LIBRARY_PATH, if its release fits"  # noqa: PTH120 (of a text)
-                if there
-                else "put a folder with all parts of that cuDNN into LD_LIBRARY_PATH",
-                place=opener,
-                kind="unprovided",
-            )
+    outside = {each.path: set(parts_named_in(each.path)) for each in got if each and each.owner is None}
+    for opener, parts in (opened | outside).items():
+        if not parts or is_any_reached(opener, parts):
+            continue
+        there = next((each.path for each in providers.all if each.library.startswith(tuple(parts))), "")
+        nowhere = not there and opener not in outside and stem_of(Path(opener).name) == "libcudnn"
+        yield Finding(
+            "note" if nowhere else "error",
+            f"{opener}, which {one} loads, opens {min(parts)}{and_more(len(parts) - 1)} by name, which the loader does "
+            "not find for it",
+            otherwise=f"put {Path(there).parent} into LD_LIBRARY_PATH, if its release fits"
+            if there
+            else f"put a folder with all parts of that {stem_of(Path(opener).name)} into LD_LIBRARY_PATH",
+            place=opener,
+            kind="unprovided",
+        )
 
 
 def _of_another_major(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -37,8 +37,6 @@ _MOST_JSON: Final = 1 << 20
 #: The parts of cuDNN as others name them, and most bytes of one that does.
 _PARTS: Final = re.compile(rb"libcudnn_\w+(?=\.so)")
 _MOST_OPENER: Final = 16 << 20
-#: cuDNN's first library, also as auditwheel renames a copy.
-_FIRST_PART: Final = re.compile(r"libcudnn(?:[-.][0-9a-f]{6,})?\.so\.\d+(?:\.\d+)*$")
 
 
 @dataclass(frozen=True)
@@ -108,19 +106,9 @@ class Providers:
             return ours if os.path.isfile(ours) and _size(ours) == _size(path) else path  # noqa: PTH113 (of texts)
 
         opener = found("libcudnn_graph") or own[first]  # cuDNN 8 has no such part
-        stems = {match.decode() for path in (own[first], opener) for match in _PARTS.findall(_read(path))}
+        stems = {stem_of(name) for path in (own[first], opener) for name in parts_named_in(path)}
         parts = {found(stem) for stem in stems} - {""}
         return sorted(path for path in parts if Path(path).parent != Path(opener).parent)
-
-    def parts_out_of_reach(self, opener: str) -> list[str]:
-        """The parts that a copy of cuDNN opens by name, if the loader finds none of them for it.
-
-        Its own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
-        """
-        stems = sorted({match.decode() for match in _PARTS.findall(_read(opener))})
-        paths = [*(f"{folder}/{one}" for folder in _searched_first(opener) for one in _names_in(folder)), *_cached()]
-        reached = any(os.path.basename(path).startswith(f"{stem}.so") for path in paths for stem in stems)  # noqa: PTH119
-        return [] if reached else stems
 
     def of(self, stem: str, major: int, user: str) -> Provider | None:
         """The copy that a file gets; None if there is none.
@@ -189,7 +177,7 @@ def _loaded_as(path: str) -> str | None:
 
     A copy that auditwheel has renamed serves its own wheel alone, and NVRTC's second build (``.alt``) NVRTC alone.
     """
-    name = path.rpartition("/")[2]
+    name = _name_of(path)
     stem = stem_of(name)
     if not majors_of(name) or not name.startswith(f"{stem}.so.") or "/stubs/" in path:
         return None
@@ -225,9 +213,22 @@ def _system_libraries() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*chain(*map(_listed, first)), *_cached(), *chain(*map(_listed, last))]))
 
 
-def is_first_part(path: str) -> bool:
-    """Whether a file is the library of cuDNN that opens the others."""
-    return _FIRST_PART.fullmatch(path.rpartition("/")[2]) is not None
+def parts_named_in(path: str) -> list[str]:
+    """The parts of cuDNN that a file names, each as it opens them: ``"libcudnn_ops.so"``."""
+    return sorted({f"{match.decode()}.so" for match in _PARTS.findall(_read(path))})
+
+
+def is_any_reached(opener: str, names: Collection[str]) -> bool:
+    """Whether the loader finds a library that a file opens by name, perhaps with a version behind the name.
+
+    The file's own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
+    """
+    there = [*(one for folder in _searched_first(opener) for one in _names_in(folder)), *map(_name_of, _cached())]
+    return any(one.startswith(name) for one in there for name in names)
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _names_in(folder: str) -> list[str]:
