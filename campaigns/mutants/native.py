@@ -285,9 +285,7 @@ class Judges:
         cached = json.loads(CACHE.read_text()) if CACHE.exists() else {}
         known = cached.get("files", {}) if cached.get("common") == common else {}
         files = {file: rows["tests"] for file, rows in known.items() if apart.get(file) == rows["digest"]}
-        missing = list(
-            dict.fromkeys(name.partition("::")[0] for name in one.names if name.partition("::")[0] not in files)
-        )
+        missing = list(dict.fromkeys(self._share(name) for name in one.names if name.partition("::")[0] not in files))
         if missing:
             objects = self._sources.compile_marked()
 
@@ -295,7 +293,7 @@ class Judges:
                 tests, mine = self._free[number], {*missing[number :: len(self._free)]}
                 libraries, marks = self._sources.link_marked(objects, tests.folder)
                 tests.use(libraries)
-                names = [name for name in tests.names if name.partition("::")[0] in mine]
+                names = [name for name in tests.names if self._share(name) in mine]
                 return list(run_on(names, lambda names: tests.run([(name, 10.0) for name in names], marks)))
 
             with ThreadPoolExecutor(len(self._free)) as pool:
@@ -313,6 +311,11 @@ class Judges:
             reached = reduce(or_, (self._reach[name] for name in mine), 0)
             self._reach.update(dict.fromkeys(mine, reached))
         return [name for name in one.names if name not in self._seconds]
+
+    def _share(self, name: str) -> str:
+        """Return what one job learns at a time: a file, or a single test of one with many long programs."""
+        file = name.partition("::")[0]
+        return name if file in self._whole else file
 
     def close(self) -> None:
         """End the processes of the tests."""
