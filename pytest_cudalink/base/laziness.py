@@ -23,7 +23,7 @@ class cached_property(functools.cached_property[T]):  # noqa: N801 (as the one o
 def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package that imports a module when one of its names is first used.
 
-    Whoever imports one module of the package does not pay for the others. The same names stand in an import for type
+    Code that imports one module of the package does not pay for the others. The same names stand in an import for type
     checkers, which `tests/base/test_laziness.py` compares.
 
     `modules`: by module, as in an import of the package: the names that the package offers of it, with spaces between.

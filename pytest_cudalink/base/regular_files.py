@@ -22,7 +22,7 @@ DATA = 1 << 30
 def identity(descriptor: int) -> tuple[int, int] | None:
     """Return device and inode of an open file, by which we know ours; None if the descriptor is closed.
 
-    A program may close every descriptor, as daemons do, and open a file of its own at a number that was ours.
+    A program may close every descriptor, as daemons do, and open another file at a number that was ours.
     """
     try:
         found = os.fstat(descriptor)

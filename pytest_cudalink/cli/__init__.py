@@ -155,9 +155,9 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 class _WriteError(BaseException):
-    """Nobody takes the output; the cause is an `OSError`.
+    """No reader takes the output; the cause is an `OSError`.
 
-    It is none itself, because a command would take that for an error of one of its files.
+    It is not one itself, because a command would take that for an error of one of its files.
     """
 
 

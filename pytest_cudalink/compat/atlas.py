@@ -21,7 +21,7 @@ FORMAT: Final = 1
 #: The kind that nothing links: tileiras compiles it.
 TILE: Final = "tileir"
 
-#: What a release makes: relocatable PTX, LTO-IR and cubins, an executable cubin, and fatbins of its own nvFatbin; one
+#: What a release makes: relocatable PTX, LTO-IR and cubins, an executable cubin, and fatbins by its own nvFatbin; one
 #: unit of NVRTC's LTO-IR with one of libNVVM's; and what its own nvJitLink merges by ``-r``: cubins into a cubin,
 #: LTO-IR into a cubin or into LTO-IR. Of Tile IR, bytecode of the release's version.
 KINDS: Final = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownBad", "components", "entries", "known_bad"]
 
-Seen = Literal["measured", "reported"]
+Evidence = Literal["measured", "reported"]
 
 _TABLE: Final = "known_bad.toml"
 _URL: Final = "https://github.com/"
@@ -49,7 +49,7 @@ class KnownBad:
     mended: str = ""  # first version without it; empty if not known
     advice: str  # what to do
     install: tuple[str, ...] = ()  # the requirements that do it; empty: the advice alone
-    seen: Seen  # "measured" or "reported" (only the threads say so)
+    seen: Evidence  # "measured" or "reported" (only the threads say so)
     test: str = ""  # the test or nox session that runs it; empty: none does
     date: date  # when the entry was written or last tried
 

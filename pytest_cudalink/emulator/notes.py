@@ -96,7 +96,7 @@ def _made() -> tuple[mmap.mmap, str, int]:
 def _header_of(descriptor: int, size: int) -> mmap.mmap:
     """Write what is before the lines of a new file, and map its header; closes the descriptor."""
     with os.fdopen(descriptor, "r+b", buffering=0) as file:
-        content = (bytes(16) + _KIND).ljust(size, b"\0")  # whoever writes to a mapped page must find room
+        content = (bytes(16) + _KIND).ljust(size, b"\0")  # a writer of a mapped page must find room
         if os.pwrite(file.fileno(), content, 0) < size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return mmap.mmap(file.fileno(), _HEADER_SIZE)

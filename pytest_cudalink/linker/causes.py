@@ -205,7 +205,7 @@ def _of_tile(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | 
         why = "nothing links Tile IR: tileiras or the driver compiles it to a cubin"
         return why, (f"load it, on a driver of CUDA {_FIRST_TILE} or newer", *cubin)
     if needs.met_by(version):
-        why = "the driver compiles Tile IR with libnvidia-tileiras of its own version, which is missing"
+        why = "the driver compiles Tile IR with its own version of libnvidia-tileiras, which is missing"
         whole = "install all of the driver, or let the container mount libnvidia-tileiras.so next to libcuda.so.1"
         return (why, (whole, *cubin)) if refusal.code == _NO_COMPILER else None
     newer = _newer_reader(refusal, leaf, needs)

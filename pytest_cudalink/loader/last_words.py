@@ -28,7 +28,7 @@ class _Watch(NamedTuple):
     worker: bytes
 
     def begin(self) -> None:
-        """Watch; without a descriptor that the program has closed, and may have opened again for a file of its own."""
+        """Watch; without a descriptor that the program has closed, and may have opened again for another file."""
         found = zip(self.descriptors, self.files, strict=True)
         ours = [one if identity(one) == known else -1 for one, known in found]
         _library().cudalinkLastWords(*ours, self.worker)

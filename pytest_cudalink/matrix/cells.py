@@ -129,7 +129,7 @@ class Cell:
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """What the run is told to run: the arguments of pytest, or the node IDs of the steps of a bare cell."""
+        """What the run runs: the arguments of pytest, or the node IDs of the steps of a bare cell."""
         if self.runs_pytest:
             return (*self.values.tests, *shlex.split(self.values.command)[1:])
         command = [f"command::{self.values.command}"] if self.values.command else []

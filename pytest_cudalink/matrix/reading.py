@@ -161,7 +161,7 @@ class _Reader:
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
-        # tomllib's memory is quadratic in the parts of a key; those of strings are none
+        # tomllib's memory is quadratic in the parts of a key; those of strings do not count
         bare = _TEXT.sub(lambda found: "s" + "\n" * found[0].count("\n"), text)
         if long := _LONG_KEY.search(bare):
             first = bare.count("\n", 0, long.start()) + 1

@@ -60,7 +60,7 @@ def drop_captured(config: pytest.Config) -> None:
 
 
 def own_captured(config: pytest.Config) -> None:
-    """Let a forked process write what is captured into files that no process beside it has."""
+    """Let a forked process write what is captured into files that no other process has."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     both: Any = getattr(capture, "_global_capturing", None)
     streams: tuple[Any, ...] = (getattr(both, "out", None), getattr(both, "err", None))

@@ -1,6 +1,6 @@
 """Driver and nvJitLink as another process finds them, for what watches this one: the first call must be its own.
 
-Whoever initializes a driver changes what a process can do: its forked children cannot use CUDA any more. Even to load
+A process that initializes a driver changes what it can do: its forked children cannot use CUDA any more. Even to load
 the library is visible, and an environment that is read then cannot be changed later.
 """
 

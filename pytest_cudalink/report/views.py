@@ -29,7 +29,7 @@ _LEFT: Final = 330
 _BARS: Final = 300
 _ROW: Final = 22
 _WIDTH: Final = 960
-#: Characters of the texts beside the bars.
+#: Characters of the texts next to the bars.
 _NAME: Final = 44
 _PLACE: Final = 42
 

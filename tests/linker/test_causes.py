@@ -160,7 +160,7 @@ CASES = {
     "Tile IR on a driver without its compiler": (
         refusal("tileir - - 13.1", code=221, version=V13_5),
         "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuModuleLoadData of Tile IR",
-        "the driver compiles Tile IR with libnvidia-tileiras of its own version, which is missing",
+        "the driver compiles Tile IR with its own version of libnvidia-tileiras, which is missing",
         [
             "install all of the driver, or let the container mount libnvidia-tileiras.so next to libcuda.so.1",
             TILEIRAS_13_3,

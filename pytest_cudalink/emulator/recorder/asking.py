@@ -1,7 +1,7 @@
 """A process that asks a driver: ``python -m pytest_cudalink.emulator.recorder.asking QUESTIONS ANSWERS``.
 
-It is a program of its own, because a driver that was opened stays, and a stand-in may end whoever opens it. It opens a
-library only for the description: each question runs in a fork, which may die or hang.
+It is a separate program, because a driver that was opened stays, and a stand-in may end the process that opens it. It
+opens a library only for the description: each question runs in a fork, which may die or hang.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class _Asking:
         return self._process.poll() is not None
 
     def lines(self) -> list[Any]:
-        """Return the answers so far; a line that is being written is none."""
+        """Return the answers so far; a line that is still being written does not count."""
         with contextlib.suppress(FileNotFoundError):
             text = self._answers.read_text(encoding="utf-8")
             return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]

@@ -1,8 +1,8 @@
 """nvJitLink's contract: violations that `native/jitlink_contract.c` notices, with the Python code that made them.
 
 The stand-ins of `jitlink_calls` check every call of a handle. They never take a lock of Python: the thread that has it
-may wait for the one that links. What the main thread did is told to Python through a pending call, which runs as soon
-as that thread is back from C, with the stack of the caller.
+may wait for the one that links. What the main thread did is reported to Python through a pending call, which runs as
+soon as that thread is back from C, with the stack of the caller.
 """
 
 from __future__ import annotations

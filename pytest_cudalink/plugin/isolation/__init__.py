@@ -1,4 +1,4 @@
-"""Tests in processes of their own: the parent, the child, and the processes between them."""
+"""Tests in separate processes: the parent, the child, and the processes between them."""
 
 from __future__ import annotations
 

@@ -337,7 +337,7 @@ def _line(requests: Any) -> str:
 # -- what keeps a copy of a process from running a test as the process itself would
 #
 # A copy has one thread, and the memory of all. What the other threads were at is never finished there: a lock that one
-# of them holds stays locked. A thread that rests, in `accept`, `recv`, `sleep` or a lock of its own, holds none that a
+# of them holds stays locked. A thread that rests, in `accept`, `recv`, `sleep` or its own lock, holds none that a
 # test needs; the run of the test in which nothing fails shows whether that is so. A thread that runs may hold any,
 # another one in each copy. A pool of native threads does not know that it is gone, and waits for it.
 

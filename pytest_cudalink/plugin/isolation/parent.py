@@ -50,7 +50,7 @@ class Isolation:
         self._shares = run.settings.tests.value == "restarted"
         self._paths: list[str] = []
         self._warm = False
-        self._failure = ("", "")  # how the last process ended that never came to a test, and the test that shows it
+        self._failure = ("", "")  # how the last process ended that never reached a test, and the test that shows it
         self._servers = run.part(processes.Servers)
         self._due: set[str] = set()  # the tests that began and were to run in another process, and those that did
         self._done: set[str] = set()
@@ -148,9 +148,9 @@ class Isolation:
             return found, None
 
     def _repeats(self, item: pytest.Item, end: ProcessEnd, folder: Path, *, failed: bool) -> str:
-        """Return which test shows what ended this process too before it came to a test; the run ends, if there is one.
+        """Return which test shows what ended this process too before it reached a test; the run ends, if there is one.
 
-        The next process would fail in the same way. One that has not collected the test is none of them.
+        The next process would fail in the same way. One that has not collected the test does not count.
         """
         (before, shown), self._failure = self._failure, ("", "")
         if not failed or end.exitcode == pytest.ExitCode.NO_TESTS_COLLECTED:

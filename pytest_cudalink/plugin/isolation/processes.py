@@ -69,7 +69,7 @@ def start_process(run: Run, item: pytest.Item, folder: Path) -> ProcessEnd:
 
 
 def start_failure(end: ProcessEnd, folder: Path, item: pytest.Item) -> str:
-    """Describe how a process ended that never came to a test: the same text for the same failure of another test.
+    """Describe how a process ended that never reached a test: the same text for the same failure of another test.
 
     `folder`: where its output is.
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
 _CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")
-#: Seconds for which a thread that was told to end may still have its contexts.
+#: Seconds for which a thread that was asked to end may still have its contexts.
 _LINGERING: Final = 0.5
 #: Warnings of Python and pytest, that no test checks for an error of the driver: an exception that
 #: was not caught must name its cause like any other.
@@ -141,7 +141,7 @@ def under_schedule(
         pytest_private.shorten_failures(item)
     if promised:
         driver.leave_out_waits(left_out)
-    # who queued what is read of a run that tells of a failure, or in which nothing was displaced
+    # who queued what is read of a run that reports a failure, or in which nothing was displaced
     driver.start_schedule(seed, displaced, stacks=full_traceback or displaced == [])
     try:
         witness = _watched(item)
@@ -258,7 +258,7 @@ class _Witness:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
         yield
-        gc.collect()  # what dies with an exception of its own must say so while pytest listens
+        gc.collect()  # what dies with its own exception must say so while pytest listens
         pytest_private.collect_unraisable(item.config)
         self._take_records(item)
 

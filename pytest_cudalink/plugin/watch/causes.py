@@ -270,7 +270,7 @@ class Causes(Check):
         self._forget()
         return (yield)
 
-    # the only hook that tells of a failed collection before its report goes on and costs a passing run nothing
+    # the only hook that reports a failed collection before its report goes on and costs a passing run nothing
     def pytest_exception_interact(
         self, call: pytest.CallInfo[object], report: pytest.CollectReport | pytest.TestReport
     ) -> None:
@@ -400,7 +400,7 @@ def _note(event: dict[str, Any]) -> str:
 
 
 def _of_driver(event: dict[str, Any], control: DriverControl | None) -> Any:
-    """Return the refusal that an event of an emulated driver tells of."""
+    """Return the refusal that an event of an emulated driver reports."""
     from ...artifacts import read_words
     from ...linker.causes import Refusal
     from ...versions import CudaVersion

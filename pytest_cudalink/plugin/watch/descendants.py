@@ -31,7 +31,7 @@ class Descendants:
     The driver hands the violations of this process to the plugin from now on: a conftest can break a rule while it is
     imported, before there is a check.
 
-    `run`: without an emulated driver, only processes that are told of `path` leave notes.
+    `run`: without an emulated driver, only processes to which `path` is passed leave notes.
     """
 
     def __init__(self, run: Run) -> None:
