@@ -18,14 +18,14 @@ DESCRIPTION: Final = (
 )
 
 GUESSED: Final = dict.fromkeys(
-    ("fetch", "download", "get", "install"), "to fetch CUDA 13.0, type: cudalink toolchain add 13.0"
+    ("download", "get", "install"), "to fetch CUDA 13.0, type: cudalink toolchain add 13.0"
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     verbs = add_verbs(parser)
-    add = verbs.add_parser("add", help="fetch releases that are not in the cache")
+    add = verbs.add_parser("add", aliases=("fetch",), help="fetch releases that are not in the cache")
     offer(
         add.add_argument("versions", nargs="+", metavar="VERSION", help="fetch a release: 13.0, or latest"), _releases
     )
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     """Run one verb; exit code 1 if it fails."""
     from .. import toolchains
 
-    verbs = {"add": _add, "list": _list, "remove": _remove, "path": _path}
+    verbs = {"add": _add, "fetch": _add, "list": _list, "remove": _remove, "path": _path}
     try:
         lines = verbs[options.verb](options)
     except toolchains.ToolchainError as error:

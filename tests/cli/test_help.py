@@ -51,7 +51,7 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     [
         ("matrix", "VERB is missing; expected check, list, show, github"),
         ("driver", "VERB is missing; expected run, record, info"),
-        ("toolchain", "VERB is missing; expected add, list, remove, path"),
+        ("toolchain", "VERB is missing; expected add, fetch, list, remove, path"),
         ("stubs", "ACTION is missing; expected build, generate, list, describe"),
     ],
 )
@@ -64,8 +64,8 @@ def test_a_command_without_its_verb(command: str, missing: str, capsys: pytest.C
     ("words", "what_to_type"),
     [
         (
-            ["toolchain", "fetch", "12.9"],
-            "no verb 'fetch'; to fetch CUDA 13.0, type: cudalink toolchain add 13.0",
+            ["toolchain", "download", "12.9"],
+            "no verb 'download'; to fetch CUDA 13.0, type: cudalink toolchain add 13.0",
         ),
         (["matrix", "run"], "`nox -s NAME` or `tox -e NAME` runs one"),
     ],
@@ -75,6 +75,13 @@ def test_a_verb_that_is_often_guessed(words: list[str], what_to_type: str, capsy
     code, said = _said(words, capsys)
     assert (code, said.count("\n")) == (2, 0)
     assert what_to_type in said
+
+
+def test_a_second_word_for_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    """``toolchain fetch`` does what ``toolchain add`` does."""
+    code, said = _said(["toolchain", "add", "x"], capsys)
+    assert (code, "'x' is not a CUDA version" in said) == (1, True)
+    assert _said(["toolchain", "fetch", "x"], capsys) == (code, said)
 
 
 def test_help_imports_no_command() -> None:
