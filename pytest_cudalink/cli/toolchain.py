@@ -17,9 +17,7 @@ DESCRIPTION: Final = (
     "$CUDALINK_CACHE, or the user's cache folder. Hashes are checked, and several runners can use the cache at once."
 )
 
-GUESSED: Final = dict.fromkeys(
-    ("download", "get", "install"), "to fetch CUDA 13.0, type: cudalink toolchain add 13.0"
-)
+GUESSED: Final = dict.fromkeys(("download", "get", "install"), "to fetch CUDA 13.0, type: cudalink toolchain add 13.0")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

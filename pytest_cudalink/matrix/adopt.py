@@ -382,7 +382,7 @@ def _of_tests(project: Project, key: Literal["groups", "extras"]) -> list[str]:
     for name in names:
         found = _TESTS_OF_CUDA.fullmatch(canonicalize_name(name))
         if major_of_extra(found[2] if found else name) is None:
-            own = (one for one in _required(project, **{key: (name,)}) if one.where.partition(" ")[2])
+            own = (one for one in _required(project, **{key: (name,)}) if one.name)
             by_pytest += [name] * any(canonicalize_name(one.requirement.name) == "pytest" for one in own)
             continue
         both = {re.sub(r"\d\d", str(major), canonicalize_name(name)) for major in (12, 13)}
@@ -396,7 +396,7 @@ def _of_tests(project: Project, key: Literal["groups", "extras"]) -> list[str]:
         if canonicalize_name(name.replace(MAJOR, "13")) in brought:
             continue
         found_there = _required(project, **{key: (name,)})
-        brought |= {canonicalize_name(each.where.partition(" ")[2]) for each in found_there}
+        brought |= {canonicalize_name(each.name) for each in found_there}
         chosen.append(name)
     # the plain ones first, as in the file of a person
     return sorted(chosen, key=lambda name: MAJOR in name)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -33,7 +33,13 @@ class CellRequirement(NamedTuple):
     """A requirement of a cell."""
 
     requirement: Requirement
-    where: str  # the table and the name under which it stands, such as "group test"
+    table: Literal["dependencies", "extra", "group", "packages"]  # where it stands
+    name: str = ""  # of the extra or group
+
+    @property
+    def where(self) -> str:
+        """The table and the name under which it stands: ``"group test"``."""
+        return f"{self.table} {self.name}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -261,13 +267,13 @@ def requirements(cell: Cell, project: Project) -> list[CellRequirement]:
     for extra in extras:  # grows where an extra requires others of the project
         for one in _read(_named(project.extras, extra)):
             if canonicalize_name(one.name) != own:
-                found.append(CellRequirement(one, f"extra {extra}"))
+                found.append(CellRequirement(one, "extra", extra))
             else:
                 extras += sorted(one.extras.difference(extras))
     groups = list(cell.values.groups)
     for group in groups:
         entries = _named(project.groups, group)
-        found += [CellRequirement(one, f"group {group}") for one in _read(entries)]
+        found += [CellRequirement(one, "group", group) for one in _read(entries)]
         included = [one.get("include-group") for one in entries or () if isinstance(one, dict)]
         groups += [name for name in included if isinstance(name, str) and name not in groups]
     return found + [CellRequirement(one, "packages") for one in _read(list(cell.values.packages))]
@@ -318,20 +324,21 @@ def _contradicting(cell: Cell, major: int, project: Project) -> Iterator[str]:
                     f"CELLS: {key} = [{name!r}] is for CUDA {other}, and the toolkit is CUDA {major}; write "
                     f"{_with_major(name)!r}, which each cell fills in"
                 )
-    for requirement, where in requirements(cell, project):
+    for found in requirements(cell, project):
+        requirement = found.requirement
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
         for extra in sorted(requirement.extras):
             other = major_of_extra(extra)
             if other in (None, major):
                 continue
-            if where == "packages":
+            if found.table == "packages":
                 remedy = f"write {f'{requirement.name}[{_with_major(extra)}]'!r}, which each cell fills in"
             else:
-                key = "groups" if where.startswith("group ") else "extras"
+                key = "groups" if found.table == "group" else "extras"
                 pair = " and ".join(f"'cu{one}'" for one in sorted({major, other}))
                 remedy = f"move it into {key} {pair} of the project, and give the cells {key} = ['cu{MAJOR}']"
-            place = "packages" if where == "packages" else f"{where} of pyproject.toml"
+            place = "packages" if found.table == "packages" else f"{found.where} of pyproject.toml"
             yield (
                 f"CELLS: {requirement.name}[{extra}] ({place}) is for CUDA {other}, and the toolkit is CUDA {major}, "
                 f"so that an old release of {requirement.name} may be installed, without that extra; {remedy}"

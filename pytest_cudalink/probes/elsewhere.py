@@ -98,8 +98,7 @@ def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
         try:  # the loader itself says so, and loads nothing
             libcuda.library()
         except libcuda.DriverNotFoundError as error:
-            problem = str(error).removeprefix("no CUDA driver: ").partition(";")[0]
-            return ForeignAnswer(exists=False, problem=problem), ""
+            return ForeignAnswer(exists=False, problem=error.missing), ""
         except OSError as error:
             return ForeignAnswer(exists=False, problem=str(error)), ""
     try:

@@ -18,7 +18,11 @@ HIDDEN: Final = "driver-hidden-by-option-absent"
 
 
 class DriverNotFoundError(RuntimeError):
-    """No CUDA driver was found."""
+    """No CUDA driver was found. `missing`: why, in words of the loader."""
+
+    def __init__(self, message: str, missing: str = "") -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class DriverError(RuntimeError):
@@ -57,7 +61,7 @@ def library() -> ctypes.CDLL:
         elif not _says_missing(missing):
             raise
     msg = f"no CUDA driver: {missing}; {remedy}, or use another backend"
-    raise DriverNotFoundError(msg)
+    raise DriverNotFoundError(msg, missing)
 
 
 def _says_missing(text: str) -> bool:

@@ -11,7 +11,7 @@ from pytest_cudalink.base.install_command import Command
 
 PACKAGE = Path(__file__).parents[2] / "pytest_cudalink"
 #: Fields that are written for people.
-SENTENCES = {"advice", "evidence", "fix", "message", "otherwise", "sentence", "what", "why", "witness"}
+SENTENCES = {"advice", "evidence", "fix", "message", "otherwise", "sentence", "what", "where", "why", "witness"}
 PARSERS = {
     *("endswith", "find", "findall", "finditer", "fullmatch", "index", "match", "partition", "removeprefix"),
     *("removesuffix", "replace", "rpartition", "rsplit", "search", "split", "startswith", "sub"),
