@@ -120,6 +120,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow  # a process imports every public module
 def test_public_names_stay():
     """A program that imports a public name is not broken where what it names moves."""
     lines = PUBLIC.strip().replace("\n  ", " ")
