@@ -34,7 +34,7 @@ class Finding:
     evidence: tuple[Any, ...] = ()  # what requires it
     place: str = ""  # the distribution or file that it is about
     kind: str = ""  # which check found it
-    suggestion: tuple[str, ...] = ()  # requirements to declare, each of which would do
+    suggestion: tuple[str, ...] = ()  # requirements to declare or changes to make, each of which would do
 
     @property
     def remedies(self) -> tuple[str, ...]:

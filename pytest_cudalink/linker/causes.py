@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..artifacts import Artifact
+from ..base.finding import Finding
 from ..base.install_command import install_command
 from ..compat import atlas
 from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
@@ -21,9 +22,6 @@ from ..targets.base import Backend
 from ..versions import CudaVersion, Needs
 from . import dispatch
 from .errors import LinkError
-
-if TYPE_CHECKING:
-    from ..report.records import CauseRecord
 
 _NAMES: Final = {"ptx": "PTX", "ltoir": "LTO-IR", atlas.TILE: "Tile IR"}
 #: CUDA_ERROR_JIT_COMPILER_NOT_FOUND.
@@ -77,7 +75,7 @@ class _Reason(NamedTuple):
     fixes: tuple[str, ...]
 
 
-def explain(refusal: Refusal) -> CauseRecord | None:
+def explain(refusal: Refusal) -> Finding | None:
     """Return why the code was refused and what helps; None where neither versions nor architectures explain it."""
     if refusal.backend == "nvjitlink" and refusal.code in _NOT_OF_AN_INPUT:
         return None
@@ -92,10 +90,10 @@ def explain(refusal: Refusal) -> CauseRecord | None:
         described = f"a {refusal.image.kind} with {described}"
     why = "; ".join(dict.fromkeys(one.why for one in shown))
     fixes = dict.fromkeys(fix for one in shown for fix in one.fixes)
-    return {"kind": "skew", "what": f"{refusal.error} of {described}", "why": why, "fix": [*fixes]}
+    return Finding("error", f"{refusal.error} of {described}", why=why, kind="skew", suggestion=tuple(fixes))
 
 
-def of_link_error(error: LinkError) -> CauseRecord | None:
+def of_link_error(error: LinkError) -> Finding | None:
     """Return why the bundled linker, or the library under it, refused an input; None where nothing explains it."""
     if error.artifact is None or error.version is None:
         return None
@@ -103,46 +101,47 @@ def of_link_error(error: LinkError) -> CauseRecord | None:
     return explain(Refusal(error.call, error.code or 0, error.artifact, backend, error.version))
 
 
-def not_emulated(function: str, note: str) -> CauseRecord:
+def not_emulated(function: str, note: str) -> Finding:
     """Return the cause of a failure after a call that an emulated driver refused because it does not emulate it."""
-    fix = ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"]
-    return {"kind": "not_emulated", "what": f"CUDA_ERROR_NOT_SUPPORTED (801): {function}", "why": note, "fix": fix}
+    fix = ("run this test on a real driver", "--cudalink-unsupported=skip skips such tests here")
+    what = f"CUDA_ERROR_NOT_SUPPORTED (801): {function}"
+    return Finding("error", what, why=note, kind="not_emulated", suggestion=fix)
 
 
-def linker_failed(function: str, failure: str) -> CauseRecord:
+def linker_failed(function: str, failure: str) -> Finding:
     """Return the cause of a failure after a call in which the linker's process ended, or could not be started."""
-    fix = [
+    fix = (
         "run the test again; the code that it links need not be wrong",
         "if it happens again, let the machine or the container have more memory and more processes",
-    ]
-    return {"kind": "linker", "what": f"CUDA_ERROR_UNKNOWN (999): {function}", "why": failure, "fix": fix}
+    )
+    return Finding("error", f"CUDA_ERROR_UNKNOWN (999): {function}", why=failure, kind="linker", suggestion=fix)
 
 
-def open_capture(said: str, nodeid: str) -> CauseRecord:
+def open_capture(said: str, nodeid: str) -> Finding:
     """Return the cause of a failure by a call that a capture forbids which an earlier test has left open."""
     why = f"{nodeid} began to capture a stream and did not end it; until then other calls of the process fail"
-    fix = ["end it there with cuStreamEndCapture, also where the test fails", "--cudalink-processes=isolated"]
-    return {"kind": "open_capture", "what": said, "why": why, "fix": fix}
+    fix = ("end it there with cuStreamEndCapture, also where the test fails", "--cudalink-processes=isolated")
+    return Finding("error", said, why=why, kind="open_capture", suggestion=fix)
 
 
-def invalid_capture(said: str, call: str, nodeid: str) -> CauseRecord:
+def invalid_capture(said: str, call: str, nodeid: str) -> Finding:
     """Return the cause of a failure by a capture that a call of a test (empty: the same test) has invalidated."""
     where = f"in {nodeid} " if nodeid else ""
     why = f"{call} {where}is a call that a capture forbids, and it invalidated the capture of a stream"
-    fix = [f"call {call} before the capture begins or after it ends", "capture with CU_STREAM_CAPTURE_MODE_RELAXED"]
-    return {"kind": "open_capture", "what": said, "why": why, "fix": fix}
+    fix = (f"call {call} before the capture begins or after it ends", "capture with CU_STREAM_CAPTURE_MODE_RELAXED")
+    return Finding("error", said, why=why, kind="open_capture", suggestion=fix)
 
 
-def insufficient_driver(said: str, driver: CudaVersion) -> CauseRecord:
+def insufficient_driver(said: str, driver: CudaVersion) -> Finding:
     """Return the cause of a failure after cudaErrorInsufficientDriver (35), on a driver of a CUDA version."""
     needs = CudaVersion(driver.major + 1, 0)
     release = f" ({DRIVER_RELEASES[needs]})" if needs in DRIVER_RELEASES else ""
     why = f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one"
-    fix = [
+    fix = (
         f"take the build for CUDA {driver.major} of the library that has the runtime",
         f"require a driver for CUDA {needs}{release} or newer",
-    ]
-    return {"kind": "skew", "what": said, "why": why, "fix": fix}
+    )
+    return Finding("error", said, why=why, kind="skew", suggestion=fix)
 
 
 def _described(leaf: Artifact) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from ..base.finding import Finding
 from ..base.words import counted
 from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
@@ -30,6 +31,7 @@ from .records import (
     VersionRecord,
     ViolationRecord,
 )
+from .wording import cause_of
 
 #: pytest's exit codes (pytest.ExitCode) after which every selected test has run; a record may lack it.
 WHOLE: Final = (None, 0, 1)
@@ -231,17 +233,19 @@ class CellRun:
         return Counter(self.outcomes.values())
 
     @property
-    def causes(self) -> dict[str, CauseRecord]:
+    def causes(self) -> dict[str, Finding]:
         """Why tests fail, as far as that is known, and why tests that were skipped need a GPU."""
-        found: dict[str, CauseRecord] = {}
+        found: dict[str, Finding] = {}
         for test, letter in self.outcomes.items():
             if letter not in BAD and letter != "U":
                 continue
             detail = self.details.get(test, Detail())
             if detail.cause is not None:
-                found[test] = detail.cause
+                found[test] = cause_of(detail.cause)
             elif letter == "U":
-                found[test] = {"kind": "not_emulated", "what": detail.reason, "why": _ONLY_A_GPU, "fix": [_A_CELL]}
+                found[test] = Finding(
+                    "error", detail.reason, why=_ONLY_A_GPU, kind="not_emulated", suggestion=(_A_CELL,)
+                )
         return found
 
     @property

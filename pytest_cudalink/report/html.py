@@ -168,7 +168,7 @@ def _data(
             cause = causes.get(test)
             reason, lines = number(block(detail.reason)), explanation(cause) if cause is not None else ""
             details.setdefault(index[test], {})[column] = reason, number(block(detail.text)), number(lines)
-            if cause is not None and cause["kind"] == "not_emulated":
+            if cause is not None and cause.kind == "not_emulated":
                 gpu.setdefault(index[test], []).append(column)
     changes: dict[str, dict[int, list[int]]] = {}
     for kind in KINDS:

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from ..base.finding import Finding
 from ..base.regular_files import DATA, read_bounded
 from .cell_run import (
     BAD,
@@ -23,7 +24,7 @@ from .cell_run import (
 )
 from .explain import AXES, SETTINGS, axis_names, explain
 from .origin import Origin, differing, merged, shown_origin
-from .records import SCHEMA, CauseRecord, RecordError
+from .records import SCHEMA, RecordError
 
 #: What a cell asks for where the machine or the package index decides which value it gets.
 _OPEN: Final = ("", "auto", "latest", "real", "yes")
@@ -102,7 +103,7 @@ class Partial:
 class Group:
     """The results of one cause: of several tests, in several cells."""
 
-    cause: CauseRecord  # as the first of these results has it
+    cause: Finding  # as the first of these results has it
     others: int  # how many other calls and artifacts the other results name
     tests: tuple[str, ...]
     cells: tuple[str, ...]
@@ -152,27 +153,25 @@ class MatrixReport:
     @cached_property
     def judged(self) -> list[str]:
         """The grid, with the letter of a test that needs a GPU also where that made the test fail."""
-        refused = [
-            {test for test, cause in causes.items() if cause["kind"] == "not_emulated"} for causes in self.causes
-        ]
+        refused = [{test for test, cause in causes.items() if cause.kind == "not_emulated"} for causes in self.causes]
         return [
             "".join("U" if test in of_cell else letter for of_cell, letter in zip(refused, row, strict=True))
             for test, row in zip(self.tests, self.grid, strict=True)
         ]
 
     @cached_property
-    def causes(self) -> list[dict[str, CauseRecord]]:
+    def causes(self) -> list[dict[str, Finding]]:
         """Of each cell, why tests fail or need a GPU, as far as that is known; see `CellRun.causes`."""
         return [cell.causes for cell in self.cells]
 
     @cached_property
     def groups(self) -> list[Group]:
         """The failures whose cause is known, and the tests that need a GPU; by cause, the most results first."""
-        found: dict[tuple[str, str], list[tuple[CauseRecord, str, str]]] = {}
+        found: dict[tuple[str, str], list[tuple[Finding, str, str]]] = {}
         for test in self.tests:
             for cell, causes in zip(self.cells, self.causes, strict=True):
                 if (cause := causes.get(test)) is not None:
-                    key = cause["kind"], cause["why"] or cause["what"]
+                    key = cause.kind, cause.why or cause.what
                     found.setdefault(key, []).append((cause, test, cell.name))
         explained = {one.test: one.explanation for one in self.partial}
         result = []
@@ -180,7 +179,7 @@ class MatrixReport:
             tests = tuple(dict.fromkeys(test for _, test, _ in results))
             cells = tuple(dict.fromkeys(name for _, _, name in results))
             words = {explained.get(test, "") for test in tests}
-            others = len({cause["what"] for cause, _, _ in results}) - 1
+            others = len({cause.what for cause, _, _ in results}) - 1
             result.append(Group(results[0][0], others, tests, cells, words.pop() if len(words) == 1 else ""))
         return result
 

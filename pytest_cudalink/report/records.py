@@ -125,7 +125,7 @@ class RefusedRecord(TypedDict):
 
 
 class CauseRecord(TypedDict):
-    """The cause of a failure; `wording.explanation` shows it."""
+    """The finding why a test failed; `wording.explanation` shows it."""
 
     kind: Annotated[
         Literal["skew", "not_emulated", "no_driver", "linker", "open_capture"],

@@ -355,12 +355,12 @@ def _of_cells(report: MatrixReport) -> list[Section]:
 
 def skews(report: MatrixReport) -> list[Group]:
     """Return the failures of a known cause, but those of tests that need a GPU."""
-    return [one for one in report.groups if one.cause["kind"] != "not_emulated"]
+    return [one for one in report.groups if one.cause.kind != "not_emulated"]
 
 
 def needing_gpu(report: MatrixReport) -> list[Group]:
     """Return the tests that failed, or were skipped, because an emulated driver refused a call."""
-    return [one for one in report.groups if one.cause["kind"] == "not_emulated"]
+    return [one for one in report.groups if one.cause.kind == "not_emulated"]
 
 
 def _blocks(report: MatrixReport, name: str, groups: Sequence[Group]) -> Section:
@@ -494,7 +494,7 @@ def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
     found: dict[tuple[str, ...], list[OutcomeChange]] = {}
     for number, one in enumerate(comparison.regressions):
         cause = causes.get(one.cell, {}).get(one.test)
-        why = (cause["kind"], cause["why"]) if cause is not None else ("", f"{number}")
+        why = (cause.kind, cause.why) if cause is not None else ("", f"{number}")
         found.setdefault((one.before, one.now, *why), []).append(one)
     rows = [
         (

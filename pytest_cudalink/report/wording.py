@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..base import safe_text
-from ..base.finding import NO_DRIVER
+from ..base.finding import NO_DRIVER, Finding
 from ..base.words import counted
 
 if TYPE_CHECKING:
@@ -95,14 +95,25 @@ def not_emulated(functions: Iterable[str]) -> str:
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not emulated"
 
 
-def explanation(cause: CauseRecord, others: int = 0) -> str:
+def cause_record(cause: Finding) -> CauseRecord:
+    """Return the finding why a test failed as records and processes pass it on."""
+    return {"kind": cause.kind, "what": cause.what, "why": cause.why, "fix": [*cause.suggestion]}  # type: ignore[typeddict-item]
+
+
+def cause_of(record: CauseRecord) -> Finding:
+    """Return the finding that a record has, see `cause_record`."""
+    fixes = tuple(record["fix"])
+    return Finding("error", record["what"], why=record["why"], kind=record["kind"], suggestion=fixes)
+
+
+def explanation(cause: Finding, others: int = 0) -> str:
     """Return why a test failed, as lines that are safe to show and begin with ``error``, ``why`` and ``fix``.
 
     `others`: how many other errors the first line leaves out.
     """
     more = f" (and {counted(others, 'other')})" if others else ""
-    lines = [f"error  {safe_text.line(cause['what'])}{more}", f"why    {safe_text.line(cause['why'])}"]
-    lines += [f"{'' if number else 'fix':<6} {safe_text.line(text)}" for number, text in enumerate(cause["fix"])]
+    lines = [f"error  {safe_text.line(cause.what)}{more}", f"why    {safe_text.line(cause.why)}"]
+    lines += [f"{'' if number else 'fix':<6} {safe_text.line(text)}" for number, text in enumerate(cause.suggestion)]
     return "\n".join(lines)
 
 

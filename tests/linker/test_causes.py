@@ -17,6 +17,7 @@ from pytest_cudalink.linker import causes
 from pytest_cudalink.linker.causes import Refusal, explain
 from pytest_cudalink.linker.errors import LinkError, VersionSkewError
 from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
+from pytest_cudalink.report.wording import cause_record
 from pytest_cudalink.versions import CudaVersion
 
 PIP = install_command("x").removesuffix(" x")
@@ -222,7 +223,7 @@ CASES = {
 def test_reasons(name: str) -> None:
     """The error, the rule with both versions, and the changes, the smallest first."""
     given, what, why, fix = CASES[name]
-    assert explain(given) == {"kind": "skew", "what": what, "why": why, "fix": fix}
+    assert cause_record(explain(given)) == {"kind": "skew", "what": what, "why": why, "fix": fix}
 
 
 WORDS = {
@@ -304,9 +305,9 @@ def test_beginnings(name: str) -> None:
     given, why, fix = WORDS[name]
     cause = explain(given)
     assert cause is not None
-    assert cause["why"].startswith(why)
-    assert len(cause["fix"]) == len(fix)
-    assert all(line.startswith(start) for line, start in zip(cause["fix"], fix, strict=True))
+    assert cause.why.startswith(why)
+    assert len(cause.suggestion) == len(fix)
+    assert all(line.startswith(start) for line, start in zip(cause.suggestion, fix, strict=True))
 
 
 def test_what_is_listed() -> None:
@@ -315,8 +316,8 @@ def test_what_is_listed() -> None:
     linked = explain(refusal("library", two, words("cubin", V13_5), call="cuLinkAddData"))
     assert many is not None
     assert linked is not None
-    assert many["what"].count(" or a cubin for ") == 5
-    assert many["why"].count("this device is sm_90") == 6
+    assert many.what.count(" or a cubin for ") == 5
+    assert many.why.count("this device is sm_90") == 6
     assert "13.5" not in str(linked)
 
 
@@ -382,11 +383,11 @@ def test_each_change_helps(made: CudaVersion, version: CudaVersion, kind: str, b
     cause = explain(given)
     if cause is None:
         return
-    assert cause["kind"] == "skew"
-    assert cause["fix"]
-    assert len(set(cause["fix"])) == len(cause["fix"])
-    assert all(line and "\n" not in line for line in (cause["what"], cause["why"], *cause["fix"]))
-    for fix in cause["fix"]:
+    assert cause.kind == "skew"
+    assert cause.suggestion
+    assert len(set(cause.suggestion)) == len(cause.suggestion)
+    assert all(line and "\n" not in line for line in (cause.what, cause.why, *cause.suggestion))
+    for fix in cause.suggestion:
         helped = _helped(given, kind, fix)
         assert helped is None or explain(helped) is None, fix
 
@@ -432,9 +433,9 @@ def test_errors_of_the_bundled_linker() -> None:
     )
 
     of_early, of_late = map(causes.of_link_error, (early, late))
-    assert of_early["what"] == "VersionSkewError: a link of LTO-IR for sm_90, made by CUDA 13.5"
-    assert of_late["what"] == "NVJITLINK_ERROR_INTERNAL (6): nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5"
-    assert of_early["why"] == of_late["why"]
+    assert of_early.what == "VersionSkewError: a link of LTO-IR for sm_90, made by CUDA 13.5"
+    assert of_late.what == "NVJITLINK_ERROR_INTERNAL (6): nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5"
+    assert of_early.why == of_late.why
     assert of_late == explain(Refusal("nvJitLinkAddData", 6, image, "nvjitlink", V13_0))
     uncoded = LinkError("no", backend="nvjitlink", call="nvJitLinkAddData", artifact=image, version=V13_0)
     assert causes.of_link_error(uncoded) == explain(Refusal("nvJitLinkAddData", 0, image, "nvjitlink", V13_0))
@@ -443,7 +444,7 @@ def test_errors_of_the_bundled_linker() -> None:
     assert causes.of_link_error(LinkError("no", backend="driver", version=V13_0)) is None
     ptx = read_words(["ptx sm_90 13.0 9.0"])
     by_driver = LinkError("no", backend="driver", call="cuLinkAddData", code=222, artifact=ptx, version=V12_9)
-    assert causes.of_link_error(by_driver)["why"] == NEWER_PTX
+    assert causes.of_link_error(by_driver).why == NEWER_PTX
     assert causes.of_link_error(by_driver) == explain(Refusal("cuLinkAddData", 222, ptx, "driver", V12_9))
 
 
@@ -451,7 +452,7 @@ def test_a_device_that_is_not_known() -> None:
     """Without an architecture no cubin is offered; nvJitLink is, from the first release that is usable."""
     for made, offered in ((FIRST_USABLE_NVJITLINK, True), (V12_2, False)):
         ptx = read_words([words("ptx", made)])
-        fixes = explain(Refusal("cuModuleLoadData", 222, ptx, "driver", CudaVersion(12, 0), loads=True))["fix"]
+        fixes = explain(Refusal("cuModuleLoadData", 222, ptx, "driver", CudaVersion(12, 0), loads=True)).suggestion
         assert not any("compile to a cubin" in one for one in fixes)
         assert any(f"link it with nvJitLink {made}" in one for one in fixes) is offered
 
@@ -461,18 +462,18 @@ def test_a_runtime_of_a_newer_major(driver: CudaVersion, needs: str) -> None:
     """CudaErrorInsufficientDriver comes from a runtime of a newer major release than the driver's."""
     cause = causes.insufficient_driver("cudaErrorInsufficientDriver", driver)
 
-    assert (cause["kind"], cause["what"]) == ("skew", "cudaErrorInsufficientDriver")
+    assert (cause.kind, cause.what) == ("skew", "cudaErrorInsufficientDriver")
     why = f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one"
-    assert cause["why"] == why
-    assert cause["fix"] == [
+    assert cause.why == why
+    assert cause.suggestion == (
         f"take the build for CUDA {driver.major} of the library that has the runtime",
         f"require a driver for CUDA {needs} or newer",
-    ]
+    )
 
 
 def test_a_linker_that_failed() -> None:
     """The code need not be wrong where the process that links it was killed."""
-    assert causes.linker_failed("cuLinkAddData_v2", "the linker's process ended") == {
+    assert cause_record(causes.linker_failed("cuLinkAddData_v2", "the linker's process ended")) == {
         "kind": "linker",
         "what": "CUDA_ERROR_UNKNOWN (999): cuLinkAddData_v2",
         "why": "the linker's process ended",
@@ -485,7 +486,7 @@ def test_a_linker_that_failed() -> None:
 
 def test_an_open_capture() -> None:
     """The test that left the capture open is named, and where to end it."""
-    assert causes.open_capture("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)", "a.py::test_b") == {
+    assert cause_record(causes.open_capture("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)", "a.py::test_b")) == {
         "kind": "open_capture",
         "what": "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)",
         "why": "a.py::test_b began to capture a stream and did not end it; until then other calls of the process fail",
@@ -496,7 +497,7 @@ def test_an_open_capture() -> None:
 @pytest.mark.parametrize(("nodeid", "where"), [("a.py::test_b", "in a.py::test_b "), ("", "")])
 def test_an_invalid_capture(nodeid: str, where: str) -> None:
     """The call is named, and its test if that was another."""
-    assert causes.invalid_capture("901", "cuMemAlloc", nodeid) == {
+    assert cause_record(causes.invalid_capture("901", "cuMemAlloc", nodeid)) == {
         "kind": "open_capture",
         "what": "901",
         "why": f"cuMemAlloc {where}is a call that a capture forbids, and it invalidated the capture of a stream",
@@ -509,7 +510,7 @@ def test_an_invalid_capture(nodeid: str, where: str) -> None:
 
 def test_a_call_that_is_not_emulated() -> None:
     """A launch is no skew: only a real driver helps, or the option that skips it."""
-    assert causes.not_emulated("cuLaunchKernel", "it does not execute kernels") == {
+    assert cause_record(causes.not_emulated("cuLaunchKernel", "it does not execute kernels")) == {
         "kind": "not_emulated",
         "what": "CUDA_ERROR_NOT_SUPPORTED (801): cuLaunchKernel",
         "why": "it does not execute kernels",

@@ -56,8 +56,8 @@ def test_the_facts_of_a_test() -> None:
     plain |= {"documented": None, "missing": None, "refused": [], "cause": None, "sticky": None}
     assert (seen.properties(), seen.as_json()) == ([], plain)
     seen.refuse([("cuA", "no"), ("cuB", "")], None)
-    seen.refuse([], cause := {"what": "x", "why": "y", "fix": ["z"]})
-    seen.refuse([], {})
+    seen.refuse([], cause := Finding("error", "x", why="y", kind="skew", suggestion=("z",)))
+    seen.refuse([], Finding("error", "later"))
     assert seen.refused == [{"function": "cuA", "note": "no"}, {"function": "cuB", "note": ""}]
     seen.links.update({"b/driver": 2, "a/none": 1})
     seen.unsteered["cupy"] += 1
@@ -75,7 +75,8 @@ def test_the_facts_of_a_test() -> None:
         ("cudalink.cause", "error  x\nwhy    y\nfix    z"),
     ]
     plain = seen.as_json()
-    assert (plain["cause"], plain["links"], type(plain["links"])) == (cause, {"a/none": 1, "b/driver": 2}, dict)
+    written = {"kind": "skew", "what": "x", "why": "y", "fix": ["z"]}
+    assert (plain["cause"], plain["links"], type(plain["links"])) == (written, {"a/none": 1, "b/driver": 2}, dict)
     seen.refuse([("cuC", "")], None)
     assert (seen.cause, seen.refused) == (cause, [{"function": "cuC", "note": ""}])
 

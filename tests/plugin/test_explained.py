@@ -13,6 +13,7 @@ import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.artifacts import read_words
+from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.emulator.control import DriverState
 from pytest_cudalink.environment import facts as environment_facts
@@ -23,6 +24,7 @@ from pytest_cudalink.plugin.conditions import run_driver
 from pytest_cudalink.plugin.records import LEDGER
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.watch import CAUSES, causes
+from pytest_cudalink.report.wording import cause_record
 from pytest_cudalink.versions import CudaVersion
 from tests.plugin.by_hand import Item, begun, reported
 
@@ -201,7 +203,7 @@ def test_processes_that_a_test_started(run) -> None:
     run._emulated.below = [("A", {"call": "cuBelow", "note": "no", "process": "child"})]
     run._emulated.refuse("cuA", "never")
     assert why(run) == f"cuBelow: no (in child)\ncuA: never\n\n{ADVICE}"
-    assert run.part(LEDGER).test.cause["what"] == "CUDA_ERROR_NOT_SUPPORTED (801): cuA"
+    assert run.part(LEDGER).test.cause.what == "CUDA_ERROR_NOT_SUPPORTED (801): cuA"
     run._emulated.below = [("B", {"call": "cuBelow", "note": "no", "process": "child"})]
     assert why(run) == ""
     run._emulated.below = [("A", {"call": LOAD, **CUBIN, "version": 12080, "process": "child"})]
@@ -244,11 +246,14 @@ def test_errors_are_let_go_at_once(run) -> None:
     assert reference() is None
 
 
+OF_ANOTHER = Finding("error", "of another")
+
+
 def test_a_test_that_is_run_again(run) -> None:
     """Each attempt has its own cause: a tear-down keeps that of the call, and a set-up that of another check."""
-    run.part(LEDGER).test.cause = {"kind": "of another"}
+    run.part(LEDGER).test.cause = OF_ANOTHER
     reported(run, "setup")
-    assert run.part(LEDGER).test.cause == {"kind": "of another"}
+    assert run.part(LEDGER).test.cause == OF_ANOTHER
     run.part(LEDGER).test.cause = None
     run._emulated.refuse("cuA", "no")
     failed(run)
@@ -256,9 +261,9 @@ def test_a_test_that_is_run_again(run) -> None:
     assert run.part(LEDGER).test.cause is not None
     reported(run, "setup")
     assert run.part(LEDGER).test.cause is None
-    run.part(LEDGER).test.cause = {"kind": "of another"}
+    run.part(LEDGER).test.cause = OF_ANOTHER
     reported(run, "setup")
-    assert run.part(LEDGER).test.cause == {"kind": "of another"}
+    assert run.part(LEDGER).test.cause == OF_ANOTHER
 
 
 # -- the CUDA runtime
@@ -406,7 +411,7 @@ def test_a_missing_driver(bare, text: str, found: str | None, monkeypatch) -> No
     causes.explain_unasked(bare.config, report, ValueError(text))
     assert failed(bare, ValueError(text)) == report.sections
     cause = bare.part(LEDGER).test.cause
-    assert cause == (None if found is None else {**NO_DRIVER, "what": f"ValueError: {found}"})
+    assert (cause and cause_record(cause)) == (None if found is None else {**NO_DRIVER, "what": f"ValueError: {found}"})
     assert [title for title, _ in report.sections] == ["cudalink: why"] * (cause is not None)
     for name in ("emulated_driver", "driver_exists"):
         with monkeypatch.context() as patch:

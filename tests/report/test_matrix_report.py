@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.records import CrashRecord, FindingRecord, RecordError, ViolationRecord
+from pytest_cudalink.report.wording import cause_of
 
 from .samples import LAUNCH, SKEW
 
@@ -216,8 +218,8 @@ def test_failures_of_one_cause_are_one_group() -> None:
         ]
     )
     assert [(one.cause, one.others, one.tests, one.cells) for one in report.groups] == [
-        (SKEW, 1, ("t", "u", "v"), ("b",)),
-        (newer, 0, ("t", "u"), ("a",)),
+        (cause_of(SKEW), 1, ("t", "u", "v"), ("b",)),
+        (cause_of(newer), 0, ("t", "u"), ("a",)),
     ]
     shown = {one.id: one for one in views.sections(report)}["causes"].blocks
     assert [one.lines[0] for one in shown] == [f"error  {SKEW['what']} (and 1 other)", f"error  {SKEW['what']}"]
@@ -255,7 +257,7 @@ def test_a_test_that_needs_a_gpu_says_nothing_of_versions() -> None:
     assert (report.failing_without_gpu, report.share) == ([], (3, 0))
     alone = MatrixReport(cells[:1])
     assert (alone.failing_everywhere, alone.failing_without_gpu, alone.share) == ([], ["t"], (1, 2))
-    assert cells[0].causes == {"t": LAUNCH, "u": {**cells[0].causes["u"], "kind": "not_emulated", "what": ""}}
+    assert cells[0].causes == {"t": cause_of(LAUNCH), "u": replace(cells[0].causes["u"], kind="not_emulated", what="")}
     skips = MatrixReport([cell("a", {"s": "S", "u": "U"}), cell("b", {"s": "S", "u": "S"})])
     assert skips.share == (0, 1)
 
@@ -266,7 +268,8 @@ def test_a_skip_that_has_only_a_reason() -> None:
     one = cell("a", {"t": "U", "u": "S"}, details={"t": Detail(reason), "u": Detail(reason, cause=LAUNCH)})
     why = "only a driver with a GPU does what this test asks for"
     fix = ["run the test in a cell with a GPU"]
-    assert one.causes == {"t": {"kind": "not_emulated", "what": reason, "why": why, "fix": fix}}
+    record = {"kind": "not_emulated", "what": reason, "why": why, "fix": fix}
+    assert one.causes == {"t": cause_of(record)}
 
 
 def test_the_damage_of_a_dropped_cell_is_kept() -> None:

@@ -161,12 +161,12 @@ def test_pytest_and_the_report_say_the_same(pytester, run_pytest, tmp_path) -> N
     said = "2 tests fail in every cell that ran them; 1 test fails because it needs a GPU; 3 of 4 tests ran; "
     assert text.headline(report).endswith(f"{said}1 needs a GPU")
     assert "3 of 4 tests ran; 1 needs a GPU" in result.outlines
-    assert [(len(group.tests), group.cause["kind"]) for group in report.groups] == [(2, "skew"), (1, "not_emulated")]
+    assert [(len(group.tests), group.cause.kind) for group in report.groups] == [(2, "skew"), (1, "not_emulated")]
     lines = "\n".join(block)
     assert textwrap.indent(lines, "  ") in text.plain(report)
     assert f"```text\n{lines}\ntests  " in text.markdown(report)
     assert f'<pre class="cause">{lines}</pre>' in unescape(html.render(report))
-    assert "cuLaunchKernel" in report.groups[1].cause["what"]
+    assert "cuLaunchKernel" in report.groups[1].cause.what
 
 
 def test_the_page_of_an_empty_report(monkeypatch) -> None:

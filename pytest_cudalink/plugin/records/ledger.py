@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...report.wording import explanation, link_key
+from ...report.wording import cause_record, explanation, link_key
 from .. import pytest_private
 
 if TYPE_CHECKING:
-    from ...base.finding import Violation
+    from ...base.finding import Finding, Violation
     from ...guardrails import Verdict
-    from ...report.records import CauseRecord
     from ...targets import LinkEvent, UnsteeredLink
     from ..run import Run
 
@@ -64,12 +63,16 @@ class Facts(Counts):
         self.missing = missing  # the requirement that the skipped test needs
         # calls that the emulated driver refused and because of which the test failed: `function` and `note`
         self.refused: list[dict[str, str]] = []
-        self.cause: CauseRecord | None = None  # why the test failed
+        self.cause: Finding | None = None  # why the test failed
         # the error with which the test left the contexts of its process: `code` and `error`; code -1 for work that does
         # not end
         self.sticky = sticky
 
-    def refuse(self, calls: Iterable[tuple[str, str]], cause: CauseRecord | None) -> None:
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**super().as_json(), "cause": self.cause and cause_record(self.cause)}
+
+    def refuse(self, calls: Iterable[tuple[str, str]], cause: Finding | None) -> None:
         """Keep why a phase failed: the first cause, and the functions of the last phase in which some were refused."""
         self.cause = self.cause or cause
         self.refused = [{"function": function, "note": note} for function, note in calls] or self.refused

@@ -20,7 +20,6 @@ from .descendants import Descendants
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
     from ...loader.jitlink.jitlink_calls import RefusedInput
-    from ...report.records import CauseRecord
     from ..run import Run
 
 _NOT_EMULATED: Final = "cudalink: not emulated"
@@ -61,7 +60,7 @@ class _Refusals(NamedTuple):
     """What was refused in a phase, as far as it explains a failure: calls that are not emulated, or device code."""
 
     calls: tuple[tuple[str, str], ...] = ()
-    cause: CauseRecord | None = None
+    cause: Finding | None = None
 
 
 _NOTHING: Final = _Refusals()
@@ -278,8 +277,10 @@ class Causes(Check):
         if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
             found = self._of(call.excinfo.value)
             if found.cause is not None:
+                from ...report.wording import cause_record
+
                 report.sections.append(_shown(_section(found)))
-                report.cudalink_cause = found.cause  # type: ignore[attr-defined]
+                report.cudalink_cause = cause_record(found.cause)  # type: ignore[attr-defined]
 
 
 def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> Finding:
@@ -305,7 +306,7 @@ def explain_unasked(
         report.sections.append(_shown(_section(_Refusals(cause=cause))))
 
 
-def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord | None:
+def _missing_driver(error: BaseException, config: pytest.Config) -> Finding | None:
     said = _telling(error, _NO_DRIVER) or _telling(error, _INSUFFICIENT)
     from ...emulator import preload
 
@@ -314,12 +315,9 @@ def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord 
     from .. import settings
     from ..conditions import run_driver
 
-    return {
-        "kind": "no_driver",
-        "what": said,
-        "why": "this process finds no CUDA driver, real or emulated",
-        "fix": [run_driver.remedy(config, settings.resolve(config)), "with a GPU, install the NVIDIA driver"],
-    }
+    why = "this process finds no CUDA driver, real or emulated"
+    fixes = (run_driver.remedy(config, settings.resolve(config)), "with a GPU, install the NVIDIA driver")
+    return Finding("error", said, why=why, kind="no_driver", suggestion=fixes)
 
 
 def _section(found: _Refusals, *, skips: bool = False) -> Finding:
@@ -419,7 +417,7 @@ def _of_driver(event: dict[str, Any], control: DriverControl | None) -> Any:
     )
 
 
-def _of_nvjitlink(refused: RefusedInput) -> CauseRecord | None:
+def _of_nvjitlink(refused: RefusedInput) -> Finding | None:
     """Return why nvJitLink refused an input; None where its version does not explain it."""
     from ... import probes
     from ...artifacts import inspect
@@ -435,7 +433,7 @@ def _of_nvjitlink(refused: RefusedInput) -> CauseRecord | None:
     return None
 
 
-def _of_link_error(error: BaseException) -> CauseRecord | None:
+def _of_link_error(error: BaseException) -> Finding | None:
     """Return the cause of an error of the bundled linker, which knows the input that was refused."""
     errors = sys.modules.get("pytest_cudalink.linker.errors")
     if errors is None or not isinstance(error, errors.LinkError):
