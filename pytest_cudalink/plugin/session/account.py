@@ -9,12 +9,12 @@ import pytest
 
 from ...compat.options import label
 from ...report.asked_for import AskedFor, judged, left_out, merged, unmet
-from .. import conditions, hostile, isolation, pytest_private, records, watch
+from .. import pytest_private
 from ..conditions.run_driver import A_DRIVER, FACTS
+from ..isolation import ISOLATION
 from ..items import PLAN
 from ..records import LEDGER, RECORD_FILE
 from ..records.ledger import is_unsupported
-from ..run import Key
 from ..settings import Setting
 from ..watch.check import Check, Phase
 
@@ -43,29 +43,20 @@ _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "record-file": ("no records are written", {"report": ""}),
     "results": ("no records are written", {"report": ""}),
 }
-#: Parts that others need.
-_NEEDED: Final = sorted(
-    {"lifecycle", "listener", "isolated", "sticky-stop", "account", "current-test", "ends", "hand-over", "marked-tests"}
-    | {
-        key.name
-        for room in (conditions, hostile, isolation, records, watch)
-        for key in vars(room).values()
-        if isinstance(key, Key)
-    }.difference(_CHECKS)
-)
 
 
 def without_blocked(config: pytest.Config, settings: Settings, *, isolated: bool) -> Settings:
     """Turn off, in the settings, what is blocked; return them.
 
     `isolated`: whether another process waits for this one.
-    Raises pytest.UsageError if a part is blocked that a setting asks for, or that others need.
+    Raises pytest.UsageError if a part is blocked that a setting asks for, or that cannot be.
     """
-    for part in _NEEDED:
-        if config.pluginmanager.is_blocked(f"cudalink-{part}"):
+    for name, plugin in config.pluginmanager.list_name_plugin():
+        part = name.removeprefix("cudalink-")
+        if plugin is None and part != name and part not in _CHECKS:
             msg = (
-                f"cudalink: -p no:cudalink-{part} blocks a part that others need; leave it out, or turn off the whole "
-                "plugin with -p no:cudalink"
+                f"cudalink: -p no:{name} names no part that can be blocked; expected {', '.join(_CHECKS)}, or turn off "
+                "the whole plugin with -p no:cudalink"
             )
             raise pytest.UsageError(msg)
     for part in _blocked(config):
@@ -115,7 +106,7 @@ class Account:
 
     def as_json(self) -> list[Any]:
         """Return the entries that only a worker has, for its controller."""
-        isolated = self._run.get(isolation.ISOLATION)
+        isolated = self._run.get(ISOLATION)
         return [list(entry) for entry in isolated.asked()] if isolated is not None else []
 
     def add(self, given: Iterable[Any]) -> None:
