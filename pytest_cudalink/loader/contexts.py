@@ -17,17 +17,7 @@ if TYPE_CHECKING:
 
 #: Errors of kernels after which every context of the process answers the same, by code. 700, 715, 716 and 719 were
 #: recorded on an H100; for the others cuda.h says that the process must end.
-STICKY_ERRORS: Final = {
-    700: "CUDA_ERROR_ILLEGAL_ADDRESS",
-    702: "CUDA_ERROR_LAUNCH_TIMEOUT",
-    710: "CUDA_ERROR_ASSERT",
-    714: "CUDA_ERROR_HARDWARE_STACK_ERROR",
-    715: "CUDA_ERROR_ILLEGAL_INSTRUCTION",
-    716: "CUDA_ERROR_MISALIGNED_ADDRESS",
-    717: "CUDA_ERROR_INVALID_ADDRESS_SPACE",
-    718: "CUDA_ERROR_INVALID_PC",
-    719: "CUDA_ERROR_LAUNCH_FAILED",
-}
+STICKY_ERRORS: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
 #: The answer of contexts whose work did not end in time.
 HANGS: Final = -1
 

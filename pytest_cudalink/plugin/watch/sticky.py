@@ -41,8 +41,11 @@ class LeftBehind(NamedTuple):
     @property
     def error(self) -> str:
         """Name and code of the error, or that work does not end."""
-        name = contexts.STICKY_ERRORS.get(self.code)
-        return f"{name} ({self.code})" if name else "work that does not end"
+        if self.code == contexts.HANGS:
+            return "work that does not end"
+        from ...emulator.faults import name_of
+
+        return f"{name_of(self.code)} ({self.code})"
 
 
 class Sticky(Check):
