@@ -19,7 +19,8 @@ pytestmark = [
 ]
 
 IMPORT = "import cuda.core; print('works')"
-IMPORT_NUMBA = "import numba.cuda; print('works')"
+# the redirection to numba-cuda is in a .pth file, which no folder of PYTHONPATH has read
+IMPORT_NUMBA = "import os, site; site.addsitedir(os.environ['PYTHONPATH']); import numba.cuda; print('works')"
 NUMBA = {"numba": "0.63.1", "llvmlite": "0.46.0", "numpy": "2.3.5"}
 LINK = r"""
 import warnings
