@@ -308,7 +308,7 @@ def links() -> None:
 
 
 def numba_kernel() -> None:
-    """Compile a kernel with numba-cuda, and where there is a driver link and load it."""
+    """Compile with numba-cuda and link, and where there is a driver load a kernel."""
     from numba import cuda, types
 
     def add(a: object) -> None:
@@ -317,7 +317,8 @@ def numba_kernel() -> None:
     if PLAN["driver"]:
         cuda.jit("(float64[:],)")(add)
     else:
-        cuda.compile(add, (types.float64[:],), cc=(9, 0), device=True, abi="c")
+        ptx, _ = cuda.compile(add, (types.float64[:],), cc=(9, 0), device=True, abi="c")
+        linked(ptx.encode(), 2)  # NVJITLINK_INPUT_PTX
 
 
 def image() -> None:
