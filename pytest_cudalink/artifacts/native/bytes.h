@@ -24,15 +24,15 @@ typedef struct {
 #define ART_LITTLE(bits, value) __builtin_bswap##bits(value)
 #endif
 
-#define ART_NUMBER(bits)                                        \
-  static inline uint##bits##_t art_u##bits(const uint8_t *at) { \
-    uint##bits##_t value;                                       \
-    memcpy(&value, at, sizeof value);                           \
-    return ART_LITTLE(bits, value);                             \
+#define ART_NUMBER(name, type, bits)           \
+  static inline type name(const uint8_t *at) { \
+    type value;                                \
+    memcpy(&value, at, sizeof value);          \
+    return ART_LITTLE(bits, value);            \
   }
-ART_NUMBER(16)
-ART_NUMBER(32)
-ART_NUMBER(64)
+ART_NUMBER(art_u16, uint16_t, 16)
+ART_NUMBER(art_u32, uint32_t, 32)
+ART_NUMBER(art_u64, uint64_t, 64)
 
 /* Where a span ends, or the largest number if there is no number for it. */
 static inline uint64_t art_end(uint64_t offset, uint64_t size) {
