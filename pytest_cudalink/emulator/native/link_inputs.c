@@ -49,6 +49,9 @@ static void each_definition(ImageKind kind, const void *data, size_t size, const
       found(context, symbol.name, strlen(symbol.name));
 }
 
+/* Whether PTX was wrong on this thread, or an input fatal: later refusals have another code. */
+static bool was_wrong(void) { return cl_ptx_failure && cl_ptx_failure != CUDA_ERROR_UNSUPPORTED_PTX_VERSION; }
+
 /* The driver refuses a second strong definition when it is added; nvJitLink would link it and print to stdout. Once
    PTX was wrong on this thread, the refusal has another code, but not once it was only too new (measured:
    test_after_ptx_that_failed). */
@@ -59,8 +62,7 @@ static CUresult check_duplicates(State *state, ImageKind kind, const void *data,
   if (search.clash) {
     cl_log_error(state, "error   : Multiple definition of '%s' in '%s', first defined in '%s'", search.clash->name,
                  name, search.clash->input);
-    bool wrong = cl_ptx_failure && cl_ptx_failure != CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-    return cl_poison(state, wrong ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_SOURCE);
+    return cl_poison(state, was_wrong() ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_SOURCE);
   }
   each_definition(kind, data, size, elf, keep_definition, &search);
   return CUDA_SUCCESS;
@@ -324,7 +326,8 @@ static CUresult add_input(State *state, int type, const uint8_t *data, size_t si
       return CUDA_ERROR_UNKNOWN;
     case CU_JIT_INPUT_LIBRARY:
       if (kind == IMAGE_ARCHIVE) return add_library(state, data, size, name);
-      if (kind == IMAGE_PTX || size < SMALLEST_ARCHIVE) return CUDA_ERROR_INVALID_IMAGE;
+      if (kind == IMAGE_PTX) return was_wrong() ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_IMAGE;
+      if (size < SMALLEST_ARCHIVE) return CUDA_ERROR_INVALID_IMAGE;
       cl_log_error(state, "fatal   : unexpected archive format");
       return CUDA_ERROR_UNKNOWN;
     default:
@@ -361,14 +364,14 @@ static CUresult add_data(State *state, int type, const void *data, size_t size, 
   if (state->completed) return CUDA_ERROR_INVALID_VALUE;
   /* PTX and containers are looked into before a link remembers that it has failed (measured:
      test_inputs_of_a_link_that_has_failed) */
-  bool examined = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY,
-       ptx = examined && cl_image_kind(data, size) == IMAGE_PTX;
+  bool examined = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY;
+  /* PTX counts up to its NUL, whatever size was given (measured: add/size-cuts-text) */
+  size_t whole = examined ? cl_text_size(data) : 0;
+  bool ptx = examined && cl_image_kind(data, whole > size ? whole : size) == IMAGE_PTX;
   if (state->poison && !examined) return state->poison;
   state->inputs++;
   const char *kept = keep_input_name(state, name);
   if (ptx) {
-    /* PTX counts up to its NUL, whatever size was given (measured: add/size-cuts-text) */
-    size_t whole = cl_text_size(data);
     if (!whole) return cut_short(state, "PTX without its NUL,", kept, size);
     char *text = malloc(whole);
     if (!text) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -403,6 +406,7 @@ CUresult cl_add_data(State *state, int type, const void *data, size_t size, cons
     free(failure);
     return CUDA_ERROR_UNKNOWN;
   }
+  if (result == CUDA_ERROR_UNKNOWN && !was_wrong()) cl_ptx_failure = result; /* (measured: edges/links) */
   if (result && result == before && state->failure) cl_note_linker_failure(state->failure);
   char *inside = cl_take_refused_image();
   if (inside) cl_refused_image(inside);

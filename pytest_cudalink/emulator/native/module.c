@@ -145,10 +145,11 @@ static CUresult global_of(Module *module, CUdeviceptr *address, size_t *size, co
 API(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *handle, const char *name),
     (address, size, handle, name)) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
+  if (!name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
   HOLD(cl_modules_lock);
   Module *module = cl_find_module(handle, HANDLE_MODULE);
   if (module && size) *size = 0; /* what is refused has none (measured: edges/modules_more) */
+  if (!*name) return CUDA_ERROR_INVALID_VALUE;
   return module ? global_of(module, address, size, name) : CUDA_ERROR_INVALID_HANDLE;
 }
 
