@@ -61,7 +61,7 @@ code, count, result, rest = split(1, 100, 1)  # coscheduling ignored
 assert (count, result[0].count) == ({all_of} // 2, 2) and not rest.count and not rest.type
 assert split({all_of} + 1)[0] == 915
 ok(split(1, flags=8)[0])  # flags that it does not know
-assert split({all_of})[0] == ({0 if all_of % unit == 0 else 915})
+ok(split({all_of})[0])  # the whole, whatever the unit (recorded)
 """,
         device=arch,
     )

@@ -34,6 +34,8 @@ API(cuCtxGetLimit, (size_t *value, int limit), (value, limit)) {
   return CUDA_SUCCESS;
 }
 
+#define MOST_FIFO ((size_t)1 << 31)
+
 /* What a limit is set to: at least so much, in steps (measured: edges/contexts). */
 static size_t rounded(int limit, size_t value) {
   static const struct {
@@ -46,6 +48,7 @@ static size_t rounded(int limit, size_t value) {
   };
   if (limit > CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT) return value;
   if (value < of[limit].least) return of[limit].least;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && value > MOST_FIFO) return MOST_FIFO;
   return (value + of[limit].step - 1) / of[limit].step * of[limit].step;
 }
 
@@ -121,8 +124,9 @@ API(cuCtxGetSharedMemConfig, (int *config), (config)) {
 }
 
 API(cuCtxGetExecAffinity, (Affinity * affinity, int type), (affinity, type)) {
-  TRY(cl_check_context());
+  IN_CONTEXT(context);
   if (!affinity) return CUDA_ERROR_INVALID_VALUE;
+  if (context->green) return CUDA_ERROR_INVALID_CONTEXT;
   affinity->type = type;
   if (type) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   int all = 0;

@@ -283,10 +283,10 @@ EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device),
          (cl_event_uint(line, "flags", flags), cl_event_int(line, "device", device),
           create_context(context, flags, device)))
 
-/* A share of the multiprocessors can be asked for under MPS only; the first is looked at (measured: edges/contexts). */
+/* A share of the multiprocessors can be asked for under MPS only (measured: edges/contexts). */
 static CUresult check_affinity(const Affinity *affinity, int count) {
   if (count <= 0) return CUDA_SUCCESS;
-  return affinity && !affinity->type ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE;
+  return affinity ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult ctx_create_v3(EventLine *line, Context **context, const Affinity *affinity, int count, unsigned flags,

@@ -397,19 +397,16 @@ static CUresult fill_in_stream(const FillNode *fill, const void *stream, Context
   return result;
 }
 
-/* The same in a stream, which may be captured: then the current context may be used, too (two H200s:
-   edges/two_captures). */
+/* The same in a stream, which may be captured: then nobody asks for access (two H200s: edges/two_captures). */
 static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
                            size_t rows, const void *stream) {
   bool captured;
-  CUresult unused;
   TRY(cl_enter_stream(stream, &captured));
   if (!count || !rows) return fill(line, to, pitch, value, width, count, rows);
   cl_event_uint(line, "count", count * rows);
-  Context *own = cl_context_in(stream), *current = cl_context(&unused);
+  Context *own = cl_context_in(stream);
   NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, own}};
   if (!captured) return fill_in_stream(&parameters.fill, stream, own);
-  if (check_access(own, to)) TRY(check_access(current ? current : own, to));
   TRY(cl_check_fill(to, width, pitch, count, rows));
   return cl_submit(stream, &parameters);
 }

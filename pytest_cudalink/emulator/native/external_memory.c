@@ -33,7 +33,9 @@ static CUresult check_type(EventLine *line, TypeKind kind, unsigned type, int fi
   if (kind == NO_TYPE || (kind == OF_WINDOWS && !handle) || (type == LATER_FILE && file < 0))
     return CUDA_ERROR_INVALID_VALUE;
   if (kind != OF_FILES) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no type of Linux, or of this device");
-  return fstat(file, &known) || !S_ISREG(known.st_mode) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+  if (!fstat(file, &known) && S_ISREG(known.st_mode)) return CUDA_SUCCESS;
+  close(file); /* the driver's even if it is refused (measured: edges/processes_more) */
+  return CUDA_ERROR_UNKNOWN;
 }
 
 typedef struct {

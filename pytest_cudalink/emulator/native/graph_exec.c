@@ -213,7 +213,10 @@ static bool outer_differs(const Graph *old, const Graph *fresh, UpdateResult *ho
   for (size_t at = 0; at < old->count; at++) {
     const NodeParameters *was = &old->nodes[at]->parameters, *is = &fresh->nodes[at]->parameters;
     if (!cl_parameters_may_become(was, is, false))
-      return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, fresh->nodes[at], NULL);
+      return differs(how,
+                     was->type == NODE_KERNEL ? CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE
+                                              : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
+                     fresh->nodes[at], NULL);
   }
   return false;
 }

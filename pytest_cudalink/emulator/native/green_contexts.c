@@ -94,6 +94,7 @@ API(cuDevSmResourceSplitByCount,
   if (least > all) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   if (flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) smallest = unit = LEAST_SMS;
   unsigned size = rounded_up(least > smallest ? least : smallest, unit);
+  if (size > all) size = all; /* (measured: edges/green_devices) */
   unsigned most = all / size, together = (unsigned)cl_clusters_on_device(1, (int)smallest);
   if (together && most > together) most = together;
   unsigned made = result && *groups < most ? *groups : most;
@@ -303,7 +304,8 @@ extern CUresult cuCtxWaitEvent(Context *context, void *event);
 API(cuGreenCtxStreamCreate, (void **stream, GreenContext *green, unsigned flags, int priority),
     (stream, green, flags, priority)) {
   TRY(stream ? check_green(green) : CUDA_ERROR_INVALID_VALUE);
-  if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_STREAM_NON_BLOCKING)
+    return *stream = green, CUDA_ERROR_INVALID_VALUE; /* not a stream (measured: edges/green_devices) */
   if (!cl_push_context(green)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = cuStreamCreateWithPriority(stream, flags, priority);
   cl_pop_context();

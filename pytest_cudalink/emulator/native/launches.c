@@ -53,8 +53,8 @@ CUresult cl_kernel_own(KernelNode *kernel) {
   if (function->kernel) {
     kernel->function = function;
     kernel->kernel = function->kernel;
-    kernel->context = function->module->head.context; /* not the one that was given, on an H200 */
   }
+  kernel->context = function->module->head.context; /* not the one that was given, on an H200 */
   return own(kernel, function);
 }
 

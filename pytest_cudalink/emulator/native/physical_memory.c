@@ -129,6 +129,8 @@ static CUresult create(uint64_t *handle, size_t size, const PhysicalProperties *
   Physical *physical = calloc(1, sizeof *physical);
   if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
   physical->properties = *properties;
+  physical->properties.handle_types &= HANDLE_TYPES;
+  physical->properties.flags.rdma = !!properties->flags.rdma;
   physical->size = size;
   physical->counted = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   bool taken = size <= cl_device_memory() && (!physical->counted || cl_memory_take(properties->location.id, size));
@@ -162,7 +164,7 @@ API(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * properties, ui
   const Physical *physical = cl_physical_lock(handle);
   if (physical) *properties = physical->properties;
   if (physical && properties->location.type == CU_MEM_LOCATION_TYPE_HOST)
-    properties->location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA; /* measured */
+    properties->location = (Location){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}; /* measured */
   if (physical && properties->flags.rdma) properties->flags.compression = 0;
   if (physical) properties->flags.usage = 0;
   cl_physical_unlock();
@@ -193,7 +195,7 @@ API(cuMemImportFromShareableHandle, (uint64_t *handle, void *shared, int type), 
   if (type == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   int given = (int)(intptr_t)shared;
-  if (!cl_file_read(given, FILE_OF_MEMORY, &head)) return CUDA_ERROR_UNKNOWN;
+  TRY(cl_file_check(given, FILE_OF_MEMORY, &head));
   Physical *physical = calloc(1, sizeof *physical);
   if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(&physical->properties, head.properties, sizeof physical->properties);

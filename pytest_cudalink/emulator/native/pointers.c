@@ -40,7 +40,8 @@ static void read_slab(Known *known, const Block *block) {
     if (!of_graph) known->mapping_start -= known->mapping_start % PAGES;
     known->mapping_size = cl_rounded(block->size, of_graph ? PAGES_OF_POOLS : PAGES);
   } else if (block->origin == FROM_REGISTRATION) known->mapping_size = cl_rounded(block->size, cl_page_size());
-  else known->mapping_size = block->origin == FROM_ALLOCATION ? cl_rounded(block->size, PAGES) : block->size;
+  else
+    known->mapping_size = block->origin & (FROM_ALLOCATION | FROM_IPC) ? cl_rounded(block->size, PAGES) : block->size;
 }
 
 static void read_mapping(Known *known, CUdeviceptr address, CUdevice device) {
@@ -104,7 +105,10 @@ static bool is_ipc_capable(const Block *block) { return block->origin == FROM_AL
 static bool read_number(const Known *known, int attribute, CUdeviceptr address, uint64_t *value) {
   const Block *block = &known->block;
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *value = (uintptr_t)block->context; break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* that of a green one is the device's (measured: edges/green_devices) */
+      *value =
+          (uintptr_t)(block->context && block->context->green ? cl_primary_context(block->device) : block->context);
+      break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       *value = block->place == ON_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
       break;

@@ -189,7 +189,7 @@ API(cuMemPoolImportFromShareableHandle, (void **out, void *handle, int type, uns
   TRY(check_sharing(type, flags));
   int given = (int)(intptr_t)handle;
   *out = NULL;
-  if (!cl_file_read(given, FILE_OF_POOL, &head)) return CUDA_ERROR_UNKNOWN;
+  TRY(cl_file_check(given, FILE_OF_POOL, &head));
   if (!cl_is_device(head.device)) return CUDA_ERROR_INVALID_DEVICE;
   PoolProperties properties = {0};
   memcpy(&properties, head.properties, sizeof head.properties);
@@ -290,6 +290,7 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
                                    const void *stream) {
   cl_event_uint(line, "bytes", size);
   CUdevice device;
+  if (out) *out = 0; /* also in no stream (measured: edges/green_devices) */
   TRY(cl_stream_device(stream, &device));
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   bool captured;

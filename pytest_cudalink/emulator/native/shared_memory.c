@@ -64,9 +64,10 @@ int cl_file_make(FileHead *head) {
   return -1;
 }
 
-bool cl_file_read(int file, FileKind kind, FileHead *head) {
-  return pread(file, head, sizeof *head, 0) == (ssize_t)sizeof *head && !memcmp(head->magic, magic, sizeof magic) &&
-         head->kind == kind;
+CUresult cl_file_check(int file, FileKind kind, FileHead *head) {
+  if (pread(file, head, sizeof *head, 0) != (ssize_t)sizeof *head || memcmp(head->magic, magic, sizeof magic))
+    return CUDA_ERROR_UNKNOWN;
+  return head->kind == kind ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 size_t cl_page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -158,7 +159,7 @@ int cl_process_open(int process, int file, uint64_t key) {
   snprintf(path, sizeof path, "/proc/%d/fd/%d", process, file);
   int opened = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (opened < 0) return -1;
-  if (cl_file_read(opened, FILE_OF_PROCESS, &head) && head.key == key) return opened;
+  if (!cl_file_check(opened, FILE_OF_PROCESS, &head) && head.key == key) return opened;
   close(opened);
   return -1;
 }

@@ -27,8 +27,8 @@ _Static_assert(!(4096 % sizeof(SharedEnd)), "none reaches over the end of a page
 
 /* Makes a file; -1 if the machine gives none. */
 int cl_file_make(FileHead *head);
-/* Reads what a file says of itself; false if it is not one of ours. */
-bool cl_file_read(int file, FileKind kind, FileHead *head);
+/* Reads what a file says of itself: 999 if it is not one of ours, 801 if it is one of another kind. */
+CUresult cl_file_check(int file, FileKind kind, FileHead *head);
 size_t cl_page_size(void);
 /* Where the contents of a file begin. */
 size_t cl_file_begin(void);

@@ -127,9 +127,9 @@ static CUresult check_view(const View *view, const ArrayDescriptor *array, unsig
   if (scale > 1 && array->format != CU_AD_FORMAT_UNSIGNED_INT32) return CUDA_ERROR_INVALID_VALUE;
   if (view->width != scale * array->width || view->height != scale * array->height || view->depth != array->depth)
     return CUDA_ERROR_INVALID_VALUE;
-  unsigned last_level = levels ? levels - 1 : 0, last_layer = 0;
+  unsigned last_layer = 0;
   if (array->flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) last_layer = (unsigned)array->depth - 1;
-  bool fits = view->first_level <= view->last_level && view->last_level <= last_level &&
+  bool fits = view->first_level <= view->last_level && view->last_level <= levels && /* one too many, too, on an H200 */
               view->first_layer <= view->last_layer && view->last_layer <= last_layer;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -293,12 +293,11 @@ API(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdevi
   TRY(check_location(location));
   bool known = cl_mapping_of(address, &mapping, &properties) || cl_is_known(address);
   bool elsewhere = location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location->id; /* one node is shown */
-  /* the host's place is taken for a device's, too */
-  bool device = location->type == CU_MEM_LOCATION_TYPE_DEVICE ||
-                (location->type == CU_MEM_LOCATION_TYPE_HOST && !mapping.host_access && cl_is_device(location->id));
-  *flags = device      ? (unsigned)mapping.access[location->id]
-           : elsewhere ? CU_MEM_ACCESS_FLAGS_PROT_NONE
-                       : (unsigned)mapping.host_access;
+  /* the host's place is taken for the first device's, too */
+  bool host = location->type == CU_MEM_LOCATION_TYPE_HOST && !mapping.host_access;
+  *flags = host || location->type == CU_MEM_LOCATION_TYPE_DEVICE ? (unsigned)mapping.access[host ? 0 : location->id]
+           : elsewhere                                           ? CU_MEM_ACCESS_FLAGS_PROT_NONE
+                                                                 : (unsigned)mapping.host_access;
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
