@@ -114,7 +114,7 @@ def packages() -> dict[str, list[str]]:
 
 def packages_of(stem: str) -> tuple[str, ...]:
     """Those of one library; empty where none is known."""
-    return next((tuple(packages()[one]) for one in sorted(packages(), reverse=True) if stem.startswith(one)), ())
+    return next((tuple(packages()[one]) for one in packages() if stem.startswith(one)), ())
 
 
 def is_system(library: str) -> bool:

@@ -35,7 +35,7 @@ from .wording import cause_of
 
 #: pytest's exit codes (pytest.ExitCode) after which every selected test has run; a record may lack it.
 WHOLE: Final = (None, 0, 1)
-_CODES: Final = {
+_CODES: Final[Mapping[int | None, str]] = {
     2: "it was interrupted, or a file could not be collected",
     3: "an internal error",
     4: "it was called with wrong arguments",
@@ -295,7 +295,7 @@ class CellRun:
         if self.exitstatus in WHOLE:
             early = [f"the run stopped early: {what}"] if self.without_result else []
         else:
-            meaning = _CODES.get(self.exitstatus or 0, "a plugin or pytest.exit chose it")
+            meaning = _CODES.get(self.exitstatus, "a plugin or pytest.exit chose it")
             early = [f"pytest ended with exit code {self.exitstatus}: {meaning}", *[what] * bool(self.without_result)]
         return "; ".join([*early, *self.problems])
 

@@ -212,6 +212,15 @@ def test_severity() -> None:
     assert kinds([need(how="opened")], "nvidia-nvjitlink-cu12==12.8.93") == [("pin", "note")]
     assert kinds([need(), need(major=13, floor=None, how="opened")]) == [("undeclared", "error")]
     assert kinds([need("libcudnn", 11, None, "linked")]) == []  # a package of CUDA 13 would bring another cuDNN
+    packages = ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
+    for majors, suggestion in (((12,), packages[:1]), ((13,), packages[1:]), ((12, 13), packages)):
+        linked = [need("libcudnn", major, None, "linked") for major in majors]
+        (finding,) = judge_needs(linked, read_requirements(metadata()))
+        assert finding.suggestion == suggestion
+    assert finding.what.endswith(f"brings {packages[0]}: write '{packages[0]}' or '{packages[1]}'")
+    (finding,) = judge_needs(linked, read_requirements(metadata("numpy")))
+    assert (finding.severity, "cu12 directly: write" in finding.what) == ("note", True)
+    assert kinds(linked, dependent={"x.so"}) == [("undeclared", "note")]
 
 
 @pytest.mark.parametrize(

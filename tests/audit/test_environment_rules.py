@@ -173,9 +173,11 @@ def test_machine_without_a_function_or_a_gpu(made: Faked) -> None:
     made.wheel("x", "1", files=(wants,))
     assert on_machine(made, "13.1") == []
     (function,) = on_machine(made, "13.0")
+    assert "x 1" in [one.place for one in audit_environment(made.prefix, driver="13.0").findings]
     assert function.startswith("error: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA ")
     for gpu, driver, expected in (("B200", "12.6", "12.8 to 13.5"), ("V100", "13.1", "12.0 to 13.0")):
         (no_gpu,) = on_machine(made, driver, gpu)
+        assert "" in [one.place for one in audit_environment(made.prefix, driver=driver, gpu=gpu).findings]
         assert no_gpu.startswith(f"error: a driver of CUDA {driver} drives no sm_")
         assert no_gpu.endswith(f"do: take a driver of CUDA {expected}")
     with pytest.raises(ValueError, match="gpu = 'A100' is given without a driver"):
@@ -188,6 +190,7 @@ def test_machine_and_the_newest_of_several(made: Faked) -> None:
         made.put("x/a.so", "libcuda.so.1", cuDevSmResourceSplit="libcuda.so.1"),
         made.put("x/b.so", "libcuda.so.1", cuCoredumpGetAttribute="libcuda.so.1"),
         made.put("x/c.so", "libcuda.so.1", cuDevSmResourceSplit="libcuda.so.1"),
+        made.put("x/d.so", "libnvJitLink.so.13", __nvJitLinkCreate_13_2="libnvJitLink.so.13"),
     ))  # fmt: skip
     (function,) = on_machine(made, "12.4")
     assert function == (
@@ -684,32 +687,6 @@ def test_a_variant_that_nothing_requires(made: Faked, requires, content, severit
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "other", "driver", "severity"),
-    [
-        ("libx.so", b"cu13", "x-cu12 1", "", "note"),
-        ("libx.so", b"cu13", "x-cu12 1", "13.2", "note"),
-        ("libx.so", b"cu13", "x-cu12 1", "12.8", "error"),  # its CUDA runtime answers 35
-        ("libx.so", b"cu12", "x-cu12 1", "12.8", "note"),
-        ("libx.so", b"????", "x-cu12 1", "13.2", "error"),
-        ("libx.so", b"cu13", "x-cu12 2", "13.2", "error"),
-        ("x.cpython-311-x86_64-linux-gnu.so", b"cu13", "x-cu12 1", "13.2", "error"),
-        ("x.h", b"cu13", "x-cu12 1", "13.2", "error"),
-    ],
-)
-def test_a_library_of_another_variant(made: Faked, monkeypatch, file, content, other: str, driver, severity) -> None:
-    """It serves the programs of both, as librmm's of one release, if nothing else differs and the driver runs it."""
-    made.put(f"x/{file}", content=content)
-    for name, version in (other.split(), ("x-cu13", "1")):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(name[-4:].encode()).digest()).decode().rstrip("=")
-        (made.wheel(name, version) / "RECORD").write_text(f"x/{file},sha256={digest},4\n", encoding="utf-8")
-    made.wheel("user", "1", "x-cu12")
-    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
-    (found,) = (one for one in made.audit().findings if one.kind == "same-file")
-    alone = content == b"cu12"  # which something requires, and not the other
-    assert (found.severity, "serve the others" in found.otherwise) == (severity, severity == "note" and not alone)
-
-
-@pytest.mark.parametrize(
     ("requires", "version", "words"),
     [
         ('cudnn-cu12<10,>=9.8; extra == "with-cuda"', "9.5", "extra with-cuda of plugin 1 asks for <10,>=9.8"),
@@ -1093,6 +1070,7 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     [
         ("libcudart.so.12.9.79", "", "", "12.9"),
         ("libcudart.so.12", "", "", None),
+        ("libnvJitLink.so.12", "", "", "12.4"),
         ("libcublas.so.12.9.1.4", "", "", None),
         ("a/b/c/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
         ("a/b/c/d/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', None),
@@ -1108,7 +1086,7 @@ def test_release_of_a_library_of_the_system(
     """By the whole name of the file that the link leads to, or by the version.json of its toolkit, three folders up."""
     library, link = tmp_path / path, tmp_path / f"{path.rpartition('/')[2].partition('.')[0]}.so.12"
     library.parent.mkdir(parents=True, exist_ok=True)
-    library.touch()
+    library.write_bytes(b"\0__nvJitLinkCreate_12_4\0")
     if library != link:
         link.symlink_to(library)
     if content:

@@ -38,8 +38,13 @@ def test_the_cuda_runtime_that_is_linked(cuda_library, built, tmp_path) -> None:
     """A library that links libcudart calls it; a file that is no library does not."""
     assert has_runtime(str(built("a.so", {cuda_library("libcudart.so.13", "cudaFree", node=None): "cudaFree"})))
     assert not has_runtime(str(built("b.so", {cuda_library("libcuda.so.1", "cuInit", node=None): "cuInit"})))
-    (tmp_path / "c.so").write_bytes(b"cuGetExportTable\0cudaErrorInvalidValue\0")
-    assert not has_runtime(str(tmp_path / "c.so"))
+    two = {
+        cuda_library(name, one, node=None): one
+        for name, one in (("libcudart.so.13", "cudaFree"), ("libcuda.so.1", "cuInit"))
+    }
+    assert has_runtime(str(built("c.so", two)))
+    (tmp_path / "d.so").write_bytes(b"cuGetExportTable\0cudaErrorInvalidValue\0")
+    assert not has_runtime(str(tmp_path / "d.so"))
 
 
 def test_a_table_that_begins_is_no_floor(cuda_library, built, tmp_path, capsys) -> None:
@@ -351,6 +356,9 @@ def test_what_a_library_links(name: str, library: LoadableLibrary, expected: lis
     """A need for each library of CUDA, of the majors that fit, and one of a release where the symbols say so."""
     scan = Scan("", elves={name: library})
     assert told(scan) == expected
+    linked = [need for need in needs_of_scan(scan) if need.how == "linked"]
+    assert {need.library for need in linked} <= {*library.needed}
+    assert all(need == Need(*map(need.__getattribute__, need.__match_args__[:-1])) for need in linked)
     assert {need.stem for need in needs_of_scan(scan)} <= {library.needed[-1].partition(".so")[0]}
 
 

@@ -619,8 +619,12 @@ def test_items_that_look_ups_find(monkeypatch) -> None:
         ("binaries", "ptxas", "/bin/ptxas", "the search for programs"),
         None,
     ]
+    monkeypatch.setattr(_pathfinder, "program_of_wheels", lambda name: f"/w/{name}")
+    assert System().item("binaries", "nvcc") == ("binaries", "nvcc", "/w/nvcc", "site-packages")
+    assert System().item("static-libs", "cudadevrt") == ("static-libs", "cudadevrt", "/x", "conda")
     asked.clear()
     machine = System()
+    assert machine.other_libraries() == sorted(machine.other_libraries())
     assert [machine.item("dynamic-libs", name)[1] for name in ("nvrtc", "cudart", "cublas", "cufft")] == [
         *("nvrtc", "cudart", "cublas", "cufft")
     ]
@@ -672,9 +676,8 @@ def test_the_driver_library(monkeypatch, value, witness, emulated, kind, path) -
     monkeypatch.setattr(preload, "emulated_driver", lambda: emulated)
     monkeypatch.setattr(preload, "loaded_file", lambda name: f"file of {name}")
     monkeypatch.setattr(probes, "device_arch", lambda: "sm_90")
-    assert System().driver(Fact(value, witness, given=kind == "given")) == DriverFile(
-        kind, path, "sm_90" if path else None
-    )
+    arch = "sm_90" if path else "sm_80" if kind == "given" else None
+    assert System(arch="sm_80").driver(Fact(value, witness, given=kind == "given")) == DriverFile(kind, path, arch)
     with probes.fake(driver=(13, 0)):
         assert (DriverFacts().cuda().given, given("13.0").cuda().given) == (True, True)
 

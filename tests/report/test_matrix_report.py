@@ -372,11 +372,13 @@ def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
     file = tmp_path / "r.json"
     file.write_text(MatrixReport([], damaged={"x": "y"}).as_json())
     content = json.loads(file.read_text())
-    cells = [{"finished": True}, "no cell", {"name": "c", "finished": True}]
+    unnamed = {"name": "", "outcomes": {}, "details": {}, "finished": True}
+    cells = [{"finished": True}, "no cell", {"name": "c", "finished": True}, {"name": 5}, unnamed]
     file.write_text(json.dumps({**content, "cells": cells, "missing": ["gone"]}))
     report = MatrixReport.load(file)
-    first, second, third = report.cells
-    assert first.name == f"{file}: cells[0]"
+    first, second, third, *others = report.cells
+    assert (first.name, first.finished, first.unread) == (f"{file}: cells[0]", True, True)
+    assert [(one.name, one.unread) for one in others] == [(f"{file}: cells[3]", True), (f"{file}: cells[4]", False)]
     assert first.damage == [f"{file}: cells[0] is not a valid cell: Object missing required field `name`"]
     assert second.damage == [f"{file}: cells[1] is not a valid cell: Expected `object`, got `str`"]
     assert third.damage == [f"{file}: cells[2].{name} is missing" for name in ("outcomes", "details")]

@@ -266,8 +266,9 @@ def test_a_shell_reads_any_word(word) -> None:
 def test_what_is_hidden_in_what_a_command_says_is_seen(capsys) -> None:
     """Both streams get lines whose escapes are visible."""
     safe_text.say("a\x1bb", end="!")
+    safe_text.say("c")
     safe_text.complain("c\x1bd")
-    assert capsys.readouterr() == ("a\\x1bb!", "c\\x1bd\n")
+    assert capsys.readouterr() == ("a\\x1bb!c\n", "c\\x1bd\n")
 
 
 def test_a_warning_points_at_the_code_outside() -> None:

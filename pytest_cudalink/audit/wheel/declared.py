@@ -301,7 +301,7 @@ def _without_table(needs: Iterable[Need], declared: Declared, dependent: Collect
         majors = {need.major for need in users}
         if not majors - {11}:  # whose packages are not known
             continue
-        fitting = tuple(one for one in names if len(majors) > 1 or one.endswith("-cu12") == (12 in majors)) or names
+        fitting = tuple(one for one in names if len(majors) > 1 or one.endswith("-cu12") == (12 in majors))
         is_error = not alone and declared.followed and not files & {*dependent}
         directly = "" if declared.followed else " directly"
         yield Finding(
