@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib
 import os
 import shlex
@@ -40,6 +41,11 @@ settings.register_profile(
 )
 settings.register_profile("long", deadline=None, max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected, 300,000 objects, to no garbage collection: a test would pay for a visit to each."""
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
