@@ -33,6 +33,9 @@ def read_at_start(env: Mapping[str, str]) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def toolchain() -> Callable[[str], Path]:
     """Makes sure that a CUDA release is in the cache, and gives its folder."""
+    # the quick tests ask for these; to fetch one takes more CPU than a test may
+    for version in ("12.9", "13.0", "13.2"):
+        toolchains.add(version)
     return lambda version: toolchains.add(version).path
 
 
