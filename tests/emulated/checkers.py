@@ -43,7 +43,8 @@ SCENARIOS = {
 KEPT_BY_CACHES = 32 * 1024
 #: Bytes by which the worker's own pages may grow, however many links there are (12 KiB were seen in 10,000).
 WORKER_GROWS = 96 * 1024
-SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer")
+#: Not optimized, as most of the time goes to the compiler; under TSan the programs would lose more than is saved.
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-O0")
 SANITIZE_THREADS = ("-fsanitize=thread", "-fno-omit-frame-pointer")
 #: Processes in which several threads ask for the device for the first time.
 FIRST_CALLS = 8
