@@ -244,6 +244,7 @@ def test_what_names_a_major_in_other_files(line, found) -> None:
     assert bool([*new_major._of_text([line])]) is found
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_dry_run_of_a_major(capsys) -> None:
     """Everything that a minor gets and 14.0 would not is named with what it says; nothing is written."""

@@ -344,7 +344,9 @@ HAZARDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "workers"), [*((name, ()) for name in HAZARDS), ("thread", ("-n2",))])
+@pytest.mark.parametrize(
+    ("name", "workers"), [*((name, ()) for name in HAZARDS), pytest.param("thread", ("-n2",), marks=pytest.mark.weekly)]
+)
 def test_where_a_copy_is_not_safe(run, name, workers) -> None:
     """Tests whose modules have started what no fork survives get a new process each; the summary adds up why."""
     code, why = HAZARDS[name]

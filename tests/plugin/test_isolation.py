@@ -167,7 +167,13 @@ FORMS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS.values(), ids=[*FORMS])
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, id=name, marks=[pytest.mark.weekly] if name in ("module", "safe path", "own script") else [])
+        for name, form in FORMS.items()
+    ],
+)
 def test_second_processes_are_started_as_the_first(pytester, monkeypatch, form: list[str]) -> None:
     """Search path, command line, options of Python, folder and environment are those of a run in one process."""
     monkeypatch.setenv("PYTHONPATH", str(pytester.path / "plugins"))

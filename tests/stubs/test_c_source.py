@@ -137,6 +137,7 @@ def test_windows_compiler_is_refused(tmp_path, catalog) -> None:
     assert "cudalink stubs are written for Linux; there is no Windows implementation" in done.stderr
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "machine"), [("x86_64-linux-gnu.2.17", "EM_X86_64"), ("aarch64-linux-gnu.2.17", "EM_AARCH64")]
