@@ -83,7 +83,7 @@ static void arrays(void) {
   OK(cuArrayDestroy(unbound));
   OK(cuArrayDestroy(planes));
   OK(cuArrayDestroy(array));
-  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(array));
+  EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuArrayDestroy(array));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy((CUarray)FOREIGN));
 }
 
