@@ -687,6 +687,32 @@ def test_a_variant_that_nothing_requires(made: Faked, requires, content, severit
 
 
 @pytest.mark.parametrize(
+    ("file", "content", "other", "driver", "severity"),
+    [
+        ("libx.so", b"cu13", "x-cu12 1", "", "note"),
+        ("libx.so", b"cu13", "x-cu12 1", "13.2", "note"),
+        ("libx.so", b"cu13", "x-cu12 1", "12.8", "error"),  # its CUDA runtime answers 35
+        ("libx.so", b"cu12", "x-cu12 1", "12.8", "note"),
+        ("libx.so", b"????", "x-cu12 1", "13.2", "error"),
+        ("libx.so", b"cu13", "x-cu12 2", "13.2", "error"),
+        ("x.cpython-311-x86_64-linux-gnu.so", b"cu13", "x-cu12 1", "13.2", "error"),
+        ("x.h", b"cu13", "x-cu12 1", "13.2", "error"),
+    ],
+)
+def test_a_library_of_another_variant(made: Faked, monkeypatch, file, content, other: str, driver, severity) -> None:
+    """It serves the programs of both, as librmm's of one release, if nothing else differs and the driver runs it."""
+    made.put(f"x/{file}", content=content)
+    for name, version in (other.split(), ("x-cu13", "1")):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(name[-4:].encode()).digest()).decode().rstrip("=")
+        (made.wheel(name, version) / "RECORD").write_text(f"x/{file},sha256={digest},4\n", encoding="utf-8")
+    made.wheel("user", "1", "x-cu12")
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
+    (found,) = (one for one in made.audit().findings if one.kind == "same-file")
+    alone = content == b"cu12"  # which something requires, and not the other
+    assert (found.severity, "serve the others" in found.otherwise) == (severity, severity == "note" and not alone)
+
+
+@pytest.mark.parametrize(
     ("requires", "version", "words"),
     [
         ('cudnn-cu12<10,>=9.8; extra == "with-cuda"', "9.5", "extra with-cuda of plugin 1 asks for <10,>=9.8"),

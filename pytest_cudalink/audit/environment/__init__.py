@@ -179,7 +179,7 @@ def audit_environment(
         measured += claimed
         findings += [*unprovided, *_of_another_major(one, needs[str(one)], providers, repair, machine)]
     shared = _shared_files(everything, unreadable) if measure else {}
-    findings += _overwritten(shared, claims, repair)
+    findings += _overwritten(shared, claims, repair, machine)
     findings += _copies(providers, shared, repair)
     claims += measured
     findings[:0] = [*_judged(claims, repair), *_of_extras(distributions, claims)]
@@ -564,13 +564,17 @@ def _shared_files(
 
 
 def _overwritten(
-    shared: Mapping[str, Mapping[str, tuple[Installed, str]]], claims: Iterable[Claim], repair: _Repair
+    shared: Mapping[str, Mapping[str, tuple[Installed, str]]],
+    claims: Iterable[Claim],
+    repair: _Repair,
+    machine: TargetMachine | None,
 ) -> Iterator[Finding]:
     """Files of several distributions with other contents, by these distributions.
 
     A conflict where a library is among them, or where the distributions are variants of one project; else a note, as
     packages that have nothing to do with each other install such a thing as ``tests/__init__.py``. A note, too, where
-    all files are those of a variant that something requires, and nothing requires another variant.
+    all files are those of a variant that something requires, and nothing requires another variant; or of one release,
+    of which only libraries differ that programs link: what those need is measured, and the driver here runs them.
     """
     required = {claim.name for claim in claims if claim.by_name != "cuda-toolkit"}
     paths_of: dict[tuple[Installed, ...], list[str]] = {}
@@ -581,9 +585,10 @@ def _overwritten(
         libraries = [path for path in paths if is_library(path)]
         variants = len({VARIANT.sub("", one.name) for one in several}) == 1
         first = (libraries or paths)[0]
-        used = {one.name for one in several} & required
-        unharmed = variants and len(used) == 1 and all(has_hash(path, shared[path][min(used)][1]) for path in paths)
-        counts = bool(libraries or variants) and not unharmed
+        complete = (one.name for one in several if all(has_hash(path, shared[path][one.name][1]) for path in paths))
+        there = next(complete, "") if variants else ""
+        alone = {one.name for one in several} & required == {there}
+        counts = bool(libraries or variants) and not (there and (alone or _serves_all(there, several, paths, machine)))
         yield Finding(
             "error" if counts else "note",
             f"{first}{and_more(len(paths) - 1)} {'are' if paths[1:] else 'is'} installed by "
@@ -592,12 +597,27 @@ def _overwritten(
             repair.reinstall(several) if counts else NO_COMMAND,
             otherwise=""
             if counts
-            else f"nothing: the files are those of {min(used)}, and nothing requires the others"
-            if unharmed
+            else f"nothing: the files are those of {there}, and nothing requires the others"
+            if alone and there
+            else f"nothing: the files are those of {there}, and serve the others"
+            if there
             else "nothing, if no program imports this file",
             place=first,
             kind="same-file",
         )
+
+
+def _serves_all(there: str, several: Sequence[Installed], paths: Sequence[str], machine: TargetMachine | None) -> bool:
+    """Whether the libraries of one variant do for the programs of the others: NVIDIA's own open each other by name."""
+    major = re.search(r"\d{2}", there)
+    driver = machine.driver if machine else _driver_here()
+    return (
+        len({one.version for one in several}) == 1
+        and all(is_library(path) and not _EXTENSION.search(path) for path in paths)
+        and not is_cuda_distribution(there)
+        and major is not None
+        and (not driver or int(major[0]) <= int(str(driver).partition(".")[0]))
+    )
 
 
 def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]:
