@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from pytest_cudalink import emulator, toolchains
@@ -24,12 +25,16 @@ PROGRAMS = {path.stem: path for path in sorted(HERE.glob("*.c"))}
 RELEASE, VERSION, DEVICE, TWO = "580.159.04", "13.0", "h200", "two_"
 
 
-def build(name: str, folder: Path) -> Path:
-    """A program that was compiled against the cuda.h of `VERSION`."""
+def flags() -> tuple[str, ...]:
+    """What the compiler gets for a program: the cuda.h of `VERSION`, and the emulated driver."""
     quiet = ("-O0", "-Wno-deprecated-declarations", "-Wno-format-zero-length")
-    flags = (*quiet, "-pthread", f"-L{emulator.library_folder()}", "-l:libcuda.so.1")
-    source = compiler.Executable(name, (PROGRAMS[name],), (toolchains.add(VERSION).include,), flags)
-    return compiler.build(source, folder)
+    headers = (f"-iquote{HERE}", f"-I{toolchains.add(VERSION).include}")
+    return (*quiet, *headers, "-pthread", f"-L{emulator.library_folder()}", "-l:libcuda.so.1")
+
+
+def build(name: str, folder: Path) -> Path:
+    """Compile a program."""
+    return compiler.build(compiler.Executable(name, (PROGRAMS[name],), flags=flags()), folder)
 
 
 def run(program: Path, environment: dict[str, str]) -> str:
@@ -49,8 +54,11 @@ def run(program: Path, environment: dict[str, str]) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def ours(name: str) -> dict[str, str]:
-    """What the emulated driver answers to the questions of a program."""
+def ours(name: str, build: Callable[[str, Path], Path] = build) -> dict[str, str]:
+    """What the emulated driver answers to the questions of a program.
+
+    `build`: compiles it into a folder.
+    """
     device = f"{DEVICE}:2" if name.startswith(TWO) else DEVICE
     planned = emulator.emulation_for(VERSION, release=RELEASE, device=device)
     with tempfile.TemporaryDirectory() as folder:

@@ -43,7 +43,7 @@ static void resources(void) {
   ASK("only the number", cuDevSmResourceSplitByCount(NULL, &n, &r, NULL, 0, 8), "%u", n);
   n = 1;
   ASK("without the rest", cuDevSmResourceSplitByCount(&q, &n, &r, NULL, 0, 8), "%u", n);
-  CUdevResource again;
+  CUdevResource again = {0};
   n = 1;
   ASK("split a part", cuDevSmResourceSplitByCount(&again, &n, &q, NULL, 0, 8), "%u %u", n, again.sm.smCount);
   n = 1;
