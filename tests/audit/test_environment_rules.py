@@ -696,6 +696,7 @@ def test_a_variant_that_nothing_requires(made: Faked, requires, content, severit
         ("libx.so", b"????", "x-cu12 1", "13.2", "error"),
         ("libx.so", b"cu13", "x-cu12 2", "13.2", "error"),
         ("x.cpython-311-x86_64-linux-gnu.so", b"cu13", "x-cu12 1", "13.2", "error"),
+        ("_core.so", b"cu13", "x-cu12 1", "13.2", "error"),
         ("x.h", b"cu13", "x-cu12 1", "13.2", "error"),
     ],
 )

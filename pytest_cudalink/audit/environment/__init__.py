@@ -68,6 +68,8 @@ _MOST_SPECIFIERS: Final = 40
 #: A Python extension module, which is loaded where a program imports it, and not before.
 _EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
 
+#: A library that programs link, by its name: an extension module may be called ``_core.so``.
+_LINKED: Final = re.compile(r"(?:^|/)lib[^/]*\.so[.\d]*$")
 #: A requirement that only an extra has.
 _OF_EXTRA: Final = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra\s*==\s*['\"](?P<extra>[\w.-]+)")
 
@@ -613,7 +615,7 @@ def _serves_all(there: str, several: Sequence[Installed], paths: Sequence[str], 
     driver = machine.driver if machine else _driver_here()
     return (
         len({one.version for one in several}) == 1
-        and all(is_library(path) and not _EXTENSION.search(path) for path in paths)
+        and all(_LINKED.search(path) and not _EXTENSION.search(path) for path in paths)
         and not is_cuda_distribution(there)
         and major is not None
         and (not driver or int(major[0]) <= int(str(driver).partition(".")[0]))
