@@ -134,7 +134,9 @@ def operations(drawn: Recipe) -> Iterator[str]:
     together = any(here["nvJitLink"][of] and here["cudart"][of] for of in (0, 1))
     if together and brings(drawn, "libcudadevrt.a"):
         yield "link-cudadevrt"
-    if drawn.driver and (any(here["cudart"]) or "cuda-bindings" in names):
+    if drawn.driver and any(here["cudart"]):
+        yield "begins cudart"
+    if drawn.driver and "cuda-bindings" in names:
         yield "runtime"
     if drawn.driver and any(here["nvrtc"]):
         yield "image"

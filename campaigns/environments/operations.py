@@ -38,9 +38,10 @@ int main() { int n; return cudaGetDeviceCount(&n) == cudaErrorInsufficientDriver
 """
 #: How a program of numba or cuda-core asks cuda-bindings for a library, which it loads then.
 ASK = {"nvrtc": ("nvrtc", "nvrtcVersion"), "nvJitLink": ("nvjitlink", "version"), "nvvm": ("nvvm", "version")}
-#: The first call of a library that contains the CUDA runtime, and what it is given besides the place of its handle.
+#: The first call of a library that is or has the CUDA runtime, and what it is given besides the place of its handle.
 FIRST_CALL = {
     "cublas": ("cublasCreate_v2", ()),
+    "cudart": ("cudaGetDeviceCount", ()),
     "curand": ("curandCreateGenerator", (100,)),  # CURAND_RNG_PSEUDO_DEFAULT
     "cusolver": ("cusolverDnCreate", ()),
     "cusparse": ("cusparseCreate", ()),
@@ -265,25 +266,23 @@ def imported(name: str) -> None:
 
 
 def runtime() -> None:
-    """Ask the CUDA runtime for devices: that inside cuda-bindings where it is installed, else the toolkit's."""
-    if PLAN["bindings"]:
-        from cuda.bindings import runtime as cudart
+    """Ask the CUDA runtime inside cuda-bindings for devices."""
+    from cuda.bindings import runtime as cudart
 
-        code = int(cudart.cudaGetDeviceCount()[0])
-    else:
-        code = library("cudart").cudaGetDeviceCount(ctypes.byref(ctypes.c_int()))
+    code = int(cudart.cudaGetDeviceCount()[0])
     if code != NOT_SUPPORTED:
         expect(code, "cudaGetDeviceCount")
 
 
 def _asks_the_driver(call: Callable[[], object]) -> None:
     """Make a call of the CUDA runtime; it may fail only where the emulated driver has no tables of the runtime."""
-    events = Path(PLAN["scratch"], "events")
-    os.environ["CUDALINK_EMULATOR_EVENTS"] = str(events)
+    events = Path(os.environ["CUDALINK_EMULATOR_EVENTS"])
+    before = events.stat().st_size if events.exists() else 0
     try:
         call()
     except Exception:
-        if not events.exists() or '"unsupported":true' not in events.read_text():
+        said = events.read_bytes()[before:] if events.exists() else b""
+        if b'"unsupported":true' not in said:
             raise
 
 
@@ -390,6 +389,8 @@ def attempt(name: str) -> str | None:
 
 if __name__ == "__main__":
     PLAN = json.loads(Path(sys.argv[1]).read_text())
+    # some releases of cuda.pathfinder load the driver
+    os.environ["CUDALINK_EMULATOR_EVENTS"] = f"{PLAN['scratch']}/events"
     with contextlib.suppress(Exception):  # the operations that need it say what is wrong
         importlib.import_module("cuda.pathfinder")
     for one in PLAN["operations"]:
