@@ -83,6 +83,13 @@ assert cuda.cudalinkContextState() == 600 and driver.event_count() == count
 assert not driver.remove_fault(every)
 assert cuda.cudalinkContextState() == 0
 """,
+    "a_fill_past_the_last_address": """
+# It is refused where it begins outside of memory; elsewhere the fault is seen after it (as an H200).
+assert cuda.cuMemsetD8_v2(c_uint64(2**64 - 1), 0, c_size_t(16)) == 1
+assert cuda.cudalinkContextState() == 0
+ok(cuda.cuMemsetD8_v2(address, 0, c_size_t(2**64 - 1)))
+assert cuda.cuCtxSynchronize() == 700
+""",
 }
 test_programs = programs(PROGRAMS, START)
 

@@ -275,7 +275,8 @@ CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, siz
   size_t size;
   CUresult result = size_of_fill(to, width, pitch, count, rows, &size);
   if (result || !size) return result;
-  if (to + size < to) return cl_stick(CUDA_ERROR_ILLEGAL_ADDRESS), CUDA_SUCCESS; /* not seen before it is done (H200) */
+  if (to + size < to && cl_within(to, 1)) /* not seen before it is done (H200) */
+    return cl_stick(CUDA_ERROR_ILLEGAL_ADDRESS), CUDA_SUCCESS;
   cl_memory_hold();
   bool within = cl_held_within(to, size) && cl_held_writable(to);
   if (within) fill_rows(to, value, width, pitch, count, rows);
