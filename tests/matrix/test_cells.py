@@ -422,6 +422,8 @@ because = "no-wheels"
     [
         ("[cells", ["1: not TOML: "]),
         ("\n\n[cells", ["3: not TOML: "]),
+        ("\n[cells\n\n\n", ["2: not TOML: "]),
+        ("axes = 1", ["1: axes: needed a table, found a number (1)"]),
         ("toolkits = 1", ["1: toolkits: needed a table, found a number (1)"]),
         ("[axes]\nx = 1", ["2: axes.x: needed a table, found a number (1)", "2: axes.x: needs a list of values for"]),
         ('[cells.a]\nctk = ["13.0"]', ["2: cells.a.ctk: needed a string, found a list (['13.0'])"]),

@@ -651,9 +651,10 @@ def test_handles_that_a_test_leaves(contract: Mock) -> None:
 def test_the_sums_of_a_run() -> None:
     """Those outside of tests, of every process, and of the tests."""
     outside, totals = Outside(), Totals()
-    assert outside.unlinked_modules == 0
+    assert (outside.unlinked_modules, bool(outside)) == (0, False)
     outside.violations["order"] = outside.missing["a GPU"] = outside.unlinked_modules = 2
     outside.problems, outside.notes, outside.of_processes = ["p"], ["n"], ["two majors"]
+    assert outside
     outside.unwritten = ["u"]
     outside.links["a/driver"] = outside.unsteered["x"] = 1
     outside.verdicts, outside.unsupported = [{"status": "compatible"}], {"t": "why"}
