@@ -115,6 +115,25 @@ for address in dead.values():
     )
 
 
+def test_registering_what_is_not_mapped(check) -> None:
+    """A range with a page that the host does not have is refused, and can be registered once it has it (as an H200)."""
+    check(
+        """
+import mmap
+ok(cuda.cuInit(0)), ok(cuda.cuCtxSetCurrent(new(cuda.cuDevicePrimaryCtxRetain, 0)))
+libc = CDLL(None)
+pages = mmap.mmap(-1, 4 * mmap.PAGESIZE)
+start = addressof(c_char.from_buffer(pages))
+for size in (1 << 46, (1 << 64) - 1):
+    assert cuda.cuMemHostRegister_v2(c_void_p(start), c_size_t(size), 0) in (1, 2), size
+libc.munmap(c_void_p(start + 2 * mmap.PAGESIZE), c_size_t(mmap.PAGESIZE))
+assert cuda.cuMemHostRegister_v2(c_void_p(start + 1), c_size_t(2 * mmap.PAGESIZE), 0) == 1
+ok(cuda.cuMemHostRegister_v2(c_void_p(start + 1), c_size_t(2 * mmap.PAGESIZE - 1), 0))
+ok(cuda.cuMemHostUnregister(c_void_p(start + 1)))
+"""
+    )
+
+
 def test_addresses_of_the_host(check) -> None:
     """The host can use managed, pinned and registered memory and what it has access to, and nothing of the device."""
     check(

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "accesses.h"
@@ -12,6 +13,7 @@
 #include "graph_memory.h"
 #include "pools.h"
 #include "processes.h"
+#include "shared_memory.h"
 #include "watched_copies.h"
 
 enum { ROW_ALIGNMENT = 512 };
@@ -227,6 +229,15 @@ static bool is_there(uintptr_t byte, unsigned flags) {
   return syscall(SYS_futex, &none, FUTEX_WAKE_OP_PRIVATE, 0, 0, byte & ~(uintptr_t)3, keep) >= 0 || errno != EFAULT;
 }
 
+/* Whether the host has all pages of a range; some need not be in memory. */
+static bool is_mapped(uintptr_t start, uintptr_t end) {
+  unsigned char unused[4096];
+  const size_t page = cl_page_size(), most = page * sizeof unused;
+  for (uintptr_t at = start & ~(page - 1); at < end; at += most)
+    if (mincore((void *)at, end - at < most ? end - at : most, unused)) return false;
+  return true;
+}
+
 static CUresult register_host(void *start, size_t size, unsigned flags) {
   if (!start) return CUDA_ERROR_INVALID_VALUE;
   IN_CONTEXT(context);
@@ -250,7 +261,10 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
   /* memory of the driver, and of other devices, is none to register (measured: edges/host_memory) */
   if (known ? !registered : flags & CU_MEMHOSTREGISTER_IOMEMORY) return CUDA_ERROR_INVALID_VALUE;
   if (!known && !is_there((uintptr_t)start, flags)) return CUDA_ERROR_INVALID_VALUE;
-  return cl_block_enter(&block);
+  TRY(cl_block_enter(&block)); /* what is registered in part is that first (measured: edges/host_memory) */
+  if (known || is_mapped((uintptr_t)start, end)) return CUDA_SUCCESS;
+  cl_block_take((uintptr_t)start, FROM_REGISTRATION, &block);
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 EXPORTED(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags),
