@@ -71,6 +71,6 @@ def all_versions() -> dict[str, str]:
     found: dict[str, str] = {}
     for one in metadata.distributions():
         with suppress(UnicodeDecodeError):
-            if _can_be_read(one) and (name := one.metadata["Name"]):  # None where the metadata is missing
-                found.setdefault(name, one.version)
+            if _can_be_read(one) and "Name" in one.metadata:  # not where the metadata is missing
+                found.setdefault(one.metadata["Name"], one.version)
     return found
