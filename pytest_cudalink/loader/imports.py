@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -130,8 +131,26 @@ def _remove(values: list[Any], value: object) -> bool:
 
 
 _postponed: list[Callable[[], None]] = []
+#: What imports of a thread would start, while it holds them.
+_held = threading.local()
 #: A second thread that needs the postponed work waits until the first has done it.
 _starting = threading.RLock()
+
+
+@contextmanager
+def held_starts() -> Generator[None]:
+    """Start what is postponed until an import of the block only behind it: its modules are half-way before."""
+    if hasattr(_held, "starts"):
+        yield
+        return
+    starts: list[Callable[[], None]] = []
+    _held.starts = starts
+    try:
+        yield
+    finally:
+        del _held.starts
+    for start in starts:
+        start()
 
 
 def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[], None]:
@@ -163,7 +182,7 @@ def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[
         imports.stop()
         _remove(_postponed, begin)
 
-    imports = ImportWatch(lambda _module: begin())
+    imports = ImportWatch(lambda _module: _held.starts.append(begin) if hasattr(_held, "starts") else begin())
     try:
         _postponed.append(begin)
         imports.watch(until)

@@ -129,8 +129,10 @@ class Run:
             if found is None:  # no other thread has made it meanwhile
                 make: Any = key
                 if isinstance(key, Key):
+                    from ..loader.imports import held_starts
+
                     module, _, name = key.place.partition(":")
-                    with own_imports():
+                    with own_imports(), held_starts():
                         make = getattr(import_module(f"{__package__}.{module}"), name)
                 found = make(self)
                 self.config.pluginmanager.register(found, f"cudalink-{part_name(key)}")

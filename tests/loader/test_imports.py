@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from pytest_cudalink.loader.imports import ImportWatch, postpone, start_postponed
+from pytest_cudalink.loader.imports import ImportWatch, held_starts, postpone, start_postponed
 
 
 @pytest.fixture
@@ -143,6 +143,17 @@ def test_postponed(package, calls, first) -> None:
     importlib.import_module("watched.other")
     start_postponed()
     assert calls == ["started"]
+
+
+def test_held(package, calls) -> None:
+    """A call that an import would start in a block waits for the end of the outermost one: its modules are complete."""
+    (package / "outer.py").write_text("from watched import inner\nCOMPLETE = True\n")
+    postpone(lambda: calls.append(importlib.import_module("watched.outer").COMPLETE), until=["watched.inner"])
+    with held_starts():
+        with held_starts():
+            importlib.import_module("watched.outer")
+        assert calls == []
+    assert calls == [True]
 
 
 def test_postponed_for_a_module_that_is_there(package, calls) -> None:
