@@ -132,6 +132,7 @@ def round():
     ok(cuda.cuMemFree_v2(address))
     pool, file = new_pool(handle_types=POSIX_FILE), c_int()
     ok(cuda.cuMemPoolExportToShareableHandle(byref(file), pool, POSIX_FILE, c_uint64(0)))
+    assert os.get_inheritable(file.value)  # by a program that the process starts (H200)
     os.close(file.value)
     ok(cuda.cuMemFree_v2(from_pool(pool, 64)[1]))
     ok(cuda.cuMemPoolDestroy(pool))

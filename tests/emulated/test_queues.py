@@ -259,6 +259,12 @@ ok(fill(second, 6))
 assert cuda.cuStreamQuery(second) == 600
 gate.open(cuda.cuCtxSynchronize)
 assert (cuda.cuEventQuery(done), read()) == (0, 6)
+# what names its context or its stream needs none that is current (H200)
+managed = new(cuda.cuMemAllocManaged, c_uint64, c_size_t(64), 1)
+ok(cuda.cuCtxSetCurrent(None))
+ok(cuda.cuCtxRecordEvent(context, done)), ok(cuda.cuCtxWaitEvent(context, done)), ok(cuda.cuEventQuery(done))
+ok(cuda.cuStreamAttachMemAsync(second, managed, c_size_t(0), 4))
+assert cuda.cuStreamAttachMemAsync(None, managed, c_size_t(0), 1) == 201
 """,
     "destroying_what_is_pending": """
 # A stream or an executable graph that is destroyed does its work all the same; a context waits for its own.

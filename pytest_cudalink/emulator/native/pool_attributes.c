@@ -174,7 +174,8 @@ API(cuMemPoolExportToShareableHandle, (int *out, void *handle, int type, unsigne
   CUresult result = cl_is_own(pool) ? CUDA_SUCCESS : NO_POOL;
   if (!result && (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags || pool->file.number < 0))
     result = CUDA_ERROR_INVALID_VALUE;
-  int file = result ? -1 : cl_file_duplicate(own_descriptor(&pool->file));
+  /* a program that this one starts has it, too (H200) */
+  int file = result ? -1 : fcntl(own_descriptor(&pool->file), F_DUPFD, 3);
   if (file >= 0) pool->exported = true;
   cl_pool_unlock();
   if (!result && file < 0) result = CUDA_ERROR_OUT_OF_MEMORY;

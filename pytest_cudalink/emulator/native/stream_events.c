@@ -254,6 +254,15 @@ static CUresult check_pair(const Context *context, const void *event) {
   return context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
+/* Uses an event under a context, whichever one is current, or none (two H200s). */
+static CUresult in_context(Context *context, void *event, CUresult (*use)(Context *, void *)) {
+  TRY(check_pair(context, event));
+  if (!cl_push_context(context)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = LOCKED(use(context, event));
+  cl_pop_context();
+  return result;
+}
+
 static CUresult record_all(Context *context, void *handle) {
   CUresult result = record(handle, context, NULL, 0);
   Event *event = cl_event(handle);
@@ -267,12 +276,11 @@ static CUresult record_all(Context *context, void *handle) {
 }
 
 API(cuCtxRecordEvent, (Context *context, Event *handle), (context, handle)) {
-  CUresult result = check_pair(context, handle);
-  return result ? result : LOCKED(record_all(context, handle));
+  return in_context(context, handle, record_all);
 }
 
 /* All streams of the context wait, also those whose work does not synchronize with the legacy one. */
-static CUresult wait_all(const Context *context, void *handle) {
+static CUresult wait_all(Context *context, void *handle) {
   Event *event;
   CUresult result = may_wait_for_event(handle, &event);
   EACH (Stream, stream, &cl_streams)
@@ -283,8 +291,7 @@ static CUresult wait_all(const Context *context, void *handle) {
 }
 
 API(cuCtxWaitEvent, (Context *context, Event *handle), (context, handle)) {
-  CUresult result = check_pair(context, handle);
-  return result ? result : LOCKED(wait_all(context, handle));
+  return in_context(context, handle, wait_all);
 }
 
 API_LOCKED_CHECKED(milliseconds && from && to ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime_v2,

@@ -186,8 +186,7 @@ static bool is_managed(CUdeviceptr address, size_t size) {
 API(cuStreamAttachMemAsync, (Stream *stream, CUdeviceptr address, size_t size, unsigned flags),
     (stream, address, size, flags)) {
   Stream *known;
-  CUresult result = cl_check_context();
-  if (!result) result = LOCKED(cl_refuse_captured(stream, &known));
+  CUresult result = LOCKED(cl_refuse_captured(stream, &known)); /* under no context, too (two H200s) */
   if (result) return result;
   bool single = flags == CU_MEM_ATTACH_SINGLE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && !single) return CUDA_ERROR_INVALID_VALUE;
