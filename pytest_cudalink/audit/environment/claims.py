@@ -71,7 +71,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
 
     A requirement of an extra counts if another distribution requires that extra: which extras a user asked for by hand
     is recorded nowhere. Those that conda installed are left to conda, which changes their requirements. Whatever else
-    one of CUDA's distributions requires counts where it is not installed: its libraries or its modules load it.
+    one of CUDA's distributions requires counts, too: its libraries or its modules load it.
     """
     installed = {one.name: one for one in distributions}
     parsed: dict[str, list[Requirement]] = {}
@@ -88,8 +88,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
         for requirement in requirements:
             about = canonicalize_name(requirement.name)
             there = installed.get(about)
-            counts = concerns_cuda(about) or (concerns_cuda(name) and there is None)
-            if counts and _applies(target, requirement, extras[name]):
+            if (concerns_cuda(about) or concerns_cuda(name)) and _applies(target, requirement, extras[name]):
                 versions = str(requirement.specifier)
                 satisfied = targets.accepts(versions, there.version) if there else None
                 yield Claim(
