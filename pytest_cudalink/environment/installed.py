@@ -326,6 +326,12 @@ def recorded_hashes(one: Installed) -> Iterator[tuple[str, str]]:
             yield os.path.normpath(path) if ".." in path else path, row[1]
 
 
+def is_gone(one: Installed) -> bool:
+    """Whether a distribution has files that programs use, by its RECORD, and none of them is there."""
+    paths = _sizes(Path(one.path, "RECORD"))
+    return bool(paths) and not any(map(os.path.exists, paths))
+
+
 def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, list[str]]]:
     """Yield the distributions of whose files some are missing or cut off, each with these files.
 

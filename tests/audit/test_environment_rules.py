@@ -814,6 +814,19 @@ def test_a_package_whose_metadata_is_gone(made: Faked, package: str, line: str, 
     assert found == ([("error", place, f"pip --python {made.prefix} install {name}")] if red else [])
 
 
+@pytest.mark.parametrize(("kept", "found"), [("", ["other 1"]), ("o/__init__.py", [])])
+@pytest.mark.parametrize("requires", ["other", "numpy"])
+def test_a_requirement_whose_files_are_gone(made: Faked, requires: str, kept: str, found: list[str]) -> None:
+    """It counts as a whole, where one of CUDA's distributions requires it: an image may leave out its tests."""
+    made.wheel("librmm-cu13", "1", requires)
+    made.wheel("numpy", "1")
+    rows = "o/__init__.py,sha256=x,1\no/tests/test_o.py,sha256=y,1\n"
+    (made.wheel("other", "1") / "RECORD").write_text(rows, encoding="utf-8")
+    if kept:
+        made.put(kept, content=b"x")
+    assert [one.place for one in made.audit().errors if one.kind == "lost"] == (found if requires == "other" else [])
+
+
 @pytest.mark.parametrize(
     ("left", "by_conda", "severity"),
     [(False, "libnvrtc.so.13", "note"), (True, "libnvrtc.so.13", "error"), (False, "libnvrtc.so.12", "error")],

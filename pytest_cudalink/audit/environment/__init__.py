@@ -34,6 +34,7 @@ from ...environment.installed import (
     Unreadable,
     asking_in_vain,
     find_place,
+    is_gone,
     is_library,
     lost_files,
     read_distributions,
@@ -185,7 +186,7 @@ def audit_environment(
     findings += _copies(providers, shared, repair)
     claims += measured
     findings[:0] = [*_judged(claims, repair), *_of_extras(distributions, claims)]
-    findings += _lost(everything, repair)
+    findings += _lost(everything, claims, repair)
     metadata = [*(one.name for one in distributions), *(_named_by_folder(one) for one in unreadable)]
     findings += _without_metadata(place, metadata, repair)
     findings += _known_to_fail(everything, providers, repair, machine)
@@ -622,13 +623,15 @@ def _serves_all(there: str, several: Sequence[Installed], paths: Sequence[str], 
     )
 
 
-def _lost(everything: Sequence[Installed], repair: _Repair) -> Iterator[Finding]:
+def _lost(everything: Sequence[Installed], claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
     """What CUDA's distributions, and those for one of its majors, lack of what an installer believes to be there.
 
+    Of what else they require, that which is gone as a whole: images of containers leave out tests of other packages.
     A note where no library is left of one that conda has replaced: only its metadata stayed behind.
     """
     by_conda = {Path(path).name for one in everything if one.manager == "conda" for path in one.files}
-    of_cuda = [one for one in everything if concerns_cuda(one.name)]
+    required = {claim.name for claim in claims}
+    of_cuda = [one for one in everything if concerns_cuda(one.name) or (one.name in required and is_gone(one))]
     for one, paths in lost_files(of_cuda):
         replaced = not one.files and not by_conda.isdisjoint(Path(path).name for path in paths)
         yield Finding(
