@@ -1032,6 +1032,27 @@ def test_where_a_library_comes_from_with_the_variable(made: Faked, monkeypatch: 
     assert str(Providers(owners).of("libnvrtc", 12, user)) == "wheel 1"
 
 
+@pytest.mark.parametrize(
+    ("name", "library", "variable", "errors"),
+    [
+        ("nvidia-curand", "libcurand.so.10", False, 1),
+        ("nvidia-curand", "libcurand.so.10", True, 0),
+        ("nvidia-cusolvermp-cu13", "libcusolverMp.so.0", False, 0),
+        ("other", "_x.so", False, 0),
+    ],
+)
+def test_a_runtime_where_the_loader_does_not_look(
+    made: Faked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, library: str, variable: bool, errors: int
+) -> None:
+    """In a toolkit that nothing names: a program may load it first, but none does before NVIDIA's own libraries."""
+    (toolkit := tmp_path / CUDART_13).touch()
+    monkeypatch.setattr(providers, "_system_libraries", lambda: (str(toolkit),))
+    monkeypatch.setattr(providers, "_cached", tuple)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path) if variable else "")
+    made.wheel(name, "1", files=(made.put(f"n/{library}", CUDART_13),))
+    assert [one.kind for one in made.audit().errors] == ["unprovided"] * errors
+
+
 def test_parts_of_another_cudnn(made: Faked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts open each other by name: an error if one of them comes from elsewhere, and none if all of them do."""
     graph = b"libcudnn_ops.so\0libcudnn_engines_tensor_ir.so\0"

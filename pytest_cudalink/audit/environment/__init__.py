@@ -303,8 +303,9 @@ def _measured(
             older.append(_older(one, need, need.floor, provider))
         if provider and provider.owner and provider.owner.name != one.name and need.floor and provider.release:
             claims.append(_claim(one, need, need.floor, provider, declared))
-    absent = {need.stem: need for (stem, major), need in linked.items() if not providers.of(stem, major, need.path)}
-    served = {stem for stem, major in linked if providers.of(stem, major, linked[stem, major].path)}
+    got = {key: _linked_with(one, need, providers) for key, need in linked.items()}
+    absent = {need.stem: need for key, need in linked.items() if not got[key]}
+    served = {stem for (stem, _), provider in got.items() if provider}
     # a wheel may have one file for each CUDA major, of which a program loads one; what is declared is reported by name
     served |= {
         stem for stem in absent for claim in declared
@@ -315,6 +316,19 @@ def _measured(
     fix = repair.install(one.manager, names) if names and one.manager != "conda" else NO_COMMAND
     apart = _without_parts(one, needs, linked, providers)
     return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *apart]
+
+
+def _linked_with(one: Installed, need: Need, providers: Providers) -> Provider | None:
+    """The copy that a linked file gets; a program may load one of a toolkit first, where the loader does not look.
+
+    Nothing loads the runtime before NVIDIA's own libraries but those for several processes (``LIB_DESCRIPTORS`` of
+    cuda.pathfinder 1.9.1).
+    """
+    found = providers.of(need.stem, need.major, need.path)
+    before = stem_of(Path(need.path).name).endswith("Mp") or not is_cuda_distribution(one.name)
+    runtime = need.stem == "libcudart" and not before
+    unseen = found and found.owner is None and runtime and not is_any_reached(need.path, [found.library])
+    return None if unseen else found
 
 
 def _without_parts(
