@@ -246,6 +246,7 @@ API(cuCtxSetFlags, (unsigned flags), (flags)) {
   cl_event_uint(line, "flags", flags);
   IN_CONTEXT(context);
   if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  HOLD(lock);
   context->flags = flags & ~(unsigned)(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE); /* set as it is made */
   if (context->primary) primary_flags[context->device] |= flags & CU_CTX_SYNC_MEMOPS; /* (edges/two_limits_green) */
   return CUDA_SUCCESS;
