@@ -37,6 +37,7 @@ from campaigns.environments.generator import (
     requirements,
     used_files,
 )
+from campaigns.environments.operations import FIRST_CALL
 
 _OPERATIONS: Final = Path(__file__).with_name("operations.py")
 #: Who is not root may mount in a name space in which it is.
@@ -77,8 +78,6 @@ _OF_NVCC: Final = {
     "nvcc": ("nvcc", "nvvm", "crt", "cudart"),
     "nvcc-cccl": ("nvcc", "nvvm", "crt", "cudart", "cccl"),
 }
-#: Parts of which the first call asks the driver.
-_WITH_RUNTIME: Final = ("cublas", "curand", "cusolver", "cusparse")
 #: Packages that link at run time.
 _LINKING: Final = frozenset({"cuda-core", "numba-cuda", "nvmath-python", "cuda-cccl"})
 
@@ -122,7 +121,7 @@ def operations(drawn: Recipe) -> Iterator[str]:
     # pynvjitlink needs the driver's library
     yield from (f"imported {module}" for module in modules if module != "pynvjitlink" or drawn.driver)
     if drawn.driver:  # where both majors are, programs of each find their own
-        once = [part for part in _WITH_RUNTIME if sum(here[part]) == 1]
+        once = [part for part in FIRST_CALL if part != "cudart" and sum(here[part]) == 1]
         yield from (f"begins {part}" for part in once if _is_whole(PARTS[part][not here[part][0]], wheels))
         yield from ["rmm-stream"] * ("rmm" in modules)
         opens = {key: file for name in names for key, file in PACKAGES[name].get("opens", {}).items()}
