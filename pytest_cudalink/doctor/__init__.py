@@ -422,9 +422,18 @@ def _damaged_files(report: DoctorReport, system: System) -> Iterator[Finding]:
         ]
         for row in opened:
             place = row["file"].format(release=item.version)
-            if row["library"] == item.name and item.version and system.lacks(item, place):
-                name = place.rpartition("/")[2]
+            if row["library"] != item.name or not item.version:
+                continue
+            name = place.rpartition("/")[2]
+            if system.lacks(item, place):
                 faults.append((f"{item.path} opens {name}, which is missing: {row['because']}", f"lacks {name}"))
+            elif not system.finds(item, name):
+                yield Finding(
+                    "error",
+                    f"{item.path} opens {name} by name, and the loader does not find it there: {row['because']}",
+                    otherwise=f"put {Path(item.path).parent} into LD_LIBRARY_PATH",
+                    why=f"the {item.label} does not find {name}",
+                )
         yield from (_incomplete(item, text, cause) for text, cause in faults)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from .. import probes
 from ..audit.environment import EnvironmentAudit, audit_environment
+from ..audit.environment.providers import is_any_reached
 from ..base import elf
 from ..base.install_command import Installer, installer_here
 from ..compat.wheels import all_versions
@@ -139,6 +140,18 @@ class System:
         """Whether a file that a library opens at run time is not at its place from the library's folder."""
         file = Path(item.path)
         return file.is_file() and not any((one.parent / place).exists() for one in (file, file.resolve()))
+
+    def finds(self, item: Item, name: str) -> bool:
+        """Whether programs that load a library find a file which lies in its folder, and which it opens by name.
+
+        In wheels they do: cuda.pathfinder 1.5.0 to 1.9.1 loads the builtins of NVRTC 13.0, which has no RUNPATH, first.
+        """
+        if item.found_via in ("site-packages", ALREADY_LOADED) or is_any_reached(item.path, [name]):
+            return True
+        try:
+            return _pathfinder.is_opened(item.name, name)
+        except ResolutionError:
+            return True  # not known
 
     def copies_in_process(self) -> Iterator[Copy]:
         """The toolkit's libraries that are loaded in this process."""

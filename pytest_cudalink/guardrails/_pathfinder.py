@@ -93,6 +93,20 @@ for soname in json.loads(sys.argv[1]):
 print("\\n" + json.dumps(answer))
 """
 
+#: Loads a library, and says whether the loader finds a file then that the library opens by name.
+_OPENING_CHILD = """
+import ctypes, json, site, sys
+sys.path[:], folders = json.loads(sys.argv[1])
+site.getsitepackages = lambda: folders
+from cuda.pathfinder import load_nvidia_dynamic_lib
+load_nvidia_dynamic_lib(sys.argv[2])
+try:
+    found = bool(ctypes.CDLL(sys.argv[3]))
+except OSError:
+    found = False
+print("\\n" + json.dumps(found))
+"""
+
 
 class ResolutionError(RuntimeError):
     """Only loading a library would show what a look-up finds."""
@@ -234,12 +248,24 @@ def run_child(program: str, what: str, *arguments: str) -> Any:
         raise ResolutionError(msg) from error
 
 
+def _folders() -> str:
+    """The folders in which a child process searches for modules and for wheels."""
+    return json.dumps([sys.path, site.getsitepackages()])
+
+
+def is_opened(name: str, file: str) -> bool:
+    """Whether the loader finds a file that a library opens by name, where the public function has loaded that one.
+
+    Raises ResolutionError if the child process fails.
+    """
+    return bool(run_child(_OPENING_CHILD, f"what {name} opens", _folders(), name, file))
+
+
 def find_in_child(names: Sequence[str]) -> dict[str, Resolved | ResolutionError | None]:
     """The library that the public function loads for each name, in one child process; an error where it fails."""
-    folders = json.dumps([sys.path, site.getsitepackages()])
     texts = {name: f"what a search for {name!r} would load" for name in names}
     try:
-        answers = run_child(_CHILD, " and ".join(texts.values()), json.dumps([*names]), folders)
+        answers = run_child(_CHILD, " and ".join(texts.values()), json.dumps([*names]), _folders())
     except ResolutionError as error:
         return dict.fromkeys(names, error)
     return {

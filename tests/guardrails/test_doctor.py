@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import importlib.util
 import json
 import os
@@ -433,6 +434,29 @@ def test_a_library_without_a_file_that_it_opens(toolkit, tmp_path) -> None:
         (folder / "libnvrtc-builtins.so.13.0").touch()
         assert made(*parts, facts=given("13.0")).findings == []
         (folder / "libnvrtc-builtins.so.13.0").unlink()
+
+
+def test_a_library_that_does_not_find_what_it_opens(tmp_path, monkeypatch) -> None:
+    """NVRTC 13.0 has no RUNPATH: outside of wheels the loader may not look into its folder for the builtins."""
+    (tmp_path / "libnvrtc.so.13").symlink_to(_ctypes.__file__)
+    (tmp_path / "libnvrtc-builtins.so.13.0").touch()
+    there = replace(WHOLE[0], name="nvrtc", path=str(tmp_path / "libnvrtc.so.13"), found_via="CUDA_PATH")
+    parts = [there if one.name == "nvrtc" else one for one in WHOLE[:-1]]
+    asked = []
+    monkeypatch.setattr(_pathfinder, "run_child", lambda _, *words: asked.append(words))
+    (fault,) = made(*parts, facts=given("13.0")).findings
+    assert (fault.severity, fault.why) == ("error", "the nvrtc library does not find libnvrtc-builtins.so.13.0")
+    assert fault.otherwise == f"put {tmp_path} into LD_LIBRARY_PATH"
+    assert asked[0][-2:] == ("nvrtc", "libnvrtc-builtins.so.13.0")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert made(*parts, facts=given("13.0")).findings == []
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+
+    def fail(*_: str) -> None:
+        raise ResolutionError
+
+    monkeypatch.setattr(_pathfinder, "run_child", fail)
+    assert made(*parts, facts=given("13.0")).findings == []  # not known
 
 
 def test_nvvm_without_libdevice() -> None:

@@ -232,6 +232,12 @@ def test_questions_to_a_child(parts, monkeypatch) -> None:
     )
 
 
+def test_what_a_library_opens(toolkit) -> None:
+    """The builtins of this NVRTC are found, by its RUNPATH or as cuda.pathfinder loads them first; others are not."""
+    builtins = f"libnvrtc-builtins.so.{toolkit}"
+    assert [_pathfinder.is_opened("nvrtc", file) for file in (builtins, "libnvrtc-builtins.so.1.0")] == [True, False]
+
+
 def test_caches_are_cleared(public, parts, monkeypatch) -> None:
     """Those of the look-ups, those below them, and ours; one that has none is left alone."""
     cleared: list[str] = []
