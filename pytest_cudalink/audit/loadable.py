@@ -10,7 +10,7 @@ import mmap
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -228,9 +228,9 @@ def resolve(
     """
     places: dict[tuple[str, str | None], str] = {}
     for path, one in elves.items():  # links in a folder are not read: their name is the SONAME
-        places[_folder_of(path), one.soname] = path
+        places[folder_of(path), one.soname] = path
     for path in elves:
-        places[_folder_of(path), path.rpartition("/")[2]] = path
+        places[folder_of(path), path.rpartition("/")[2]] = path
     found: dict[str, dict[str, str]] = {path: {} for path in elves}
     loaders: dict[str, set[str]] = {path: set() for path in elves}
     changed = True
@@ -239,9 +239,7 @@ def resolve(
         for path, library in elves.items():
             spend()
             above = loaded_by(path, loaders)
-            folders = _folders(path, library.runpath or library.rpath)
-            if not library.runpath:
-                folders += [f for one in above if not elves[one].runpath for f in _folders(one, elves[one].rpath)]
+            folders = searched(path, elves, above)
             for needed in set(library.needed) - set(found[path]):
                 hits = [places[folder, needed] for folder in folders if (folder, needed) in places]
                 hits += [found[one][needed] for one in above if needed in found[one]]
@@ -252,7 +250,18 @@ def resolve(
     return found, loaders
 
 
-def _folder_of(path: str) -> str:
+def searched(path: str, elves: Mapping[str, LoadableLibrary], above: Iterable[str]) -> list[str]:
+    """The folders of a wheel in which the loader looks for what a file needs or opens by name.
+
+    `above`: the files that load it.
+    """
+    folders = _folders(path, elves[path].runpath or elves[path].rpath)
+    if not elves[path].runpath:
+        folders += [f for one in above if not elves[one].runpath for f in _folders(one, elves[one].rpath)]
+    return folders
+
+
+def folder_of(path: str) -> str:
     """The folder below site-packages into which a file of a wheel is installed."""
     return posixpath.dirname(re.sub(r"^[^/]+\.data/(?:purelib|platlib)/", "", path)) or "."
 
@@ -260,7 +269,7 @@ def _folder_of(path: str) -> str:
 def _folders(path: str, rpaths: tuple[str, ...]) -> list[str]:
     """The folders of those RPATHs that are relative to the file."""
     matches = [re.fullmatch(r"\$(?:ORIGIN|\{ORIGIN\})(?:/(.*))?", rpath) for rpath in rpaths]
-    return [posixpath.normpath(posixpath.join(_folder_of(path), match[1] or "")) for match in matches if match]
+    return [posixpath.normpath(posixpath.join(folder_of(path), match[1] or "")) for match in matches if match]
 
 
 def loaded_by(path: str, loaders: Mapping[str, set[str]]) -> list[str]:

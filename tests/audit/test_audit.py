@@ -552,6 +552,45 @@ CUDART, CUDART_13, DRIVER = "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"
 RUNTIME = "nvidia-cuda-runtime-cu12"
 
 
+@pytest.mark.parametrize(
+    ("whole", "parts", "there", "runpath", "old", "severity", "words"),
+    [
+        (
+            "libcudnn-74a4c495.so.9",
+            "libcudnn_ops.so libcudnn_adv.so",
+            "",
+            "$ORIGIN",
+            "",
+            "note",
+            "adv.so and 1 more by",
+        ),
+        ("libcudnn.so.9", "libcudnn_ops.so", "x.libs/libcudnn_ops.so.9", "$ORIGIN", "", "", ""),
+        ("libcudnn.so.9", "libcudnn_ops.so", "x/libcudnn_ops.so.9", "$ORIGIN", "", "note", "ops.so.9 lies where"),
+        (
+            "libnvrtc-d540eb83.so.12.1",
+            "libnvrtc-builtins.so.12.1",
+            "",
+            "",
+            "",
+            "error",
+            "which the wheel does not have",
+        ),
+        ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "x.libs/libnvrtc-builtins.so.13.0", "", "", "note", "lies"),
+        ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "x.libs/libnvrtc-builtins.so.13.0", "", "$ORIGIN", "", ""),
+        ("libnvrtc.so.12", "libnvrtc-builtins.so.12.1", "", "$ORIGIN/../nvidia/cuda_nvrtc/lib", "", "", ""),
+        ("libnvrtc.so.12", "libnvrtc.so.12 libcuda.so.1", "", "", "", "", ""),
+    ],
+)
+def test_a_copy_without_its_parts(whole, parts, there, runpath, old, severity, words) -> None:
+    """A library that opens its parts by name needs them where the loader looks for it; other wheels' are not known."""
+    user = elf(whole, **{"old" if old else "rpath": ("$ORIGIN/../x.libs",)})  # an RPATH is also that of what it loads
+    copy = {"x/user.so": user, f"x.libs/{whole}": elf(rpath=(runpath,) if runpath else ())}
+    opened = {f"x.libs/{whole}": tuple(map(OpenedLibrary, parts.split()))}
+    found = judged({**copy, **({there: elf()} if there else {})}, opened=opened)
+    assert [one[1] for one in said(found, "unprovided")] == [severity] * bool(severity)
+    assert all(words in text for _, _, text in said(found, "unprovided"))
+
+
 def test_what_a_file_depends_on() -> None:
     """The libraries of CUDA with their symbols; those of the wheel count where an RPATH leads to them."""
     cufft, cublas = "libcufft.so.11", "libcublas.so.12"

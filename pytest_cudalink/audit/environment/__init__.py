@@ -47,7 +47,7 @@ from ..device_code.scan import pieces
 from ..libraries import majors_of, packages_of, stem_of
 from ..loadable import buffer, data_ranges, read_dynamic
 from ..needs import Need, needs_of_scan
-from ..opened import names_in_data
+from ..opened import is_part, names_in_data
 from ..scan import MOST_NAMES, MOST_UNPACKED, Scan, nvjitlink_needs
 from . import conda
 from .claims import VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
@@ -61,8 +61,6 @@ __all__ = ["AuditError", "Claim", "EnvironmentAudit", "Finding", "Installed", "a
 EnvironmentFinding = Finding
 #: Libraries of the driver, which no environment brings.
 _DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
-#: Libraries that open their parts by name, and end the process or every compilation without them.
-_IN_PARTS: Final = ("libcudnn", "libnvrtc")
 #: Different specifiers of one distribution that are compared with each other; 12 were seen at most.
 _MOST_SPECIFIERS: Final = 40
 
@@ -340,8 +338,7 @@ def _without_parts(
     """
     opened: dict[str, set[str]] = {}
     for need in needs:
-        whole = stem_of(Path(need.path).name)
-        if need.how == "opened" and whole in _IN_PARTS and need.stem.startswith((f"{whole}_", f"{whole}-")):
+        if need.how == "opened" and is_part(need.stem, need.path):
             opened.setdefault(need.path, set()).add(need.library)
     got = (providers.of(stem, major, linked[stem, major].path) for stem, major in linked if stem == "libcudnn")
     outside = {each.path: set(parts_named_in(each.path)) for each in got if each and each.owner is None}

@@ -10,12 +10,13 @@ from typing import Any
 
 from ...base.budget import AuditError
 from ...base.finding import Finding, plain
-from ...base.words import counted, listed, plural
+from ...base.words import and_more, counted, listed, plural
 from ...compat.architectures import drivers_in
 from ..device_code import ROWS, DeviceCode, grouped
 from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
-from ..loadable import LoadableLibrary, loaded_by
+from ..loadable import LoadableLibrary, folder_of, loaded_by, searched
 from ..needs import Need, needs_of_scan
+from ..opened import is_part
 from ..scan import Scan, hinted_major, scan_path, wheel_major
 from ..targets import InstallTarget, targets_of
 from .declared import Declared, judge_needs, package_brought, read_requirements, requirements_for
@@ -57,7 +58,8 @@ class Audit:
     # search takes it for a CUDA library), "rpath" (an absolute folder of the machine that built it), "majors" (no CUDA
     # major satisfies every file), "symbols" (functions of CUDA that no library which the file needs defines, or that no
     # known release exports), "undeclared", "floor", "ceiling" and "pin" (see `pytest_cudalink.audit.wheel.declared`),
-    # "inlined" (versioned nvJitLink names that a header inlined), "twice" (another package brings the same library)
+    # "inlined" (versioned nvJitLink names that a header inlined), "unprovided" (NVRTC or cuDNN without the parts that
+    # it opens), "twice" (another package brings the same library)
     findings: tuple[Finding, ...]
     # CUDA majors, and "none" for no CUDA at all, with which every file can be loaded. A file in a folder or with a name
     # that says its major, such as `cu13/`, counts for that major alone.
@@ -181,9 +183,33 @@ def _judge(scan: Scan) -> Audit:
         for name, elf in scan.elves.items()
         if any(majors_of(one) is not None for one in (name.rpartition("/")[2], elf.soname or ""))
     )
+    findings += _without_parts(scan)
     findings += _twice(files, bundled, next(iter(declared.values()), None))
     code = grouped(scan.path, scan.images)
     return Audit(scan.path, tuple(files), tuple(findings), majors, needs, requirements_for(needs), bundled, code)
+
+
+def _without_parts(scan: Scan) -> Iterator[Finding]:
+    """The copies of NVRTC and of cuDNN that do not find the parts which they open by name.
+
+    An error for NVRTC without its builtins, with which nothing compiles; a note for what may run without cuDNN, and
+    where the wheel has a part elsewhere, as a program may load it first. Folders of other wheels are not known.
+    """
+    for path, opened in scan.opened.items():
+        parts = [one.name for one in opened if is_part(stem_of(one.name), path)]
+        if not parts or path not in scan.elves:
+            continue
+        folders = searched(path, scan.elves, loaded_by(path, scan.resolved[1]))
+        found = [one for one in scan.elves if one.rpartition("/")[2].startswith(tuple(parts))]
+        if {*map(folder_of, scan.elves)}.issuperset(folders) and not any(folder_of(one) in folders for one in found):
+            where = f"and {found[0]} lies where it does not look" if found else "which the wheel does not have"
+            yield Finding(
+                "note" if found or stem_of(path.rpartition("/")[2]) == "libcudnn" else "error",
+                f"opens {min(parts)}{and_more(len(parts) - 1)} by name, {where}: put all parts into its folder, "
+                "and give it the RPATH $ORIGIN; or require NVIDIA's package instead",
+                place=path,
+                kind="unprovided",
+            )
 
 
 def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | None) -> Iterator[Finding]:
