@@ -66,6 +66,19 @@ assert back.raw[:16] == data[4:20] and back.raw[32:40] == data[4:12] and back.ra
 ok(cuda.cuMemcpyHtoAAsync_v2(line, size(0), source, size(64), None))
 ok(cuda.cuMemcpyAtoHAsync_v2(back, line, size(0), size(64), None))
 assert back.raw[:64] == data[:64]
+
+# a batch counts in elements of the array (cuda.h)
+stream, batch = new(cuda.cuStreamCreate, 0), cuda.cuMemcpy3DBatchAsync_v2
+wide, rows = made(4, 2, format=FLOAT), (c_uint64 * 8)()
+pointer, place = (1, addressof(source), 4, 0, 0), (2, wide.value, 1, 1, 0)
+def copied(of, to, width):
+    operation = (c_uint64 * 14)(*of, *to, width, 1, 1, 1)
+    return batch(c_size_t(1), operation, c_uint64(0), stream)
+none = (2, 1, 0, 0, 0), (2, other.value, 0, 0, 0)
+assert [copied(pointer, place, 4), *(copied(one, place, 1) for one in none)] == [1, 1, 1]
+ok(copied(pointer, place, 3)), ok(copied(place, (1, addressof(rows), 0, 0, 0), 3))
+ok(cuda.cuStreamSynchronize(stream))
+assert bytes(rows)[:13] == data[:12] + bytes(1)
 """,
     "tails_of_sparse_mipmaps": """
 # The levels that are smaller than a tile share whole tiles, of one layer where there are several.
@@ -138,10 +151,14 @@ for resource in resources:
     code, one = texture(resource, Sampling((1, 2, 3), 1, 3))
     ok(code)
     got, sampling, view = Resource(), Sampling(), View()
+    memset(byref(got), 7, sizeof(got)), memset(byref(sampling), 7, sizeof(sampling))
     ok(cuda.cuTexObjectGetResourceDesc(byref(got), one))
-    assert bytes(got) == bytes(resource)
+    written = 8 + {0: 8, 2: 24, 3: 40}[resource.type]  # the rest is left (as on an H200)
+    assert (got.type, got.flags, bytes(got)[8:written]) == (resource.type, 0, bytes(resource)[8:written])
+    assert set(bytes(got)[written : Resource.flags.offset]) == {7}
     ok(cuda.cuTexObjectGetTextureDesc(byref(sampling), one))
     assert (tuple(sampling.modes), sampling.filter, sampling.flags) == ((1, 2, 3), 1, 3)
+    assert not any(sampling.numbers[:3]) and set(bytes(sampling)[Sampling.numbers.offset + 12 :]) == {7}
     view.width = 77
     ok(cuda.cuTexObjectGetResourceViewDesc(byref(view), one))
     assert view.width == 77  # it has none, and nothing is written

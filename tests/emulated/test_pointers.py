@@ -130,6 +130,15 @@ libc.munmap(c_void_p(start + 2 * mmap.PAGESIZE), c_size_t(mmap.PAGESIZE))
 assert cuda.cuMemHostRegister_v2(c_void_p(start + 1), c_size_t(2 * mmap.PAGESIZE), 0) == 1
 ok(cuda.cuMemHostRegister_v2(c_void_p(start + 1), c_size_t(2 * mmap.PAGESIZE - 1), 0))
 ok(cuda.cuMemHostUnregister(c_void_p(start + 1)))
+# a copy keeps to the registration that it begins in (as on an H200), and sizes are numbers of 64 bits
+device, pitch = new(cuda.cuMemAlloc_v2, c_uint64, 1 << 16), c_size_t()
+for page in range(2):
+    ok(cuda.cuMemHostRegister_v2(c_void_p(start + page * mmap.PAGESIZE), c_size_t(mmap.PAGESIZE), 0))
+copies = [cuda.cuMemcpyHtoD_v2(device, start, mmap.PAGESIZE + more) for more in (0, 1)]
+assert copies == [0, 1], copies
+assert cuda.cuMemAllocPitch_v2(byref(device), byref(pitch), c_size_t(1), c_size_t((1 << 64) - 1), 4) == 2
+assert cuda.cuMemAllocPitch_v2(byref(device), byref(pitch), c_size_t(1 << 40), c_size_t(1 << 40), 4) == 1
+assert [cuda.cuMemsetD32_v2(device, 1, size) for size in (1 << 62, (1 << 62) + 1)] == [0, 1]
 """
     )
 

@@ -62,6 +62,30 @@ before = left()
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, 4096))
 assert physical(2 * MIB, handle_types=POSIX_FILE)[0] == 2 and left() == before
 """,
+    "what_a_stream_will_have_freed": """
+# Memory is given out again in the stream that frees it behind a gate, and what is left of it stays to be freed; another
+# stream waits for it where there is no other, unless the pool forbids that.
+INTERNAL, RESERVED, USED = 3, 5, 7  # CU_MEMPOOL_ATTR_*
+pool, gate, flag, got = new_pool(size=32 * MIB), c_uint64(), c_int(0), c_uint64()
+s, t = (new(cuda.cuStreamCreate, 1) for _ in range(2))
+ok(cuda.cuMemAlloc_v2(byref(gate), 512)), ok(cuda.cuMemsetD8_v2(gate, 0, 512))
+def of(attribute):
+    return get(cuda.cuMemPoolGetAttribute, pool, attribute, c_uint64)
+def allocate(size, stream):
+    return cuda.cuMemAllocFromPoolAsync(byref(got), c_size_t(size), pool, stream), got.value
+code, whole = allocate(32 * MIB, s)
+ok(code), ok(cuda.cuStreamWaitValue32_v2(s, gate, 1, 0)), ok(cuda.cuMemFreeAsync(c_uint64(whole), s))
+assert of(USED) == 0
+assert allocate(8 * MIB, s) == (0, whole) and of(USED) == 8 * MIB
+ok(cuda.cuMemPoolSetAttribute(pool, INTERNAL, byref(flag)))
+assert allocate(MIB, t)[0] == 2
+flag.value = 1
+ok(cuda.cuMemPoolSetAttribute(pool, INTERNAL, byref(flag)))
+assert allocate(24 * MIB, t) == (0, whole + 8 * MIB) and of(USED) == of(USED + 1) == 32 * MIB
+assert cuda.cuStreamQuery(t) == 600  # it waits for the first
+ok(cuda.cuMemsetD8_v2(gate, 1, 512)), ok(cuda.cuStreamSynchronize(t)), ok(cuda.cuStreamSynchronize(s))
+assert of(USED) == of(RESERVED) == 32 * MIB and allocate(1, s)[0] == 2
+""",
     "faults": """
 # An injected fault is met by name, at the call that was asked for, and the next one succeeds.
 address = c_uint64()

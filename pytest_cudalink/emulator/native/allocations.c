@@ -48,8 +48,8 @@ API(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t h
   *pitch = 0;
   if (!width || !height || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
   size_t row = cl_rounded(width, ROW_ALIGNMENT);
-  if (!row) return CUDA_ERROR_INVALID_VALUE;
-  if (height > SIZE_MAX / row) return CUDA_ERROR_INVALID_VALUE;
+  if (row * height == 0) return CUDA_ERROR_INVALID_VALUE; /* as a number of 64 bits (H200) */
+  if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = allocate(out, row * height, ON_DEVICE, 0, context);
   if (!result) *pitch = row;
   cl_event_uint(line, "bytes", row * height);
@@ -96,7 +96,7 @@ static CUresult free_memory(CUdeviceptr address, bool in_order) {
 }
 
 CUresult cl_free_in_order(CUdeviceptr address) {
-  return cl_pool_free(address, true) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return cl_pool_free(address, false) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Memory of a pool is dead for callers at once, and goes back to the pool when the stream is there.
@@ -110,6 +110,7 @@ static CUresult free_later(const void *handle, CUdeviceptr address) {
   if (of_pool && !freed) {
     block->freed = true;
     block->end = cl_site_keep(cl_site());
+    if (block->origin == FROM_POOL) ((Pool *)block->owner)->used -= block->size;
   }
   cl_block_unlock();
   if (freed) return CUDA_ERROR_INVALID_VALUE;

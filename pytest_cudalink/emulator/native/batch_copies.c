@@ -1,6 +1,7 @@
 /* Several copies in one call. */
 #include <string.h>
 
+#include "arrays.h"
 #include "capture.h"
 #include "copy_calls.h"
 #include "devices.h"
@@ -93,12 +94,20 @@ EXPORTED_WHEN(takes_batches(stream), cuMemcpyBatchAsync_v2,
 
 /* -- boxes -- */
 
-/* CUmemcpy3DOperand, whose pointer alone is emulated */
+/* CUmemcpy3DOperand */
 typedef struct {
   int type;
-  CUdeviceptr pointer;
-  size_t row, rows;
-  Location hint;
+  union {
+    struct {
+      CUdeviceptr pointer;
+      size_t row, rows;
+      Location hint;
+    };
+    struct {
+      void *array;
+      size_t x, y, z;
+    };
+  };
 } Operand;
 _Static_assert(sizeof(Operand) == 40, "CUmemcpy3DOperand");
 
@@ -117,6 +126,23 @@ static bool is_box_operation(const BoxOperation *one) {
          one->order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY && one->flags <= CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
 }
 
+/* Finds the bytes of an element, which arrays have in common (cuda.h); false if an operand is not a fitting array. */
+static bool find_element(const Operand *one, size_t *element) {
+  ArrayDescriptor array;
+  if (one->type == CU_MEMCPY_OPERAND_TYPE_POINTER) return true;
+  if (!cl_array_descriptor(one->array, &array)) return false;
+  size_t before = *element;
+  *element = cl_element_size(array.format, array.channels);
+  return !before || before == *element;
+}
+
+static Side side_of(const Operand *one, size_t element) {
+  if (one->type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+    return (Side){.type = CU_MEMORYTYPE_ARRAY, .array = one->array, .x = one->x * element, .y = one->y, .z = one->z};
+  return (Side){
+      .type = CU_MEMORYTYPE_UNIFIED, .device = one->pointer, .pitch = one->row * element, .height = one->rows};
+}
+
 static CUresult copy_boxes(EventLine *line, size_t count, const BoxOperation *operations, size_t *failed,
                            unsigned long long flags, const void *stream) {
   size_t unused;
@@ -128,13 +154,13 @@ static CUresult copy_boxes(EventLine *line, size_t count, const BoxOperation *op
   if (!result && (!count || !operations || flags)) result = CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < count && !result; at++) {
     const BoxOperation *one = &operations[at];
-    Side from = {
-        .type = CU_MEMORYTYPE_UNIFIED, .device = one->from.pointer, .pitch = one->from.row, .height = one->from.rows};
-    Side to = {.type = CU_MEMORYTYPE_UNIFIED, .device = one->to.pointer, .pitch = one->to.row, .height = one->to.rows};
-    if (!is_box_operation(one)) result = CUDA_ERROR_INVALID_VALUE;
-    else if (one->from.type == CU_MEMCPY_OPERAND_TYPE_ARRAY || one->to.type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
-      result = cl_unsupported(line, "batches with arrays are not emulated");
-    else result = copy(&(Box){from, to, one->width, one->height, one->depth}, stream, at, failed);
+    size_t element = 0;
+    if (!is_box_operation(one) || !find_element(&one->from, &element) || !find_element(&one->to, &element))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (!element) element = 1;
+    const Box box = {side_of(&one->from, element), side_of(&one->to, element), one->width * element, one->height,
+                     one->depth};
+    result = copy(&box, stream, at, failed);
   }
   return result;
 }

@@ -15,9 +15,9 @@
 /* Whether a copy may use a range, of which its caller says what it is (CUmemorytype). With unified addressing memory
    that is not ours is the host's; no address of the device is, whether it is allocated or not. */
 static bool is_usable(CUdeviceptr start, size_t size, unsigned type) {
-  if (type == CU_MEMORYTYPE_HOST) return !cl_is_device_address(start) || cl_held_range_known(start, size);
-  if (type == CU_MEMORYTYPE_DEVICE || cl_is_device_address(start)) return cl_held_within(start, size);
-  return !cl_held_known(start) || cl_held_range_known(start, size); /* the host needs no access of a device */
+  bool of_device = cl_is_device_address(start);
+  if (type == CU_MEMORYTYPE_DEVICE || (of_device && type != CU_MEMORYTYPE_HOST)) return cl_held_within(start, size);
+  return (!of_device && !cl_held_known(start)) || cl_held_range_known(start, size); /* whichever device has access */
 }
 
 CUresult cl_copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size) {
@@ -249,7 +249,7 @@ CUresult cl_run_box_from(const Box *box, const char *source) {
 /* `rows` rows of `count` values of `width` bytes, `pitch` bytes apart: 0 bytes if there are none. */
 static CUresult size_of_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows, size_t *size) {
   *size = 0;
-  if (!count || !rows) return CUDA_SUCCESS;
+  if (count * width == 0 || !rows) return CUDA_SUCCESS; /* as a number of 64 bits (H200) */
   if (to % width || (rows > 1 && (pitch % width || pitch < count * width)) || count > SIZE_MAX / width)
     return CUDA_ERROR_INVALID_VALUE;
   if (rows > 1 && (rows - 1) > (SIZE_MAX - count * width) / pitch) return CUDA_ERROR_INVALID_VALUE;

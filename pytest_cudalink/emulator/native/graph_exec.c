@@ -275,7 +275,9 @@ API(cuGraphExecUpdate, (Executable * executable, Graph *graph, Node **failed, in
   UpdateResult how;
   CUresult answer = LOCKED(update(executable, graph, &how));
   if (failed) *failed = how.node;
-  if (result) *result = how.result;
+  bool other_shape = how.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED && !how.node;
+  if (result)
+    *result = other_shape ? CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED : how.result; /* (measured: edges/old_calls) */
   return answer;
 }
 

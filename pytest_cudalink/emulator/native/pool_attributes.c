@@ -54,7 +54,6 @@ static uint64_t *counter(Pool *pool, int attribute) {
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: return &pool->threshold;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: return &pool->reserved;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: return &pool->reserved_high;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: return &pool->used;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH: return &pool->used_high;
     default: return NULL;
   }
@@ -66,7 +65,8 @@ static CUresult get_attribute(Pool *pool, int attribute, void *value) {
     memcpy(value, &pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES], sizeof(int));
     return CUDA_SUCCESS;
   }
-  const uint64_t *known = counter(pool, attribute);
+  uint64_t used = pool->used;
+  const uint64_t *known = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ? &used : counter(pool, attribute);
   if (!known) return CUDA_ERROR_INVALID_VALUE;
   memcpy(value, known, sizeof *known);
   return CUDA_SUCCESS;
@@ -81,8 +81,7 @@ static CUresult set_attribute(Pool *pool, int attribute, const void *value) {
     return CUDA_SUCCESS;
   }
   uint64_t *known = counter(pool, attribute), wanted;
-  if (!known || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!known || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) return CUDA_ERROR_INVALID_VALUE;
   memcpy(&wanted, value, sizeof wanted);
   if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) *known = wanted;
   else if (wanted) return CUDA_ERROR_INVALID_VALUE;
@@ -300,10 +299,10 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
   if (!result && named && !pool) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   if (captured) return capture(out, size, pool, device, stream);
-  result = cl_pool_allocate(pool, device, size, out);
+  result = cl_pool_allocate(pool, device, stream, size, out);
   if (result) {
     result = frees_some(result);
-    if (!result) result = cl_pool_allocate(pool, device, size, out);
+    if (!result) result = cl_pool_allocate(pool, device, stream, size, out);
   }
   if (cl_order_on && !result) {
     Op *op = cl_order_enter(stream);

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 
 #include "device_addresses.h"
+#include "capture.h"
 #include "devices.h"
 #include "locks.h"
 #include "processes.h"
+#include "queues.h"
 #include "streams.h"
 
 enum { CHUNK = 512, SEGMENT = 32 << 20 };
@@ -351,9 +353,65 @@ uint64_t cl_pool_barred(const Pool *pool) {
   return barred;
 }
 
-static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
+static bool is_not_reached(Work *new, Work *earlier) {
+  (void)new;
+  return !earlier->reached;
+}
+
+/* Whether new work of a stream comes behind a work: of its own, or by events that it waits for. */
+static bool is_behind(Work *work, const Stream *stream, bool by_events) {
+  if (work->stream == stream->id || !by_events) return work->stream == stream->id;
+  for (Work *at = work; at; at = at->behind) at->reached = at == work;
+  for (const Work *at = work; at; at = at->behind) /* dependents are younger */
+    for (size_t one = 0; at->reached && one < at->dependent_count; one++) at->dependents[one]->reached = true;
+  return !cl_visit_earlier(stream, true, is_not_reached, NULL);
+}
+
+/* Takes the beginning of what a work is to free; the rest stays to be freed. */
+static uintptr_t take_over(Pool *pool, Work *work, size_t size) {
+  Block taken;
+  if (!cl_block_take(work->parameters.address, FROM_POOL, &taken)) return 0;
+  free(taken.advice);
+  Block rest = taken;
+  rest.start = work->parameters.address = taken.start + size;
+  rest.size = taken.size > size ? taken.size - size : 0;
+  rest.offset += size;
+  rest.advice = NULL;
+  if (rest.size && !cl_block_enter(&rest)) return taken.start;
+  cl_site_drop(taken.end);
+  work->parameters = cl_no_work;
+  pool->live--;
+  return taken.start;
+}
+
+enum { LOOKED_AT = 256 }; /* works, so that a long queue costs no more */
+
+/* Gives out again what is to be freed before new work of a stream (measured: edges/pools_more). `other`: what another
+   stream is to free, for which the stream then waits. */
+static uintptr_t take_freed(Pool *pool, size_t size, const void *handle, bool other) {
+  Stream *stream;
+  if (!cl_any_pending()) return 0;
+  HOLD_STREAMS();
+  if (cl_stream_ready(handle, &stream)) return 0;
+  Work *work = cl_newest;
+  for (int at = 0; work && at < LOOKED_AT; at++, work = work->before) {
+    if (work->parameters.type != WORK_FREE || !work->unmet) continue; /* or it may be done just now */
+    const Block *block = cl_block_lock(work->parameters.address);
+    size_t room = block && block->owner == pool ? cl_rounded(block->size, CHUNK) : 0;
+    cl_block_unlock();
+    if (room < size || !(other || is_behind(work, stream, pool->reuse[FOLLOW_EVENTS]))) continue;
+    if (other && cl_queue_behind(work, stream, &cl_no_work, true, NULL)) continue;
+    return take_over(pool, work, size);
+  }
+  return 0;
+}
+
+static CUresult allocate(Pool *pool, const void *stream, size_t size, CUdeviceptr *out) {
   size_t rounded = cl_rounded(size, CHUNK);
-  uintptr_t start = rounded ? give_out(pool, rounded) : 0;
+  uintptr_t start = rounded ? take_freed(pool, rounded, stream, false) : 0;
+  if (rounded && !start) start = give_out(pool, rounded);
+  /* where there is no more memory (CUDA Programming Guide, stream-ordered memory allocator) */
+  if (rounded && !start && pool->reuse[INTERNAL]) start = take_freed(pool, rounded, stream, true);
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
   const Segment *segment = segment_of(pool, start);
   bool managed = pool->properties.type == MANAGED_TYPE;
@@ -381,7 +439,7 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
   return CUDA_SUCCESS;
 }
 
-CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdeviceptr *out) {
+CUresult cl_pool_allocate(void *handle, CUdevice device, const void *stream, size_t size, CUdeviceptr *out) {
   HOLD_POOL(pool, handle);
   CUresult result = CUDA_SUCCESS;
   if (!handle) {
@@ -389,16 +447,16 @@ CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdevicept
     if (!result && pool->current) pool = pool->current;
   } else if (!cl_is_own(pool)) result = NO_POOL;
   if (!result && !size) *out = 0; /* measured */
-  else if (!result) result = allocate(pool, size, out);
+  else if (!result) result = allocate(pool, stream, size, out);
   return result;
 }
 
-bool cl_pool_free(CUdeviceptr address, bool in_order) {
+bool cl_pool_free(CUdeviceptr address, bool counted) {
   Block taken;
   HOLD(lock);
   bool found = cl_block_take(address, FROM_POOL | FROM_POOL_OF_OTHER, &taken);
   if (found && taken.origin == FROM_POOL) {
-    if (in_order) ((Pool *)taken.owner)->used -= taken.size; /* cuMemFree counts nothing (measured: edges/pools_more) */
+    if (counted) ((Pool *)taken.owner)->used -= taken.size; /* cuMemFree counts nothing (measured: edges/pools_more) */
     take_back(taken.owner, taken.start, taken.size);
     cl_site_drop(taken.end);
     free(taken.advice);

@@ -21,7 +21,8 @@ struct Segment {
   Segment *next;
 };
 
-enum { REUSE_FLAGS = 3 };
+/* CU_MEMPOOL_ATTR_REUSE_* */
+enum { FOLLOW_EVENTS, OPPORTUNISTIC, INTERNAL, REUSE_FLAGS };
 
 typedef struct Pool Pool;
 struct Pool {
@@ -29,7 +30,8 @@ struct Pool {
   PoolProperties properties;
   bool is_default, imported, exported, destroyed;
   int reuse[REUSE_FLAGS];
-  uint64_t threshold, reserved, reserved_high, used, used_high; /* used: what callers wanted */
+  uint64_t threshold, reserved, reserved_high, used_high;
+  _Atomic uint64_t used; /* what callers wanted, and have not freed */
   int access[DEVICES_MAX];
   size_t live;  /* blocks */
   OwnFile file; /* that other processes may map, if there is one */
@@ -54,13 +56,13 @@ static inline void cl_pool_drop(void *unused) { cl_pool_unlock(); }
 static inline bool cl_is_own(const Pool *pool) { return pool && !pool->imported; }
 /* Makes a pool under the lock, and enters its handle. It owns the file from then on. */
 CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out);
-/* Allocates from a pool; from the current one of a device, if it is NULL. */
-CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdeviceptr *out);
+/* Allocates from a pool, in the order of a stream; from the current pool of a device, if it is NULL. */
+CUresult cl_pool_allocate(void *handle, CUdevice device, const void *stream, size_t size, CUdeviceptr *out);
 /* Under the lock: the devices that have no access to the memory of a pool, one bit each. */
 uint64_t cl_pool_barred(const Pool *pool);
 /* Pages of a pool, where they are wanted if they can be: a part of its file, if it has one; 0 if there are none. */
 uintptr_t cl_pool_pages(const Pool *pool, size_t offset, size_t size, uintptr_t wanted);
-/* Frees what starts at an address, in the order of a stream or not, if it is of a pool; false if it is not. */
-bool cl_pool_free(CUdeviceptr address, bool in_order);
+/* Frees what starts at an address, if it is of a pool; false if it is not. `counted`: it is not in use any more. */
+bool cl_pool_free(CUdeviceptr address, bool counted);
 /* Whether a location with a type of memory can have a pool. */
 CUresult cl_pool_location(const Location *location, int type);

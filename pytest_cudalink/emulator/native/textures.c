@@ -1,5 +1,7 @@
 /* Texture and surface objects: descriptors that are checked and kept, as nothing is sampled. */
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "arrays.h"
 #include "devices.h"
@@ -214,8 +216,14 @@ static CUresult asked(const void *out, uint64_t handle, HandleKind kind, Texture
 static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
   Texture texture;
   CUresult result = asked(out, handle, kind, &texture);
-  if (!result) *out = texture.resource;
-  return result;
+  if (result) return result;
+  /* of a kind is written what that kind has (H200) */
+  static const unsigned char bytes[] = {8, 8, offsetof(Resource, of.memory.height) - offsetof(Resource, of),
+                                        offsetof(Resource, of.memory.pitch) + 8 - offsetof(Resource, of)};
+  out->type = texture.resource.type;
+  memcpy(&out->of, &texture.resource.of, bytes[out->type]);
+  out->flags = texture.resource.flags;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuTexObjectGetResourceDesc, (Resource * out, uint64_t texture), get_resource(out, texture, HANDLE_TEXTURE))
 EXPORTED(cuSurfObjectGetResourceDesc, (Resource * out, uint64_t surface), get_resource(out, surface, HANDLE_SURFACE))
@@ -223,7 +231,7 @@ EXPORTED(cuSurfObjectGetResourceDesc, (Resource * out, uint64_t surface), get_re
 API(cuTexObjectGetTextureDesc, (Sampling * out, uint64_t handle), (out, handle)) {
   Texture texture;
   CUresult result = asked(out, handle, HANDLE_TEXTURE, &texture);
-  if (!result) *out = texture.sampling;
+  if (!result) memcpy(out, &texture.sampling, offsetof(Sampling, border)); /* the rest is left (H200) */
   return result;
 }
 

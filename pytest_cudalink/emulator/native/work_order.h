@@ -27,6 +27,7 @@ struct Work {
   unsigned position;   /* of a batch: the operations that were done */
   bool cancelled;      /* its context died */
   bool done;
+  bool reached; /* by a search */
   Work **dependents;
   size_t dependent_count, dependent_room;
   Work *before, *behind; /* in the list of all that is not done */
