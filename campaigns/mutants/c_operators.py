@@ -61,7 +61,7 @@ _CONTROL: Final = ("if", "for", "while", "switch")
 _JUMPS: Final = ("return", "break", "continue", "goto")
 #: Calls that stay, and whose size stays: what is not freed, a race, and room that is too small, no answer shows for
 #: certain. The sessions `leaks`, `sanitizers` and `valgrind` find them. More room than is used is no fault at all.
-_STAYS: Final = re.compile(r"free|\w+_lock")
+_STAYS: Final = re.compile(r"free|\w+_(rd|wr)?lock|HOLD\w*")
 _ALLOCATES: Final = ("malloc", "calloc", "realloc")
 #: What begins a declaration for certain; a name before a name does, too.
 _TYPES: Final = (

@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import accumulate, chain
@@ -45,7 +45,7 @@ _CLOCK, _CPU, _TIMES = 10, 5, 5
 _MOST: Final = 40
 #: A test, whether it passed, its seconds, and the marks that it reached, as bits in hexadecimal.
 Row: TypeAlias = tuple[str, bool, float, str]
-_PYTEST: Final = ("-q", "-n0", "-pno:cacheprovider", "--assert=plain")
+_PYTEST: Final = ("-q", "-n0", "-pno:cacheprovider", "-pno:randomly", "--assert=plain")
 
 
 def mutants() -> list[tuple[str, CMutant]]:
@@ -74,7 +74,7 @@ def judge_all(
         return ""
     tests = configuration["tests"]
     if killers:
-        tests = sorted({killers[key(*one)].partition("::")[0] for one in chosen})
+        tests = sorted({_file(killers[key(*one)]) for one in chosen})
     equal, left_out = 0, []
     with tempfile.TemporaryDirectory(prefix="cudalink-mutants-") as folder:
         try:
@@ -90,7 +90,9 @@ def judge_all(
             return judges.judge(*one, [killers[key(*one)]] if killers else judges.reaching(*one))
 
         with ThreadPoolExecutor(jobs) as pool:
-            for (file, mutant), killer in zip(chosen, pool.map(judge, chosen), strict=True):
+            judged = {pool.submit(judge, one): one for one in chosen}
+            for done in as_completed(judged):
+                (file, mutant), killer = judged[done], done.result()
                 if killer == EQUAL:
                     equal += 1
                 else:
@@ -280,42 +282,51 @@ class Judges:
 
     def learn(self) -> list[str]:
         """Find out what each test reaches, or read it from the cache; gives the tests that fail without a change."""
-        one = self._free[0]
-        common, apart = _digests(one.names)
-        cached = json.loads(CACHE.read_text()) if CACHE.exists() else {}
-        known = cached.get("files", {}) if cached.get("common") == common else {}
-        files = {file: rows["tests"] for file, rows in known.items() if apart.get(file) == rows["digest"]}
-        missing = list(dict.fromkeys(self._share(name) for name in one.names if name.partition("::")[0] not in files))
-        if missing:
-            objects = self._sources.compile_marked()
-
-            def run(number: int) -> list[Row]:
-                tests, mine = self._free[number], {*missing[number :: len(self._free)]}
-                libraries, marks = self._sources.link_marked(objects, tests.folder)
-                tests.use(libraries)
-                names = [name for name in tests.names if self._share(name) in mine]
-                return list(run_on(names, lambda names: tests.run([(name, 10.0) for name in names], marks)))
-
-            with ThreadPoolExecutor(len(self._free)) as pool:
-                for name, passed, seconds, reached in chain.from_iterable(pool.map(run, range(len(self._free)))):
-                    files.setdefault(name.partition("::")[0], {})[name] = [seconds if passed else -1, reached]
-            rows = {file: {"digest": apart[file], "tests": tests} for file, tests in files.items()}
-            CACHE.parent.mkdir(exist_ok=True)
-            CACHE.write_text(json.dumps({"common": common, "files": {**known, **rows}}))
-        found = {name: row for tests in files.values() for name, row in tests.items()}
-        passed = [name for name in one.names if name in found and found[name][0] >= 0]
-        self._seconds = {name: found[name][0] for name in passed}
-        self._reach = {name: int(found[name][1], 16) for name in passed}
+        names = self._free[0].names
+        digests = _digests(names)
+        lines = CACHE.read_text().splitlines() if CACHE.exists() else []
+        rows = [row for digest, *row in map(json.loads, lines) if digest == digests.get(_file(row[0]))]
+        known = {name for name, *_ in rows}
+        shares: dict[str, list[str]] = {}
+        for name in (name for name in names if name not in known):
+            shares.setdefault(_file(name) if _file(name) in self._whole else name, []).append(name)
+        CACHE.parent.mkdir(exist_ok=True)
+        with CACHE.open("w") as cache:
+            for name, seconds, reached in chain(rows, self._learned(shares.values())):
+                cache.write(json.dumps([digests[_file(name)], name, seconds, reached]) + "\n")
+                cache.flush()  # a run that is cut short leaves to the next one what it has learned
+                if seconds >= 0:
+                    self._seconds[name], self._reach[name] = seconds, int(reached, 16)
         for file in self._whole:  # its tests share what the first of them reached
-            mine = [name for name in passed if name.partition("::")[0] == file]
+            mine = [name for name in self._reach if _file(name) == file]
             reached = reduce(or_, (self._reach[name] for name in mine), 0)
             self._reach.update(dict.fromkeys(mine, reached))
-        return [name for name in one.names if name not in self._seconds]
+        return [name for name in names if name not in self._seconds]
 
-    def _share(self, name: str) -> str:
-        """Return what one job learns at a time: a file, or a single test of one with many long programs."""
-        file = name.partition("::")[0]
-        return name if file in self._whole else file
+    def _learned(self, shares: Collection[Sequence[str]]) -> Iterator[tuple[str, float, str]]:
+        """Run tests on libraries with marks, those of a share in one process; gives the seconds and marks of each."""
+        if not shares:
+            return
+        objects = self._sources.compile_marked()
+        with ThreadPoolExecutor(len(self._free)) as pool:
+
+            def prepare(tests: Tests) -> Path:
+                libraries, marks = self._sources.link_marked(objects, tests.folder)
+                tests.use(libraries)
+                return marks
+
+            marks = dict(zip(self._free, pool.map(prepare, self._free), strict=True))
+
+            def run(share: Sequence[str]) -> list[Row]:
+                tests = self._free.pop()
+                try:
+                    return [*run_on(share, lambda names: tests.run([(name, 10.0) for name in names], marks[tests]))]
+                finally:
+                    self._free.append(tests)
+
+            for done in as_completed([pool.submit(run, share) for share in shares]):
+                for name, passed, seconds, reached in done.result():
+                    yield name, seconds if passed else -1, reached
 
     def close(self) -> None:
         """End the processes of the tests."""
@@ -337,7 +348,7 @@ class Judges:
             changed = self._changed(file, mutant, tests.folder)
             if not changed:
                 return EQUAL
-            while chosen:
+            while chosen := [name for name in chosen if self._sound.get(name, True)]:
                 tests.use({**self._sources.plain, **changed})
                 passed = self._passed(chosen, tests)
                 if passed == len(chosen):
@@ -374,14 +385,25 @@ class Judges:
         return changed
 
 
-def _digests(names: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """Return a digest of all that the reach of a test may depend on but its file, and one of each file of tests."""
+def _file(name: str) -> str:
+    """The file of a test."""
+    return name.partition("::")[0]
+
+
+def _digests(names: Iterable[str]) -> dict[str, str]:
+    """Return a digest of all that the reach of a test may depend on, for each file of tests."""
     common = hashlib.sha256()
     here = Path(__file__).parent
     files = [here / "warm.py", here / "c_operators.py", here / "reach.c"]
-    files += [file for folder in ("pytest_cudalink", "tests") for file in sorted((ROOT / folder).rglob("*"))]
+    files += [
+        file
+        for folder in ("pytest_cudalink", "tests", "campaigns/conformance")
+        for file in sorted((ROOT / folder).rglob("*"))
+    ]
     for file in files:
         if file.suffix in (".py", ".c", ".h", ".toml") and not file.name.startswith("test_"):
             common.update(file.read_bytes())
-    own = {name.partition("::")[0] for name in names}
-    return common.hexdigest(), {file: hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in own}
+    return {
+        file: hashlib.sha256(common.digest() + (ROOT / file).read_bytes()).hexdigest()
+        for file in set(map(_file, names))
+    }

@@ -45,6 +45,7 @@ static int waits(const char *name, int *seen) {
   for (int at = 0; at < 2; at++) *seen += at;
   int *room = calloc(1, (2 + 3) * sizeof *room);
   cl_streams_lock();
+  HOLD_TO_READ(lock);
   free(room);
   return CUDA_SUCCESS;
 }

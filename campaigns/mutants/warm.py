@@ -42,7 +42,9 @@ class Warm:
         items[:] = [
             item
             for item in items
-            if item.path in named or item.nodeid in config.args or not any(map(item.get_closest_marker, slow))
+            if item.path in named
+            or item.nodeid.partition("[")[0] in config.args
+            or not any(map(item.get_closest_marker, slow))
         ]
 
     @pytest.hookimpl(tryfirst=True)
