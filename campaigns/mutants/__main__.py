@@ -10,20 +10,19 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
-import importlib.util
+import marshal
 import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import tomllib
 import zlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import hypothesis
@@ -38,9 +37,12 @@ SURVIVORS = Path(__file__).with_name("survivors.txt")
 SAMPLE = Path(__file__).with_name("sample.txt")
 OURS = ("pytest_cudalink", "tests", "campaigns", "tools", "conftest")
 
-#: Rules do not need the plugin. Where pytest rewrites assertions, its loader takes the place of `Changed`, as the
+#: Rules do not need the plugin. Where pytest rewrites assertions, its loader takes the place of `CHANGED`'s, as the
 #: package is an installed plugin, and no mutant is loaded.
-OPTIONS = ("-x", "-q", "-pno:cudalink", "-pno:xdist", "-pno:cacheprovider", "--assert=plain", "-mnot slow")
+OPTIONS = (
+    *("-x", "-q", "-pno:cudalink", "-pno:xdist", "-pno:randomly", "-pno:cacheprovider"),
+    *("--assert=plain", "-mnot slow"),
+)
 #: Shared fixtures cost more than most tests: a module whose tests need some says so with ``fixtures = true``.
 WITHOUT_FIXTURES = "--noconftest"
 #: Seconds: of CPU time over what the tests take without a change, and on the clock, for what sleeps.
@@ -65,20 +67,20 @@ class Judged:
         return self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
+#: What loads a module from other code than that of its file: a program, for this process and those that tests start.
+CHANGED = """
+import importlib.util, marshal, sys
+from importlib.machinery import SourceFileLoader
+
 class Changed(SourceFileLoader):
-    """Loads a module from a syntax tree instead of its file, and is the finder that says so."""
-
-    def __init__(self, judged: Judged, mutant: Mutant) -> None:
-        super().__init__(judged.name, str(ROOT / judged.file))
-        self.mutant = mutant
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Answer for the one module that is changed."""
+    def find_spec(self, name, path=None, target=None):
         return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.name else None
 
-    def get_code(self, fullname: str) -> CodeType:
-        """Compile the mutant; no cache holds it."""
-        return compile(self.mutant.apply(), self.path, "exec", dont_inherit=True)
+    def get_code(self, fullname):
+        return marshal.loads({code!r})
+
+sys.meta_path.insert(0, Changed({name!r}, {path!r}))
+"""
 
 
 class Tally:
@@ -158,8 +160,11 @@ def _judge_python(chosen: Sequence[tuple[Judged, Mutant]], jobs: int, tally: Tal
     if not all(_is_sound(tests) for tests in dict.fromkeys(judged.tests for judged, _ in chosen)):
         return False
     gc.freeze()  # a child would collect, and so copy, what the parent imported
-    for judged, mutant, killed in _run(chosen, jobs):
-        tally.add(judged.file, judged.key(mutant), "its tests" if killed else "")
+    with tempfile.TemporaryDirectory(prefix="cudalink-mutants-", ignore_cleanup_errors=True) as folder:
+        tempfile.tempdir = folder  # a child that is ended leaves its files
+        for judged, mutant, killed in _run(chosen, jobs):
+            tally.add(judged.file, judged.key(mutant), "its tests" if killed else "")
+        tempfile.tempdir = None
     return True
 
 
@@ -237,7 +242,7 @@ def _baseline(tests: Sequence[str]) -> int:
     child = os.fork()
     if child == 0:
         os.close(read)
-        status = _pytest(tests)
+        status = _pytest(tests, "")
         others = [name for name in sys.modules if name.partition(".")[0] not in OURS]
         with os.fdopen(write, "w") as stream:
             stream.write("\n".join(others))
@@ -275,12 +280,16 @@ def _judge(judged: Judged, mutant: Mutant) -> int:
     child = os.fork()
     if child:
         return child
-    sys.meta_path.insert(0, Changed(judged, mutant))
-    os._exit(_pytest(judged.tests))
+    path = str(ROOT / judged.file)
+    code = marshal.dumps(compile(mutant.apply(), path, "exec", dont_inherit=True))
+    os._exit(_pytest(judged.tests, CHANGED.format(code=code, name=judged.name, path=path)))
 
 
-def _pytest(tests: Sequence[str]) -> int:
-    """Run pytest in this process, which is a child that does nothing else; an endless loop ends by a signal."""
+def _pytest(tests: Sequence[str], changed: str) -> int:
+    """Run pytest in this process, which is a child that does nothing else; an endless loop ends by a signal.
+
+    `changed`: a program that runs first, here and in each Python that a test starts.
+    """
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(CLOCK_SECONDS)
@@ -289,10 +298,14 @@ def _pytest(tests: Sequence[str]) -> int:
         os.dup2(nothing, stream)
     for name in [one for one in sys.modules if one.partition(".")[0] == OURS[0]]:
         del sys.modules[name]  # what `native.py` imported is not changed
-    try:
-        return int(pytest.main([*OPTIONS, *tests]))
-    except BaseException:  # noqa: BLE001 (a plugin that does not import is noticed too)
-        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sitecustomize.py").write_text(changed, encoding="utf-8")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+        try:
+            exec(changed, {})
+            return int(pytest.main([*OPTIONS, *tests]))
+        except BaseException:  # noqa: BLE001 (a plugin that does not import is noticed too)
+            return 1
 
 
 def _sum(counts: Iterable[Sequence[int]]) -> tuple[int, int]:
