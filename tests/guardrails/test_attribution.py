@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -561,6 +562,7 @@ def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
     facts = DriverFacts()
     with fake(driver="12.9"):
         assert facts.cuda() == Fact((12, 9), "faked by pytest_cudalink.probes.fake")
+        assert facts.cuda().given
         assert facts.release() == Fact(None, UNASKED)
     for _ in range(2):
         assert facts.cuda().value == (13, 0)
@@ -572,11 +574,40 @@ def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
     assert len(asked) == 3
 
 
+@pytest.mark.parametrize(
+    ("version", "problem", "witness"),
+    [
+        (CudaVersion(12, 9), "", "cuDriverGetVersion answers 12090"),
+        (None, "it is hidden", "no CUDA driver: it is hidden"),
+        (None, "", "cuDriverGetVersion failed"),
+    ],
+)
+def test_a_driver_that_another_process_asks(monkeypatch, version, problem, witness) -> None:
+    """Where this one may not call it, it is known all the same whether there is a driver."""
+    from pytest_cudalink.environment import facts as of_environment
+    from pytest_cudalink.guardrails import driver
+    from pytest_cudalink.probes import libcuda
+
+    def call(*_: object) -> None:
+        raise libcuda.DriverNotFoundError(problem)
+
+    facts = DriverFacts()
+    facts.asks_elsewhere = True
+    with monkeypatch.context() as patch:
+        patch.setattr(of_environment, "driver_version", lambda: version)
+        patch.setattr(driver, "elsewhere", SimpleNamespace(driver=lambda: SimpleNamespace(problem=problem)))
+        patch.setattr(libcuda, "call", call)
+        found, here = facts.cuda(), DriverFacts().cuda()
+    assert (found.value, found.witness, found.absent) == (version, witness, bool(problem))
+    assert (here.value, here.absent) == (None, True)
+
+
 def test_given_driver_facts_are_not_asked_for(monkeypatch) -> None:
     """What is said of the driver counts, and nothing is opened for it."""
     monkeypatch.setattr(ctypes, "CDLL", None)
     facts = DriverFacts(CudaVersion(12, 0), "525.60.13")
     assert facts.cuda() == Fact((12, 0), "given as driver_cuda_version")
+    assert facts.cuda().given
     assert facts.release() == Fact("525.60.13", "given as driver_release_version")
     assert DriverFacts(CudaVersion(12, 0)).release() == Fact(None, UNASKED)
 

@@ -739,6 +739,33 @@ def test_what_this_machine_has(monkeypatch) -> None:
     assert (System().versions(), System().environment()) == ({"a": "1"}, "audit")
 
 
+def test_another_environment(tmp_path) -> None:
+    """Its files answer: what it has and runs, what installs there, and what is outside of it."""
+    prefix, site = tmp_path / "its env", tmp_path / "its env/site"
+    there = Elsewhere(Place(prefix, (site,), "3.12"), Machine.audit, "sm_80")
+    for name in ("pip", "nvidia_cuda_nvcc"):
+        (site / f"{name}-1.dist-info").mkdir(parents=True)
+        (site / f"{name}-1.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    record, program = site / "nvidia_cuda_nvcc-1.dist-info/RECORD", site / "nvidia/cu13/bin/nvcc"
+    record.write_text("nvidia/cu13/bin/nvcc,,\n")
+    program.parent.mkdir(parents=True)
+    program.touch()
+    found = there.item("binaries", "nvcc")
+    assert (found.path, found.wheel) == (str(program), "nvidia-cuda-nvcc")
+    assert [*there.copies_in_process()] == []
+    assert (there.driver(Fact("13.0", "", given=True)).arch, there.environment()) == ("sm_80", Machine.audit)
+    assert (there.versions(), there.has_bindings()) == ({"pip": "1", "nvidia-cuda-nvcc": "1"}, False)
+    alone = [replace(found, wheel="", path="/x", found_via=via) for via in ("CUDA_HOME", "conda", "site-packages")]
+    assert [*map(there.is_outside, (found, replace(found, path="/x"), *alone))] == [False, False, True, False, False]
+    assert there.installer([found]) == Installer("pip", f" --python '{prefix}'")
+    (prefix / "conda-meta").mkdir()
+    assert there.installer(alone) == Installer("conda", f" --prefix '{prefix}'")
+    assert there.installer([*alone, found]).name == "pip"
+    (site / "pip-1.dist-info").rename(site / "cuda_bindings-1.dist-info")
+    (site / "cuda_bindings-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: cuda-bindings\nVersion: 1\n")
+    assert (there.installer([found]).name, there.has_bindings()) == ("uv", True)
+
+
 def test_bindings(monkeypatch, tmp_path) -> None:
     """Their module of nvJitLink counts, and is not imported; without cuda-bindings there is no package to look in."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import site
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -75,6 +76,29 @@ def test_plain_functions_are_kept(public, monkeypatch) -> None:
     monkeypatch.setattr(_pathfinder, "originals", originals)
     monkeypatch.setattr(_pathfinder, "_public", lambda: originals.update(find_static_lib="by the import") or public)
     assert _pathfinder.plain("find_static_lib") == "by the import"
+
+
+@pytest.mark.parametrize("conda", [None, "/c"])
+def test_look_ups_in_another_environment(monkeypatch, tmp_path, conda) -> None:
+    """They search its packages, and its prefix if it is one of conda; then this one's again, and nothing is kept."""
+    cleared = []
+    monkeypatch.setattr(_pathfinder, "cache_clear", lambda: cleared.append(os.environ.get("CONDA_PREFIX")))
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    if conda:
+        monkeypatch.setenv("CONDA_PREFIX", conda)
+    (tmp_path / "nvidia/cu13/bin").mkdir(parents=True)
+    (tmp_path / "nvidia/cu13/bin/nvcc").touch()
+    before = site.getsitepackages, site.ENABLE_USER_SITE
+    for inside in (None, str(tmp_path)):
+        if inside:
+            (tmp_path / "conda-meta").mkdir()
+        with _pathfinder.looking_in([tmp_path], tmp_path):
+            assert site.ENABLE_USER_SITE is False
+            assert _pathfinder.program_of_wheels("nvcc") == str(tmp_path / "nvidia/cu13/bin/nvcc")
+            assert _pathfinder.program_of_wheels("ptxas") is None
+        assert (site.getsitepackages, site.ENABLE_USER_SITE) == before
+        assert cleared == [inside, conda]
+        cleared.clear()
 
 
 def test_private_parts_by_name(monkeypatch) -> None:
