@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cudalink import cli
 from pytest_cudalink.matrix import load_cells
-from pytest_cudalink.matrix.project import Project, major_of_extra, requirements, warnings
+from pytest_cudalink.matrix.project import Project, major_of_extra, pytest_settings, requirements, warnings
 
 PROJECT = """
 [project]
@@ -82,12 +82,22 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
     text = (
         '[tool.poetry]\nname = "p"\n[tool.poetry.extras]\ncuda = ["cupy"]\n[tool.poetry.dependencies]\n'
         'python = "^3.10"\nnumpy = "^0.2.3"\ncupy = { version = "*", optional = true }\nzero = "^0"\n'
-        'one = "~1"\nstar = "1.2.*"\nlocal = { path = "x" }\nbroken = "a b"\n'
+        'one = "~1"\nstar = "1.2.*"\nlocal = { path = "x" }\nbroken = "a b"\ntwo = "^1 || ^2"\n"not a name" = "1"\n'
+        'tilde = "~ 1.2.3, !=1.2.5"\nzeros = "^0.0"\nmore = { version = "*", extras = ["b", "a"] }\n'
+        '[tool.poetry.dev-dependencies]\npytest = "8"\n'
+        '[tool.poetry.group.docs.dependencies]\nsphinx = { version = ">7", optional = true }\n'
     )
     (tmp_path / "pyproject.toml").write_text(text)
     found = Project.read(tmp_path)
     assert (found.name, found.requires_python, [*found.extras]) == ("p", ">=3.10,<4", ["cuda"])
-    assert [str(one) for one in found.dependencies] == ["numpy<0.3,>=0.2.3", "zero<1,>=0", "one<2,>=1", "star==1.2.*"]
+    assert [str(one) for one in found.dependencies] == [
+        *("numpy<0.3,>=0.2.3", "zero<1,>=0", "one<2,>=1", "star==1.2.*", "tilde!=1.2.5,<1.3,>=1.2.3"),
+        *("zeros<0.1,>=0.0", "more[a,b]"),
+    ]
+    assert {name: [*map(str, group)] for name, group in found.poetry_groups.items()} == {
+        "docs": ["sphinx>7"],
+        "dev": ["pytest==8"],
+    }
     (tmp_path / "pyproject.toml").write_text(f'{text}[project]\nname = "q"\n')
     found = Project.read(tmp_path)
     assert (found.name, found.requires_python, found.dependencies, found.extras) == ("q", "", [], {})
@@ -103,11 +113,12 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
         ),
         (
             {
-                "setup.py": "from setuptools import setup\nNEED = ['pytest']\ndef main():\n    setup(name='b',\n"
-                "        extras_require={'test': NEED, 'dev': f(), **MORE, 'docs': ['sphinx']})\nmain()\nquit(1)\n",
+                "setup.py": "from setuptools import setup\nNEED = ['pytest']\nA = B = []\nx.y = []\nf(name='f')\n"
+                "def main():\n    setup(name='b',\n        extras_require={'test': NEED, 'dev': f(), **MORE, 'docs': "
+                "['sphinx'], 'a': A})\nmain()\nquit(1)\n",
             },
             "b",
-            {"test": ["pytest"], "dev": None, "docs": ["sphinx"]},
+            {"test": ["pytest"], "dev": None, "docs": ["sphinx"], "a": None},
         ),
         (
             {"setup.py": "setuptools.setup(name=NAME, extras_require=read())", "setup.cfg": "[metadata]\nname=c"},
@@ -115,6 +126,8 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
             {},
         ),
         ({"setup.py": "setup(", "setup.cfg": "not an ini file"}, "", {}),
+        ({"setup.py": "setup(name=3)", "pyproject.toml": "[tool.poetry]\ndependencies.python = '>=3 || 2'"}, "", {}),
+        ({"setup.py": "setup(name=3)"}, "", {}),
         (
             {
                 "pyproject.toml": '[project]\nname = "d"\ndynamic = ["optional-dependencies"]\n',
@@ -132,6 +145,30 @@ def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
         (tmp_path / file).write_text(text)
     found = Project.read(tmp_path)
     assert (found.name, found.extras) == (name, extras)
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"pytest.ini": "", "tox.ini": "[pytest]\naddopts = -x\n"}, {}),
+        ({".pytest.ini": "[pytest]\naddopts = -k 'a b'\n"}, {"addopts": ["-k", "a b"]}),
+        (
+            {"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-q -x"\nx = [1]\n', "tox.ini": "[pytest]\na=b\n"},
+            {"addopts": ["-q", "-x"], "x": ["1"]},
+        ),
+        ({"pyproject.toml": '[tool.pytest]\naddopts = ["-q"]\n'}, {"addopts": ["-q"]}),
+        (
+            {"pyproject.toml": "", "tox.ini": "[x]\n", "setup.cfg": "[tool:pytest]\na = it's\nb = 1\n"},
+            {"a": [], "b": ["1"]},
+        ),
+        ({"tox.ini": "[x]\n"}, {}),
+    ],
+)
+def test_settings_of_pytest(tmp_path, files, found) -> None:
+    """The first file with some counts, as for pytest, and a pytest.ini without any; words are those of a shell."""
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    assert pytest_settings(tmp_path) == found
 
 
 def test_extras_come_in_the_order_of_their_names(tmp_path, warned) -> None:
