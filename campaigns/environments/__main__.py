@@ -28,6 +28,7 @@ from typing import Any, Final
 from campaigns.environments import wheels
 from campaigns.environments.generator import (
     CACHE,
+    CUDNN,
     PACKAGES,
     PARTS,
     Recipe,
@@ -103,6 +104,10 @@ def _is_whole(name: str, wheels: dict[str, str]) -> bool:
 def _linked_with(wheels: dict[str, str]) -> Iterator[str]:
     """Yield loads of the libraries whose needs were meant to be there, as by programs that are linked with them."""
     yield from (f"loaded {path}" for name in wheels for path in PACKAGES[name].get("loads", ()))
+    if any(_is_whole(name, wheels) for name in CUDNN):
+        yield from ("load-12 cudnn", "cudnn nvidia/cudnn/lib")
+        if wheels.get("ctranslate2") == "4.5.0":  # which brings a copy without parts
+            yield "cudnn ctranslate2.libs"
     for part in ("cufft", "curand", "cusparse", "cusolver", "cublas"):
         for major, name in zip((13, 12), PARTS[part], strict=True):
             if _is_whole(name, wheels):

@@ -57,7 +57,11 @@ _CONDA: Final = {
 #: Where a toolkit, and a prefix of conda, have headers and libraries, to which links lead.
 _TARGET: Final = "targets/x86_64-linux"
 _OF_12: Final = {dist for pair in PARTS.values() for dist in pair[1:]}
-_USERS: Final = tuple(name for name in PACKAGES if not name.startswith("nvidia-") and name != "cuda-pathfinder")
+#: Both have the same files: which programs the one serves that is installed last, only a GPU tells.
+CUDNN: Final = ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
+_USERS: Final = tuple(
+    name for name in PACKAGES if name in CUDNN or not (name.startswith("nvidia-") or name == "cuda-pathfinder")
+)
 #: The drivers that are declared, as users have them beside these toolkits.
 _DRIVERS: Final = ("12.4", "12.6", "12.8", "12.9", "13.0", "13.1", "13.2", "13.5")
 
@@ -123,6 +127,8 @@ def _add_users(source: random.Random, chosen: dict[str, str], majors: list[int])
     if source.random() < 0.06:  # a library of either major, which nobody asked for
         stray = source.choice(PARTS[source.choice(_STRAY)])
         chosen.setdefault(stray, source.choice(PACKAGES[stray]["releases"]))
+    if chosen.keys() >= {*CUDNN}:
+        del chosen[CUDNN[1]]
     if "cuda-bindings" in chosen or source.random() < 0.4:
         chosen["cuda-bindings"] = _of_major(source, "cuda-bindings", majors[-1])
 
@@ -238,7 +244,7 @@ def _variant(source: random.Random, chosen: dict[str, str]) -> tuple[str, str] |
     for ours, theirs in (("12", "13"), ("13", "12")):
         for name in chosen:
             for other in (name.replace(f"cu{ours}", f"cu{theirs}"), name.replace(f"cuda{ours}x", f"cuda{theirs}x")):
-                if other != name and other in PACKAGES:
+                if other != name and other in PACKAGES and other not in CUDNN:
                     return other, source.choice(PACKAGES[other]["releases"])
     return None
 

@@ -253,6 +253,14 @@ def load_13(name: str) -> None:
     load_12(name, "cu13")
 
 
+def cudnn(folder: str) -> None:
+    """Let cuDNN open its parts: the first call of each does, and ends the process where the loader finds none."""
+    (file,) = Path(PLAN["packages"], folder).glob("libcudnn[.-]*")
+    lib = ctypes.CDLL(str(file), os.RTLD_NOW)
+    for part in ("Graph", "Ops", "Cnn", "Adv"):
+        expect(getattr(lib, f"cudnn{part}VersionCheck")(), part)
+
+
 def loaded(path: str) -> None:
     """Load a library of a package as the loader finds what it links, with every function bound."""
     ctypes.CDLL(f"{PLAN['packages']}/{path}", os.RTLD_NOW)
