@@ -333,8 +333,9 @@ def _merge_repairs(
 
 def _possible(finding: Finding, items: Sequence[Item]) -> Finding:
     """Say what to delete where a command would leave a newer library that no distribution lists: it is found first."""
-    major = re.search(r"\][=>]=(\d+)\.", " ".join(finding.fix.install))
-    newer = [one for one in items if major and one.version and one.version.major > int(major[1])]
+    toolkit = [Requirement(one).specifier for one in finding.fix.install if one.startswith("cuda-toolkit[")]
+    majors = [int(bound.version.split(".")[0]) for one in toolkit for bound in one if bound.operator in ("==", ">=")]
+    newer = [one for one in items if majors and one.version and one.version.major > majors[0]]
     stuck = [one.path for one in newer if not one.wheel and one.found_via == "site-packages"]
     if not stuck:
         return finding
@@ -515,12 +516,14 @@ def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFact
     """
     driver, versions = facts.cuda().value, system.versions()
     newer: dict[str, CudaVersion] = {}
+    older: list[str] = []
     for library in component_table()["static-runtime"]["libraries"] if driver is not None and report.items else ():
         brings = exports.distributions(f"lib{library}")
         there = min((major for major, name in brings.items() if name in versions), default=0)
         if there > driver.major:
             name = brings[there]
             newer[name] = exports.release_of_wheel(name, versions[name]) or CudaVersion(there, 0)
+            older += [brings[driver.major]] if driver.major in brings else []
     if not newer:
         return
     name, *others = newer
@@ -528,7 +531,7 @@ def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFact
     verdict = check_driver(item, facts, assume_forward=assume_forward, hint=driver_hint())
     if verdict.severity != "error":
         return
-    command = Command(tuple(f"{one}-cu{driver.major}" for one in newer), uninstall=tuple(newer))
+    command = Command(tuple(older), uninstall=tuple(newer))
     of_toolkit = (one.fix for one in report.findings if one.place == _OLD_DRIVER and one.fix.uninstall)
     if toolkit := next(of_toolkit, NO_COMMAND):
         command = _moving(toolkit, {*toolkit.uninstall, *newer})

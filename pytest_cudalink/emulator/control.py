@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import json
 import os
-import re
 import sys
 import threading
 import traceback
@@ -106,16 +105,19 @@ _STACK_SIZE = 40_000
 STAYS = ("alone", "function", "device")
 
 
-def _rule_of(kind: str, rule: str, what: str) -> tuple[str, str, str]:
-    """Return what a call did for the object, the rule in a sentence, and the fix, of a rule of lifetimes."""
+def _rule_of(kind: str, rule: str, after: str) -> tuple[str, str, str]:
+    """Return what a call did for the object, the rule in a sentence, and the fix, of a rule of lifetimes.
+
+    `after`: the call that ended an object which was used afterwards; empty for another violation.
+    """
     rules = read_table("rules.toml")["lifetimes"]
     if kind == "argument":  # NULL has one rule for all
         found = rules["NULL as argument"]
-    elif kind == "link state" or not what.startswith("used after "):
+    elif not after:
         found = rules.get(rule, rules["memory of a link state"])
     else:
         found = rules["freed memory" if rule == "CUdeviceptr" else "destroyed handle"]
-    words = {"rule": rule, "end": what.removeprefix("used after ")}
+    words = {"rule": rule, "end": after}
     return found["verb"], found["advice"].format_map(words), found["fix"].format_map(words)
 
 
@@ -133,6 +135,12 @@ def _stacks(lines: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the lines of Python in those that ``cl_write_stack`` wrote, outermost first, and the native frames."""
     python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
     return tuple(python[::-1]), tuple(line[1:] for line in lines if line.startswith("n"))
+
+
+def _noted(note: Mapping[str, Any], member: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the lines of Python of a stack in a note, outermost first, and its native frames: it has either."""
+    lines = list(map(str, note.get(member, ())))
+    return ((), tuple(lines)) if note.get(f"{member} native") else (tuple(telling_frames(lines)[::-1]), ())
 
 
 def _telling(lines: Sequence[str]) -> list[str]:
@@ -166,30 +174,27 @@ def _violation(note: Mapping[str, Any], head: str = "", **members: Any) -> Viola
 
 def _order_violation(note: Mapping[str, Any]) -> Violation:
     """Return a pair of accesses that nothing orders; the driver noted the call sites of both."""
-    stacks = [list(map(str, note.get(member, ()))) for member in ("made", "stack")]
-    first, second = ([line for line in stack if "+0x" in line or _tells(line)] for stack in stacks)
-    is_native = bool(second) and "+0x" in second[0]
+    (first, first_native), (second, second_native) = (_noted(note, member) for member in ("made", "stack"))
     return _violation(
         note,
         check="order",
         rule=str(note.get("option", "")),
-        native_stack=tuple(second) if is_native else (),
-        python_stack=() if is_native else tuple(second[::-1]),
+        native_stack=second_native,
+        python_stack=second,
         history=(
             f"the first, {note.get('maker', '')}, was called from:",
-            *(f"  {line}" for line in (first if first and "+0x" in first[0] else first[::-1])),
+            *(f"  {line}" for line in first or first_native),
         ),
     )
 
 
-def _stacks_of_threads(text: str) -> Iterator[str]:
-    """Lines on where each thread is that a text names by its number in the kernel; those that Python knows."""
+def _stacks_of_threads(numbers: Collection[int]) -> Iterator[str]:
+    """Lines on where each thread is, by its number in the kernel; those that Python knows."""
     frames = sys._current_frames()  # noqa: SLF001
-    named = set(map(int, re.findall(r"\bthread (\d+)", text)))
     for thread in threading.enumerate():
         # Python may know the main thread of a forked process by the number of the one that forked it
         number = os.getpid() if thread is threading.main_thread() else thread.native_id
-        if number in named and thread.ident in frames:
+        if number in numbers and thread.ident in frames:
             stack = traceback.extract_stack(frames[thread.ident])
             telling = (one for one in stack if _tells(one.filename) and one.filename != threading.__file__)
             yield f"thread {number} ({thread.name}) waits in:"
@@ -198,15 +203,14 @@ def _stacks_of_threads(text: str) -> Iterator[str]:
 
 def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequence[str]) -> Violation:
     """Return a deadlock: every thread waits, and none can release another."""
-    frames = list(map(str, note.get("stack", ())))
-    is_native = bool(frames) and "+0x" in frames[0]
+    python, native = _noted(note, "stack")
     return _violation(
         note,
         "deadlock: ",
         check="deadlock",
         rule="deadlock",
-        native_stack=tuple(frames) if is_native else (),
-        python_stack=() if stacks or is_native else tuple(python_stack or frames[::-1]),
+        native_stack=native,
+        python_stack=() if stacks or native else tuple(python_stack or python),
         history=tuple(stacks),
     )
 
@@ -245,10 +249,9 @@ def violation_of(
     if text("object") == "wait":
         return _wait_violation(note, python_stack)
     kind, number, rule, what = text("object"), int(note.get("number", 0)), text("option"), text("what")
-    verb, advice, fix = _rule_of(kind, rule, what)
-    made = [line for line in map(str, note.get("made", ())) if "+0x" in line or _tells(line.rpartition(":")[0])]
-    # native frames stay as they are in every list; lines of Python are shown outermost first
-    creator = creator or (made[::-1] if made and "+0x" not in made[0] else made)
+    verb, advice, fix = _rule_of(kind, rule, text("after"))
+    made, made_native = _noted(note, "made")
+    creator = creator or made or made_native
     return _violation(
         note,
         check="lifetimes",
@@ -789,15 +792,15 @@ class DriverControl:
         text = ctypes.create_string_buffer(_STACK_SIZE)
         if self._library.cudalinkCreator(state, text, _STACK_SIZE) == 0:
             return []
-        found = _telling(_lines(text))
-        return found if found and "+0x" in found[0] else found[::-1]
+        python, native = _stacks(_lines(text))
+        return [*python] or [*native]
 
     def _notice(self, event: bytes) -> None:
         facts = json.loads(event)
         frames = traceback.extract_stack(sys._getframe(1)) if sys._getframe().f_back else []  # noqa: SLF001
         stack = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if _tells(frame.filename)]
         if facts["object"] == "deadlock":
-            creator = list(_stacks_of_threads(facts["what"]))
+            creator = list(_stacks_of_threads(facts["threads"]))
         else:
             creator = [] if "made" in facts else self._creator(facts["number"])
         noticed = violation_of(facts, python_stack=stack, creator=creator)

@@ -43,7 +43,9 @@ found = {"python": platform.python_version(), "driver": None, "emulated": False,
 found["sites"] = [*site.getsitepackages(), *sys.path]
 found["prefixes"] = [sys.prefix, sys.base_prefix]
 for one in metadata.distributions():
-    found["packages"].setdefault(str(one.metadata["Name"]).lower().replace("_", "-").replace(".", "-"), one.version)
+    said = one.metadata or {}
+    if name := said.get("Name"):  # what is left of a package may have none
+        found["packages"].setdefault(name.lower().replace("_", "-").replace(".", "-"), said.get("Version", ""))
 try:
     driver, version = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
     if driver.cuDriverGetVersion(ctypes.byref(version)) == 0:

@@ -107,8 +107,9 @@ void cl_check_dead_use(const char *call, unsigned kinds) {
   used = (DeadHandle){0};
   if (cl_config()->lifetime && kinds >> use.kind & 1) {
     const struct KindName *kind = &cl_kinds[use.kind];
+    const char *after = use.end ? use.end->call : "its end";
     char what[64], expected[64];
-    snprintf(what, sizeof what, "used after %s", use.end ? use.end->call : "its end");
+    snprintf(what, sizeof what, "used after %s", after);
     snprintf(expected, sizeof expected, "a %s that is alive", kind->name);
     cl_note_violation_of(&(Violation){
         .kind = kind->name,
@@ -116,6 +117,7 @@ void cl_check_dead_use(const char *call, unsigned kinds) {
         .rule = kind->type,
         .what = what,
         .call = call,
+        .after = after,
         .expected = expected,
         .found = "the handle of a destroyed one",
         .maker = use.end ? use.end->call : NULL,

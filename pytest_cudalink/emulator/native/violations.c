@@ -45,15 +45,24 @@ void cl_note_violation_of(const Violation *one) {
   cl_event_uint(&line, "number", one->number);
   cl_event_text(&line, "option", one->rule, VALUE_ROOM);
   cl_event_text(&line, "what", one->what, one->noticed ? SENTENCE_ROOM : VALUE_ROOM);
+  if (one->after) cl_event_text(&line, "after", one->after, VALUE_ROOM);
   cl_event_text(&line, "expected", one->expected, VALUE_ROOM);
   cl_event_text(&line, "found", one->found, VALUE_ROOM);
   cl_event_text(&line, "call", one->call, VALUE_ROOM);
   if (one->made) {
     cl_event_text(&line, "maker", one->maker, VALUE_ROOM);
     cl_event_stack(&line, "made", one->made, STACK_ROOM);
+    if (!one->made->python) cl_event_bool(&line, "made native", true);
+  }
+  if (one->threads) {
+    cl_event_list(&line, "threads");
+    for (const int *thread = one->threads; *thread; thread++) cl_event_int(&line, NULL, *thread);
+    cl_event_list_end(&line);
   }
   if (one->noticed) cl_event_text(&line, "fix", one->fix, SENTENCE_ROOM);
-  cl_event_stack(&line, "stack", one->noticed ? one->noticed : &here, STACK_ROOM);
+  const Stack *stack = one->noticed ? one->noticed : &here;
+  cl_event_stack(&line, "stack", stack, STACK_ROOM);
+  if (!stack->python) cl_event_bool(&line, "stack native", true);
   cl_event_end(&line);
   if (atomic_load(&hooked) != getpid()) {
     char sentence[512];

@@ -7,6 +7,8 @@ typedef struct {
   const char *kind; /* of the object, in words */
   uint64_t number;  /* of the object, among those of its kind */
   const char *rule, *what, *call, *expected, *found;
+  const char *after;    /* the call that ended the object, for a use after that; else NULL */
+  const int *threads;   /* those that wait for each other, and 0; NULL: none */
   const char *fix;      /* a sentence */
   const char *maker;    /* the call that made the object, if `made` is known */
   const Stack *made;    /* who called it; NULL: Python asks for it */

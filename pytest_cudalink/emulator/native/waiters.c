@@ -294,14 +294,18 @@ static int describe(const Waiter *waiter, char *text, size_t size) {
                            holder ? (int)holder->thread : 0, holder ? holder->call : "a call");
 }
 
+enum { NAMED_THREADS = 8 }; /* more than a sentence has room for */
+
 /* Notes who waits for what, without the lock; the other threads go on waiting meanwhile, so that their stacks can be
    seen. `instead`: what might have gone on, and did not; NULL: nothing. False if something may go on after all. */
 static bool name(const char *instead) {
   static uint64_t number;
   char what[320] = "", fix[320];
-  size_t length = 0;
+  int threads[NAMED_THREADS + 1] = {0};
+  size_t length = 0, named = 0;
   const Waiter *first = waiters;
   for (const Waiter *waiter = waiters; waiter && length < sizeof what; waiter = waiter->next) {
+    if (named < NAMED_THREADS) threads[named++] = (int)waiter->thread;
     if (length) length += (size_t)snprintf(what + length, sizeof what - length, "; ");
     if (length < sizeof what) length += (size_t)describe(waiter, what + length, sizeof what - length);
     if (waiter->work) first = waiter;
@@ -337,6 +341,7 @@ static bool name(const char *instead) {
       .call = call,
       .expected = "a thread that can go on",
       .found = "none",
+      .threads = threads,
       .fix = fix,
       .noticed = &here,
   });

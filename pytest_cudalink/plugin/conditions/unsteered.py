@@ -59,6 +59,6 @@ def problem(link: UnsteeredLink, choice: Choice) -> str:
     )
 
 
-def shortened(where: str, root: Path) -> str:
+def shortened(place: str, root: Path) -> str:
     """Return a place in the code with its path relative to a folder, if the file is in that folder."""
-    return where.removeprefix(f"{root}{os.sep}")
+    return place.removeprefix(f"{root}{os.sep}")
