@@ -42,6 +42,15 @@ class Finding:
         return tuple(filter(None, (str(self.fix), self.otherwise)))
 
 
+@dataclass(frozen=True)
+class RerunFinding(Finding):
+    """A fault that other runs of a test have shown; `place` is the test, and `evidence` has lines."""
+
+    category: str = ""  # what ran it again: "fault" or "schedule"
+    repeat: str = ""  # the command that finds it again
+    operations: tuple[Any, ...] = ()  # what was queued around what a schedule displaced, as in records
+
+
 def plain(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return the fields of a dataclass as plain data, for `dataclasses.asdict`; commands are text."""
     return {name: str(value) if isinstance(value, Command) else value for name, value in fields}

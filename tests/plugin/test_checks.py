@@ -11,7 +11,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from pytest_cudalink.base.finding import Finding, Violation
+from pytest_cudalink.base.finding import Finding, RerunFinding, Violation
 from pytest_cudalink.emulator import notes
 from pytest_cudalink.environment import facts as environment_facts
 from pytest_cudalink.guardrails import items
@@ -43,6 +43,7 @@ from pytest_cudalink.plugin.watch.violation_checks import (
     watch_nvjitlink,
 )
 from pytest_cudalink.report.asked_for import AskedFor
+from pytest_cudalink.report.records import FindingRecord
 from pytest_cudalink.versions import CudaVersion
 from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
 
@@ -110,8 +111,14 @@ class Saw(Check):
     def sections(self, phase) -> list[Finding]:
         return self._show(phase.when)
 
+    def end(self, _session) -> list[Finding]:
+        return self._show("end")
+
     def finish(self) -> list[Finding]:
         return self._show("finish")
+
+    def lines(self) -> list[str]:
+        return ["a line"]
 
 
 def watched(**seen: Finding) -> tuple[Run, Saw]:
@@ -124,18 +131,20 @@ def watched(**seen: Finding) -> tuple[Run, Saw]:
 
 
 def test_when_checks_are_asked() -> None:
-    """Between tests, as a test begins, before and after the report of a phase, and at the end."""
+    """Between tests, as a test begins, before and after the report of a phase, after the last test and at the end."""
     run, check = watched()
     idle, phase_methods = Check(run), ("between", "begin", "leaves", "look", "sections")
     assert [[*idle.between()], idle.leaves(), [*idle.sections(Mock())], [*idle.finish()]] == [[], False, [], []]
+    assert ([*idle.end(Mock())], run.part(REPORTER).lines()) == ([], ["a line"])
     vars(idle).update((name, in_vain := Mock()) for name in phase_methods)  # its class has none of its own
     run.config.pluginmanager.register(idle)
     assert run.get(CurrentTest) is not None
     assert run.config.hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A")) == []
     error = ValueError()
     assert [reported(run, when, error=error if when == "call" else None).when for when in PHASES] == [*PHASES]
+    run.part(REPORTER).end(Mock())
     run.part(REPORTER).finish()
-    assert check.asked == ["between", "A", None, "setup", error, "call", None, "teardown", "between", "finish"]
+    assert check.asked == ["between", "A", None, "setup", error, "call", None, "teardown", "end", "between", "finish"]
     assert not in_vain.called
     assert not run.part(LEDGER).outside
 
@@ -215,15 +224,29 @@ def test_how_a_report_fails() -> None:
         (Finding("warning", "text", why="message", kind="T"), True, [], ["text"], []),
     ],
 )
-@pytest.mark.parametrize("where", ["between", "finish"])
+@pytest.mark.parametrize("where", ["between", "end", "finish"])
 def test_verdicts_outside_of_tests(where, seen: Finding, strict: bool, notes, problems, warning) -> None:
     """What was seen outside of tests fails the run, is shown, or is a warning."""
     run, check = watched(**{where: seen})
     check.category = UnsteeredLinkWarning if strict else check.category
     run.config.strict = strict
+    run.part(REPORTER).end(Mock())
     run.part(REPORTER).finish()
     outside = run.part(LEDGER).outside
     assert (outside.notes, outside.problems, run.config.warnings) == (notes, problems, warning)
+
+
+def test_what_reruns_have_shown() -> None:
+    """It is kept by its category for the summary, with the command that repeats it, and recorded with its test."""
+    shown = {"category": "fault", "repeat": "pytest a", "kind": "leak"}
+    finding = RerunFinding("error", "x", place="A", evidence=("y",), operations=({"number": 1},), **shown)
+    run, check = watched()
+    check.end = lambda _: [finding]
+    run.part(REPORTER).end(Mock())
+    run.config.pluginmanager.register(file := Mock(), "cudalink-record-file")
+    run.part(REPORTER).end(Mock())
+    assert run.part(LEDGER).outside.reruns == [("fault", "x\n  repeat: pytest a\ny")] * 2
+    assert file.write.call_args_list == [call(FindingRecord, finding, nodeid="A")]
 
 
 def test_what_a_check_counts_at_the_end_of_a_test() -> None:
@@ -654,6 +677,7 @@ def test_the_sums_of_a_run() -> None:
     assert (outside.unlinked_modules, bool(outside)) == (0, False)
     outside.violations["order"] = outside.missing["a GPU"] = outside.unlinked_modules = 2
     outside.problems, outside.notes, outside.of_processes = ["p"], ["n"], ["two majors"]
+    outside.reruns = [("fault", "text")]
     assert outside
     outside.unwritten = ["u"]
     outside.links["a/driver"] = outside.unsteered["x"] = 1
@@ -672,6 +696,7 @@ def test_the_sums_of_a_run() -> None:
         "problems": ["p", "[A] p"],
         "unwritten": ["u", "u"],
         "notes": ["n", "[A] n"],
+        "reruns": [("fault", "text")] * 2,
         "unlinked_modules": 4,
         "of_processes": ["two majors"] * 2,
         "links": {"a/driver": 6},

@@ -14,11 +14,11 @@ import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 import pytest
@@ -34,10 +34,9 @@ from ..conditions import run_driver
 from ..isolation import COPIES
 from ..isolation.child import NOT_FOR_CHILDREN
 from ..isolation.processes import interpreter_options, key
-from ..records import RECORD_FILE
+from ..watch.check import Check
 
 if TYPE_CHECKING:
-    from ...base.finding import Finding
     from ..run import Run
 
 #: Bytes of what one process has noted.
@@ -92,38 +91,27 @@ class RerunTotals:
 T = TypeVar("T", bound=RerunTotals)
 
 
-class RunsAgain(ABC, Generic[T]):
-    """A plugin object that runs each test again after the test's own run, whose reports are pytest's.
+class RunsAgain(Check, ABC, Generic[T]):
+    """A check that runs each test again after the test's own run, whose reports are pytest's.
 
     `run`: in a controller of xdist, one that only adds up.
     `passed`: whether the test has passed in its own run; one that has not need not pass in another.
-    `failing`: the findings that fail the run, each with the command that repeats it.
+    Raises pytest.UsageError if the run has no emulated driver.
     """
 
-    #: How records call its findings, and the words for one of them and for several.
-    category = ""
-    found = ("", "")
+    name: ClassVar[str]  # how records call its findings
+    does: ClassVar[str]  # what an emulated driver does for it
     passed = False
     totals: T
     notes: ProcessNotes[T]
 
     def __init__(self, run: Run) -> None:
-        self._run, self._copies = run, run.part(COPIES)
-        self.failing: list[str] = []
-
-    def fail(self, finding: Finding, repeat: str, nodeid: str, operations: Sequence[Any] = ()) -> None:
-        """Fail the run for a finding, and write it to the record of the run, if it has one.
-
-        `repeat`: the command that finds it again.
-        `operations`: as of `FindingRecord`.
-        """
-        self.failing.append("\n".join([finding.what, f"  repeat: {repeat}", *finding.evidence]))
-        if (file := self._run.get(RECORD_FILE)) is not None:
-            from ...report.records import FindingRecord
-
-            file.write(
-                FindingRecord, finding, nodeid=nodeid, category=self.category, repeat=repeat, operations=operations
-            )
+        if run.emulated is None:
+            why = f"{self.does}, and this run has none"
+            msg = f"cudalink: {why}; add --cudalink-driver=13.0, or the version that you test with"
+            raise pytest.UsageError(msg)
+        super().__init__(run)
+        self._copies = run.part(COPIES)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if pytest_private.subtest_description(report) is None or report.failed:

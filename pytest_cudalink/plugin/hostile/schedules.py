@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from ...base.finding import Finding
+from ...base.finding import RerunFinding
 from ...base.words import counted
 from ...report.asked_for import AskedFor
 from ..run import from_controller
@@ -67,15 +67,14 @@ class ScheduleTotals(RerunTotals):
 
 
 class Schedules(RunsAgain[ScheduleTotals]):
-    """A plugin object that runs each test under schedules after it ran, and adds up the failures."""
+    """Runs each test under schedules after it ran, and adds up the failures."""
 
-    category = "schedule"
-    found = ("failure under schedules", "failures under schedules")
+    name, does = "schedule", "--cudalink-schedules delays what an emulated driver does"
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._option: ScheduleRequest = parse(run.settings.schedules.value)
-        folder = Path(from_controller(run.config).get(self.category) or self._copies.folder)
+        folder = Path(from_controller(run.config).get(self.name) or self._copies.folder)
         self.notes = ProcessNotes(run, folder, ".schedules", ScheduleTotals)
         self.totals = ScheduleTotals()
 
@@ -163,16 +162,14 @@ class Schedules(RunsAgain[ScheduleTotals]):
 
     # -- what they found
 
-    def end(self, _session: pytest.Session) -> None:
-        """Fail the run for each failure."""
-        if self._run.is_worker:
-            return
+    def end(self, _session: pytest.Session) -> Iterator[RerunFinding]:
+        """Yield each failure, the worst kinds first."""
         root = str(self._run.config.rootpath)
-        for one in by_kind(self.totals.findings):
+        for one in by_kind(self.totals.findings if not self._run.is_worker else ()):
             first, *lines = one.lines(root, self._option.number)
-            repeat = command(self._run, f"--cudalink-schedules={one.asked}", one.place)
-            finding = Finding("error", first, kind=one.kind, evidence=tuple(lines))
-            self.fail(finding, repeat, one.nodeid, one.operations(root))
+            repeat, shown = command(self._run, f"--cudalink-schedules={one.asked}", one.place), one.operations(root)
+            seen = RerunFinding("error", first, evidence=tuple(lines), place=one.nodeid, kind=one.kind)
+            yield replace(seen, category=self.name, repeat=repeat, operations=tuple(shown))
 
     def asked(self) -> list[AskedFor]:
         """Return how many of the tests ran under schedules, and how many of the schedules."""
@@ -186,8 +183,8 @@ class Schedules(RunsAgain[ScheduleTotals]):
         return [totals.asked("schedules"), AskedFor("delays", totals.runs + sum(lost.values()), totals.runs, lost)]
 
     def lines(self) -> list[str]:
-        """Return the lines of the summary on the whole; `failing` has the others."""
-        return [f"schedules: {self.totals} from seed {self._option.seed}, {counted(len(self.failing), 'failure')}"]
+        number = counted(len(self.totals.findings), "failure")
+        return [f"schedules: {self.totals} from seed {self._option.seed}, {number}"]
 
 
 class _Wait(NamedTuple):

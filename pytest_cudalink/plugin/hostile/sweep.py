@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ...base import regular_files
-from ...base.finding import Finding
+from ...base.finding import RerunFinding
 from ...base.regular_files import read_bounded
 from ...base.words import counted
 from ...emulator import faults
@@ -187,15 +187,14 @@ class SweepNotes(ProcessNotes[SweepTotals]):
 
 
 class FaultSweep(RunsAgain[SweepTotals]):
-    """A plugin object that sweeps each test after it ran, and adds up the findings."""
+    """Sweeps each test after it ran, and adds up the findings."""
 
-    category = "fault"
-    found = ("finding of the fault sweep", "findings of the fault sweep")
+    name, does = "fault", "--cudalink-fault-sweep lets calls of an emulated driver fail"
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._baseline = Baseline(run)
-        folder = from_controller(run.config).get(self.category) or ""
+        folder = from_controller(run.config).get(self.name) or ""
         self.notes: SweepNotes = SweepNotes(run, folder=folder, scratch=self._copies.folder)
         option, *self._others = self.notes.option.split("+")
         self._single, self._functions, self._ways = _read(option)
@@ -307,8 +306,8 @@ class FaultSweep(RunsAgain[SweepTotals]):
 
     # -- what they found
 
-    def end(self, session: pytest.Session) -> None:
-        """Fail the run for each finding that the baseline does not know; write a baseline where there is none."""
+    def end(self, session: pytest.Session) -> Iterator[RerunFinding]:
+        """Yield each finding that the baseline does not know; write a baseline where there is none."""
         if self._run.is_worker:
             return
         self._interrupted = bool(
@@ -324,7 +323,8 @@ class FaultSweep(RunsAgain[SweepTotals]):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
             fault = "+".join([str(finding.fault), *self._others])  # their calls have numbers, too
             repeat = command(self._run, f"--cudalink-fault-sweep={fault}", finding.place)
-            self.fail(Finding("error", f"{finding}{more}", kind=finding.kind), repeat, finding.nodeid)
+            what, kind, test = f"{finding}{more}", finding.kind, finding.nodeid
+            yield RerunFinding("error", what, kind=kind, place=test, category=self.name, repeat=repeat)
 
     @property
     def _is_whole(self) -> bool:
@@ -378,7 +378,6 @@ class FaultSweep(RunsAgain[SweepTotals]):
         return found if found or totals.planned else ["no test makes a call that can fail"]
 
     def lines(self) -> list[str]:
-        """Return the lines of the summary on the whole; `failing` has the others."""
         totals, baseline = self.totals, self._baseline
         known = f", {counted(len(baseline.known), 'line')} in {baseline.name}" if baseline.known is not None else ""
         number = counted(len(fault_sweep.merged(totals.findings)), "finding")

@@ -29,6 +29,8 @@ VIOLATIONS: Final = {
         "cudalink.jitlink_contract",
     ),
 }
+#: What other runs of tests have shown, by category: a noun, and how they ran.
+RERUNS: Final = {"fault": ("finding", "of the fault sweep"), "schedule": ("failure", "under schedules")}
 
 
 class Counts:  # no dataclass: every run with an emulated driver would pay for the methods that it generates
@@ -145,6 +147,8 @@ class Outside(Counts):
         self.problems: list[str] = []  # why the run fails although no test shows it
         self.unwritten: list[str] = []  # the same for files that the processes of the run have in common
         self.notes: list[str] = []  # what was seen outside of tests and fails nothing
+        # what other runs of tests have shown, with its category: the run fails for it
+        self.reruns: list[tuple[str, str]] = []
         # number of modules that an emulated driver loaded and that no seen link can have made
         self.unlinked_modules = 0
         # what holds for a whole process and fails no test by itself: two majors of one CUDA library, a refused CUDA
@@ -162,6 +166,7 @@ class Outside(Counts):
         self.problems += [f"{prefix}{text}" for text in given["problems"]]
         self.unwritten += given["unwritten"]
         self.notes += [f"{prefix}{text}" for text in given["notes"]]
+        self.reruns += given["reruns"]
         self.unlinked_modules += given["unlinked_modules"]
         self.of_processes += given["of_processes"]
         self._join(given)

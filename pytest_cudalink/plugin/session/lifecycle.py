@@ -27,7 +27,6 @@ from . import account
 if TYPE_CHECKING:
     from ..items.runtest import MarkedTests
     from ..records.ledger import Totals
-    from ..settings import Setting
     from .xdist import HandOver
 
 _HAND_OVER: Final[Key[HandOver]] = Key("session.xdist:HandOver")
@@ -259,20 +258,9 @@ def _start_session(run: Run) -> None:
 
 def _start_repeated(run: Run) -> None:
     """Run the tests of this run again, with faults and under schedules, or add up what workers of xdist found."""
-    asked: tuple[tuple[Key[Any], Setting, str], ...] = (
-        (hostile.FAULT_SWEEP, run.settings.fault_sweep, "--cudalink-fault-sweep lets calls of an emulated driver fail"),
-        (hostile.SCHEDULES, run.settings.schedules, "--cudalink-schedules delays what an emulated driver does"),
-    )
-    for key, setting, does in asked:
-        if not setting.value or run.is_isolated:
-            continue
-        if run.emulated is None:
-            msg = (
-                f"cudalink: {does}, and this run has none; add --cudalink-driver=13.0, or the version that you test "
-                "with"
-            )
-            raise pytest.UsageError(msg)
-        run.part(key)
+    for key, setting in zip(hostile.RERUNS, (run.settings.fault_sweep, run.settings.schedules), strict=True):
+        if setting.value and not run.is_isolated:
+            run.part(key)
 
 
 def _start_requirements(run: Run) -> None:
@@ -411,9 +399,9 @@ class Ends:
 
     # before pytest writes its JUnit file; then the account judges, by what these found, whether all that was asked for
     # has happened
-    _FIRST: Final[tuple[Key[Any], ...]] = (watch.PROVENANCE, conditions.FAULTS, *hostile.RERUNS)
+    _FIRST = (conditions.FAULTS, watch.REPORTER)
     # after the sums, see `pytest_sessionfinish` of this module
-    _LAST = (records.RESULTS, records.RECORD_FILE, _HAND_OVER, watch.STICKY)
+    _LAST = (records.RESULTS, records.RECORD_FILE, _HAND_OVER)
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -429,7 +417,7 @@ class Ends:
     def pytest_sessionfinish_last(self, session: pytest.Session) -> None:
         self._end(self._LAST, session)
 
-    def _end(self, keys: Iterable[Key[Any] | type], session: pytest.Session) -> None:
+    def _end(self, keys: Iterable[Key[Any] | type[Any]], session: pytest.Session) -> None:
         for key in keys:
             if (part := self._run.get(key)) is not None:
                 part.end(session)
@@ -450,8 +438,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run.failing = [*book.totals.failing, *(asked.unmet if asked is not None else ())]
     if session.exitstatus == pytest.ExitCode.OK:
         run.failing += _run_again(run, book.totals)
-    found = any((part := run.get(key)) is not None and part.failing for key in hostile.RERUNS)
-    if (run.failing or found) and session.exitstatus == pytest.ExitCode.OK:
+    if (run.failing or book.totals.reruns) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -490,8 +477,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(terminalreporter.config)
     happened = (run.part(records.LEDGER).totals, run.new_processes, run.settings.guard_rails.value != "off")
-    made = (run.get(account.Account), *map(run.get, hostile.RERUNS))
-    if run.is_controller or any(happened) or any(made):
+    if run.is_controller or any(happened) or run.get(account.Account) is not None:
         from ..watch import guard
         from . import summary
 

@@ -13,9 +13,9 @@ from ...base.words import and_more, counted, listed
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from .. import pytest_private
 from ..conditions import unsteered
-from ..hostile import RERUNS
 from ..records import LEDGER
-from ..records.ledger import VIOLATIONS
+from ..records.ledger import RERUNS, VIOLATIONS
+from ..watch import REPORTER
 from .account import Account
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
 
     `not_routed`: the callers that the guard rails do not see.
     """
-    book, again = run.part(LEDGER), [part for key in RERUNS if (part := run.get(key)) is not None]
-    asked = [part for part in (*again, run.get(Account)) if part is not None]
-    lines = [line for part in asked for line in part.lines()]
-    found = [counted(len(part.failing), *part.found) for part in again if part.failing]
+    totals, asked = run.part(LEDGER).totals, [run.get(REPORTER), run.get(Account)]
+    lines = [line for part in asked if part is not None for line in part.lines()]
+    numbers = Counter(RERUNS[category] for category, _ in totals.reruns)
+    found = [f"{counted(number, noun)} {how}" for (noun, how), number in numbers.items()]
     why = [f"The run fails because of {' and '.join(found)}."] if found else []
-    _section(reporter, run, book.totals, [*lines, *(line for part in again for line in part.failing)], why)
-    _guard_rails(reporter, run.settings, book.totals, not_routed)
+    _section(reporter, run, totals, [*lines, *(text for _, text in totals.reruns)], why)
+    _guard_rails(reporter, run.settings, totals, not_routed)
 
 
 def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked: Sequence[str], why: list[str]) -> None:

@@ -59,7 +59,7 @@ def configure_node(node: Any, activate: Callable[[pytest.Config], object]) -> No
             "settings": {name: tuple(setting) for name, setting in run.settings.items()},
             "withheld": run.withheld,
         }
-        given |= {part.category: str(part.notes.folder) for key in RERUNS if (part := run.get(key)) is not None}
+        given |= {part.name: str(part.notes.folder) for key in RERUNS if (part := run.get(key)) is not None}
     elif not config.pluginmanager.hasplugin(_LISTENER):
         config.pluginmanager.register(_Listener(config, activate), _LISTENER)
     node.workerinput["cudalink"] = given

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ...base.finding import Finding
+from ...base.finding import Finding, RerunFinding
 from ...base.safe_text import block, line
-from ..records import LEDGER
+from ..records import LEDGER, RECORD_FILE
 from ..records.ledger import fail_with, skip_unsupported
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Phase:
 
 
 class Check:
-    """A part of a run that watches something; `Reporter` calls the methods, and a check overrides what it needs.
+    """A part of a run that watches something; `Reporter` calls the methods in this order, as far as a check has them.
 
     Of a `Finding`, `kind` is the title of its section, and `why` the failure, the warning outside of tests or the
     reason of a skip, by default `what`. An error fails the test, or the run outside of tests; a warning does where the
@@ -69,8 +69,16 @@ class Check:
         """Return what was seen in a phase."""
         return ()
 
+    def end(self, _session: pytest.Session) -> Iterable[Finding]:
+        """Return findings after the last test: before the account judges, and before pytest writes its JUnit file."""
+        return ()
+
     def finish(self) -> Iterable[Finding]:
         """Return findings that belong to no test, as the session ends: asked after `between`."""
+        return ()
+
+    def lines(self) -> Iterable[str]:
+        """Return the lines of the summary on the whole, besides the findings."""
         return ()
 
 
@@ -157,10 +165,17 @@ class Reporter:
                     skip_unsupported(report, (str(path), (number or 0) + 1, f"Skipped: {finding.why}"))
 
     def show_outside(self, found: Iterable[Finding], category: type[Warning] = pytest.PytestWarning) -> None:
-        """Keep what was seen outside of tests for the summary, or warn of it."""
+        """Keep what was seen outside of tests, or in reruns of them, for the summary, or warn of it."""
         for finding in map(_safe, found):
             outside = self._run.part(LEDGER).outside
-            if finding.severity == "note":
+            if isinstance(finding, RerunFinding):
+                text = "\n".join([finding.what, f"  repeat: {finding.repeat}", *finding.evidence])
+                outside.reruns.append((finding.category, text))
+                if (file := self._run.get(RECORD_FILE)) is not None:
+                    from ...report.records import FindingRecord
+
+                    file.write(FindingRecord, finding, nodeid=finding.place)
+            elif finding.severity == "note":
                 outside.notes.append(finding.what)
             elif finding.severity == "error":
                 outside.problems.append(finding.what)
@@ -169,6 +184,15 @@ class Reporter:
                     self._run.config.issue_config_time_warning(category(finding.why or finding.what), stacklevel=2)
                 except category:
                     outside.problems.append(finding.what)
+
+    def end(self, session: pytest.Session) -> None:
+        """Show what is known after the last test."""
+        for check in self._checks:
+            self.show_outside(check.end(session), check.category)
+
+    def lines(self) -> list[str]:
+        """Return the lines of the summary on what was watched."""
+        return [text for check in self._checks for text in check.lines()]
 
     def finish(self) -> None:
         """Show what no test shows.

@@ -272,9 +272,10 @@ class Provenance(Check):
 
         return [Finding("error", block("\n".join(f"cudalink: {one}" for one in texts)), kind=_SECTION)]
 
-    def end(self, _session: pytest.Session) -> None:
+    def end(self, _session: pytest.Session) -> tuple[()]:
         """Take what was loaded since the last test."""
         self.take(None, "after the last test")
+        return ()
 
     def finish(self) -> tuple[()]:
         """Find two majors of a library where nothing more was asked."""
