@@ -1,10 +1,11 @@
 """Walk a newcomer's path from the built wheel, and time it: ``nox -s stranger``.
 
-    python -m campaigns.stranger --wheel PATH [--cold | --warm]
+    python -m campaigns.stranger --wheel PATH [--cold | --warm] [--pythons]
 
 Without an option it walks twice, each time in a new home folder: first without any cache, then with the caches of pip,
 uv and cudalink that the first walk left. What the second one takes is ours, to unpack and to run; what the first one
-takes in addition is the downloads. Exit code 1 if a step does not do what its page says, or if a limit is missed.
+takes in addition is the downloads. With --pythons it walks once more on each other Python that the package names.
+Exit code 1 if a step does not do what its page says, or if a limit is missed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from campaigns.release.places import find_python
 
 from .path import CACHES, Failure, HomeFolder, Step, steps
 
@@ -41,16 +45,25 @@ def _machine() -> str:
     return f"{cores} cores ({model[1] if model else os.uname().machine}), load {load:.1f} at the start"
 
 
+def _other_pythons() -> list[str]:
+    """The versions that the package's classifiers name, without the one that runs this program."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [
+        one.rpartition(" :: ")[2] for one in project["classifiers"] if one.startswith("Programming Language :: Python")
+    ]
+    return [one for one in named if re.fullmatch(r"3\.\d+", one) and one != "{}.{}".format(*sys.version_info[:2])]
+
+
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
-def table(path: Sequence[Step], cold: Sequence[float] | None, warm: Sequence[float] | None) -> str:
+def table(path: Sequence[Step], walks: Mapping[str, Sequence[float]]) -> str:
     """A line for each step with its seconds, and one for all; with both walks, downloads apart from what is ours."""
-    walks = {"cold": cold, "ours": warm}
-    if cold and warm:
-        walks["downloads"] = [max(0.0, first - second) for first, second in zip(cold, warm, strict=True)]
-    shown = {name: numbers for name, numbers in walks.items() if numbers}
+    shown = dict(walks)
+    if {"cold", "ours"} <= shown.keys():
+        pairs = zip(shown["cold"], shown["ours"], strict=True)
+        shown["downloads"] = [max(0.0, first - second) for first, second in pairs]
     lines = ["".join(f"{name:>10}" for name in shown) + "  step"]
     for index, step in enumerate(path):
         lines.append("".join(f"{numbers[index]:10.1f}" for numbers in shown.values()) + f"  {step.command}")
@@ -58,14 +71,14 @@ def table(path: Sequence[Step], cold: Sequence[float] | None, warm: Sequence[flo
     return "\n".join(lines)
 
 
-def missed(cold: Sequence[float] | None, warm: Sequence[float] | None) -> list[str]:
-    """The limits that are missed."""
-    limits = (("the path without caches", cold, LIMIT), ("what is ours of it", warm, OURS))
-    return [
-        f"{what} took {sum(took):.0f} s; expected less than {limit} s"
-        for what, took, limit in limits
-        if took and sum(took) >= limit
-    ]
+def missed(walks: Mapping[str, Sequence[float]]) -> list[str]:
+    """The limits that are missed; another Python has downloads of its own."""
+    limits = {"cold": ("the path without caches", LIMIT), "ours": ("what is ours of it", OURS)}
+    over = []
+    for name, took in walks.items():
+        what, limit = limits.get(name, (f"the path on Python {name}", LIMIT))
+        over += [f"{what} took {sum(took):.0f} s; expected less than {limit} s"] * (sum(took) >= limit)
+    return over
 
 
 def main() -> None:
@@ -76,10 +89,11 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--cold", action="store_true", help="walk once, without caches: only the sum is judged")
     which.add_argument("--warm", action="store_true", help="walk once, with this user's caches of pip, uv and cudalink")
+    parser.add_argument("--pythons", action="store_true", help="walk once more on each other Python of the package")
     parser.add_argument("--wheel", type=Path, required=True, help="the wheel to install; the session gives its own")
     options = parser.parse_args()
     path, machine = steps(), _machine()
-    cold = warm = None
+    walks: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="cudalink-stranger-") as name:
         work = Path(name)
         wheel = options.wheel.resolve()
@@ -90,21 +104,27 @@ def main() -> None:
                 mine = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
                 caches = {name: os.environ.get(name) or str(mine / Path(place).name) for name, place in CACHES.items()}
             else:
-                cold = _walk(HomeFolder(work / "cold", wheel), path, "cold")
+                walks["cold"] = _walk(HomeFolder(work / "cold", wheel), path, "cold")
                 caches = {name: str(work / "cold" / place) for name, place in CACHES.items()}
                 megabytes = {Path(place).name: _size(work / "cold" / place) // 10**6 for place in CACHES.values()}
                 print("in the caches:", ", ".join(f"{size} MB {name}" for name, size in megabytes.items()))
                 if not megabytes["pip"]:
                     print("pip has cached nothing, as some package indexes want it: its downloads count as ours")
             if not options.cold:
-                warm = _walk(HomeFolder(work / "warm", wheel, caches), path, "warm")
+                walks["ours"] = _walk(HomeFolder(work / "warm", wheel, caches), path, "warm")
+            for version in _other_pythons() if options.pythons else ():
+                if (python := find_python(version)) is None:
+                    print(f"Python {version} is left out: not found; install it, as with 'uv python install {version}'")
+                else:
+                    home = HomeFolder(work / version, wheel, caches, Path(python))
+                    walks[version] = _walk(home, path, f"Python {version}")
         except Failure as failure:
             sys.exit(str(failure))
-    print(f"\n{machine}; {wheel.name}\n{table(path, cold, warm)}")
+    print(f"\n{machine}; {wheel.name}\n{table(path, walks)}")
     SAVED.parent.mkdir(exist_ok=True)
     figures = {"machine": machine, "wheel": wheel.name, "steps": [step.command for step in path]}
-    SAVED.write_text(json.dumps({**figures, "cold": cold, "warm": warm}, indent=1) + "\n", encoding="utf-8")
-    if late := missed(cold, warm):
+    SAVED.write_text(json.dumps({**figures, "seconds": walks}, indent=1) + "\n", encoding="utf-8")
+    if late := missed(walks):
         sys.exit("\n".join(late))
 
 

@@ -110,17 +110,19 @@ class HomeFolder:
     `folder`: an empty folder.
     `wheel`: the wheel under test, which stands in for the name of the project in ``pip install``.
     `caches`: variables of `CACHES` that name folders outside this home.
+    `python`: the Python of the walk; default the one that runs this program.
     """
 
-    def __init__(self, folder: Path, wheel: Path, caches: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, wheel: Path, caches: dict[str, str] | None = None, python: Path | None = None
+    ) -> None:
         self.folder, self.wheel = folder, wheel
         self.activated = ""
         programs = folder / "bin"
         programs.mkdir(parents=True)
         # Debian has no program "python" outside of environments
-        (programs / "python").symlink_to(
-            Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-        )
+        own = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+        (programs / "python").symlink_to(python or own)
         self.environment = {
             **{name: value for name, value in os.environ.items() if NETWORK.fullmatch(name)},
             **(caches or {}),
