@@ -32,7 +32,10 @@ def refuses(*arguments, **options):
 
 PROGRAMS = {
     "blocks_and_planes": """
-# Surfaces have no blocks; planes have two dimensions, and are smaller as the format says.
+# Surfaces have no blocks; planes have two dimensions, and are smaller as the format says. The highest flag is not
+# looked at, and lines of memory can be of blocks (as on an H200).
+assert new(cuda.cuArray3DGetDescriptor_v2, Descriptor, made(8, 8, flags=1 << 31)).flags == 1 << 31
+assert get(cuda.cuDeviceGetTexture1DLinearMaxWidth, c_size_t, BC1, 4, 0) == 1 << 29
 assert refuses(16, 16, 0, BC1, 4, SURFACE) and refuses(16, 0, 0, NV12, 3, VIDEO)
 video = made(16, 8, 0, NV12, 3, VIDEO)
 for number, expected in enumerate(((16, 8, 0, UINT8, 1), (8, 4, 0, UINT8, 2))):
@@ -234,6 +237,12 @@ ok(cuda.cuTensorMapReplaceAddress(out, c_void_p(memory + 16)))
 assert out.raw[:8] == (memory + 16).to_bytes(8, "little") and out.raw[8:] == before[8:]
 arguments = (out, 7, 3, c_void_p(memory), None, None, 0, 0, 16, 16, None, 0, 0, 0, 0, 0)
 assert cuda.cuTensorMapEncodeIm2colWide(*arguments) == 1
+def wide(rank, lower):
+    sizes = numbers(c_uint64, 64, *[8] * (rank - 1)), numbers(c_uint64, *(128 << 3 * at for at in range(rank - 1)))
+    rest = (16, 16, numbers(c_uint, *[1] * rank), 0, 0, 0, 0, 0)
+    return cuda.cuTensorMapEncodeIm2colWide(out, 6, rank, c_void_p(memory), *sizes, lower, 0, *rest)
+for rank, least in ((3, -1 << 15), (4, -1 << 7), (5, -1 << 4)):
+    assert (wide(rank, least), wide(rank, least - 1)) == (0, 1)
 """
     )
     check(TENSOR_MAPS + "assert tiled() == 801 and 'tensor maps' in last_event()['note']\n", device="sm_80")

@@ -68,6 +68,22 @@ ok(cuda.cuGraphExecUpdate_v2(executable, clone, None))
 ok(cuda.cuGraphLaunch(executable, None))
 assert content() == bytes([7] * 16)
 """,
+    "what_graphs_allocate": """
+# Memory of the device alone, of which a block of 32 MiB is in use for several allocations; an edge more than before is
+# found at the node that it leads to (as on an H200).
+def allocated(kind, location):
+    given = struct.pack("4i72x4Q", kind, 0, location, 0, 0, 0, 4096, 0)
+    return cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), create_string_buffer(given))
+assert [allocated(1, location) for location in (0, 2, 3)] == [1, 801, 801]
+assert [allocated(2, location) for location in (0, 1, 2, 3)] == [801, 0, 801, 801] and allocated(1, 1) == 0
+ok(cuda.cuGraphLaunch(instantiated(graph), None))
+assert get(cuda.cuDeviceGetGraphMemAttribute, 0, 0, c_uint64) == 32 << 20
+ways, found = [created(), created()], (c_uint64 * 3)()
+for at, way in enumerate(ways):
+    first, second = filled(way), filled(way)
+    filled(way, *[second, first][: at + 1])
+assert cuda.cuGraphExecUpdate_v2(instantiated(ways[0]), ways[1], found) == 910 and found[0] == 2 and found[1]
+""",
     "kernel_nodes_are_checked_and_not_executed": """
 # A kernel node keeps copies of its parameters; a graph with one answers 801, and nothing of it is done.
 module = loaded(small_ptx())

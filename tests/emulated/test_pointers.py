@@ -136,6 +136,8 @@ for page in range(2):
     ok(cuda.cuMemHostRegister_v2(c_void_p(start + page * mmap.PAGESIZE), c_size_t(mmap.PAGESIZE), 0))
 copies = [cuda.cuMemcpyHtoD_v2(device, start, mmap.PAGESIZE + more) for more in (0, 1)]
 assert copies == [0, 1], copies
+host = c_void_p(start)
+assert cuda.cuMemHostAlloc(byref(host), c_size_t(8), 8) == 1 and not host.value
 assert cuda.cuMemAllocPitch_v2(byref(device), byref(pitch), c_size_t(1), c_size_t((1 << 64) - 1), 4) == 2
 assert cuda.cuMemAllocPitch_v2(byref(device), byref(pitch), c_size_t(1 << 40), c_size_t(1 << 40), 4) == 1
 assert [cuda.cuMemsetD32_v2(device, 1, size) for size in (1 << 62, (1 << 62) + 1)] == [0, 1]

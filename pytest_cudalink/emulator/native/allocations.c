@@ -183,6 +183,7 @@ enum { ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 15 };
 static CUresult allocate_for_host(void **out, size_t size, unsigned flags) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   IN_CONTEXT(context);
+  *out = NULL; /* also with wrong flags (H200) */
   if (flags & ~(unsigned)ALLOCATION_FLAGS) return CUDA_ERROR_INVALID_VALUE;
   Block block = {
       .size = size,

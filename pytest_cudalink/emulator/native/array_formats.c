@@ -90,7 +90,8 @@ CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
   int supported = 0;
   const Format *format = format_of(array->format);
   if (!format || !cl_element_size(array->format, array->channels)) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & ~(unsigned)ARRAY_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  /* the highest bit is not looked at (H200) */
+  if (array->flags & ~(unsigned)ARRAY_FLAGS & INT32_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & CUDA_ARRAY3D_TEXTURE_GATHER && (array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
   /* those are of other interfaces (measured: edges/arrays) */
   if (array->flags & (CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_COLOR_ATTACHMENT)) return CUDA_ERROR_INVALID_VALUE;

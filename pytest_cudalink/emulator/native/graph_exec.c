@@ -208,7 +208,7 @@ static bool outer_differs(const Graph *old, const Graph *fresh, UpdateResult *ho
     for (; before && now; before = before->behind[EDGES_INTO], now = now->behind[EDGES_INTO])
       if (before->from->mark != now->from->mark)
         return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, is, now->from);
-    if (before || now) return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, before ? is : NULL, NULL);
+    if (before || now) return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, is, NULL);
   }
   for (size_t at = 0; at < old->count; at++) {
     const NodeParameters *was = &old->nodes[at]->parameters, *is = &fresh->nodes[at]->parameters;

@@ -17,20 +17,20 @@ typedef struct {
 } Gauge;
 static struct {
   Gauge used, reserved;
-  uint64_t live; /* of what launches have allocated and nothing has freed */
+  uint64_t live; /* bytes that launches have allocated and nothing has freed */
 } gauges[DEVICES_MAX];
 
-enum { RESERVE = 32 << 20 }; /* memory is reserved in such blocks, and all of a block is in use */
+enum { RESERVE = 32 << 20 }; /* memory is reserved in such blocks, and all of a block is in use (H200) */
 
 static void raise(Gauge *gauge, uint64_t now) {
   gauge->now = now;
   if (gauge->most < now) gauge->most = now;
 }
 
-static uint64_t blocks_of(const GraphMemory *memory) { return (memory->size + RESERVE - 1) / RESERVE * RESERVE; }
+static uint64_t blocks_of(uint64_t bytes) { return (bytes + RESERVE - 1) / RESERVE * RESERVE; }
 
 void cl_graph_memory_set(GraphMemory *memory, bool live) {
-  if (memory->live != live) gauges[memory->device].live += live ? blocks_of(memory) : -blocks_of(memory);
+  if (memory->live != live) gauges[memory->device].live += live ? memory->size : -memory->size;
   memory->live = live;
 }
 
@@ -80,7 +80,7 @@ CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph) {
 /* What was freed is used again (two H200s: edges/two_graph_nodes). */
 void cl_graph_memory_use(const GraphMemory *memory) {
   Gauge *used = &gauges[memory->device].used, *reserved = &gauges[memory->device].reserved;
-  uint64_t live = gauges[memory->device].live + (memory->live ? 0 : blocks_of(memory));
+  uint64_t live = blocks_of(gauges[memory->device].live + (memory->live ? 0 : memory->size));
   if (used->now < live) raise(used, live);
   if (reserved->now < used->now) raise(reserved, used->now);
 }
@@ -189,6 +189,6 @@ API(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *val
 API(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
   TRY(cl_asked_of(line, true, device));
   HOLD_STREAMS();
-  gauges[device].used.now = gauges[device].reserved.now = gauges[device].live;
+  gauges[device].used.now = gauges[device].reserved.now = blocks_of(gauges[device].live);
   return CUDA_SUCCESS;
 }

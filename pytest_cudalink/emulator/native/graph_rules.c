@@ -58,7 +58,7 @@ static CUresult prepare_allocation(const AllocateNode *allocate) {
   const Location *location = &pool->location;
   bool known = pool->type == CU_MEM_ALLOCATION_TYPE_PINNED || pool->type == CU_MEM_ALLOCATION_TYPE_MANAGED;
   if (!allocate->size || !known) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type < CU_MEM_LOCATION_TYPE_DEVICE || location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA)
+  if (location->type < (pool->type == CU_MEM_ALLOCATION_TYPE_PINNED) || location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA)
     return CUDA_ERROR_INVALID_VALUE;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && !cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
   if (allocate->access_count && (!allocate->accesses || !cl_is_device((int)allocate->access_count - 1)))
@@ -67,7 +67,7 @@ static CUresult prepare_allocation(const AllocateNode *allocate) {
 }
 
 CUresult cl_allocation_possible(const AllocateNode *allocate) {
-  if (allocate->properties.location.type == CU_MEM_LOCATION_TYPE_HOST) return CUDA_ERROR_NOT_SUPPORTED;
+  if (allocate->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED; /* (H200) */
   if (allocate->properties.handle_types) return CUDA_ERROR_NOT_SUPPORTED; /* (measured: edges/graph_memory) */
   for (size_t at = 0; at < allocate->access_count; at++)
     if (allocate->accesses[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&

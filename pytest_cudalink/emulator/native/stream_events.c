@@ -182,8 +182,8 @@ API_LOCKED(cuStreamWaitEvent, (Stream *stream_handle, Event *handle, unsigned fl
   if (flags == CU_EVENT_RECORD_EXTERNAL) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
     result = refuse_captured(event);
-    if (result) cl_invalidate(stream->capture); /* (measured: edges/capture) */
-    if (result) return result;
+    if (result == CUDA_ERROR_INVALID_VALUE)
+      return cl_invalidate(stream->capture), result; /* (measured: edges/capture) */
     NodeParameters parameters = {.type = NODE_WAIT, .event = event};
     return cl_capture_node(stream, &parameters, NULL, NULL);
   }

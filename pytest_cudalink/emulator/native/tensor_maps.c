@@ -135,12 +135,12 @@ EXPORTED(cuTensorMapEncodeTiled,
                       box))
 
 /* Corners of the box of pixels: as many offsets as there are dimensions between channels and batch. */
-static bool valid_corners(unsigned offsets, const int *lower, const int *upper, const uint64_t *extents) {
-  static const int most[] = {0, 32767, 127, 15};
+static bool valid_corners(unsigned offsets, const int *lower, const int *upper, const Map *map) {
+  static const int mosts[] = {0, 32767, 127, 15};
+  int most = mosts[map->rank - 2]; /* also of a wide box, which has one offset (H200) */
   for (unsigned at = 0; at < offsets; at++) {
-    if (lower[at] < -most[offsets] - 1 || lower[at] > most[offsets]) return false;
-    if (upper[at] < -most[offsets] - 1 || upper[at] > most[offsets]) return false;
-    if ((int64_t)(int32_t)extents[at + 1] + upper[at] - lower[at] <= 0) return false; /* an empty box */
+    if (lower[at] < -most - 1 || lower[at] > most || upper[at] < -most - 1 || upper[at] > most) return false;
+    if ((int64_t)(int32_t)map->extents[at + 1] + upper[at] - lower[at] <= 0) return false; /* an empty box */
   }
   return true;
 }
@@ -152,7 +152,7 @@ static CUresult encode_im2col(EventLine *line, void *out, const Map *map, const 
   TRY(check(line, out, map, NULL));
   unsigned offsets = wide ? 1 : map->rank - 2, bits = offsets == 3 ? 5 : 16 / offsets;
   if (!lower || !upper || !channels || channels > 256 || !pixels || pixels > 1024) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_corners(offsets, lower, upper, map->extents) || !valid_row(map, channels)) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_corners(offsets, lower, upper, map) || !valid_row(map, channels)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < offsets; at++) {
     box[1] |= ((uint32_t)lower[at] & ((1U << bits) - 1)) << bits * at;
     box[1] |= ((uint32_t)upper[at] & ((1U << bits) - 1)) << bits * (offsets + at);

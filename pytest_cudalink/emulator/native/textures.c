@@ -244,7 +244,7 @@ API(cuTexObjectGetResourceViewDesc, (View * out, uint64_t handle), (out, handle)
 
 API(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),
     (elements, format, channels, device)) {
-  if (!elements || format > CU_AD_FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
+  if (!elements || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_asked_of(line, true, device));
   *elements = longest_line(cl_element_size(format, channels));
   return CUDA_SUCCESS;
