@@ -130,6 +130,7 @@ CUresult cl_function_in(Module *module, const char *name, Function **out) {
   function->module = module;
   function->name = strdup(name);
   function->symbol = symbol;
+  function->loaded = cl_loads_eagerly(); /* (measured: edges/modules_more) */
   if (!function->name || !read_attributes(function)) {
     cl_free_function(function);
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -235,10 +235,10 @@ CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *c
 }
 
 CUresult cl_not_executed(EventLine *line, const void *handle) {
-  pthread_mutex_lock(&cl_modules_lock);
-  const Function *function = cl_find_function(handle);
+  HOLD(cl_modules_lock);
+  Function *function = cl_find_function(handle);
   if (function) cl_event_text(line, "kernel", function->name, NAME_ROOM);
-  pthread_mutex_unlock(&cl_modules_lock);
+  if (function) function->loaded = true; /* by its first launch (recorded programs) */
   return cl_unsupported(line, "the emulated driver does not execute kernels");
 }
 

@@ -26,7 +26,8 @@ static bool contains(uintptr_t start, size_t size, uintptr_t address, size_t byt
 API(cuMemAddressReserve, (CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
     (out, size, alignment, hint, flags)) {
   cl_event_uint(line, "bytes", size);
-  if (!out || flags || !size || size % GRANULARITY || hint % GRANULARITY || alignment & (alignment - 1))
+  if (!out || flags || !size || size % GRANULARITY || hint % GRANULARITY || alignment & (alignment - 1) ||
+      alignment > SIZE_MAX / 2) /* (measured: edges/vmm_more) */
     return CUDA_ERROR_INVALID_VALUE;
   Reservation *fresh = calloc(1, sizeof *fresh);
   if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
