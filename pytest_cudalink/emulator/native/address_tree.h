@@ -5,13 +5,12 @@
 #include <stdint.h>
 
 /* What such a thing begins with. */
-typedef struct AddressNode AddressNode;
-struct AddressNode {
+typedef struct AddressNode {
   uintptr_t start;
   uint64_t number; /* the order of those that start at one address */
-  AddressNode *left, *right;
-  AddressNode *before, *behind; /* its neighbours */
-};
+  struct AddressNode *left, *right;
+  struct AddressNode *before, *behind; /* its neighbours */
+} AddressNode;
 
 typedef struct {
   AddressNode *root, *first;         /* of a treap, and by address */

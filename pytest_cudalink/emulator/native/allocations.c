@@ -240,7 +240,8 @@ static bool is_mapped(uintptr_t start, uintptr_t end) {
   return true;
 }
 
-static CUresult register_host(void *start, size_t size, unsigned flags) {
+API(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags), (start, size, flags)) {
+  cl_event_uint(line, "bytes", size);
   if (!start) return CUDA_ERROR_INVALID_VALUE;
   IN_CONTEXT(context);
   uintptr_t end;
@@ -268,9 +269,6 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
   cl_block_take((uintptr_t)start, FROM_REGISTRATION, &block);
   return CUDA_ERROR_INVALID_VALUE;
 }
-
-EXPORTED(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags),
-         (cl_event_uint(line, "bytes", size), register_host(start, size, flags)))
 
 API_CHECKED(give_up(start, "cuMemHostUnregister"), cuMemHostUnregister, (void *start), (start)) {
   TRY(wait_to_free((uintptr_t)start));

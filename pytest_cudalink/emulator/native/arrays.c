@@ -10,15 +10,14 @@
 
 enum { MOST_LEVELS = 32, TILE = 65536 };
 
-typedef struct Array Array;
-struct Array {
+typedef struct Array {
   Object head;
   ArrayDescriptor descriptor;
-  CUdeviceptr memory;          /* 0: none is bound to it */
-  bool part;                   /* a plane or a level: it goes with the whole */
-  unsigned parts;              /* of planes or levels */
-  Array *part_of[MOST_LEVELS]; /* the planes or levels themselves */
-};
+  CUdeviceptr memory;                 /* 0: none is bound to it */
+  bool part;                          /* a plane or a level: it goes with the whole */
+  unsigned parts;                     /* of planes or levels */
+  struct Array *part_of[MOST_LEVELS]; /* the planes or levels themselves */
+} Array;
 
 STATIC_LOCK(lock); /* of all arrays */
 
@@ -100,13 +99,11 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
   return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Finds an array or a mipmapped one, and keeps the lock; NULL without it. */
-static Array *find(const void *handle, HandleKind kind) {
-  pthread_mutex_lock(&lock);
-  if (cl_handle_is(handle, kind)) return (Array *)(uintptr_t)handle;
-  pthread_mutex_unlock(&lock);
-  return NULL;
-}
+/* Finds an array or a mipmapped one, and holds the lock until the block ends; returns `otherwise` from the function. */
+#define FIND(array, handle, kind, otherwise)                                             \
+  HOLD(lock);                                                                            \
+  Array *const array = cl_handle_is(handle, kind) ? (Array *)(uintptr_t)(handle) : NULL; \
+  if (!(array)) return otherwise
 
 /* What a question about an array answers before the array is looked at, which needs no context, and for NULL not even
    cuInit. */
@@ -118,12 +115,10 @@ static CUresult asked(const void *out, const void *handle) {
 
 CUresult cl_array_memory(const void *handle, ArrayMemory *memory) {
   ArrayLayout layout;
-  const Array *array = find(handle, HANDLE_ARRAY);
-  if (!array) return CUDA_ERROR_INVALID_VALUE;
-  bool whole = array->memory && !array->parts && cl_layout_of(&array->descriptor, &layout);
-  if (whole) *memory = (ArrayMemory){array->memory, layout.row, layout.rows, layout.layers};
-  pthread_mutex_unlock(&lock);
-  return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  FIND(array, handle, HANDLE_ARRAY, CUDA_ERROR_INVALID_VALUE);
+  if (!array->memory || array->parts || !cl_layout_of(&array->descriptor, &layout)) return CUDA_ERROR_INVALID_VALUE;
+  *memory = (ArrayMemory){array->memory, layout.row, layout.rows, layout.layers};
+  return CUDA_SUCCESS;
 }
 
 static bool inside(size_t start, size_t count, size_t all) { return start <= all && count <= all - start; }
@@ -149,19 +144,15 @@ CUresult cl_check_array_context(const void *handle) {
 }
 
 bool cl_array_descriptor(const void *handle, ArrayDescriptor *descriptor) {
-  const Array *array = find(handle, HANDLE_ARRAY);
-  if (!array) return false;
+  FIND(array, handle, HANDLE_ARRAY, false);
   *descriptor = array->descriptor;
-  pthread_mutex_unlock(&lock);
   return true;
 }
 
 bool cl_mipmap_descriptor(const void *handle, ArrayDescriptor *descriptor, unsigned *levels) {
-  const Array *mipmap = find(handle, HANDLE_MIPMAP);
-  if (!mipmap) return false;
+  FIND(mipmap, handle, HANDLE_MIPMAP, false);
   *descriptor = mipmap->descriptor;
   *levels = mipmap->parts;
-  pthread_mutex_unlock(&lock);
   return true;
 }
 
@@ -190,10 +181,8 @@ API(cuArrayCreate_v2, (void **out, const FlatDescriptor *flat), (out, flat)) {
 
 /* A part goes with the whole: to destroy it alone changes nothing. */
 static CUresult destroy(void *handle, HandleKind kind) {
-  Array *array = find(handle, kind);
-  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(array, handle, kind, CUDA_ERROR_INVALID_HANDLE);
   if (!array->part) cl_object_end(&array->head);
-  pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuArrayDestroy, (void *array), destroy(array, HANDLE_ARRAY))
@@ -212,14 +201,11 @@ API_WHEN(false, cuArrayGetDescriptor_v2, (FlatDescriptor * out, void *handle), (
 }
 
 static CUresult get_part(void **out, const void *handle, HandleKind kind, unsigned number) {
-  CUresult result = asked(out, handle);
-  if (result) return result;
-  const Array *whole = find(handle, kind);
-  if (!whole) return CUDA_ERROR_INVALID_HANDLE;
-  if (number < whole->parts) *out = whole->part_of[number];
-  else result = CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_unlock(&lock);
-  return result;
+  TRY(asked(out, handle));
+  FIND(whole, handle, kind, CUDA_ERROR_INVALID_HANDLE);
+  if (number >= whole->parts) return CUDA_ERROR_INVALID_VALUE;
+  *out = whole->part_of[number];
+  return CUDA_SUCCESS;
 }
 EXPORTED_ANY_TIME(cuArrayGetPlane, (void **plane, void *array, unsigned number),
                   get_part(plane, array, HANDLE_ARRAY, number))
@@ -256,13 +242,12 @@ _Static_assert(sizeof(Requirements) == 32, "CUDA_ARRAY_MEMORY_REQUIREMENTS");
 _Static_assert(sizeof(SparseProperties) == 48, "CUDA_ARRAY_SPARSE_PROPERTIES");
 
 static CUresult requirements(Requirements *out, const void *handle, HandleKind kind, CUdevice device) {
-  const Array *array = out && cl_is_device(device) ? find(handle, kind) : NULL;
-  if (!array) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes = 0;
+  if (!out || !cl_is_device(device)) return CUDA_ERROR_INVALID_VALUE;
+  FIND(array, handle, kind, CUDA_ERROR_INVALID_VALUE);
   if (array->descriptor.flags & CUDA_ARRAY3D_DEFERRED_MAPPING &&
       bytes_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1, &bytes))
     *out = (Requirements){.size = (bytes + TILE - 1) / TILE * TILE, .alignment = TILE};
-  pthread_mutex_unlock(&lock);
   return bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED_ANY_TIME(cuArrayGetMemoryRequirements, (Requirements * out, void *array, CUdevice device),
@@ -300,12 +285,11 @@ static SparseProperties properties_of(const ArrayDescriptor *array, unsigned lev
 }
 
 static CUresult sparse_properties(SparseProperties *out, const void *handle, HandleKind kind) {
-  const Array *array = out ? find(handle, kind) : NULL;
-  if (!array) return CUDA_ERROR_INVALID_VALUE;
-  bool sparse = !array->part && array->descriptor.flags & CUDA_ARRAY3D_SPARSE;
-  if (sparse) *out = properties_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 0);
-  pthread_mutex_unlock(&lock);
-  return sparse ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  FIND(array, handle, kind, CUDA_ERROR_INVALID_VALUE);
+  if (array->part || !(array->descriptor.flags & CUDA_ARRAY3D_SPARSE)) return CUDA_ERROR_INVALID_VALUE;
+  *out = properties_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 0);
+  return CUDA_SUCCESS;
 }
 EXPORTED_ANY_TIME(cuArrayGetSparseProperties, (SparseProperties * out, void *array),
                   sparse_properties(out, array, HANDLE_ARRAY))
@@ -366,6 +350,14 @@ static bool has_tiles(uint64_t handle, uint64_t offset, size_t tiles) {
   return has;
 }
 
+static bool is_sparse(const MapInfo *info, size_t *tiles) {
+  static const HandleKind kinds[] = {[CU_RESOURCE_TYPE_ARRAY] = HANDLE_ARRAY,
+                                     [CU_RESOURCE_TYPE_MIPMAPPED_ARRAY] = HANDLE_MIPMAP};
+  if (info->type != CU_RESOURCE_TYPE_ARRAY && info->type != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) return false;
+  FIND(array, info->resource, kinds[info->type], false);
+  return !array->part && array->descriptor.flags & CUDA_ARRAY3D_SPARSE && find_tiles(array, info, tiles);
+}
+
 /* A mapping is checked, and then nothing is left to do: what arrays without memory contain is not emulated. */
 static CUresult map_tiles(const MapInfo *info) {
   size_t tiles = 0;
@@ -376,13 +368,8 @@ static CUresult map_tiles(const MapInfo *info) {
   if ((!maps && info->operation != CU_MEM_OPERATION_TYPE_UNMAP) || info->handle_type || info->devices != 1 ||
       info->flags || !cl_are_zeros(info->reserved, sizeof info->reserved))
     return CUDA_ERROR_INVALID_VALUE;
-  const Array *array = find(info->resource, info->type == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY ? HANDLE_MIPMAP
-                                            : info->type == CU_RESOURCE_TYPE_ARRAY         ? HANDLE_ARRAY
-                                                                                           : NO_HANDLE);
-  if (!array) return CUDA_ERROR_INVALID_VALUE;
-  bool known = !array->part && array->descriptor.flags & CUDA_ARRAY3D_SPARSE && find_tiles(array, info, &tiles);
-  pthread_mutex_unlock(&lock);
-  return known && (!maps || has_tiles(info->memory, info->offset, tiles)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  bool found = is_sparse(info, &tiles) && (!maps || has_tiles(info->memory, info->offset, tiles));
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 API(cuMemMapArrayAsync, (const MapInfo *list, unsigned count, void *stream), (list, count, stream)) {

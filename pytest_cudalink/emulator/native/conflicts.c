@@ -6,22 +6,21 @@
 
 #include "address_tree.h"
 
-typedef struct Access Access;
-struct Access {
+typedef struct Access {
   AddressNode node;
   Range range;
   uintptr_t end;
   Op *op;
   AccessKind kind;
   Clock *clock; /* of a written value: what happened before */
-  Access *older, *newer;
-  Access *covered; /* the next one that is to go */
+  struct Access *older, *newer;
+  struct Access *covered; /* the next one that is to go */
   /* of all that are below it in the tree, and itself */
   uintptr_t reach;
   unsigned kinds;
   unsigned chain; /* MIXED: more than one */
   uint64_t latest;
-};
+} Access;
 
 enum { MIXED = CHAINS };
 

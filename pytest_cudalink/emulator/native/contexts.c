@@ -35,12 +35,11 @@ uint64_t cl_next_id(void) {
 }
 
 /* Each thread changes its own, under the lock where another may read it. */
-typedef struct ThreadStack ThreadStack;
-struct ThreadStack {
+typedef struct ThreadStack {
   Context **list;
   size_t count, room;
-  ThreadStack *next;
-};
+  struct ThreadStack *next;
+} ThreadStack;
 static _Thread_local ThreadStack stack;
 static ThreadStack *stacks;     /* those that have a list */
 static pthread_key_t stack_key; /* frees a thread's list when the thread ends */

@@ -9,13 +9,13 @@
 
 STATIC_LOCK(lock); /* of memory and semaphores */
 
-static CUresult unlocked(CUresult result) {
+/* Functions that hold the lock, so that nothing is destroyed, and nothing half made is found, meanwhile. */
+#define API_HELD(name, parameters, names) API_AS(EXPORTED_WHEN, true, HELD, name, parameters, names)
+#define HELD(answer) (pthread_mutex_lock(&lock), let_go(answer))
+static CUresult let_go(CUresult result) {
   pthread_mutex_unlock(&lock);
   return result;
 }
-
-/* An answer that is found under the lock, so that nothing is destroyed, and nothing half made is found, meanwhile. */
-#define LOCKED_HERE(answer) (pthread_mutex_lock(&lock), unlocked(answer))
 
 enum { DEDICATED = 1 }; /* CUDA_EXTERNAL_MEMORY_DEDICATED */
 
@@ -88,7 +88,7 @@ typedef struct {
   unsigned long long size;
 } ExternalMemory;
 
-static CUresult import_memory(EventLine *line, ExternalMemory **out, const MemoryDescription *description) {
+API_HELD(cuImportExternalMemory, (ExternalMemory * *out, const MemoryDescription *description), (out, description)) {
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_check_context());
   unsigned type = (unsigned)description->type;
@@ -102,15 +102,12 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   *out = memory;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuImportExternalMemory, (ExternalMemory * *out, const MemoryDescription *description),
-         LOCKED_HERE(import_memory(line, out, description)))
 
-static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const BufferDescription *description) {
+API_HELD(cuExternalMemoryGetMappedBuffer,
+         (CUdeviceptr *out, ExternalMemory *memory, const BufferDescription *description), (out, memory, description)) {
   if (!out || !description || !memory) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_is(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
+  IN_CONTEXT(context);
   unsigned long long end;
   if (description->flags || !description->size || !cl_are_zeros(description->reserved, sizeof description->reserved) ||
       __builtin_add_overflow(description->offset, description->size, &end) || end > memory->size)
@@ -127,14 +124,11 @@ static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const
       .pages = pages,
       .pages_size = size,
   };
-  state = cl_block_enter(&block);
-  if (state) cl_block_free(&block);
+  CUresult result = cl_block_enter(&block);
+  if (result) cl_block_free(&block);
   else *out = block.start;
-  return state;
+  return result;
 }
-EXPORTED(cuExternalMemoryGetMappedBuffer,
-         (CUdeviceptr *out, ExternalMemory *memory, const BufferDescription *description),
-         LOCKED_HERE(map_buffer(out, memory, description)))
 
 API(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, const void *description),
     (out, memory, description)) {
@@ -143,7 +137,7 @@ API(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, const vo
   return cl_unsupported(line, "arrays of external memory are not emulated");
 }
 
-EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), LOCKED_HERE(destroy(memory, HANDLE_EXTERNAL_MEMORY)))
+EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), HELD(destroy(memory, HANDLE_EXTERNAL_MEMORY)))
 
 /* -- semaphores -- */
 
@@ -175,7 +169,7 @@ typedef struct {
   unsigned long long value; /* of one without a timeline: 1 when it was signaled and not waited for */
 } Semaphore;
 
-static CUresult import_semaphore(EventLine *line, Semaphore **out, const SemaphoreDescription *description) {
+API_HELD(cuImportExternalSemaphore, (Semaphore * *out, const SemaphoreDescription *description), (out, description)) {
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_check_context());
   unsigned type = (unsigned)description->type;
@@ -189,8 +183,6 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   *out = semaphore;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuImportExternalSemaphore, (Semaphore * *out, const SemaphoreDescription *description),
-         LOCKED_HERE(import_semaphore(line, out, description)))
 
 static CUresult check_semaphores(Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count,
                                  const void *stream) {
@@ -203,19 +195,18 @@ static CUresult check_semaphores(Semaphore *const *list, const SemaphoreParamete
   return CUDA_SUCCESS;
 }
 
-static CUresult signal_semaphores(Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count,
-                                  const void *stream) {
+API_HELD(cuSignalExternalSemaphoresAsync,
+         (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
+         (list, parameters, count, stream)) {
   CUresult result = check_semaphores(list, parameters, count, stream);
   for (unsigned at = 0; at < count && !result; at++) list[at]->value = list[at]->timeline ? parameters[at].value : 1;
   return result;
 }
-EXPORTED(cuSignalExternalSemaphoresAsync,
-         (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
-         LOCKED_HERE(signal_semaphores(list, parameters, count, stream)))
 
 /* Work is done in order and at once: what was not signaled yet would never be. */
-static CUresult wait_semaphores(EventLine *line, Semaphore *const *list, const SemaphoreParameters *parameters,
-                                unsigned count, const void *stream) {
+API_HELD(cuWaitExternalSemaphoresAsync,
+         (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
+         (list, parameters, count, stream)) {
   CUresult result = check_semaphores(list, parameters, count, stream);
   for (unsigned at = 0; at < count && !result; at++) {
     if (list[at]->value < (list[at]->timeline ? parameters[at].value : 1))
@@ -224,12 +215,8 @@ static CUresult wait_semaphores(EventLine *line, Semaphore *const *list, const S
   }
   return result;
 }
-EXPORTED(cuWaitExternalSemaphoresAsync,
-         (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
-         LOCKED_HERE(wait_semaphores(line, list, parameters, count, stream)))
 
-EXPORTED(cuDestroyExternalSemaphore, (Semaphore * semaphore),
-         LOCKED_HERE(destroy(semaphore, HANDLE_EXTERNAL_SEMAPHORE)))
+EXPORTED(cuDestroyExternalSemaphore, (Semaphore * semaphore), HELD(destroy(semaphore, HANDLE_EXTERNAL_SEMAPHORE)))
 
 /* -- graphics: nothing can be registered, so no resource is known -- */
 

@@ -168,19 +168,8 @@ API_LOCKED(cuGraphExecDestroy, (Executable * handle), (handle)) {
   return CUDA_SUCCESS;
 }
 
-API_LOCKED(cuGraphExecGetFlags, (Executable * handle, uint64_t *flags), (handle, flags)) {
-  const Executable *executable = cl_executable(handle);
-  if (!executable || !flags) return CUDA_ERROR_INVALID_VALUE;
-  *flags = executable->flags;
-  return CUDA_SUCCESS;
-}
-
-API_LOCKED(cuGraphExecGetId, (Executable * handle, unsigned *id), (handle, id)) {
-  const Executable *executable = cl_executable(handle);
-  if (!executable || !id) return CUDA_ERROR_INVALID_VALUE;
-  *id = (unsigned)executable->id;
-  return CUDA_SUCCESS;
-}
+GRAPH_ASK(cuGraphExecGetFlags, Executable, cl_executable, uint64_t *, one->flags)
+GRAPH_ASK(cuGraphExecGetId, Executable, cl_executable, unsigned *, (unsigned)one->id)
 
 /* -- updating as a whole -- */
 

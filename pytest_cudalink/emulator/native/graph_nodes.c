@@ -244,12 +244,7 @@ EXPORTED(cuGraphChildGraphNodeGetGraph, (Node * node, Graph **out),
 EXPORTED(cuGraphMemcpyNodeGetParams, (Node * node, Box *out),
          LOCKED(get(node, NODE_COPY, out, offsetof(CopyNode, box), sizeof(Box))))
 
-API_LOCKED(cuGraphNodeGetParams, (Node * handle, NodeParameters *out), (handle, out)) {
-  const Node *node = cl_node(handle);
-  if (!node || !out) return CUDA_ERROR_INVALID_VALUE;
-  *out = node->parameters;
-  return CUDA_SUCCESS;
-}
+GRAPH_ASK(cuGraphNodeGetParams, Node, cl_node, NodeParameters *, one->parameters)
 
 /* -- changing -- */
 

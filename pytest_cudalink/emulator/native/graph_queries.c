@@ -190,20 +190,11 @@ API_LOCKED(cuGraphDestroyNode, (Node * handle), (handle)) {
   return CUDA_SUCCESS;
 }
 
-/* A question to a node or a graph; the answer is a member of it. */
-#define ASK(name, kind, find, type, value)             \
-  static CUresult ask_##name(void *handle, type out) { \
-    const kind *one = find(handle);                    \
-    if (!one || !out) return CUDA_ERROR_INVALID_VALUE; \
-    *out = value;                                      \
-    return CUDA_SUCCESS;                               \
-  }                                                    \
-  EXPORTED(name, (void *handle, type out), LOCKED(ask_##name(handle, out)))
-ASK(cuGraphNodeGetType, Node, cl_node, int *, one->parameters.type)
-ASK(cuGraphNodeGetContainingGraph, Node, cl_node, Graph **, one->graph)
-ASK(cuGraphNodeGetLocalId, Node, cl_node, unsigned *, one->local)
-ASK(cuGraphNodeGetToolsId, Node, cl_node, uint64_t *, (one->graph->id << 32) | one->local)
-ASK(cuGraphGetId, Graph, cl_graph, unsigned *, (unsigned)one->id)
+GRAPH_ASK(cuGraphNodeGetType, Node, cl_node, int *, one->parameters.type)
+GRAPH_ASK(cuGraphNodeGetContainingGraph, Node, cl_node, Graph **, one->graph)
+GRAPH_ASK(cuGraphNodeGetLocalId, Node, cl_node, unsigned *, one->local)
+GRAPH_ASK(cuGraphNodeGetToolsId, Node, cl_node, uint64_t *, (one->graph->id << 32) | one->local)
+GRAPH_ASK(cuGraphGetId, Graph, cl_graph, unsigned *, (unsigned)one->id)
 
 /* -- attributes of kernel nodes -- */
 

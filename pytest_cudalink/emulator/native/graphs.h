@@ -7,29 +7,27 @@
 typedef struct Conditional Conditional;
 
 /* Memory that a graph allocates: its address is there as long as a node knows it. */
-typedef struct GraphMemory GraphMemory;
-struct GraphMemory {
+typedef struct GraphMemory {
   CUdeviceptr address;
   size_t size;
   CUdevice device;
-  unsigned nodes;              /* that know it, those of executable graphs too */
-  bool live;                   /* allocated by a launch, and not freed since */
-  uint64_t freed_in;           /* number of the graph with a free node for it */
-  uint64_t owner;              /* number of the graph with the allocating node */
-  void (*drop)(GraphMemory *); /* called when no node knows it */
-  GraphMemory *next;
-};
+  unsigned nodes;                     /* that know it, those of executable graphs too */
+  bool live;                          /* allocated by a launch, and not freed since */
+  uint64_t freed_in;                  /* number of the graph with a free node for it */
+  uint64_t owner;                     /* number of the graph with the allocating node */
+  void (*drop)(struct GraphMemory *); /* called when no node knows it */
+  struct GraphMemory *next;
+} GraphMemory;
 
 /* The lists that an edge is in, each in the order of making; the edges of a graph are those out of its nodes. */
 typedef enum { EDGES_INTO, EDGES_OUT_OF, EDGE_LISTS } EdgeList;
 
-typedef struct Edge Edge;
-struct Edge {
+typedef struct Edge {
   Node *from, *to;
   EdgeData data;
-  Edge *before[EDGE_LISTS], *behind[EDGE_LISTS];
-  Edge *twin; /* in the copy of its graph that is being made */
-};
+  struct Edge *before[EDGE_LISTS], *behind[EDGE_LISTS];
+  struct Edge *twin; /* in the copy of its graph that is being made */
+} Edge;
 
 typedef struct {
   Edge *first, *last;
@@ -126,3 +124,13 @@ bool cl_graph_is_unique(const Graph *graph);
 Graph *cl_graph_root(Graph *graph);
 /* Whether an edge from a node to one of a type may have such data. In graph_rules.c. */
 bool cl_edge_may_be(const Node *from, int to, EdgeData data);
+
+/* A question to a node, a graph or an executable one; the answer is a member of it. */
+#define GRAPH_ASK(name, kind, find, type, value)       \
+  static CUresult ask_##name(void *handle, type out) { \
+    const kind *one = find(handle);                    \
+    if (!one || !out) return CUDA_ERROR_INVALID_VALUE; \
+    *out = value;                                      \
+    return CUDA_SUCCESS;                               \
+  }                                                    \
+  EXPORTED(name, (void *handle, type out), LOCKED(ask_##name(handle, out)))

@@ -109,9 +109,7 @@ static CUresult map_handle(int file, const IpcHandle *handle, Block *block) {
 static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsigned flags) {
   int file;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result;
-  Context *context = cl_context(&result);
-  if (result) return result;
+  IN_CONTEXT(context);
   if (!(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) return CUDA_ERROR_INVALID_VALUE;
   TRY(open_origin(handle, OF_MEMORY, &file));
   CUdevice device = cl_device_at_place(handle->place);
@@ -131,6 +129,7 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
     *out = opened->start;
   }
   cl_block_unlock();
+  CUresult result = CUDA_SUCCESS;
   if (!opened) {
     size_t into = handle->end % cl_page_size();
     uintptr_t page = cl_file_map(file, handle->end - into, cl_page_size(), 0);

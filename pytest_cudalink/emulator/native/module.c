@@ -25,13 +25,11 @@ EXPORTED(cuModuleLoadFatBinary, (Module **module, const void *data), load_plainl
 API(cuModuleLoad, (Module **module, const char *path), (module, path)) {
   void *data = NULL;
   size_t size;
-  CUresult result = cl_check_context();
-  if (!result && !module) result = CUDA_ERROR_INVALID_VALUE;
-  if (!result) result = cl_read_file(path, &data, &size);
-  if (!result) {
-    result = load_plainly(module, data);
-    free(data);
-  }
+  TRY(cl_check_context());
+  if (!module) return CUDA_ERROR_INVALID_VALUE;
+  TRY(cl_read_file(path, &data, &size));
+  CUresult result = load_plainly(module, data);
+  free(data);
   return result;
 }
 
@@ -47,21 +45,23 @@ API(cuModuleGetLoadingMode, (int *mode), (mode)) {
 
 /* -- functions: a module knows its context, and needs no current one (measured: programs/core) -- */
 
+/* Finds a module or a library, and holds the lock until the block ends; returns from the function if there is none. */
+#define FIND(module, handle, kind)                     \
+  HOLD(cl_modules_lock);                               \
+  Module *const module = cl_find_module(handle, kind); \
+  if (!(module)) return CUDA_ERROR_INVALID_HANDLE
+
 API(cuModuleGetFunction, (Function **out, Module *handle, const char *name), (out, handle, name)) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
-  Function *function;
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
-  Module *module = cl_find_module(handle, HANDLE_MODULE);
-  if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, &function);
-  if (!result) {
-    function->loaded = true; /* at the latest (measured: programs/core) */
-    *out = function;
-  }
-  pthread_mutex_unlock(&cl_modules_lock);
   cl_event_text(line, "name", name, NAME_ROOM);
-  return result;
+  FIND(module, handle, HANDLE_MODULE);
+  if (cl_has_undefined(&module->elf)) return CUDA_ERROR_NOT_FOUND;
+  Function *function;
+  TRY(cl_function_in(module, name, &function));
+  function->loaded = true; /* at the latest (measured: programs/core) */
+  *out = function;
+  return CUDA_SUCCESS;
 }
 
 /* The error of a question whose answer has no place, or whose handle is NULL; these come before cuInit (measured:
@@ -71,18 +71,15 @@ static CUresult missing(const void *out, const void *handle) {
 }
 
 API_CHECKED(missing(count, handle), cuModuleGetFunctionCount, (unsigned *count, Module *handle), (count, handle)) {
-  HOLD(cl_modules_lock);
-  Module *module = cl_find_module(handle, HANDLE_MODULE);
-  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(module, handle, HANDLE_MODULE);
   *count = cl_kernel_count(&module->elf);
   return CUDA_SUCCESS;
 }
 
 API_CHECKED(missing(functions, handle), cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
             (functions, room, handle)) {
-  HOLD(cl_modules_lock);
-  Module *module = cl_find_module(handle, HANDLE_MODULE);
-  return module ? cl_list_kernels(module, functions, room) : CUDA_ERROR_INVALID_HANDLE;
+  FIND(module, handle, HANDLE_MODULE);
+  return cl_list_kernels(module, functions, room);
 }
 
 /* -- variables -- */
@@ -158,8 +155,8 @@ API(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *handle, c
 static CUresult get_reference(const void *out, const Module *handle, const char *name) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
-  HOLD(cl_modules_lock);
-  return cl_find_module(handle, HANDLE_MODULE) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+  FIND(module, handle, HANDLE_MODULE);
+  return CUDA_ERROR_NOT_FOUND;
 }
 EXPORTED(cuModuleGetTexRef, (void **reference, Module *module, const char *name),
          get_reference(reference, module, name))
@@ -215,26 +212,22 @@ API_CHECKED(cl_refuse_null(library), cuLibraryUnload, (Module *library), (librar
 API_CHECKED(name ? missing(out, handle) : CUDA_ERROR_INVALID_VALUE, cuLibraryGetKernel,
             (Function **out, Module *handle, const char *name), (out, handle, name)) {
   cl_event_text(line, "name", name, NAME_ROOM);
-  HOLD(cl_modules_lock);
-  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  CUresult result = library ? cl_answer_of(library, library->state) : CUDA_ERROR_INVALID_HANDLE;
-  return result ? result : cl_function_in(library, name, out);
+  FIND(library, handle, HANDLE_LIBRARY);
+  TRY(cl_answer_of(library, library->state));
+  return cl_function_in(library, name, out);
 }
 
 API_CHECKED(missing(count, handle), cuLibraryGetKernelCount, (unsigned *count, Module *handle), (count, handle)) {
-  HOLD(cl_modules_lock);
-  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  if (!library) return CUDA_ERROR_INVALID_HANDLE;
+  FIND(library, handle, HANDLE_LIBRARY);
   *count = library->state ? 0 : cl_kernel_count(&library->elf);
   return CUDA_SUCCESS;
 }
 
 API_CHECKED(missing(kernels, handle), cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle),
             (kernels, room, handle)) {
-  HOLD(cl_modules_lock);
-  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  CUresult result = library ? cl_answer_of(library, library->state) : CUDA_ERROR_INVALID_HANDLE;
-  return result ? result : cl_list_kernels(library, kernels, room);
+  FIND(library, handle, HANDLE_LIBRARY);
+  TRY(cl_answer_of(library, library->state));
+  return cl_list_kernels(library, kernels, room);
 }
 
 /* The module of a library in the current context, under the lock of the modules. */
@@ -261,29 +254,27 @@ static CUresult unnamed(const Module *library, const char *name) {
 
 API_CHECKED(unnamed(handle, name), cuLibraryGetGlobal,
             (CUdeviceptr *address, size_t *size, Module *handle, const char *name), (address, size, handle, name)) {
-  CUresult result = cl_check_context();
-  if (!result) result = cl_use_library(handle);
-  if (!result && !address && !size) result = CUDA_ERROR_INVALID_VALUE;
-  if (result) return result;
+  TRY(cl_check_context());
+  TRY(cl_use_library(handle));
+  if (!address && !size) return CUDA_ERROR_INVALID_VALUE;
   Module *module;
   HOLD(cl_modules_lock);
-  result = find_here(handle, &module);
-  return result ? result : global_of(module, address, size, name);
+  TRY(find_here(handle, &module));
+  return global_of(module, address, size, name);
 }
 
 /* Managed variables are of no context; only images without a cubin for the device have none of them. */
 API_CHECKED(unnamed(handle, name), cuLibraryGetManaged,
             (CUdeviceptr *address, size_t *size, Module *handle, const char *name), (address, size, handle, name)) {
   if (!address && !size) return CUDA_ERROR_INVALID_VALUE;
-  HOLD(cl_modules_lock);
-  Module *library = cl_find_module(handle, HANDLE_LIBRARY);
-  TRY(library ? cl_answer_of(library, library->on_device) : CUDA_ERROR_INVALID_HANDLE);
+  FIND(library, handle, HANDLE_LIBRARY);
+  TRY(cl_answer_of(library, library->on_device));
   /* kernels too (measured: programs/core) */
   return is_managed(&library->elf, name) ? global_of(library, address, size, name) : CUDA_ERROR_NOT_FOUND;
 }
 
 /* A function for host and device alike: no image that nvcc makes today has one. */
 API(cuLibraryGetUnifiedFunction, (void **function, Module *handle, const char *name), (function, handle, name)) {
-  HOLD(cl_modules_lock);
-  return cl_find_module(handle, HANDLE_LIBRARY) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  FIND(library, handle, HANDLE_LIBRARY);
+  return CUDA_ERROR_INVALID_VALUE;
 }

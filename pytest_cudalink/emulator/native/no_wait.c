@@ -10,16 +10,15 @@
 
 enum { NAMED = 256 };
 
-typedef struct Scope Scope;
-struct Scope {
-  Scope *outer;
+typedef struct Scope {
+  struct Scope *outer;
   unsigned number;
   int64_t thread;         /* 0: all */
   unsigned (*task)(void); /* number of the block of the task that the thread now runs; NULL: it is of all its tasks */
   uint64_t named[NAMED];
   unsigned named_count;
   bool allowed[SYMBOL_COUNT];
-};
+} Scope;
 
 STATIC_LOCK(lock);
 static Scope *innermost;

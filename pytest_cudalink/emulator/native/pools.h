@@ -13,19 +13,17 @@ enum { HANDLE_TYPES = 15 };
 static inline bool cl_is_handle_type(int type) { return type && !(type & ~HANDLE_TYPES) && !(type & (type - 1)); }
 
 /* Memory that a pool holds: a multiple of 32 MiB. */
-typedef struct Segment Segment;
-struct Segment {
+typedef struct Segment {
   AddressNode node;
   size_t size, offset; /* the offset in the pool's file */
   bool joined;         /* it continues what lies before it, in the file too */
-  Segment *next;
-};
+  struct Segment *next;
+} Segment;
 
 /* CU_MEMPOOL_ATTR_REUSE_* */
 enum { FOLLOW_EVENTS, OPPORTUNISTIC, INTERNAL, REUSE_FLAGS };
 
-typedef struct Pool Pool;
-struct Pool {
+typedef struct Pool {
   Object head;
   PoolProperties properties;
   bool is_default, imported, exported, destroyed;
@@ -39,8 +37,8 @@ struct Pool {
   size_t file_end;
   Segment *segments;            /* the newest first */
   AddressTree by_address, gaps; /* the segments; what is not given out */
-  Pool *current;                /* of a default one: the pool that stands in its place, or NULL */
-};
+  struct Pool *current;         /* of a default one: the pool that stands in its place, or NULL */
+} Pool;
 
 /* The answer to what is not a pool. */
 enum { NO_POOL = CUDA_ERROR_INVALID_VALUE };

@@ -20,14 +20,13 @@ bool cl_python_catches_interrupts(void);
 void cl_free_stack(Stack *stack);
 
 /* A driver call and the place that makes it; several objects may keep one. */
-typedef struct Site Site;
-struct Site {
+typedef struct Site {
   unsigned holders;
   const char *call;
   Stack stack;
   uint64_t hash;
-  Site *next;
-};
+  struct Site *next;
+} Site;
 
 /* The site of a call from a place, kept; NULL if memory is out. It takes the stack over. */
 Site *cl_site_find(const char *call, Stack *stack);

@@ -144,25 +144,17 @@ OPERATION(cuStreamWriteValue64, uint64_t, CU_STREAM_MEM_OP_WRITE_VALUE_64)
 typedef void Callback(Stream *, CUresult, void *);
 
 /* A callback gets the stream and a result, and cannot be captured. */
-static CUresult queue_callback(Stream *handle, Callback *callback, void *data) {
+API_LOCKED(cuStreamAddCallback, (Stream *handle, Callback *callback, void *data, unsigned flags),
+           (handle, callback, data, flags)) {
   Stream *stream;
   Work *work;
+  if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_refuse_captured(handle, &stream));
-  NodeParameters parameters = {.type = WORK_CALLBACK, .host.data = data};
-  CUresult result = cl_queue(stream, &parameters, false, &work);
-  if (result) return result;
+  TRY(cl_queue(stream, &(NodeParameters){.type = WORK_CALLBACK, .host.data = data}, false, &work));
   work->handle = handle;
   work->callback = callback;
-  return result;
+  return CUDA_SUCCESS;
 }
-
-static CUresult add_callback(Stream *stream, Callback *callback, void *data, unsigned flags) {
-  if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
-  return LOCKED(queue_callback(stream, callback, data));
-}
-EXPORTED(cuStreamAddCallback,
-         (Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags),
-         add_callback(stream, callback, data, flags))
 
 static CUresult launch_host_function(Stream *stream, void (*function)(void *), void *data) {
   if (!function) return CUDA_ERROR_INVALID_VALUE;

@@ -116,7 +116,7 @@ static CUresult set_attribute(const void *handle, int attribute, const Attribute
   return CUDA_SUCCESS;
 }
 
-static CUresult copy_attributes(const void *to, const void *from) {
+API_LOCKED(cuStreamCopyAttributes, (Stream *to, Stream *from), (to, from)) {
   Stream *target, *source;
   TRY(cl_stream_ready(to, &target));
   TRY(cl_stream_ready(from, &source));
@@ -133,4 +133,3 @@ EXPORTED(cuStreamGetAttribute, (Stream *stream, int attribute, AttributeValue *v
          value_out ? LOCKED(get_attribute(stream, attribute, value_out)) : CUDA_ERROR_INVALID_VALUE)
 EXPORTED(cuStreamSetAttribute, (Stream *stream, int attribute, const AttributeValue *value),
          value ? LOCKED(set_attribute(stream, attribute, value)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuStreamCopyAttributes, (Stream *to, Stream *from), LOCKED(copy_attributes(to, from)))

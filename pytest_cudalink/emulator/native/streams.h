@@ -31,8 +31,7 @@ typedef union {
 } AttributeValue;
 _Static_assert(sizeof(AttributeValue) == 64, "CUlaunchAttributeValue");
 
-typedef struct Stream Stream;
-struct Stream {
+typedef struct Stream {
   Object head; /* of the context whose work it does */
   unsigned flags;
   int priority;
@@ -50,11 +49,10 @@ struct Stream {
   AttributeValue window; /* the attributes that have a value */
   int policy, domain;
   uint8_t domains[2];
-  Stream *sibling; /* the next default stream of the same thread */
-};
+  struct Stream *sibling; /* the next default stream of the same thread */
+} Stream;
 
-typedef struct Event Event;
-struct Event {
+typedef struct Event {
   Object head;
   unsigned flags;
   bool recorded, dead;
@@ -63,7 +61,7 @@ struct Event {
   Dependencies work;   /* what it stands for in that capture */
   Work *record;        /* that is not done, and records it */
   struct Clock *clock; /* what happens before it */
-};
+} Event;
 
 enum { EVENT_FLAGS = 7 }; /* CUevent_flags */
 
@@ -82,12 +80,11 @@ void cl_streams_leave(void);
   cl_streams_lock()
 static inline void cl_streams_drop(const char *unused) { cl_streams_unlock(CUDA_SUCCESS); }
 /* Has a function called by the thread that holds the lock, after it is released. Memory for it is the caller's. */
-typedef struct Deferred Deferred;
-struct Deferred {
+typedef struct Deferred {
   void (*function)(void *);
   void *data;
-  Deferred *next;
-};
+  struct Deferred *next;
+} Deferred;
 void cl_defer(Deferred *call);
 /* A condition for the two below. */
 void cl_condition_make(pthread_cond_t *condition);

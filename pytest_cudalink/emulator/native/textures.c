@@ -150,9 +150,7 @@ static CUresult keep(uint64_t *out, const Texture *like, HandleKind kind, Contex
 
 API(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling *sampling, const View *view),
     (out, resource, sampling, view)) {
-  CUresult result;
-  Context *context = cl_context(&result);
-  if (result) return result;
+  IN_CONTEXT(context);
   if (!out || !resource || !sampling) return CUDA_ERROR_INVALID_VALUE;
   Texture texture = {.resource = *resource, .sampling = *sampling};
   cl_event_int(line, "resource", resource->type);
@@ -161,28 +159,24 @@ API(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling 
   bool of_array = resource->type == CU_RESOURCE_TYPE_ARRAY || resource->type == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
   ArrayDescriptor array;
   unsigned levels = 0;
-  result = of_array ? array_of(resource, &array, &levels) : check_memory(resource);
-  if (!result) result = check_sampling(sampling, resource, of_array ? &array : NULL);
-  if (!result && view && of_array) result = check_view(view, &array, levels); /* memory has no views: theirs are left */
-  if (!result && resource->type == CU_RESOURCE_TYPE_ARRAY) result = cl_check_array_context(resource->of.array);
-  if (result) return result;
+  TRY(of_array ? array_of(resource, &array, &levels) : check_memory(resource));
+  TRY(check_sampling(sampling, resource, of_array ? &array : NULL));
+  if (view && of_array) TRY(check_view(view, &array, levels)); /* memory has no views: theirs are left */
+  if (resource->type == CU_RESOURCE_TYPE_ARRAY) TRY(cl_check_array_context(resource->of.array));
   texture.has_view = view && of_array;
   if (texture.has_view) texture.view = *view;
   return keep(out, &texture, HANDLE_TEXTURE, context);
 }
 
 static CUresult create_surface(uint64_t *out, const Resource *resource) {
-  CUresult result;
-  Context *context = cl_context(&result);
-  if (result) return result;
+  IN_CONTEXT(context);
   if (!out || !resource) return CUDA_ERROR_INVALID_VALUE;
-
   ArrayDescriptor array;
   unsigned levels;
   if (resource->type != CU_RESOURCE_TYPE_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
-  result = array_of(resource, &array, &levels);
-  if (!result) result = cl_check_array_context(resource->of.array);
-  return result ? result : keep(out, &(Texture){.resource = *resource}, HANDLE_SURFACE, context);
+  TRY(array_of(resource, &array, &levels));
+  TRY(cl_check_array_context(resource->of.array));
+  return keep(out, &(Texture){.resource = *resource}, HANDLE_SURFACE, context);
 }
 EXPORTED(cuSurfObjectCreate, (uint64_t *pSurfObject, const Resource *resource), create_surface(pSurfObject, resource))
 

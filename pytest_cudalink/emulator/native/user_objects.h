@@ -8,12 +8,11 @@ typedef struct UserObject UserObject;
 /* References that a graph holds, in the list of that graph and in the list of the object. */
 typedef enum { USERS_OF_GRAPH, USERS_OF_OBJECT, USER_LISTS } UserList;
 
-typedef struct UserReference UserReference;
-struct UserReference {
-  UserReference **lists[USER_LISTS], *before[USER_LISTS], *behind[USER_LISTS];
+typedef struct UserReference {
+  struct UserReference **lists[USER_LISTS], *before[USER_LISTS], *behind[USER_LISTS];
   UserObject *object;
   int64_t count; /* below 0 if the graph released too many */
-};
+} UserReference;
 
 /* All of them under the lock of the streams. */
 /* Adds references of another list to an empty one; false if memory is out. */

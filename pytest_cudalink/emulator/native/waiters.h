@@ -9,19 +9,17 @@
 extern atomic_int cl_guarded;
 
 /* A call that waits holds locks, by which calls of other threads in its context are held up. */
-typedef struct Holder Holder;
-struct Holder {
-  Holder *next;
+typedef struct Holder {
+  struct Holder *next;
   unsigned locks;
   const Context *context;
   pid_t thread;
   const char *call;
-};
+} Holder;
 
 /* A call that waits for work or, without work, for locks. */
-typedef struct Waiter Waiter;
-struct Waiter {
-  Waiter *next;
+typedef struct Waiter {
+  struct Waiter *next;
   pid_t thread;
   const char *call;
   Work *work; /* of which it is a holder */
@@ -30,7 +28,7 @@ struct Waiter {
   pthread_cond_t woken; /* its work is done, a lock was let go of, or all was given up */
   bool holds_python;    /* Python's lock, so that no other thread can run Python */
   unsigned given_up;    /* how often waiting was given up before */
-};
+} Waiter;
 
 /* All of these under the lock of the streams. */
 

@@ -9,36 +9,35 @@ enum { WORK_CALLBACK = NODE_TYPES, WORK_FREE, WORK_LAUNCHED };
 typedef struct Watch Watch;
 
 /* Submitted work. It is freed when it is done and not held. */
-typedef struct Work Work;
-struct Work {
+typedef struct Work {
   NodeParameters parameters; /* arrays behind pointers are its own */
   Context *context;
   void *handle; /* the stream as its caller named it, for a callback; the node, for memory of a graph */
   void (*callback)(Stream *, CUresult, void *);
-  void *staged;        /* bytes of pageable memory that a copy reads */
-  Watch *watch;        /* on memory of the host; NULL: none */
-  void (*end)(Work *); /* called when it is done, under the lock; NULL: nothing */
-  struct Op *op;       /* in the order that is checked; NULL: none */
-  Stream *last_of;     /* the stream that has nothing behind it; NULL: none */
-  Stream *in;          /* the stream in which it takes room; NULL: none */
-  uint64_t stream;     /* the number of its stream; 0: none */
-  unsigned unmet;      /* works that must be done before; one more until it is started */
-  unsigned holders;    /* threads that wait for it */
-  unsigned position;   /* of a batch: the operations that were done */
-  bool cancelled;      /* its context died */
+  void *staged;               /* bytes of pageable memory that a copy reads */
+  Watch *watch;               /* on memory of the host; NULL: none */
+  void (*end)(struct Work *); /* called when it is done, under the lock; NULL: nothing */
+  struct Op *op;              /* in the order that is checked; NULL: none */
+  Stream *last_of;            /* the stream that has nothing behind it; NULL: none */
+  Stream *in;                 /* the stream in which it takes room; NULL: none */
+  uint64_t stream;            /* the number of its stream; 0: none */
+  unsigned unmet;             /* works that must be done before; one more until it is started */
+  unsigned holders;           /* threads that wait for it */
+  unsigned position;          /* of a batch: the operations that were done */
+  bool cancelled;             /* its context died */
   bool done;
   bool reached; /* by a search */
-  Work **dependents;
+  struct Work **dependents;
   size_t dependent_count, dependent_room;
-  Work *before, *behind; /* in the list of all that is not done */
-  Work *next;            /* in the list that is ready */
+  struct Work *before, *behind; /* in the list of all that is not done */
+  struct Work *next;            /* in the list that is ready */
   /* under a schedule */
   uint32_t number; /* 0: none, it is done as soon as it can be */
   uint64_t due;    /* the call after which it is done */
   bool hurried;    /* something waits for it: it is due */
   bool reads_late; /* a copy that began earlier: it reads its source when it ends */
   char *source;    /* what that was when it began; NULL: not kept */
-};
+} Work;
 
 /* Whether anything is pending at all: one atomic load, which is all that ordinary programs pay. */
 bool cl_any_pending(void);
