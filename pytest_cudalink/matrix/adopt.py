@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import json
 import os
 import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal
@@ -186,27 +186,31 @@ def _noxfile_requirements(root: Path) -> tuple[list[str], list[str]]:
 
     The block of a script names them; else the project's own requirement for the package of a module's name counts.
     """
-    try:
-        text = _read(root / "noxfile.py") or ""
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError):
-        return [], []
+    text = _read(root / "noxfile.py") or ""
     if named := _script_requirements(text):
         return [one for one in named if one != "nox"], []
-    modules = [one.name for statement in body if isinstance(statement, ast.Import) for one in statement.names]
-    modules += [one.module for one in body if isinstance(one, ast.ImportFrom) and one.module and not one.level]
-    tops = dict.fromkeys(module.partition(".")[0] for module in modules)
     others = [
         top
-        for top in tops
-        if top not in sys.stdlib_module_names
-        and top not in ("nox", "pytest_cudalink", "packaging")  # both require packaging
+        for top in _imported(root / "noxfile.py")
+        if top not in ("nox", "pytest_cudalink", "packaging")  # both require packaging
         and not (root / f"{top}.py").exists()
         and not (root / top).is_dir()
     ]
     known = {canonicalize_name(one.name): str(one) for one in Project.read(root).every}
     found = [known[name] for one in others if (name := canonicalize_name(one)) in known]
     return found, [one for one in others if canonicalize_name(one) not in known]
+
+
+def _imported(file: Path) -> dict[str, None]:
+    """Return the packages of others that a source file imports in any case; none of one that cannot be parsed."""
+    try:
+        body = ast.parse(read_bounded(file, TEXT)).body
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    modules = [one.name for statement in body if isinstance(statement, ast.Import) for one in statement.names]
+    modules += [one.module for one in body if isinstance(one, ast.ImportFrom) and one.module and not one.level]
+    tops = dict.fromkeys(module.partition(".")[0] for module in modules)
+    return {top: None for top in tops if top not in sys.stdlib_module_names}
 
 
 def _script_requirements(text: str) -> list[str]:
@@ -322,6 +326,8 @@ def _cells(root: Path) -> str:
         settings = pytest_settings(root / Path(tests[1]).parent)
     groups, extras = _of_tests(project, "groups"), _of_tests(project, "extras")
     packages, why = _packages(project, settings, extras, groups)
+    brought = [one.requirement.name for one in _required(project, extras=extras, groups=groups)]
+    perhaps += _undeclared(root, {canonicalize_name(Requirement(one).name) for one in (*brought, *packages)})
     words = {
         "TESTS": tests,
         "GROUPS": groups,
@@ -462,7 +468,7 @@ def _tests(root: Path) -> tuple[list[str], list[str]]:
     for folder, files in _folders(root):
         inis += [(folder / "pytest.ini").as_posix()] * ("pytest.ini" in files)
         named = [at for at, part in enumerate(folder.parts, 1) if _TEST_FOLDER.fullmatch(part)]
-        if named and any(fnmatch(name, "test_*.py") or fnmatch(name, "*_test.py") for name in files):
+        if named and any(fnmatch.fnmatch(name, "test_*.py") or fnmatch.fnmatch(name, "*_test.py") for name in files):
             top = Path(*folder.parts[: named[0]])
             found += [top] if top not in found else []
     perhaps = [*_installed_by_the_noxfile(root), *_requirements_files(root)]
@@ -498,6 +504,19 @@ def _requirements_files(root: Path) -> list[str]:
     found = [*root.glob("*requirements*.txt"), *root.glob("requirements/*.txt")]
     names = sorted(file.relative_to(root).as_posix() for file in found if re.search(r"test|dev", file.name))
     return [f"perhaps needed by the tests, from files of requirements: {listed(names, _NAMED)}"] if names else []
+
+
+def _undeclared(root: Path, brought: Collection[str]) -> list[str]:
+    """Return a line about the packages that tests import in any case, and that no requirement's name contains."""
+    found: set[str] = set()
+    known = {"pytest", "pytest_cudalink", "cuda"}
+    for folder, files in _folders(root):
+        sources = fnmatch.filter(files, "*.py")
+        known |= {*folder.parts[-1:], *(Path(one).stem for one in sources)}
+        if any(map(_TEST_FOLDER.fullmatch, folder.parts)):
+            found.update(*(_imported(root / folder / one) for one in sources))
+    names = sorted(one for one in found - known if not any(canonicalize_name(one) in each for each in brought))
+    return [f"the tests import {listed(names, 2 * _NAMED)}, which pyproject.toml does not name"] if names else []
 
 
 def _module(root: Path, name: str) -> tuple[str, str]:

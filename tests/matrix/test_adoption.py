@@ -795,6 +795,21 @@ def test_where_the_tests_are(tmp_path, files, settings, found, perhaps) -> None:
     assert bool(perhaps) is ("\n# perhaps " in written)
 
 
+def test_init_names_what_the_tests_import_and_nothing_requires(tmp_path) -> None:
+    """Neither what a requirement's name holds, nor the project's modules, nor what one function alone imports."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "own"\nversion = "1"\ndependencies = ["pyyaml"]\noptional-dependencies.test = ["NumPy"]\n'
+    )
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "own.py").touch()
+    source = "import os, numpy, scipy.io, own, helpers\nfrom yaml import load\ndef late():\n    import pandas\n"
+    (tmp_path / "tests" / "test_own.py").write_text(source)
+    (tmp_path / "tests" / "helpers.py").write_bytes(b"# coding: latin-1\n# \xe9\nimport matplotlib\n")
+    (tmp_path / "tests" / "test_old.py").write_text("print 'python 2'\nimport nose\n")
+    written = adopt.plan_changes(tmp_path)[0].content
+    assert "\n# the tests import matplotlib, scipy, which pyproject.toml does not name\n" in written
+
+
 def test_init_quotes_the_session_of_the_tests(tmp_path) -> None:
     """What a noxfile installs for them stands above what the cells install."""
     (tmp_path / "noxfile.py").write_text(
