@@ -36,6 +36,8 @@ def requirements(words: Iterable[str]) -> Iterator[str]:
             yield from BASE.packages
         elif word == "suite":
             yield from (*BASE.packages, "numpy", *requirements(["group:test"]), "nox", "tox>=4.29")
+            if not any(map(which, (os.environ.get("CC") or "cc", "gcc", "clang"))):
+                yield "ziglang"  # the compiler that built the package where the machine has none
         elif word == "requirements":
             yield from PROJECT["project"]["dependencies"]
         elif kind == "group":

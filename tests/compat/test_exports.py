@@ -273,7 +273,7 @@ def beginning() -> tuple[bytes, dynamic_symbols.Exports]:
     """The beginning of the emulated driver as far as it is needed, and what it exports."""
     library = ROOT / "pytest_cudalink/emulator/lib/libcuda.so.1"
     with library.open("rb") as opened:
-        data = opened.read(1 << 17)
+        data = opened.read()
         right = dynamic_symbols.of_file(opened)
     needed = bisect_left(
         range(len(data)), 1, key=lambda size: dynamic_symbols.of_beginning(data[:size], SONAME) is not None

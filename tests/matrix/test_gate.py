@@ -12,6 +12,7 @@ import pytest
 
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.matrix.cells import Cell
+from tools import nox_sessions
 
 ROOT = Path(__file__).parents[2]
 GATE = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
@@ -33,6 +34,15 @@ def test_each_folder_that_pytest_leaves_out_has_a_session() -> None:
         assert (ROOT / folder).is_dir()
         assert re.search(rf"\b{folder}\b", run), f"no session runs {folder}"
         assert f"`{folder}`" in contributing
+
+
+def test_a_machine_without_a_compiler_gets_one_for_the_tests(monkeypatch) -> None:
+    """The session `tests` brings the one of the ziglang wheel, as the build does."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(nox_sessions, "which", {"gcc": "/bin/gcc"}.get)
+    assert "ziglang" not in nox_sessions.requirements(["suite"])
+    monkeypatch.setattr(nox_sessions, "which", {}.get)
+    assert "ziglang" in nox_sessions.requirements(["suite"])
 
 
 @pytest.mark.parametrize(("code", "said"), [(77, "skipped: "), (1, "failed"), (0, "was successful")])

@@ -229,7 +229,7 @@ def test_a_hostile_archive(tmp_path: Path, name: str, kind: bytes) -> None:
     ("manifest", "said"),
     [
         ({"files": [{"file": "", "size": 1, "sha256": ""}]}, "names the file ''; expected a path inside"),
-        ({"files": [{"file": "x" * 300, "size": 1, "sha256": ""}]}, "cannot be read ([Errno 36] File name too long"),
+        ({"files": [{"file": "x" * 300, "size": 1, "sha256": ""}]}, f"\n  {'x' * 300} "),
         ({"files": [{"file": "x", "sha256": ""}]}, "KeyError('size')"),
         ({"files": [3]}, "manifest.json is damaged"),
         ("[" * 100_000, "manifest.json is damaged"),
