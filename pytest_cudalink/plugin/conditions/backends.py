@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pytest
 
 from ...loader.imports import STEERED, postpone, start_postponed
-from ..run import Key
+from ..run import Key, RunPart
 
 if TYPE_CHECKING:
     from ...targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target, UnsteeredLink
@@ -49,7 +49,7 @@ def _begin(run: Run) -> None:
         run.part(Backends).begin()
 
 
-class Backends:
+class Backends(RunPart):
     """The targets of a run, steered from `begin` on: registered first, because a stale recipe raises an error there.
 
     `begun`: whether `begin` has come to its end: an exception may interrupt it, and the next use begins again.

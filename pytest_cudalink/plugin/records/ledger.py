@@ -10,6 +10,7 @@ import pytest
 
 from ...report.wording import cause_record, explanation, link_key
 from .. import pytest_private
+from ..run import RunPart
 
 if TYPE_CHECKING:
     from ...base.finding import Finding, Violation
@@ -229,7 +230,7 @@ class Totals(Outside):
         return [*dict.fromkeys((*self.problems, *self.unwritten))]
 
 
-class Ledger:
+class Ledger(RunPart):
     """A plugin object of every run.
 
     Implements the plugin's own hooks as any project can. A test's facts go onto its last report, so that they reach the

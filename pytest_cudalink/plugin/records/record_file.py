@@ -27,6 +27,7 @@ from ...report.records import (
     tests_to_keep,
 )
 from .. import pytest_private
+from ..run import RunPart
 from .ledger import Ledger
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from ..settings import Setting
 
 
-class RecordFile:
+class RecordFile(RunPart):
     """A plugin object that writes what the plugin's hooks report; every process of a run appends to the one file.
 
     Raises pytest.UsageError if the file cannot be written.

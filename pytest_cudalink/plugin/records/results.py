@@ -19,6 +19,7 @@ from ...base.words import counted
 from ...report.wording import split_link_key
 from .. import pytest_private
 from ..conditions import run_driver
+from ..run import RunPart
 from .ledger import Ledger, is_unsupported
 from .record_file import RecordFile
 
@@ -54,7 +55,7 @@ class _Attempt:
     subtests: list[SubtestRecord] = field(default_factory=list)
 
 
-class Results:
+class Results(RunPart):
     """A plugin object that collects the reports of each test, wherever it ran, until its last one.
 
     `run`: one with a record file, in the process that runs no test for another.

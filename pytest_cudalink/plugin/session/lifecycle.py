@@ -20,7 +20,7 @@ from ...loader.jitlink import jitlink_calls
 from .. import conditions, hostile, isolation, marker, records, settings, watch
 from ..conditions import backends
 from ..own_imports import own_imports
-from ..run import RUN, Key, Run, is_active, is_on_emulated_driver, run_of, task_of, warn
+from ..run import RUN, Key, Run, RunPart, is_active, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import provenance
 from . import account
 
@@ -394,7 +394,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
             servers.end()
 
 
-class Ends:
+class Ends(RunPart):
     """A plugin object that ends the parts in order, each if the run has made it."""
 
     # before pytest writes its JUnit file; then the account judges, by what these found, whether all that was asked for

@@ -13,6 +13,7 @@ from ...base.finding import Finding, RerunFinding
 from ...base.safe_text import block, line
 from ..records import LEDGER, RECORD_FILE
 from ..records.ledger import fail_with, skip_unsupported
+from ..run import RunPart
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -38,7 +39,7 @@ class Phase:
         return self._call.excinfo.value if self._call.excinfo is not None else None
 
 
-class Check:
+class Check(RunPart):
     """A part of a run that watches something; `Reporter` calls the methods in this order, as far as a check has them.
 
     Of a `Finding`, `kind` is the title of its section, and `why` the failure, the warning outside of tests or the
@@ -82,7 +83,7 @@ class Check:
         return ()
 
 
-class Reporter:
+class Reporter(RunPart):
     """A plugin object, there with the first check: shows what the checks see, in the order of their registration.
 
     Its wrappers are the outermost, so that no outcome of a test hides what was seen: neither a skip nor an xfail.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...base.safe_text import line
 from ...emulator import notes
 from ..records import RECORD_FILE, RESULTS
-from ..run import from_controller
+from ..run import RunPart, from_controller
 from ..settings import restore
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _COMMAND: Final = 160
 _SAID: Final = 10
 
 
-class Descendants:
+class Descendants(RunPart):
     """The notes of the processes that this one has started, and of those that they have started.
 
     The driver hands the violations of this process to the plugin from now on: a conftest can break a rule while it is
