@@ -325,6 +325,7 @@ def _info(options: argparse.Namespace) -> int:
 def _facts() -> dict[str, Any]:
     from .. import emulator, probes
     from ..emulator import preload
+    from ..loader.loads import loaded_file
 
     version, arch = probes.driver_version(), probes.device_arch()
     versions = emulator.supported_versions()
@@ -333,7 +334,7 @@ def _facts() -> dict[str, Any]:
             "version": str(version) if version else None,
             "kind": "emulated" if preload.emulated_driver() else "real" if version else None,
             "arch": arch,
-            "file": preload.loaded_file("libcuda.so.1"),
+            "file": loaded_file("libcuda.so.1"),
         },
         "emulator": {
             "libraries": str(emulator.library_folder()),

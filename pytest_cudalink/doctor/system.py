@@ -24,6 +24,7 @@ from ..guardrails import _pathfinder, attribution
 from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.guard import make_item
 from ..guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
+from ..loader.loads import loaded_file
 from ..versions import CudaVersion
 
 #: `Copy.role` of a library that is in the process that asks.
@@ -90,7 +91,7 @@ class System:
         if cuda.given:
             return DriverFile("given", arch=self._arch)
         kind = "emulated" if preload.emulated_driver() else "real"
-        return DriverFile(kind, preload.loaded_file("libcuda.so.1"), probes.device_arch())
+        return DriverFile(kind, loaded_file("libcuda.so.1"), probes.device_arch())
 
     def item(self, kind: ItemKind, name: str) -> Item | None:
         """The item that a look-up finds; None where it finds none.

@@ -16,7 +16,7 @@ from typing import Final
 
 from .. import probes
 from ..base import elf, scratch
-from ..loader.loads import mapped_files
+from ..loader.loads import loaded_file
 from ..probes import elsewhere, libcuda
 from ..versions import CudaVersion
 from . import (
@@ -49,15 +49,6 @@ _driver: control.DriverControl | None = None
 
 class LoadedTooLateError(RuntimeError):
     """Another library of that name is in this process already, or one was looked for in vain; says what to do."""
-
-
-def loaded_file(name: str) -> str | None:
-    """Path of a library of this process, by the beginning of its file name; None if it is not loaded.
-
-    ``libcuda.so.1`` is a link to ``libcuda.so.580.65.06``, and the memory map has the latter name.
-    """
-    stem = name.partition(".so")[0] + ".so"
-    return next((path for path in mapped_files() if path.rpartition("/")[2].startswith(stem)), None)
 
 
 def emulation() -> Emulation | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from .. import probes
 from ..base.regular_files import read_bounded
 from ..compat.wheels import installed_wheel
+from ..loader.loads import loaded_file
 from ..probes import elsewhere, libcuda
 from ..versions import CudaVersion
 from .requirements import EnvironmentFact
@@ -42,6 +43,8 @@ def _installed(*names: str) -> EnvironmentFact:
 
 def _emulation() -> Emulation | None:
     """The emulated driver of this process."""
+    if "CUDALINK_EMULATOR_VERSION" not in os.environ and loaded_file(libcuda.LIBRARY_NAME) is None:
+        return None  # without the modules that control one
     from ..emulator.preload import emulation
 
     return emulation()
@@ -74,9 +77,7 @@ def device_arch() -> str | None:
 
 def driver_exists() -> bool:
     """Whether this process has or could open a driver, real or emulated; it opens none."""
-    from ..emulator import preload
-
-    return _emulation() is not None or preload.driver_exists()
+    return _emulation() is not None or elsewhere.driver().exists
 
 
 def _driver() -> EnvironmentFact:
@@ -110,8 +111,6 @@ def _driver_release() -> EnvironmentFact:
 
 def _nvjitlink() -> EnvironmentFact:
     """Ask the wheel, or another process, unless the library is loaded: tests see that, and guard rails judge it."""
-    from ..emulator.preload import loaded_file
-
     if not loaded_file("libnvJitLink.so"):
         wheel = probes.unloaded_nvjitlink()
         if wheel is not None:

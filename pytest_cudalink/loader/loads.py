@@ -101,6 +101,15 @@ def mapped_files(maps: str = "/proc/self/maps") -> list[str]:
     return list(dict.fromkeys(paths))
 
 
+def loaded_file(name: str) -> str | None:
+    """Path of a library of this process, by the beginning of its file name; None if it is not loaded.
+
+    ``libcuda.so.1`` is a link to ``libcuda.so.580.65.06``, and the memory map has the latter name.
+    """
+    stem = name.partition(".so")[0] + ".so"
+    return next((path for path in mapped_files() if path.rpartition("/")[2].startswith(stem)), None)
+
+
 def watch_openings(note: Callable[[Opening], object]) -> Callable[[], None]:
     """Call `note` for each library that Python code has opened through ctypes.
 

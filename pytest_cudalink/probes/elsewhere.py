@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ..loader.loads import mapped_files
+from ..loader.loads import loaded_file
 from ..versions import CudaVersion
 from . import libcuda
 
@@ -81,7 +81,7 @@ def driver(*, device: bool = False) -> ForeignAnswer:
 
     `device`: whether to initialize it, and ask for its device, too.
     """
-    loaded = next((file for file in mapped_files() if file.rpartition("/")[2].startswith("libcuda.so")), "")
+    loaded = loaded_file("libcuda.so.1") or ""
     deciding = tuple(map(os.environ.get, _DECIDING))
     for known in (device, True):
         if (answer := _answers.get((loaded, deciding, known))) is not None:

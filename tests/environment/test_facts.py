@@ -72,7 +72,7 @@ _ASKED = """
 import os, sys
 from pytest_cudalink import probes
 from pytest_cudalink.environment.facts import Environment
-from pytest_cudalink.emulator.preload import loaded_file
+from pytest_cudalink.loader.loads import loaded_file
 {first}
 found = Environment()["nvjitlink"]
 print(found.value, "metadata" in found.source, bool(loaded_file("libnvJitLink.so")), "cuda.pathfinder" in sys.modules)

@@ -698,7 +698,7 @@ def test_the_driver_library(monkeypatch, value, witness, emulated, kind, path) -
     from pytest_cudalink.emulator import preload
 
     monkeypatch.setattr(preload, "emulated_driver", lambda: emulated)
-    monkeypatch.setattr(preload, "loaded_file", lambda name: f"file of {name}")
+    monkeypatch.setattr(system, "loaded_file", lambda name: f"file of {name}")
     monkeypatch.setattr(probes, "device_arch", lambda: "sm_90")
     arch = "sm_90" if path else "sm_80" if kind == "given" else None
     assert System(arch="sm_80").driver(Fact(value, witness, given=kind == "given")) == DriverFile(kind, path, arch)

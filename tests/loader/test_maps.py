@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.emulator import preload
 from pytest_cudalink.loader import loads
 
 
@@ -41,5 +40,5 @@ def test_this_process() -> None:
     """The C library is in every Python; a library that was never opened is not."""
     libc = next(path for path in loads.mapped_files() if "libc.so" in path or "libc-" in path or "musl" in path)
     assert ctypes.CDLL(libc)
-    assert preload.loaded_file(Path(libc).name) == libc
-    assert preload.loaded_file("libneverthere.so.1") is None
+    assert loads.loaded_file(Path(libc).name) == libc
+    assert loads.loaded_file("libneverthere.so.1") is None

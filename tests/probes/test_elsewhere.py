@@ -27,7 +27,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Nothing was asked before, nor afterwards; no emulated driver of this run is found."""
-    monkeypatch.setattr(elsewhere, "mapped_files", list)
+    monkeypatch.setattr(elsewhere, "loaded_file", lambda _name: None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     elsewhere.cache_clear()
     yield
@@ -50,7 +50,7 @@ def test_a_driver_answers_another_process(driver, monkeypatch) -> None:
     assert elsewhere.driver() == elsewhere.driver() == ForeignAnswer(exists=True, version=(12, 4))
     whole = elsewhere.driver(device=True)
     assert whole == ForeignAnswer(exists=True, version=(12, 4), arch="sm_90")
-    monkeypatch.setattr(elsewhere, "mapped_files", lambda: [str(file)])
+    monkeypatch.setattr(elsewhere, "loaded_file", lambda _name: str(file))
     assert elsewhere.driver(device=True) == whole
     assert len(asked) == 2
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")

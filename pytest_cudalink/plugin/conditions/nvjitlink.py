@@ -75,8 +75,9 @@ def _hide() -> Callable[[], None]:
     from ... import probes
     from ...emulator import preload
     from ...loader.imports import ImportWatch
+    from ...loader.loads import loaded_file
 
-    present = preload.loaded_file("libnvJitLink.so")
+    present = loaded_file("libnvJitLink.so")
     if present is not None and not probes.hiders:
         msg = f"{present} is in this process already; load the plugin early, and import nothing of CUDA before"
         raise preload.LoadedTooLateError(msg)

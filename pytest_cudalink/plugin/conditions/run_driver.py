@@ -215,9 +215,10 @@ def _emulate_toolkit(config: pytest.Config, settings: Settings) -> None:
     Without one, what needs a driver is skipped, and says so.
     """
     from ...emulator import preload
+    from ...loader.loads import loaded_file
 
     with _usage_errors(settings):
-        if preload.loaded_file("libcuda.so.1") or preload.driver_exists():
+        if loaded_file("libcuda.so.1") or preload.driver_exists():
             return
         version = _toolkit_version()
         if version is not None:

@@ -14,13 +14,14 @@ from ...base.finding import Finding
 from ...base.regular_files import DATA, read_bounded
 from ...base.words import counted
 from ..records import LEDGER
+from . import DESCENDANTS
 from .check import Check, Phase
-from .descendants import Descendants
 
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
     from ...loader.jitlink.jitlink_calls import RefusedInput
     from ..run import Run
+    from .descendants import Descendants
 
 _NOT_EMULATED: Final = "cudalink: not emulated"
 _WHY: Final = "cudalink: why"
@@ -96,7 +97,7 @@ class Causes(Check):
     def watch(self) -> None:
         """Explain what the emulated driver of this process refuses, and those of processes below it."""
         self._driver = self._run.emulated
-        self._below = self._run.part(Descendants)
+        self._below = self._run.part(DESCENDANTS)
 
     def refused_input(self, refused: RefusedInput) -> None:
         """Explain with an input that nvJitLink refused the phase that is about to end."""

@@ -26,6 +26,8 @@ _SECTION: Final = "cudalink provenance"
 _CANDIDATE: Final = tuple(
     f"lib{name}" for name in ("accinj64", "checkpoint", "cu", "nccl", "npp", "nv", "pcsamplingutil")
 )
+#: The plugin's own libraries; the emulated driver has the name of the real one.
+_OURS: Final = "libcudalink-"
 _NUMBERED: Final = r"(?P<name>lib[\w-]+?)(?:-[0-9a-f]{6,})?\.so\.(?P<number>\d+)"
 
 
@@ -104,7 +106,8 @@ class Provenance(Check):
         self._openings.clear()
         self._take_up(new, openings, nodeid, during)
         for one in new:
-            if one.path.rpartition("/")[2].startswith(_CANDIDATE) or one.soname.startswith(_CANDIDATE):
+            names = (one.path.rpartition("/")[2], one.soname)
+            if any(name.startswith(_CANDIDATE) and not name.startswith(_OURS) for name in names):
                 self._candidates.append(_Candidate(one, new, openings, nodeid, during))
         if self._candidates and not self._waits:
             self._judge()

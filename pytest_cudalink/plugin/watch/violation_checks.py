@@ -19,8 +19,8 @@ from ...loader.jitlink import jitlink_contract
 from ..conditions import run_driver
 from ..records import LEDGER
 from ..records.ledger import VIOLATIONS
+from . import DESCENDANTS
 from .check import Check, Phase
-from .descendants import Descendants
 
 if TYPE_CHECKING:
     import pytest
@@ -40,8 +40,8 @@ def last_look(run: Run) -> bool:
         check: ViolationCheck | None = run.get(kind)
         if check is not None and (found := check.violations):
             check.consume(found)
-            fails |= run.part(Descendants).say(found, fails=check.mode != "report")
-    if (below := run.get(Descendants)) is not None and run.settings.lifetime.value != "off":
+            fails |= run.part(DESCENDANTS).say(found, fails=check.mode != "report")
+    if (below := run.get(DESCENDANTS)) is not None and run.settings.lifetime.value != "off":
         fails |= below.last_look()
     return fails
 
@@ -218,7 +218,7 @@ class Lifetimes(DriverCheck):
         self._alive = 0
         #: Whether processes that name no test belong to the test, as its own process does.
         self._starts_all = False
-        self._below = run.part(Descendants)
+        self._below = run.part(DESCENDANTS)
 
     @property
     def violations(self) -> tuple[Violation, ...]:
