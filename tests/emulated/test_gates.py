@@ -49,9 +49,8 @@ counted = iter(range(1000))
 gates.run_delay = lambda thread: min(next(counted), 4)  # four looks at a thread that gets no processor
 watch = gates.ClosedGates()
 with watch.closed():
-    began = time.monotonic()
     ok(cuda.cuCtxSynchronize())
-assert time.monotonic() - began > 4 * gates._STILL
+assert next(counted) > 5  # no earlier look blames the call
 """,
         ["cuCtxSynchronize"],
     ),
@@ -176,7 +175,7 @@ assert watch.gave_up
     "a call that is slow for another reason": (
         """
 gates._RETURNS = 0.001
-control.attach(cuda).inject("cuMemAlloc_v2", 0, nth=0, delay=0.3)
+control.attach(cuda).inject("cuMemAlloc_v2", 0, nth=0, delay=1)
 watch = gates.ClosedGates()
 with watch.closed():
     while watch._number < 2:  # then the gates are closed again
