@@ -343,11 +343,9 @@ static bool find_tiles(const Array *array, const MapInfo *info, size_t *tiles) {
 
 /* Whether memory that was made for tiles has so many of them. */
 static bool has_tiles(uint64_t handle, uint64_t offset, size_t tiles) {
-  const Physical *memory = cl_physical_lock(handle);
-  bool has = memory && memory->properties.flags.usage & CU_MEM_CREATE_USAGE_TILE_POOL && offset % TILE == 0 &&
-             inside(offset, tiles * TILE, memory->size);
-  cl_physical_unlock();
-  return has;
+  HOLD_PHYSICAL(memory, handle);
+  return memory && memory->properties.flags.usage & CU_MEM_CREATE_USAGE_TILE_POOL && offset % TILE == 0 &&
+         inside(offset, tiles * TILE, memory->size);
 }
 
 static bool is_sparse(const MapInfo *info, size_t *tiles) {

@@ -172,9 +172,9 @@ API(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *val
   TRY(cl_asked_of(line, true, device));
   const uint64_t *known = gauge(device, attribute);
   if (!known || !value) return CUDA_ERROR_INVALID_VALUE;
-  cl_streams_lock();
+  HOLD_STREAMS();
   *value = *known;
-  return cl_streams_unlock(CUDA_SUCCESS);
+  return CUDA_SUCCESS;
 }
 
 API(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value), (device, attribute, value)) {

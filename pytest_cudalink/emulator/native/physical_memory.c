@@ -117,11 +117,10 @@ static bool find_pages(Physical *physical) {
 
 /* Gives the caller a handle of physical memory whose pages are found; else frees it. */
 static CUresult hand_out(Physical *physical, uint64_t *handle) {
-  cl_physical_lock(0);
+  HOLD_MAPPINGS();
   bool kept = cl_physical_retain(physical);
   if (kept) *handle = (uintptr_t)physical;
   else free_unused(physical);
-  cl_physical_unlock();
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -150,25 +149,24 @@ API(cuMemCreate, (uint64_t *handle, size_t size, const PhysicalProperties *prope
 }
 
 API(cuMemRelease, (uint64_t handle), (handle)) {
-  Physical *physical = cl_physical_lock(handle);
-  if (physical && --physical->references == 0) {
-    cl_object_unname(&physical->head);
-    free_unused(physical);
-  }
-  cl_physical_unlock();
-  return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  HOLD_PHYSICAL(physical, handle);
+  if (!physical) return CUDA_ERROR_INVALID_VALUE;
+  if (--physical->references) return CUDA_SUCCESS;
+  cl_object_unname(&physical->head);
+  free_unused(physical);
+  return CUDA_SUCCESS;
 }
 
 API(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * properties, uint64_t handle), (properties, handle)) {
   if (!properties) return CUDA_ERROR_INVALID_VALUE;
-  const Physical *physical = cl_physical_lock(handle);
-  if (physical) *properties = physical->properties;
-  if (physical && properties->location.type == CU_MEM_LOCATION_TYPE_HOST)
+  HOLD_PHYSICAL(physical, handle);
+  if (!physical) return CUDA_ERROR_INVALID_VALUE;
+  *properties = physical->properties;
+  if (properties->location.type == CU_MEM_LOCATION_TYPE_HOST)
     properties->location = (Location){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}; /* measured */
-  if (physical && properties->flags.rdma) properties->flags.compression = 0;
-  if (physical) properties->flags.usage = 0;
-  cl_physical_unlock();
-  return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (properties->flags.rdma) properties->flags.compression = 0;
+  properties->flags.usage = 0;
+  return CUDA_SUCCESS;
 }
 
 /* -- sharing with other processes -- */
@@ -176,17 +174,15 @@ API(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * properties, ui
 API(cuMemExportToShareableHandle, (int *out, uint64_t handle, int type, unsigned long long flags),
     (out, handle, type, flags)) {
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
-  Physical *physical = cl_physical_lock(handle);
-  bool shareable =
-      physical && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && physical->properties.handle_types & type;
-  int file = shareable ? cl_file_duplicate(file_of(physical)) : -1;
-  if (file >= 0) {
-    physical->exported = true;
-    cl_block_export(physical);
-  }
-  cl_physical_unlock();
-  if (file >= 0) *out = file;
-  return !shareable ? CUDA_ERROR_INVALID_VALUE : file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  HOLD_PHYSICAL(physical, handle);
+  if (!physical || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !(physical->properties.handle_types & type))
+    return CUDA_ERROR_INVALID_VALUE;
+  int file = cl_file_duplicate(file_of(physical));
+  if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  physical->exported = true;
+  cl_block_export(physical);
+  *out = file;
+  return CUDA_SUCCESS;
 }
 
 API(cuMemImportFromShareableHandle, (uint64_t *handle, void *shared, int type), (handle, shared, type)) {

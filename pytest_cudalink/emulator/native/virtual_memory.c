@@ -39,9 +39,8 @@ API(cuMemAddressReserve, (CUdeviceptr *out, size_t size, size_t alignment, CUdev
     free(fresh);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  cl_physical_lock(0);
+  HOLD_MAPPINGS();
   cl_tree_enter(&reservations, &fresh->node);
-  cl_physical_unlock();
   *out = fresh->node.start;
   return CUDA_SUCCESS;
 }
@@ -57,16 +56,14 @@ static bool anything_mapped(uintptr_t start, size_t size) {
 
 API(cuMemAddressFree, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
-  cl_physical_lock(0);
+  HOLD_MAPPINGS();
   Reservation *found = reservation_at(start);
-  bool frees = found && found->node.start == start && found->size == size && !anything_mapped(start, size);
-  if (frees) {
-    cl_tree_leave(&reservations, &found->node);
-    cl_addresses_give(start, size);
-    free(found);
-  }
-  cl_physical_unlock();
-  return frees ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!found || found->node.start != start || found->size != size || anything_mapped(start, size))
+    return CUDA_ERROR_INVALID_VALUE;
+  cl_tree_leave(&reservations, &found->node);
+  cl_addresses_give(start, size);
+  free(found);
+  return CUDA_SUCCESS;
 }
 
 /* The reservation at the start of a range that it covers, with those behind it. */
@@ -81,14 +78,12 @@ static const Reservation *reservation_of(uintptr_t start, size_t size) {
 }
 
 bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
-  cl_physical_lock(0);
+  HOLD_MAPPINGS();
   const Reservation *found = reservation_of((uintptr_t)address, 1);
-  if (found) {
-    *start = found->node.start;
-    *size = found->size;
-  }
-  cl_physical_unlock();
-  return found != NULL;
+  if (!found) return false;
+  *start = found->node.start;
+  *size = found->size;
+  return true;
 }
 
 /* -- mapping -- */
@@ -141,17 +136,13 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
 API(cuMemMap, (CUdeviceptr start, size_t size, size_t offset, uint64_t handle, unsigned long long flags),
     (start, size, offset, handle, flags)) {
   cl_event_uint(line, "bytes", size);
-  Physical *physical = cl_physical_lock(handle);
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  HOLD_PHYSICAL(physical, handle);
   bool for_tiles = physical && physical->properties.flags.usage & CU_MEM_CREATE_USAGE_TILE_POOL; /* of arrays only */
-  if (physical && !for_tiles && !flags && size && start) {
-    if (offset || size != physical->size) result = CUDA_ERROR_NOT_SUPPORTED; /* only all of it can be mapped */
-    else if (start % GRANULARITY == 0 && reservation_of((uintptr_t)start, size) &&
-             !anything_mapped((uintptr_t)start, size))
-      result = map((uintptr_t)start, size, physical);
-  }
-  cl_physical_unlock();
-  return result;
+  if (!physical || for_tiles || flags || !size || !start) return CUDA_ERROR_INVALID_VALUE;
+  if (offset || size != physical->size) return CUDA_ERROR_NOT_SUPPORTED; /* only all of it can be mapped */
+  bool fits = start % GRANULARITY == 0 && reservation_of((uintptr_t)start, size);
+  return fits && !anything_mapped((uintptr_t)start, size) ? map((uintptr_t)start, size, physical)
+                                                          : CUDA_ERROR_INVALID_VALUE;
 }
 
 static Mapping *behind(const Mapping *mapping) { return (Mapping *)mapping->node.behind; }
@@ -186,37 +177,34 @@ static bool holds_wholes(uintptr_t start, size_t size) {
 
 API(cuMemUnmap, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
-  cl_physical_lock(0);
-  bool possible = size && reservation_of((uintptr_t)start, size) && holds_wholes((uintptr_t)start, size);
-  Mapping *at = possible ? (Mapping *)cl_tree_from(&mappings, (uintptr_t)start) : NULL;
+  HOLD_MAPPINGS();
+  if (!size || !reservation_of((uintptr_t)start, size) || !holds_wholes((uintptr_t)start, size))
+    return CUDA_ERROR_INVALID_VALUE;
+  Mapping *at = (Mapping *)cl_tree_from(&mappings, (uintptr_t)start);
   for (Mapping *next; at && at->node.start < start + size; at = next) {
     next = behind(at);
     unmap(at);
   }
-  cl_physical_unlock();
-  return possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* where nothing is mapped, all is well */
+  return CUDA_SUCCESS; /* where nothing is mapped, too */
 }
 
 API(cuMemRetainAllocationHandle, (uint64_t *handle, void *address), (handle, address)) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
-  cl_physical_lock(0);
+  HOLD_MAPPINGS();
   const Mapping *found = mapping_of((uintptr_t)address);
-  if (found) result = cl_physical_retain(found->physical) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-  if (!result) *handle = (uintptr_t)found->physical;
-  cl_physical_unlock();
-  return result;
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_physical_retain(found->physical)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = (uintptr_t)found->physical;
+  return CUDA_SUCCESS;
 }
 
 bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *properties) {
-  cl_physical_lock(0);
+  HOLD_MAPPINGS();
   const Mapping *found = mapping_of((uintptr_t)address);
-  if (found) {
-    *mapping = *found;
-    *properties = found->physical->properties;
-  }
-  cl_physical_unlock();
-  return found;
+  if (!found) return false;
+  *mapping = *found;
+  *properties = found->physical->properties;
+  return true;
 }
 
 /* -- access -- */
@@ -269,19 +257,17 @@ static void apply_access(Mapping *mapping) {
 API(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescription *list, size_t count),
     (start, size, list, count)) {
   if (!list || !count) return CUDA_ERROR_INVALID_VALUE;
-  cl_physical_lock(0);
+  HOLD_MAPPINGS();
   Mapping *first = covering((uintptr_t)start, size);
-  CUresult result = first ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  for (size_t at = 0; at < count && !result; at++) result = check_access(first->physical, &list[at]);
-  for (Mapping *mapping = result ? NULL : first; mapping && mapping->node.start < start + size;
-       mapping = behind(mapping)) {
+  if (!first) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count; at++) TRY(check_access(first->physical, &list[at]));
+  for (Mapping *mapping = first; mapping && mapping->node.start < start + size; mapping = behind(mapping)) {
     for (size_t at = 0; at < count; at++)
       if (list[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE) mapping->access[list[at].location.id] = list[at].flags;
       else mapping->host_access = list[at].flags;
     apply_access(mapping);
   }
-  cl_physical_unlock();
-  return result;
+  return CUDA_SUCCESS;
 }
 
 /* What is not memory is an error, and without access; memory that was not mapped has none, either
