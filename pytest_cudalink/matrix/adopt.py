@@ -19,6 +19,7 @@ from typing import Final, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from .. import toolchains
 from ..base.regular_files import TEXT, read_bounded
@@ -48,13 +49,16 @@ _FOREIGN_FOLDER: Final = re.compile(r"[._].*|build|dist|docs?|examples?|node_mod
 _DEPTH: Final = 5
 #: How many folders or files one line names.
 _NAMED: Final = 3
-#: Modules that cannot be imported without a part of a toolkit, with the beginnings of the distributions that bring it;
+#: Modules of NVIDIA's packages and of the toolkit's, with the beginnings of the distributions that bring them;
 #: cuda-core imports cuda.bindings, and does not require it.
 _BROUGHT_BY: Final = {
     "cuda": ("cuda-bindings", "cuda-python"),
     "cupy": ("cupy",),
     "pynvjitlink": ("pynvjitlink",),
+    "pynvml": ("nvidia-ml-py", "pynvml"),
 }
+#: The oldest pytest that this plugin requires.
+_OLDEST_PYTEST: Final = Version("8.4")
 _INSTALL: Final = "pip install 'pytest-cudalink[nox]'"
 #: The block of a script that names its requirements (packaging.python.org, "Inline script metadata").
 _SCRIPT: Final = re.compile(r"^# /// script$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///$", re.MULTILINE)
@@ -110,6 +114,22 @@ def on_runtime(root: Path) -> tuple[list[str], list[str]]:
     places = {project.name: "the project itself"} | {one.requirement.name: one.where for one in required}
     found = [f"{name} ({where})" for name, where in places.items() if _ON_RUNTIME.fullmatch(canonicalize_name(name))]
     return found, _builds(root)
+
+
+def older_pytest(root: Path) -> str:
+    """Return a requirement of pytest that excludes those of this plugin, and its place; empty without one.
+
+    Raises CellsError if ``pyproject.toml`` cannot be read.
+    """
+    project = Project.read(root)
+    for one in _required(project, extras=_of_tests(project, "extras"), groups=_of_tests(project, "groups")):
+        if canonicalize_name(one.requirement.name) == "pytest":
+            limits = one.requirement.specifier
+            named = [each.version.removesuffix(".*") for each in limits if each.operator != "==="]
+            newer = [each for each in ("8.4", "8.9", "9", "99", *named) if Version(each) >= _OLDEST_PYTEST]
+            if not any(map(limits.contains, newer)):
+                return f"{one.requirement} ({one.where})"
+    return ""
 
 
 def _builds(root: Path) -> list[str]:
@@ -515,7 +535,11 @@ def _undeclared(root: Path, brought: Collection[str]) -> list[str]:
         known |= {*folder.parts[-1:], *(Path(one).stem for one in sources)}
         if any(map(_TEST_FOLDER.fullmatch, folder.parts)):
             found.update(*(_imported(root / folder / one) for one in sources))
-    names = sorted(one for one in found - known if not any(canonicalize_name(one) in each for each in brought))
+    names = [
+        name
+        for name in sorted(found - known)
+        if not any(canonicalize_name(name) in one or one.startswith(_BROUGHT_BY.get(name, ())) for one in brought)
+    ]
     return [f"the tests import {listed(names, 2 * _NAMED)}, which pyproject.toml does not name"] if names else []
 
 

@@ -510,6 +510,20 @@ def test_init_above_the_projects(tmp_path, monkeypatch, capsys) -> None:
     assert "note:" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("pytest_of_tests", "told"),
+    [("pytest==7.3.2", True), ("pytest<8", True), ("pytest~=8.0", False), ("pytest==9.1.*", False), ("pytest", False)],
+)
+def test_init_says_that_no_cell_can_be_installed(tmp_path, pytest_of_tests: str, told: bool) -> None:
+    """The tests of such a project require an older pytest than the plugin does."""
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "own"\nversion = "1"\noptional-dependencies.test = ["{pytest_of_tests}"]\n'
+    )
+    assert adopt.older_pytest(tmp_path) == (f"{pytest_of_tests} (extra test)" if told else "")
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert f"pytest>={adopt._OLDEST_PYTEST}" in required
+
+
 OLDEST = "# the oldest release of each direct requirement of the project; each needs a lower bound"
 ALONE = "# here alone, as elsewhere a toolkit of the system or a package of the tests stands in for it"
 
@@ -798,11 +812,12 @@ def test_where_the_tests_are(tmp_path, files, settings, found, perhaps) -> None:
 def test_init_names_what_the_tests_import_and_nothing_requires(tmp_path) -> None:
     """Neither what a requirement's name holds, nor the project's modules, nor what one function alone imports."""
     (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "own"\nversion = "1"\ndependencies = ["pyyaml"]\noptional-dependencies.test = ["NumPy"]\n'
+        '[project]\nname = "own"\nversion = "1"\ndependencies = ["pyyaml", "nvidia-ml-py"]\n'
+        'optional-dependencies.test = ["NumPy"]\n'
     )
     (tmp_path / "tests").mkdir()
     (tmp_path / "own.py").touch()
-    source = "import os, numpy, scipy.io, own, helpers\nfrom yaml import load\ndef late():\n    import pandas\n"
+    source = "import os, numpy, pynvml, scipy.io, own, helpers\nfrom yaml import load\ndef late():\n    import pandas\n"
     (tmp_path / "tests" / "test_own.py").write_text(source)
     (tmp_path / "tests" / "helpers.py").write_bytes(b"# coding: latin-1\n# \xe9\nimport matplotlib\n")
     (tmp_path / "tests" / "test_old.py").write_text("print 'python 2'\nimport nose\n")
