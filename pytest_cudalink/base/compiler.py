@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
 
 _FLAGS = (
     "-std=gnu11",
@@ -29,8 +28,6 @@ _FLAGS = (
     "-Wall",
     "-Wextra",
 )
-#: Libraries of as many sources are compiled source by source, on every processor.
-_MANY: Final = 8
 
 
 class CompilerError(RuntimeError):
@@ -132,7 +129,7 @@ def build(
             *(f"-I{path}" for path in library.include),
         ]
         inputs = [str(source) for source in library.sources]
-        if len(inputs) >= _MANY:
+        if len(inputs) > 1:
             inputs = _objects([*command, *(flag for flag in options if _compiles(flag))], inputs, Path(work))
         _call([*command, *inputs, *library.link_flags, *options, "-o", str(made)])
         made.replace(output)
