@@ -37,8 +37,7 @@ SURVIVORS = Path(__file__).with_name("survivors.txt")
 SAMPLE = Path(__file__).with_name("sample.txt")
 OURS = ("pytest_cudalink", "tests", "campaigns", "tools", "conftest")
 
-#: Rules do not need the plugin. Where pytest rewrites assertions, its loader takes the place of `CHANGED`'s, as the
-#: package is an installed plugin, and no mutant is loaded.
+#: Rules do not need the plugin.
 OPTIONS = (
     *("-x", "-q", "-pno:cudalink", "-pno:xdist", "-pno:randomly", "-pno:cacheprovider"),
     *("--assert=plain", "-mnot slow"),
@@ -68,18 +67,21 @@ class Judged:
 
 
 #: What loads a module from other code than that of its file: a program, for this process and those that tests start.
+#: There pytest rewrites the assertions of what a SourceFileLoader loads, and would read the file.
 CHANGED = """
-import importlib.util, marshal, sys
-from importlib.machinery import SourceFileLoader
+import marshal
+from importlib import machinery, util
 
-class Changed(SourceFileLoader):
-    def find_spec(self, name, path=None, target=None):
-        return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.name else None
-
+class Changed(machinery.SourcelessFileLoader):
     def get_code(self, fullname):
         return marshal.loads({code!r})
 
-sys.meta_path.insert(0, Changed({name!r}, {path!r}))
+def find_spec(name, *words, unchanged=machinery.PathFinder.find_spec):
+    if name != {name!r}:
+        return unchanged(name, *words)
+    return util.spec_from_file_location(name, {path!r}, loader=Changed(name, {path!r}))
+
+machinery.PathFinder.find_spec = find_spec
 """
 
 

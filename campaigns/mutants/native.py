@@ -367,6 +367,8 @@ class Judges:
         if name not in self._sound:
             tests.use(self._sources.plain)
             self._sound[name] = bool(self._passed([name], tests))
+            if not self._sound[name]:
+                sys.stderr.write(f"campaigns.mutants: left out, as it fails without a change here: {name}\n")
         return self._sound[name]
 
     def _passed(self, chosen: Sequence[str], tests: Tests) -> int:
