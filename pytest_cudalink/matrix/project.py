@@ -183,12 +183,12 @@ def _of_poetry(table: object, *, optional: bool = True) -> Iterator[Requirement]
     """
     for name, value in _table(table).items():
         given = {"version": value} if isinstance(value, str) else _table(value)
-        bounds = _bounds(str(given.get("version", "")))
-        if bounds is None or "version" not in given or (given.get("optional") and not optional):
+        bounds = _bounds(str(given.get("version")))  # (None is not a version)
+        if bounds is None or (given.get("optional") and not optional):
             continue
         extras = ",".join(map(str, _list(given.get("extras"))))
         with suppress(InvalidRequirement):
-            yield Requirement(f"{name}[{extras}]{bounds}" if extras else f"{name}{bounds}")
+            yield Requirement(f"{name}[{extras}]{bounds}")
 
 
 def _bounds(text: str) -> str | None:

@@ -756,8 +756,14 @@ def test_another_environment(tmp_path) -> None:
     assert (there.driver(Fact("13.0", "", given=True)).arch, there.environment()) == ("sm_80", Machine.audit)
     assert (there.versions(), there.has_bindings()) == ({"pip": "1", "nvidia-cuda-nvcc": "1"}, False)
     alone = [replace(found, wheel="", path="/x", found_via=via) for via in ("CUDA_HOME", "conda", "site-packages")]
-    assert [*map(there.is_outside, (found, replace(found, path="/x"), *alone))] == [False, False, True, False, False]
-    assert there.installer([found]) == Installer("pip", f" --python '{prefix}'")
+    assert [*map(there.is_outside, (found, replace(found, path="/x", found_via="CUDA_HOME"), *alone))] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert there.installer([]) == Installer("pip", f" --python '{prefix}'")
     (prefix / "conda-meta").mkdir()
     assert there.installer(alone) == Installer("conda", f" --prefix '{prefix}'")
     assert there.installer([*alone, found]).name == "pip"
@@ -771,7 +777,7 @@ def test_bindings(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert not System().has_bindings()
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
+    monkeypatch.setattr(importlib.util, "find_spec", {"cuda": spec}.get)
     assert not System().has_bindings()
     (tmp_path / "bindings").mkdir()
     (tmp_path / "bindings" / "nvjitlink.abi3.so").write_bytes(b"cut off")

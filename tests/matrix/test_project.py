@@ -83,7 +83,7 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
         '[tool.poetry]\nname = "p"\n[tool.poetry.extras]\ncuda = ["cupy"]\n[tool.poetry.dependencies]\n'
         'python = "^3.10"\nnumpy = "^0.2.3"\ncupy = { version = "*", optional = true }\nzero = "^0"\n'
         'one = "~1"\nstar = "1.2.*"\nlocal = { path = "x" }\nbroken = "a b"\ntwo = "^1 || ^2"\n"not a name" = "1"\n'
-        'tilde = "~ 1.2.3, !=1.2.5"\nzeros = "^0.0"\nmore = { version = "*", extras = ["b", "a"] }\n'
+        'tilde = "!=1.2.5, ~ 1.2.3"\nboth = "~1.2"\nzeros = "^0.0"\nmore = { version = "*", extras = ["b", "a"] }\n'
         '[tool.poetry.dev-dependencies]\npytest = "8"\n'
         '[tool.poetry.group.docs.dependencies]\nsphinx = { version = ">7", optional = true }\n'
     )
@@ -92,7 +92,7 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
     assert (found.name, found.requires_python, [*found.extras]) == ("p", ">=3.10,<4", ["cuda"])
     assert [str(one) for one in found.dependencies] == [
         *("numpy<0.3,>=0.2.3", "zero<1,>=0", "one<2,>=1", "star==1.2.*", "tilde!=1.2.5,<1.3,>=1.2.3"),
-        *("zeros<0.1,>=0.0", "more[a,b]"),
+        *("both<1.3,>=1.2", "zeros<0.1,>=0.0", "more[a,b]"),
     ]
     assert {name: [*map(str, group)] for name, group in found.poetry_groups.items()} == {
         "docs": ["sphinx>7"],
@@ -128,6 +128,7 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
         ({"setup.py": "setup(", "setup.cfg": "not an ini file"}, "", {}),
         ({"setup.py": "setup(name=3)", "pyproject.toml": "[tool.poetry]\ndependencies.python = '>=3 || 2'"}, "", {}),
         ({"setup.py": "setup(name=3)"}, "", {}),
+        ({"pyproject.toml": "[project]"}, "", {}),
         (
             {
                 "pyproject.toml": '[project]\nname = "d"\ndynamic = ["optional-dependencies"]\n',
@@ -144,7 +145,7 @@ def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
     for file, text in files.items():
         (tmp_path / file).write_text(text)
     found = Project.read(tmp_path)
-    assert (found.name, found.extras) == (name, extras)
+    assert (found.name, found.requires_python, found.extras) == (name, "", extras)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from pytest_cudalink.plugin.watch import (
     MISMATCHES,
     ORDER,
     REPORTER,
+    violation_checks,
 )
 from pytest_cudalink.plugin.watch.check import Check
 from pytest_cudalink.plugin.watch.native_links import UnsteeredLinkWarning
@@ -342,6 +343,7 @@ def test_violations_of_a_test(mode: str) -> None:
     outside = run.part(LEDGER).outside
     assert (outside.notes, outside.problems) == ((["text 0"], []) if mode == "report" else ([], ["text 0"]))
     assert outside.violations == {"lifetimes": 1}
+    assert check._seen_outside("x").kind == check.title
     check.handle_count = 2
     run.config.hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A"))
     assert shown("setup") == ""
@@ -621,6 +623,16 @@ def test_where_the_contract_is_checked(contract: Mock, mode: str, possible: bool
         assert run.config.cleanups[-1] == contract.stop
     else:
         assert contract.mock_calls == []
+
+
+def test_events_that_an_inherited_driver_loses(monkeypatch) -> None:
+    """The file is named as whoever started the run named it."""
+    run = begun(events="")
+    monkeypatch.setattr(violation_checks.run_driver, "inherited", lambda config: config is run.config)
+    monkeypatch.setenv("CUDALINK_EMULATOR_EVENTS", "/dev/full")
+    violation_checks.lose_events(run, "it is full")
+    said = "CUDALINK_EMULATOR_EVENTS is /dev/full: it is full; calls are missing in that file"
+    assert run.part(LEDGER).outside.unwritten == [f"the events of the emulated driver cannot be written: {said}"]
 
 
 @pytest.mark.parametrize("mode", ["report", "fail"])

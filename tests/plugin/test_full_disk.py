@@ -38,7 +38,9 @@ def run(folder: Path, count: int, *arguments: str, size: int | None = None) -> s
     (folder / "test_a.py").write_text(MODULE.format(count=count), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *with_plugins(*arguments)]
     # the file that starts a second process has the environment, and must be smaller than the limits of these tests
-    kept_variables = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    kept_variables = {
+        name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH", "TMPDIR") if name in os.environ
+    }
     environment = {**kept_variables, **NO_AUTOLOAD, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, preexec_fn=limit
