@@ -32,6 +32,7 @@ from pytest_cudalink.plugin.watch import (
     MISMATCHES,
     ORDER,
     REPORTER,
+    native_links,
     violation_checks,
 )
 from pytest_cudalink.plugin.watch.check import Check
@@ -81,6 +82,55 @@ def test_the_facts_of_a_test() -> None:
     assert (plain["cause"], plain["links"], type(plain["links"])) == (written, {"a/none": 1, "b/driver": 2}, dict)
     seen.refuse([("cuC", "")], None)
     assert (seen.cause, seen.refused) == (cause, [{"function": "cuC", "note": ""}])
+
+
+# -- links of native code
+
+
+@pytest.mark.parametrize("begins_late", [True, False])
+@pytest.mark.parametrize("loaded", [True, False])
+@pytest.mark.parametrize("watches", [True, False])
+def test_a_linker_that_is_not_watched(monkeypatch, begins_late: bool, loaded: bool, watches: bool) -> None:
+    """It is said of a process that has one, and of each that was loaded unnoticed, with the test."""
+    run, said, native, files = begun(), [], Mock(), ["/x/libc.so", *["/libnvJitLink.so.13"] * loaded]
+    native.start.return_value, native.look.return_value = watches, ((), True, True, False)
+    monkeypatch.setattr(native_links, "jitlink_calls", native)
+    monkeypatch.setattr("pytest_cudalink.loader.loads.mapped_files", lambda: files)
+    run.begins_late, run.nodeid = begins_late, "A"
+
+    def tell(config: Config, target: str, reason: str) -> None:
+        said.append((config is run.config, target, reason.partition(",")[0].partition(";")[0]))
+
+    run.config.pluginmanager.register(SimpleNamespace(pytest_cudalink_unsupported=tell))
+    check = native_links.NativeLinks(run)
+    assert (check.between(), native.cover.mock_calls, check.finish()) == ((), [call(on=False)], ())
+    known = (
+        ("it was loaded before a test asked for pytest-cudalink", begins_late and loaded),
+        ("it was loaded during A", True),
+        ("this system does not let its functions be redirected", True),
+        ("the plugin's native part is missing or not for this system", loaded and not watches),
+    )
+    assert said == [(True, "libnvJitLink", reason) for reason, holds in known if holds]
+
+
+def test_modules_that_no_seen_link_made(monkeypatch) -> None:
+    """Less the links that the driver does not count itself, and what another process than this one has counted."""
+    run = begun()
+    run._emulated = driver = SimpleNamespace(unlinked_images=3)
+    check = native_links.LoadedModules(run)
+    for backend in ("driver", "nvjitlink"):
+        check.pytest_cudalink_link(SimpleNamespace(backend=backend))
+        check.pytest_cudalink_unsteered(SimpleNamespace(backend=backend))
+    check.pytest_collection_finish()
+    counted = run.part(LEDGER).outside
+    for images, unlinked in ((5, 0), (6, 1), (4, 1)):
+        driver.unlinked_images = images
+        assert (check.finish(), counted.unlinked_modules) == ((), unlinked)
+    monkeypatch.setattr(Run, "is_isolated", True)
+    check.pytest_collection_finish()
+    driver.unlinked_images = 5
+    check.finish()
+    assert counted.unlinked_modules == 2
 
 
 # -- the reporter
