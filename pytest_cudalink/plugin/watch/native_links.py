@@ -68,7 +68,7 @@ class Mismatches(Check):
 
     def _warned(self) -> list[Finding]:
         warned, self._warnings = self._warnings, Counter()
-        return [Finding("warning", text, kind=_SECTION) for text in _with_number(warned)]
+        return [Finding("warning", text) for text in _with_number(warned)]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Leave out of the summary what the error of a collected file shows."""
@@ -79,7 +79,7 @@ class Mismatches(Check):
     def finish(self) -> list[Finding]:
         """Fail the run for those that no report will show, or warn of them."""
         texts = [*_with_number(self.pending), *_with_number(self._outside)]
-        return [*(Finding("error", text, kind=_SECTION) for text in texts), *self._warned()]
+        return [*(Finding("error", text) for text in texts), *self._warned()]
 
 
 def _with_number(problems: Counter[str]) -> list[str]:
