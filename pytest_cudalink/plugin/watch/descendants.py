@@ -118,6 +118,8 @@ class Descendants(RunPart):
         `nodeid`: the test; empty for processes that were started outside of tests.
         """
         self._sort(self._notes.take_counted())
+        if not self._refused:  # as in nearly every phase of a test
+            return []
         refused, self._refused = self._refused, []
         return [note for test, note in refused if test == nodeid]
 

@@ -82,7 +82,7 @@ class ViolationCheck(Check):
         """Return the test that created the handle of a violation, or that started its process."""
         if violation.process:
             return violation.test or None
-        at = bisect_left(self._starts, (violation.handle, "")) if self.handle else 0
+        at = bisect_left(self._starts, (violation.handle, ""))
         return self._starts[at - 1][1] if at else None
 
     def belongs_to(self, nodeid: str | None, violation: Violation) -> bool:  # noqa: ARG002 (for those that override it)
@@ -122,7 +122,8 @@ class ViolationCheck(Check):
     def begin(self, nodeid: str) -> None:
         """Note that handles from now on belong to this test."""
         self._new.clear()
-        self._starts.append((self.handle_count, nodeid))
+        if self.handle:
+            self._starts.append((self.handle_count, nodeid))
 
     def look(self, phase: Phase) -> None:
         self.collect(phase.nodeid)
