@@ -218,15 +218,19 @@ assert link([(PTX, text)])[0] == 218
 # A kernel of a library tells its parameters where a context is current, as cuda.core's suite expects.
 start()
 library, kernel, offset, size, popped = c_void_p(), c_void_p(), c_size_t(), c_size_t(), c_void_p()
+number = c_size_t(0)
 image = artifact("13.0/linked.cubin")
 ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
 ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"apply_transform"))
-ok(cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)))
+ok(cuda.cuKernelGetParamCount(kernel, byref(number)))
+ok(cuda.cuKernelGetParamInfo(kernel, c_size_t(number.value - 1), byref(offset), byref(size)))
+assert cuda.cuKernelGetParamInfo(kernel, number, byref(offset), byref(size)) == 1
 ok(cuda.cuCtxPopCurrent_v2(byref(popped)))
 assert cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)) == 201
+assert cuda.cuKernelGetParamCount(kernel, byref(number)) == 201
 """,
 }
-test_programs = programs(PROGRAMS)
+test_programs = programs(PROGRAMS, parameters_of_a_kernel_need_a_context={"version": "13.2"})
 
 
 def test_events_describe_what_was_refused(check) -> None:

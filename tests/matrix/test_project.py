@@ -128,7 +128,7 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
         ({"setup.py": "setup(", "setup.cfg": "not an ini file"}, "", {}),
         ({"setup.py": "setup(name=3)", "pyproject.toml": "[tool.poetry]\ndependencies.python = '>=3 || 2'"}, "", {}),
         ({"setup.py": "setup(name=3)"}, "", {}),
-        ({"pyproject.toml": "[project]"}, "", {}),
+        ({"pyproject.toml": "[project]\nversion = '1'"}, "", {}),
         (
             {
                 "pyproject.toml": '[project]\nname = "d"\ndynamic = ["optional-dependencies"]\n',
