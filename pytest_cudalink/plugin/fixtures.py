@@ -196,7 +196,7 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
     None lets each library decide, also under ``--force-backend``.
     """
     from ..targets import Choice
-    from .conditions import backends
+    from .watch import backends
 
     steering = backends.steering(_run_of(pytestconfig))
     before = steering.choice
@@ -219,7 +219,7 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
 @pytest.fixture
 def cudalink_backend(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> str | None:
     """The backend that is forced for this test: ``"driver"``, ``"nvjitlink"``, or None where each library decides."""
-    from .conditions import backends
+    from .watch import backends
 
     return getattr(request, "param", backends.steering(_run_of(pytestconfig)).choice.backend)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_cudalink.loader.imports import STEERED
-from pytest_cudalink.plugin.conditions.backends import TARGETS
+from pytest_cudalink.plugin.watch.backends import TARGETS
 from pytest_cudalink.targets.base import Bundled
 from pytest_cudalink.targets.bindings import SEAMS
 from pytest_cudalink.targets.cuda_core import CudaCore

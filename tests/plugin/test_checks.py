@@ -35,8 +35,8 @@ from pytest_cudalink.plugin.watch import (
     native_links,
     violation_checks,
 )
+from pytest_cudalink.plugin.watch.backends import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.check import Check
-from pytest_cudalink.plugin.watch.native_links import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_checks import (
     DriverCheck,
     ViolationCheck,

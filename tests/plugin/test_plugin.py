@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -206,7 +207,10 @@ PARTS = {key.name for _, key in KEYS.values()} | {
 
 
 def test_parts() -> None:
-    """Each key leads to the class that its type names, and no two parts have one name."""
+    """Each key leads to the class that its type names, and no two parts have one name; other modules have no keys."""
+    modules = Path(str(watch.__file__)).parents[1].rglob("*.py")
+    with_keys = {str(file) for file in modules if '= Key("' in file.read_text(encoding="utf-8")}
+    assert with_keys == {room.__file__ for room in ROOMS}
     for name, (room, key) in KEYS.items():
         module, _, wanted = key.place.partition(":")
         assert isinstance(getattr(import_module(f"pytest_cudalink.plugin.{module}"), wanted), type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.compat.options import OPTIONS
-from pytest_cudalink.plugin.conditions.backends import TARGETS
+from pytest_cudalink.plugin.watch.backends import TARGETS
 from pytest_cudalink.report import read
 from tests.nested import ALONE, XDIST
 
@@ -342,7 +342,7 @@ def test_interrupted_where_it_begins(run_pytest) -> None:
     """Steering that an exception has interrupted as it began begins again at the next use, and forces the backend."""
     module = """
 import pytest
-from pytest_cudalink.plugin.conditions import backends
+from pytest_cudalink.plugin.watch import backends
 from pytest_cudalink.plugin.run import run_of
 from pytest_cudalink.targets.steering import Steering
 

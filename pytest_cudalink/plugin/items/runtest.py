@@ -11,14 +11,15 @@ import traceback
 import unittest
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import pytest
 
 from .. import pytest_private
-from ..conditions import backends, run_driver
+from ..conditions import run_driver
 from ..records import LEDGER
-from ..run import Key, run_of
+from ..run import run_of
+from ..watch import NO_WAIT, backends
 from . import PLAN, MarkerPlan
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from ...targets import Choice
     from ..run import Run
 
-#: The check that allows no waits, by its name alone: it is no business of one test.
-_NO_WAIT: Final[Key[Any]] = Key("watch.no_wait:NoWait")
 MISSING_DRIVER: Final = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
 
 
@@ -145,7 +144,7 @@ class MarkedTests:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         documented = item.stash.get(_DOCUMENTED, None)
         allowed = item.stash.get(PLAN, MarkerPlan()).no_wait
-        waits = self._run.part(_NO_WAIT).forbidden(allowed) if allowed is not None else nullcontext()
+        waits = self._run.part(NO_WAIT).forbidden(allowed) if allowed is not None else nullcontext()
         with _skips(item.config), waits:
             if documented is None or vars(item).get("runtest") is _nothing:
                 return (yield)

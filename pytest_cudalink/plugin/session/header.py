@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...compat.names import DEFAULT_ARCHITECTURE
 from ...compat.options import OF_EMULATION
-from ..conditions import BACKENDS, backends, run_driver
+from ..conditions import run_driver
+from ..watch import BACKENDS, backends
 from . import account
 
 if TYPE_CHECKING:

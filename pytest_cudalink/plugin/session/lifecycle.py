@@ -18,10 +18,9 @@ import pytest
 from ...compat.options import OPTIONS
 from ...loader.jitlink import jitlink_calls
 from .. import conditions, hostile, isolation, marker, records, settings, watch
-from ..conditions import backends
 from ..own_imports import own_imports
 from ..run import RUN, Key, Run, RunPart, is_active, is_on_emulated_driver, run_of, task_of, warn
-from ..watch import provenance
+from ..watch import backends, provenance
 from . import account
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What is noticed while tests run, and fails them."""
+"""What is forced and noticed while tests run, and fails them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Final
 from ..run import Key
 
 if TYPE_CHECKING:
+    from .backends import Backends, Mismatches
     from .causes import Causes
     from .check import Reporter
     from .descendants import Descendants
-    from .native_links import LoadedModules, Mismatches, NativeLinks
+    from .native_links import LoadedModules, NativeLinks
     from .no_wait import NoWait
     from .provenance import Provenance
     from .sticky import Sticky
     from .violation_checks import Deadlocks, EventFile, JitlinkContract, Lifetimes, Order
 
+BACKENDS: Final[Key[Backends]] = Key("watch.backends:Backends")
 CAUSES: Final[Key[Causes]] = Key("watch.causes:Causes")
 DEADLOCKS: Final[Key[Deadlocks]] = Key("watch.violation_checks:Deadlocks")
 DESCENDANTS: Final[Key[Descendants]] = Key("watch.descendants:Descendants")
@@ -23,7 +25,7 @@ EVENT_FILE: Final[Key[EventFile]] = Key("watch.violation_checks:EventFile")
 JITLINK_CONTRACT: Final[Key[JitlinkContract]] = Key("watch.violation_checks:JitlinkContract")
 LIFETIMES: Final[Key[Lifetimes]] = Key("watch.violation_checks:Lifetimes")
 LOADED_MODULES: Final[Key[LoadedModules]] = Key("watch.native_links:LoadedModules")
-MISMATCHES: Final[Key[Mismatches]] = Key("watch.native_links:Mismatches")
+MISMATCHES: Final[Key[Mismatches]] = Key("watch.backends:Mismatches")
 NATIVE_LINKS: Final[Key[NativeLinks]] = Key("watch.native_links:NativeLinks")
 NO_WAIT: Final[Key[NoWait]] = Key("watch.no_wait:NoWait")
 ORDER: Final[Key[Order]] = Key("watch.violation_checks:Order")

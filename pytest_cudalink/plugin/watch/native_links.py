@@ -1,18 +1,12 @@
-"""Links that code below Python makes through libnvJitLink, with the test during which they were made.
-
-Also fails what linked on another backend than the forced one, and what could not be forced.
-"""
+"""Links that code below Python makes through libnvJitLink, with the test during which they were made."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ...base.finding import Finding
 from ...loader.jitlink import jitlink_calls
 from ..records import LEDGER
 from .check import Check, Phase
@@ -22,69 +16,6 @@ if TYPE_CHECKING:
 
     from ...targets import LinkEvent, UnsteeredLink
     from ..run import Run
-
-_SECTION: Final = "cudalink forced backend"
-
-
-class UnsteeredLinkWarning(UserWarning):
-    """Code that no target steers linked on another backend than the forced one, under ``--cudalink-unsteered=warn``."""
-
-
-class Mismatches(Check):
-    """There once something linked otherwise than it was forced: no test passes over that.
-
-    The error may be caught by the code that linked, expected by the test, or raised where no test runs; the next report
-    of a phase fails with it then, or the run.
-
-    `pending`: how often each problem occurred that no report has shown.
-    """
-
-    category = UnsteeredLinkWarning
-
-    def __init__(self, run: Run) -> None:
-        super().__init__(run)
-        self.pending: Counter[str] = Counter()
-        self._outside: Counter[str] = Counter()
-        self._warnings: Counter[str] = Counter()
-
-    def add(self, text: str, *, warn: bool = False, once: bool = False) -> None:
-        """Fail the current test with a problem, or warn of it there; outside of tests, the run.
-
-        `once`: do not say how often it occurred: each try to import a library fails in the same way.
-        """
-        run = self._run
-        if run.is_isolated and not run.collected:
-            return  # the process that waits for this one has collected, too
-        with run.lock:
-            problems = self._warnings if warn else self._outside if run.nodeid is None else self.pending
-            problems[text] = 1 if once else problems[text] + 1
-
-    def sections(self, phase: Phase) -> Iterator[Finding]:
-        yield from self._warned()
-        shown, self.pending = self.pending, Counter()
-        failed = phase.report.failed
-        if text := "\n".join(one for one in _with_number(shown) if not failed or one not in phase.report.longreprtext):
-            yield Finding("error", text, kind=_SECTION)
-
-    def _warned(self) -> list[Finding]:
-        warned, self._warnings = self._warnings, Counter()
-        return [Finding("warning", text) for text in _with_number(warned)]
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Leave out of the summary what the error of a collected file shows."""
-        if report.failed:
-            for text in [text for text in self._outside if text in report.longreprtext]:
-                del self._outside[text]
-
-    def finish(self) -> list[Finding]:
-        """Fail the run for those that no report will show, or warn of them."""
-        texts = [*_with_number(self.pending), *_with_number(self._outside)]
-        return [*(Finding("error", text) for text in texts), *self._warned()]
-
-
-def _with_number(problems: Counter[str]) -> list[str]:
-    return [text if number == 1 else f"{text} ({number} times)" for text, number in problems.items()]
-
 
 _LIBRARY: Final = "libnvJitLink"
 #: What calls a function for Python code that uses ctypes or cffi.
@@ -127,9 +58,9 @@ class NativeLinks(Check):
 
     def _report(self, calls: tuple[tuple[str, int], ...]) -> None:
         from ...targets import steering
-        from ..conditions import backends
+        from .backends import steering as start
 
-        backends.steering(self._run)  # whatever imports a target starts it, and native code does not
+        start(self._run)  # whatever imports a target starts it, and native code does not
         for path, count in calls:
             name = PurePath(path).name
             by = "ctypes" if name.startswith(_FOREIGN_CALLS) else name or "an object that is no longer loaded"

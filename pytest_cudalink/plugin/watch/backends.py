@@ -1,16 +1,20 @@
-"""What the run forces on the targets, and what they linked."""
+"""What the run forces on the targets, what they linked, and what linked otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
+from ...base.finding import Finding
 from ...loader.imports import STEERED, postpone, start_postponed
-from ..run import Key, RunPart
+from ..records import LEDGER
+from ..run import RunPart
+from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ...targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target, UnsteeredLink
@@ -19,9 +23,7 @@ if TYPE_CHECKING:
     from ..run import Run
     from ..settings import Settings
 
-#: Parts above that a run tells what it forced in vain, by their names alone.
-_LEDGER: Final[Key[Any]] = Key("records.ledger:Ledger")
-_MISMATCHES: Final[Key[Any]] = Key("watch.native_links:Mismatches")
+_SECTION: Final = "cudalink forced backend"
 #: The plugin's targets, each with the package that has its version; the header names them without importing them.
 TARGETS: Final = {
     "bundled": "pytest-cudalink",
@@ -100,18 +102,18 @@ class Backends(RunPart):
         hook(config=self._run.config, target=target, reason=reason)
 
     def _unsteered(self, link: UnsteeredLink, choice: Choice) -> None:
-        from . import unsteered
+        from ..conditions import unsteered
 
         run = self._run
         link = replace(link, where=unsteered.shortened(link.where, run.config.invocation_params.dir))
         run.config.hook.pytest_cudalink_unsteered(config=run.config, link=link, nodeid=link.nodeid)
         mode = run.settings.unsteered.value
         if not link.follows and mode != "allow":
-            run.part(_MISMATCHES).add(unsteered.problem(link, choice), warn=mode == "warn")
+            run.part(Mismatches).add(unsteered.problem(link, choice), warn=mode == "warn")
 
     def _mismatched(self, error: ForcedBackendError) -> None:
         with self._run.lock:
-            self._run.part(_MISMATCHES).pending[str(error)] += 1
+            self._run.part(Mismatches).pending[str(error)] += 1
 
     def _stale(self, target: str, error: Exception) -> None:
         from ...targets import StaleRecipeError
@@ -119,8 +121,68 @@ class Backends(RunPart):
         text = str(error)
         if not isinstance(error, StaleRecipeError):  # a project's own target
             text = f"cudalink cannot steer {target}: its target raised {type(error).__name__}: {error}"
-        self._run.part(_LEDGER).here.unsupported[target] = text
-        self._run.part(_MISMATCHES).add(text, once=True)
+        self._run.part(LEDGER).here.unsupported[target] = text
+        self._run.part(Mismatches).add(text, once=True)
+
+
+class UnsteeredLinkWarning(UserWarning):
+    """Code that no target steers linked on another backend than the forced one, under ``--cudalink-unsteered=warn``."""
+
+
+class Mismatches(Check):
+    """There once something linked otherwise than it was forced: no test passes over that.
+
+    The error may be caught by the code that linked, expected by the test, or raised where no test runs; the next report
+    of a phase fails with it then, or the run.
+
+    `pending`: how often each problem occurred that no report has shown.
+    """
+
+    category = UnsteeredLinkWarning
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.pending: Counter[str] = Counter()
+        self._outside: Counter[str] = Counter()
+        self._warnings: Counter[str] = Counter()
+
+    def add(self, text: str, *, warn: bool = False, once: bool = False) -> None:
+        """Fail the current test with a problem, or warn of it there; outside of tests, the run.
+
+        `once`: do not say how often it occurred: each try to import a library fails in the same way.
+        """
+        run = self._run
+        if run.is_isolated and not run.collected:
+            return  # the process that waits for this one has collected, too
+        with run.lock:
+            problems = self._warnings if warn else self._outside if run.nodeid is None else self.pending
+            problems[text] = 1 if once else problems[text] + 1
+
+    def sections(self, phase: Phase) -> Iterator[Finding]:
+        yield from self._warned()
+        shown, self.pending = self.pending, Counter()
+        failed = phase.report.failed
+        if text := "\n".join(one for one in _with_number(shown) if not failed or one not in phase.report.longreprtext):
+            yield Finding("error", text, kind=_SECTION)
+
+    def _warned(self) -> list[Finding]:
+        warned, self._warnings = self._warnings, Counter()
+        return [Finding("warning", text) for text in _with_number(warned)]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Leave out of the summary what the error of a collected file shows."""
+        if report.failed:
+            for text in [text for text in self._outside if text in report.longreprtext]:
+                del self._outside[text]
+
+    def finish(self) -> list[Finding]:
+        """Fail the run for those that no report will show, or warn of them."""
+        texts = [*_with_number(self.pending), *_with_number(self._outside)]
+        return [*(Finding("error", text) for text in texts), *self._warned()]
+
+
+def _with_number(problems: Counter[str]) -> list[str]:
+    return [text if number == 1 else f"{text} ({number} times)" for text, number in problems.items()]
 
 
 def start(run: Run) -> None:
