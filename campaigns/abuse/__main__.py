@@ -1,6 +1,6 @@
 """Run campaigns and print what became of each kind of image; see the package.
 
-    python -m campaigns.abuse [WAY ...] [--inputs=20000] [--seconds=N] [--seed=N] [--processes=N]
+    python -m campaigns.abuse [SCENARIO ...] [--inputs=20000] [--seconds=N] [--seed=N] [--processes=N]
 
 Exit code 1: a child process died or hung, or an error was not one of those that the documentation names.
 """
@@ -26,9 +26,9 @@ from pytest_cudalink import emulator
 
 from .edges import EDGES
 from .mutations import Subject, mutated, subjects
-from .ways import FAILURES, IMAGES, Outcome, Way
+from .scenarios import FAILURES, IMAGES, Outcome, Scenario
 
-WAYS = IMAGES | EDGES
+SCENARIOS = IMAGES | EDGES
 
 #: Seconds that the link worker gets for a call, and after which a child that works on one image counts as hung.
 CALL_LIMIT, HANG_LIMIT = 10, float(os.environ.get("CUDALINK_ABUSE_HANG", "60"))
@@ -37,17 +37,17 @@ POLL = 0.05
 MOST_DEATHS = 0.002
 
 
-def chosen(way: Way) -> tuple[Subject, ...]:
-    """Return the subjects of a way."""
-    return tuple(subject for subject in subjects() if subject.kind in way.kinds)
+def chosen(scenario: Scenario) -> tuple[Subject, ...]:
+    """Return the subjects of a scenario."""
+    return tuple(subject for subject in subjects() if subject.kind in scenario.kinds)
 
 
-def child(way: Way, seed: int, numbers: range, board: Path, until: float) -> None:
+def child(scenario: Scenario, seed: int, numbers: range, board: Path, until: float) -> None:
     """Use every image until a time of the monotonic clock; note its outcome on the board, before and after."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    use = way.prepare()
+    use = scenario.prepare()
     with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
-        for number, subject, data in mutated(chosen(way), seed, numbers):
+        for number, subject, data in mutated(chosen(scenario), seed, numbers):
             if time.monotonic() > until:
                 return
             notes[number] = Outcome.AT_WORK
@@ -62,11 +62,11 @@ class Crew:
     """The child processes of one campaign; each has its share of the numbers, and a successor if it dies."""
 
     def __init__(
-        self, command: Sequence[str], way: Way, inputs: int, processes: int, board: Path, until: float
+        self, command: Sequence[str], scenario: Scenario, inputs: int, processes: int, board: Path, until: float
     ) -> None:
         self._command, self._board, self._until = command, board, until
         self._environment = {**os.environ, "CUDALINK_LINK_TIMEOUT": str(CALL_LIMIT)}
-        if way.emulated:
+        if scenario.emulated:
             self._environment |= emulator.emulation_for("13.0").environment()
         self._shares = [range(first, inputs, processes) for first in range(processes)]
         self._ends: list[str] = []
@@ -124,21 +124,21 @@ def campaign(
     `program` are the arguments with which Python runs the child processes; inputs with an outcome of
     `shown` are listed. After `seconds` no further input is tried; a campaign that tried none fails.
     """
-    way = WAYS[name]
+    scenario = SCENARIOS[name]
     command = [sys.executable, *program, name, f"--seed={seed}"]
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         board = Path(folder) / "board"
         board.write_bytes(bytes(inputs))
         with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
-            ends = Crew(command, way, inputs, processes, board, started + seconds).work(notes)
+            ends = Crew(command, scenario, inputs, processes, board, started + seconds).work(notes)
             outcomes = [Outcome(one) for one in notes[:]]
     counts: dict[str, Counter[Outcome]] = {}
-    for number, subject, _ in mutated(chosen(way), seed, range(inputs)):
+    for number, subject, _ in mutated(chosen(scenario), seed, range(inputs)):
         counts.setdefault(subject.kind, Counter())[outcomes[number]] += 1
     total = Counter(outcomes)
     tried = inputs - total[Outcome.NOT_TRIED]
-    print(f"{way.title}: {tried} inputs, seed {seed}, {time.monotonic() - started:.0f} s")
+    print(f"{scenario.title}: {tried} inputs, seed {seed}, {time.monotonic() - started:.0f} s")
     for kind, found in (*sorted(counts.items()), ("all", total)):
         listed = ", ".join(f"{count} {one.name.lower().replace('_', ' ')}" for one, count in sorted(found.items()))
         print(f"  {kind}: {listed}")
@@ -160,7 +160,9 @@ def campaign(
 def main() -> int:
     """Run the campaigns that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"any of {', '.join(WAYS)}; all if none is named")
+    parser.add_argument(
+        "scenarios", nargs="*", metavar="SCENARIO", help=f"any of {', '.join(SCENARIOS)}; all if none is named"
+    )
     parser.add_argument("--inputs", type=int, default=20_000, help="how many damaged images each campaign takes")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after N seconds, shared by the campaigns")
     parser.add_argument("--seed", type=int, default=1)
@@ -170,13 +172,13 @@ def main() -> int:
     parser.add_argument("--board", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, default=math.inf, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if unknown := [name for name in options.ways if name not in WAYS]:
-        parser.error(f"unknown way {unknown[0]!r}; known: {', '.join(WAYS)}")
+    if unknown := [name for name in options.scenarios if name not in SCENARIOS]:
+        parser.error(f"unknown scenario {unknown[0]!r}; known: {', '.join(SCENARIOS)}")
     if options.child:
         numbers = range(*map(int, options.child.split(":")))
-        child(WAYS[options.ways[0]], options.seed, numbers, options.board, options.until)
+        child(SCENARIOS[options.scenarios[0]], options.seed, numbers, options.board, options.until)
         return 0
-    names = options.ways or list(WAYS)
+    names = options.scenarios or list(SCENARIOS)
     shown = (Outcome.WORKER_DIED, Outcome.WORKER_HUNG, Outcome.FATAL) if options.deaths else ()
     seconds = options.seconds / len(names)
     results = [

@@ -31,7 +31,7 @@ from pytest_cudalink.report import Writer
 from pytest_cudalink.report.records import ViolationRecord
 
 from .mutations import SAMPLES, Subject
-from .ways import Outcome, Way, driver
+from .scenarios import Outcome, Scenario, driver
 
 _PR_SET_PDEATHSIG: Final = 1
 Use = Callable[[Subject, bytes], Outcome]
@@ -481,11 +481,11 @@ def _descendants() -> Use:
 
 
 EDGES: Final = {
-    "descendants": Way("violations in trees of processes", _SEED, _descendants, emulated=True),
-    "nvml-forks": Way("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
-    "unloads": Way("dlclose beside threads", _SEED, _unloads, emulated=True),
-    "first-forks": Way("forks beside a first link", _SEED, _first_forks, emulated=False),
-    "nulls": Way("copies with NULL", _SEED, _nulls, emulated=True),
-    "daemons": Way("descriptors that are closed and opened again", _SEED, _daemons, emulated=True),
-    "crash": Way("SIGABRT beside events", _SEED, _crash, emulated=True),
+    "descendants": Scenario("violations in trees of processes", _SEED, _descendants, emulated=True),
+    "nvml-forks": Scenario("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
+    "unloads": Scenario("dlclose beside threads", _SEED, _unloads, emulated=True),
+    "first-forks": Scenario("forks beside a first link", _SEED, _first_forks, emulated=False),
+    "nulls": Scenario("copies with NULL", _SEED, _nulls, emulated=True),
+    "daemons": Scenario("descriptors that are closed and opened again", _SEED, _daemons, emulated=True),
+    "crash": Scenario("SIGABRT beside events", _SEED, _crash, emulated=True),
 }

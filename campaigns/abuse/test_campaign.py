@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """\
 import os, sys, time
 from campaigns.abuse import __main__ as abuse
-from campaigns.abuse.ways import Outcome, Way
+from campaigns.abuse.scenarios import Outcome, Scenario
 
 def prepare():
     tried = iter(range(1000))
@@ -26,7 +26,7 @@ def prepare():
         return Outcome.ACCEPTED
     return use
 
-abuse.WAYS["faulty"] = Way("faulty", frozenset({{"cubin"}}), prepare, emulated=False)
+abuse.SCENARIOS["faulty"] = Scenario("faulty", frozenset({{"cubin"}}), prepare, emulated=False)
 if any(one.startswith("--child") for one in sys.argv):
     sys.exit(abuse.main())
 sys.exit(not abuse.campaign("faulty", 12, 1, 2, (__file__,)))

@@ -17,9 +17,11 @@ ROUNDS["descendants"] = 4
 SLOW = ("first-forks",)
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.slow] if way in SLOW else []) for way in EDGES])
-def test_rounds_at_the_edges(way: str) -> None:
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(scenario, marks=[pytest.mark.slow] if scenario in SLOW else []) for scenario in EDGES]
+)
+def test_rounds_at_the_edges(scenario: str) -> None:
     """Each round of a campaign ends as it must, and none hangs."""
-    command = [sys.executable, "-m", "campaigns.abuse", way, f"--inputs={ROUNDS[way]}", "--processes=1"]
+    command = [sys.executable, "-m", "campaigns.abuse", scenario, f"--inputs={ROUNDS[scenario]}", "--processes=1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

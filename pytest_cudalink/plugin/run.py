@@ -154,10 +154,10 @@ class Run:
         found: T | None = self.config.pluginmanager.getplugin(f"cudalink-{part_name(key)}")
         return found
 
-    def asked(self) -> Iterator[Any]:
+    def asked_for(self) -> Iterator[Any]:
         """Yield the parts that say, by a method of this name, how much of what was asked for has happened."""
         for name, part in self.config.pluginmanager.list_name_plugin():
-            if name.startswith("cudalink-") and hasattr(part, "asked"):
+            if name.startswith("cudalink-") and hasattr(part, "asked_for"):
                 yield part
 
     @property

@@ -1067,7 +1067,7 @@ def test_what_a_run_asks_for(require: str, given, asked: list[AskedFor]) -> None
     run = begun(require=require)
     part = run.part(Require)
     ask(run, **given)
-    assert part.asked() == asked
+    assert part.asked_for() == asked
 
 
 @pytest.mark.parametrize("properties", ["on", "off"])
@@ -1079,7 +1079,7 @@ def test_what_a_run_misses(properties: str, monkeypatch) -> None:
     run.part(Require)
     ask(run, {})
     faults = AskedFor("faults", 3, 1, {"a": 1, "b": 1})
-    run.config.pluginmanager.register(SimpleNamespace(asked=lambda: [faults]), "cudalink-faults")
+    run.config.pluginmanager.register(SimpleNamespace(asked_for=lambda: [faults]), "cudalink-faults")
     end(run)
     assert {*run.part(Account).unmet} == {NO_LINK, TWO_OF_THREE}
     assert {one for _, _, one in added} == ({NO_LINK, TWO_OF_THREE} if properties == "on" else set())

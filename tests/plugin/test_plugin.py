@@ -254,7 +254,7 @@ def blocking(*parts: str) -> Any:
     return SimpleNamespace(pluginmanager=manager)
 
 
-def given(source: str, **values: str) -> settings.Settings:
+def settings_of(source: str, **values: str) -> settings.Settings:
     """The default settings, except for some from a source."""
     found = dict(resolved({}, {}).items())
     return settings.Settings(**found | {name: settings.Setting(value, source) for name, value in values.items()})
@@ -263,10 +263,10 @@ def given(source: str, **values: str) -> settings.Settings:
 def test_a_blocked_part_of_a_process_that_another_waits_for() -> None:
     """It has got a file of events, for the last calls before a crash, and no other setting that asks for the part."""
     config = blocking("event-file", "faults")
-    kept = account.without_blocked(config, given("option", events="e.jsonl"), isolated=True)
+    kept = account.without_blocked(config, settings_of("option", events="e.jsonl"), isolated=True)
     assert kept.events == settings.Setting("e.jsonl", "option")
     with pytest.raises(pytest.UsageError):
-        account.without_blocked(config, given("option", faults="lost=46"), isolated=True)
+        account.without_blocked(config, settings_of("option", faults="lost=46"), isolated=True)
 
 
 @pytest.mark.parametrize("part", [one for one in OFF if OFF[one][1]])
@@ -281,15 +281,18 @@ def test_a_blocked_part_is_off(part) -> None:
     assert account.asked_of_blocked(blocking()) == []
     for source, one in (("ini", value), ("option", value), ("environment X", value)):
         with pytest.raises(pytest.UsageError) as caught:
-            account.without_blocked(config, given(source, **{name: one}), isolated=False)
+            account.without_blocked(config, settings_of(source, **{name: one}), isolated=False)
         assert str(caught.value) == (
             f"cudalink: {label(name)} is {value} (from {source}), and -p no:cudalink-{part} blocks the part "
             "that does it; leave one of the two out"
         )
     source = "default" if default == idle else f"-p no:cudalink-{part}"
-    assert getattr(account.without_blocked(config, given("ini"), isolated=False), name) == (idle, source)
-    assert getattr(account.without_blocked(config, given("ini", **{name: idle}), isolated=False), name) == (idle, "ini")
-    kept = account.without_blocked(blocking(), given("ini", **{name: value}), isolated=False)
+    assert getattr(account.without_blocked(config, settings_of("ini"), isolated=False), name) == (idle, source)
+    assert getattr(account.without_blocked(config, settings_of("ini", **{name: idle}), isolated=False), name) == (
+        idle,
+        "ini",
+    )
+    kept = account.without_blocked(blocking(), settings_of("ini", **{name: value}), isolated=False)
     assert getattr(kept, name) == (value, "ini")
 
 
@@ -302,7 +305,7 @@ def test_every_part_can_be_blocked_or_not() -> None:
 def test_a_part_that_cannot_be_blocked(part) -> None:
     """Others need it, or there is none of this name: the error lists those that can be blocked."""
     with pytest.raises(pytest.UsageError) as caught:
-        account.without_blocked(blocking(part), given("ini"), isolated=False)
+        account.without_blocked(blocking(part), settings_of("ini"), isolated=False)
     assert str(caught.value) == (
         f"cudalink: -p no:cudalink-{part} names no part that can be blocked; expected {', '.join(OFF)}, or turn off "
         "the whole plugin with -p no:cudalink"

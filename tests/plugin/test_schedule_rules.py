@@ -226,7 +226,7 @@ def test_words_of_a_wait() -> None:
         "  relies on an undocumented wait: cuMemFree_v2, called at a place that is not known",
         "    It waits.",
     ]
-    assert str(failure.asked) == "1:7@3+promised"
+    assert str(failure.request) == "1:7@3+promised"
 
 
 def test_words_of_a_crash() -> None:
@@ -291,11 +291,11 @@ def test_words_of_what_passed() -> None:
 def test_words_of_what_does_not_repeat() -> None:
     """A failure that does not repeat says so, and its command displaces whatever the seed says."""
     failure = replace(FAILURE, repeats=False)
-    assert failure.asked == ScheduleRequest(1, 7)
+    assert failure.request == ScheduleRequest(1, 7)
     assert any("passed when it ran under seed 7 again" in line for line in failure.lines("", 1))
-    assert (FAILURE.asked, FAILURE.place) == (ScheduleRequest(1, 7, (3,)), "")
+    assert (FAILURE.request, FAILURE.place) == (ScheduleRequest(1, 7, (3,)), "")
     alone = replace(FAILURE, displaced=())
-    assert (alone.asked, alone.lines("", 1)[1:]) == (ScheduleRequest(1, 7), ["  >   assert x", "  E   old"])
+    assert (alone.request, alone.lines("", 1)[1:]) == (ScheduleRequest(1, 7), ["  >   assert x", "  E   old"])
 
 
 def test_operations() -> None:

@@ -44,7 +44,7 @@ FREE = FailedCall(4, Call("cuMemFree_v2", "own.py:9 in drop"), MEMORY)
 calls = st.lists(
     st.builds(Call, st.sampled_from(CALLS), st.sampled_from(("a.py:1 in f", "a.py:2 in f", "b.py:1 in g")))
 )
-ways = st.lists(st.sampled_from((MEMORY, MEMORY._replace(stays="function"), LOST)), unique=True)
+modes = st.lists(st.sampled_from((MEMORY, MEMORY._replace(stays="function"), LOST)), unique=True)
 findings = st.lists(
     st.builds(
         SweepFinding,
@@ -72,7 +72,7 @@ def test_raising_with_its_cause() -> None:
     """A test that fails and names the error is right; `test_naming` has how."""
     assert kinds(failed("CUDAError: CUDA_ERROR_OUT_OF_MEMORY")) == []
     assert kinds(failed("CUDAError: CUDA_ERROR_OUT_OF_MEMORY_2")) == ["no-cause"]
-    nothing = ALLOCATE._replace(way=MEMORY._replace(words=""))
+    nothing = ALLOCATE._replace(mode=MEMORY._replace(words=""))
     assert kinds(failed("no"), nothing) == ["no-cause"]
     assert kinds(SweptTrial("failed", CALLS[:2], notices=(Said("cuMemAlloc failed"),))) == []
 
@@ -83,7 +83,7 @@ def test_error_of_another_call() -> None:
     assert kinds(failed(text, CALLS, failing=(2, 3))) == ["no-cause"]
     assert kinds(failed(text, CALLS, failing=(2,))) == []
     assert kinds(failed(text, CALLS, failing=(2, 3), lasts=True)) == []
-    lost = ALLOCATE._replace(way=LOST)
+    lost = ALLOCATE._replace(mode=LOST)
     assert kinds(failed(text.replace("OUT_OF_MEMORY", "DEVICE_UNAVAILABLE"), CALLS, failing=(2, 3)), lost) == []
     assert kinds(failed("cuMemsetD8_v2 returned 46", CALLS), lost) == []
     assert kinds(failed("cuMemsetD8_v2 returned 2", CALLS)) == ["no-cause"]
@@ -158,11 +158,11 @@ def test_leak_of_a_free_that_fails() -> None:
     """What the failed call was to free stays and is no leak; anything more is."""
     assert kinds(failed("cuMemFree", CALLS, alive={"device memory": (1, 4)}), FREE) == []
     earlier = failed("cuMemFree", ("cuMemFree_v2", *CALLS[1:]), alive={"device memory": (2, 8)})
-    assert kinds(earlier, FREE._replace(way=MEMORY._replace(stays="function"))) == ["leak"]
+    assert kinds(earlier, FREE._replace(mode=MEMORY._replace(stays="function"))) == ["leak"]
     closer = failed("cuMemFree", ("cuMemFree_v2", "cuMemFree_v2"), alive={"device memory": (2, 8)})
-    assert kinds(closer, FREE._replace(number=2, way=MEMORY._replace(stays="function"))) == ["leak"]
+    assert kinds(closer, FREE._replace(number=2, mode=MEMORY._replace(stays="function"))) == ["leak"]
     both = failed("cuMemFree", (*CALLS, CALLS[-1]), alive={"device memory": (2, 8)})
-    assert kinds(both, FREE._replace(way=MEMORY._replace(stays="function"))) == []
+    assert kinds(both, FREE._replace(mode=MEMORY._replace(stays="function"))) == []
     assert kinds(both, FREE) == ["leak"]
     graph = FREE._replace(call=Call("cuGraphExecDestroy", ""))
     owned = failed("cuGraphExecDestroy", CALLS, alive={"executable graph": (1, 0), "user object": (1, 0)})
@@ -345,11 +345,11 @@ def test_words_of_a_verdict(faulted: SweptTrial, clean: SweptTrial, expected: li
     [
         (ALLOCATE, "CUDA_ERROR_OUT_OF_MEMORY, called at own.py:3 in make"),
         (
-            ALLOCATE._replace(way=MEMORY._replace(stays="function")),
+            ALLOCATE._replace(mode=MEMORY._replace(stays="function")),
             "CUDA_ERROR_OUT_OF_MEMORY, as did each later call of it, called at own.py:3 in make",
         ),
         (
-            ALLOCATE._replace(way=LOST, call=Call("cuMemAlloc_v2", "")),
+            ALLOCATE._replace(mode=LOST, call=Call("cuMemAlloc_v2", "")),
             "CUDA_ERROR_DEVICE_UNAVAILABLE and the device stayed lost, called at a place that is not known",
         ),
     ],
@@ -360,7 +360,7 @@ def test_finding_as_a_line(fault: FailedCall, called: str) -> None:
     (placed,) = judge(CLEAN, CLEAN, fault, "test", "own.py::test")
     assert (found.place, placed.place, SweepFinding("leak", fault, "", "").place) == ("", "own.py::test", "")
     assert str(found) == f"swallowed: cuMemAlloc_v2 (call 2) failed with {called}: {SWALLOWED[1]}"
-    assert (str(ALLOCATE), str(ALLOCATE._replace(way=LOST))) == ("2:2", "2:46:device")
+    assert (str(ALLOCATE), str(ALLOCATE._replace(mode=LOST))) == ("2:2", "2:46:device")
 
 
 def test_site() -> None:
@@ -372,14 +372,14 @@ def test_site() -> None:
     assert site_of([], "/p") == ""
 
 
-@given(calls, ways, st.integers(0, 20))
+@given(calls, modes, st.integers(0, 20))
 def test_plan(some: list[Call], how: list[FailureMode], budget: int) -> None:
     """Each call fails once in each way; a budget takes the first ones, of each function and place before more."""
     everything, *left = plan(some, lambda _: how)
     assert left == [[], [], []]
     assert len(set(everything)) == len(everything) == len(some) * len(how)
     assert all(some[fault.number - 1] == fault.call for fault in everything)
-    first = {(fault.call, fault.way) for fault in everything[: len(set(some)) * len(how)]}
+    first = {(fault.call, fault.mode) for fault in everything[: len(set(some)) * len(how)]}
     assert first == {(call, way) for call in some for way in how}
     chosen, over, elsewhere, repeats = plan(some, lambda _: how, budget=budget)
     assert chosen == everything[: budget or None]
@@ -387,7 +387,7 @@ def test_plan(some: list[Call], how: list[FailureMode], budget: int) -> None:
     assert elsewhere == repeats == []
 
 
-@given(calls, ways, st.integers(0, 20), st.integers(1, 4))
+@given(calls, modes, st.integers(0, 20), st.integers(1, 4))
 def test_plan_for_several_machines(some: list[Call], how: list[FailureMode], budget: int, machines: int) -> None:
     """Machines share the runs: none is made twice, and none is missing."""
     shares = [plan(some, lambda _: how, budget=budget, part=(one + 1, machines)) for one in range(machines)]

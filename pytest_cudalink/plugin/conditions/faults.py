@@ -72,7 +72,7 @@ class Faults:
         self.triggered.update(given["triggered"])
         self.complete = self.complete and given["complete"]
 
-    def asked(self) -> list[AskedFor]:
+    def asked_for(self) -> list[AskedFor]:
         """Return how many of the faults were triggered."""
         if self._run.emulated is None and not self._faults:
             setting = self._run.settings.faults

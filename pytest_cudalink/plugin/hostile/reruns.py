@@ -76,7 +76,7 @@ class RerunTotals:
                 mine = mine | theirs if isinstance(mine, set) else mine + theirs
             setattr(self, name, mine)
 
-    def asked(self, kind: str) -> AskedFor:
+    def asked_for(self, kind: str) -> AskedFor:
         """Return how many of the tests were run again."""
         due = self.tests + sum(self.skipped.values())
         return AskedFor(kind, due + sum(self.spared.values()), self.tests, self.skipped, self.spared)

@@ -117,7 +117,7 @@ class ScheduleFailure:
     place: str = ""  # the test's file and its names in there, as a command names it
 
     @property
-    def asked(self) -> ScheduleRequest:
+    def request(self) -> ScheduleRequest:
         """The schedule that repeats it."""
         return ScheduleRequest(
             1, self.seed, self.displaced if self.repeats and self.displaced else None, bool(self.waits)

@@ -167,11 +167,11 @@ class Schedules(RunsAgain[ScheduleTotals]):
         root = str(self._run.config.rootpath)
         for one in by_kind(self.totals.findings if not self._run.is_worker else ()):
             first, *lines = one.lines(root, self._option.number)
-            repeat, shown = command(self._run, f"--cudalink-schedules={one.asked}", one.place), one.operations(root)
+            repeat, shown = command(self._run, f"--cudalink-schedules={one.request}", one.place), one.operations(root)
             seen = RerunFinding("error", first, evidence=tuple(lines), place=one.nodeid, kind=one.kind)
             yield replace(seen, category=self.name, repeat=repeat, operations=tuple(shown))
 
-    def asked(self) -> list[AskedFor]:
+    def asked_for(self) -> list[AskedFor]:
         """Return how many of the tests ran under schedules, and how many of the schedules."""
         totals = self.totals
         lost = dict(totals.lost)
@@ -180,7 +180,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
         displaced = set(self._option.displaced or ())
         if totals.tests and displaced and displaced.isdisjoint(totals.known):
             lost[f"no test has one of the operations {self._option.wanted}"] = 1
-        return [totals.asked("schedules"), AskedFor("delays", totals.runs + sum(lost.values()), totals.runs, lost)]
+        return [totals.asked_for("schedules"), AskedFor("delays", totals.runs + sum(lost.values()), totals.runs, lost)]
 
     def lines(self) -> list[str]:
         number = counted(len(self.totals.findings), "failure")

@@ -197,7 +197,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
         folder = from_controller(run.config).get(self.name) or ""
         self.notes: SweepNotes = SweepNotes(run, folder=folder, scratch=self._copies.folder)
         option, *self._others = self.notes.option.split("+")
-        self._single, self._functions, self._ways = _read(option)
+        self._single, self._functions, self._modes = _read(option)
         # a finding is repeated whatever machine made its run
         self._budget, self._part = (0, (1, 1)) if self._single else _budget(run.settings.fault_budget.value)
         self._taken: set[str] = set()
@@ -249,7 +249,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             closed = set(range(1, len(calls) + 1)) - {self._single} | closed
         chosen, over, elsewhere, repeats = fault_sweep.plan(
             calls,
-            self._ways,
+            self._modes,
             stacks=[stack or () for stack in stacks],
             functions=functions,
             closed=closed,
@@ -288,13 +288,13 @@ class FaultSweep(RunsAgain[SweepTotals]):
         asked = []
         seen = set()
         for fault in chosen:
-            place = (fault.call, fault.way) if fault is not None else None
+            place = (fault.call, fault.mode) if fault is not None else None
             asked.append(
                 {
                     "how": "under_fault",
                     "number": fault.number if fault is not None else 0,
-                    "code": fault.way.code if fault is not None else 0,
-                    "stays": fault.way.stays if fault is not None else "alone",
+                    "code": fault.mode.code if fault is not None else 0,
+                    "stays": fault.mode.stays if fault is not None else "alone",
                     # what an error leaves for later tests depends on the place that met it: once for each is enough
                     "again": place not in seen,
                     "others": self._others,
@@ -331,7 +331,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
         """Whether this run makes all runs of its tests, so that what it did not find is not there."""
         return not (self._single or self._interrupted or self._part[1] > 1)
 
-    def asked(self) -> list[AskedFor]:
+    def asked_for(self) -> list[AskedFor]:
         """Return how much of the sweep happened: its tests and runs, the sweep that goes on, and the baseline."""
         totals = self.totals
         allowed = {
@@ -350,7 +350,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             lost,
             {why: number for why, number in allowed.items() if number},
         )
-        found = [totals.asked("fault sweep"), calls]
+        found = [totals.asked_for("fault sweep"), calls]
         if self.notes.done:
             gone = len(self.notes.done) - len(self._taken)
             left = {"select them again, or begin with --cudalink-fault-sweep": gone} if gone else {}
@@ -409,7 +409,7 @@ def _read(value: str) -> tuple[int, list[str], Callable[[str], list[FailureMode]
     first, *rest = value.split(":")
     if first.isdigit():
         code, stays = int(rest[0]), rest[1] if len(rest) > 1 else "alone"
-        return int(first), [], lambda function: [_way(function, code, stays)]
+        return int(first), [], lambda function: [_mode(function, code, stays)]
     if value == "all":
         return 0, [], _listed
     return 0, [] if value == "likely" else [name.strip() for name in value.split(",")], _likely
@@ -417,7 +417,7 @@ def _read(value: str) -> tuple[int, list[str], Callable[[str], list[FailureMode]
 
 def _likely(function: str) -> list[FailureMode]:
     """Return the likeliest ways in which a function fails."""
-    return [*(_way(function, code) for code in _likely_codes(function)), *_lost(function)]
+    return [*(_mode(function, code) for code in _likely_codes(function)), *_lost(function)]
 
 
 def _listed(function: str) -> list[FailureMode]:
@@ -425,9 +425,9 @@ def _listed(function: str) -> list[FailureMode]:
     known = faults.listed_codes(function)
     codes = _likely_codes(function) if known is None else known
     return [
-        *(_way(function, code) for code in codes),
+        *(_mode(function, code) for code in codes),
         *_lost(function),
-        *(_way(function, code, "function") for code in codes),
+        *(_mode(function, code, "function") for code in codes),
     ]
 
 
@@ -445,11 +445,11 @@ def _likely_codes(function: str) -> Sequence[int]:
 
 def _lost(function: str) -> list[FailureMode]:
     """Return how a call fails once the device is lost: those that have no device do not."""
-    return [] if _library_of(function) else [_way(function, *_LOST)]
+    return [] if _library_of(function) else [_mode(function, *_LOST)]
 
 
 @cache
-def _way(function: str, code: int, stays: str = "alone") -> FailureMode:
+def _mode(function: str, code: int, stays: str = "alone") -> FailureMode:
     library = _library_of(function)
     if library == LINKER:
         return FailureMode(*_LINKER_ERROR, stays)

@@ -61,11 +61,11 @@ class FailedCall(NamedTuple):
 
     number: int  # of the call, from 1
     call: Call
-    way: FailureMode
+    mode: FailureMode
 
     def __str__(self) -> str:
         """Return how the option has it."""
-        return f"{self.number}:{self.way}"
+        return f"{self.number}:{self.mode}"
 
 
 class SweepPlan(NamedTuple):
@@ -121,8 +121,8 @@ class SweepFinding:
         fault = self.fault
         stays = {"function": ", as did each later call of it", "device": " and the device stayed lost"}
         return (
-            f"{self.kind}: {fault.call.function} (call {fault.number}) failed with {fault.way.name}"
-            f"{stays.get(fault.way.stays, '')}, called at {fault.call.site or 'a place that is not known'}: "
+            f"{self.kind}: {fault.call.function} (call {fault.number}) failed with {fault.mode.name}"
+            f"{stays.get(fault.mode.stays, '')}, called at {fault.call.site or 'a place that is not known'}: "
             f"{self.detail}"
         )
 
@@ -159,7 +159,7 @@ def names_of(function: str) -> tuple[str, str]:
 
 def plan(
     calls: Sequence[Call],
-    ways: Callable[[str], Sequence[FailureMode]],
+    modes: Callable[[str], Sequence[FailureMode]],
     *,
     stacks: Sequence[Sequence[str]] = (),
     functions: Iterable[str] = (),
@@ -173,7 +173,7 @@ def plan(
     other one; with a budget at no more than `REPEATS` of those that one stack makes.
 
     `calls`: those of the clean run.
-    `ways`: returns how a function can fail, the likeliest way first.
+    `modes`: returns how a function can fail, the likeliest way first.
     `stacks`: of each call all lines that led to it, where they are known.
     `functions`: names of the functions to fail, also without the number of their form; empty for all.
     `closed`: numbers of calls that do not fail.
@@ -193,9 +193,9 @@ def plan(
         return 0 if number == first[call] else 1 if number == last[call] else 2
 
     ranked = sorted(
-        (rank(number, call), nth, number, FailedCall(number, call, way))
+        (rank(number, call), nth, number, FailedCall(number, call, mode))
         for number, call in numbered
-        for nth, way in enumerate(ways(call.function))
+        for nth, mode in enumerate(modes(call.function))
     )
     repeated = _repeats(numbered, stacks) if budget else set()
     chosen = [fault for *_, fault in ranked if fault.number not in repeated]
@@ -259,10 +259,10 @@ def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iter
 
 def _is_told(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
     """Whether an exception names the error, or something that a clean run does not say."""
-    lasts = fault.way.stays == "device" or faulted.lasts  # then every call has the same error
+    lasts = fault.mode.stays == "device" or faulted.lasts  # then every call has the same error
     others = set() if lasts else {faulted.calls[at - 1] for at in faulted.failing if at != fault.number}
     return tells(
-        Error(fault.call.function, *fault.way[:3], lasts=lasts),
+        Error(fault.call.function, *fault.mode[:3], lasts=lasts),
         faulted.messages,
         faulted.notices,
         clean.notices,
@@ -294,7 +294,7 @@ def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
 
 def _failed(faulted: SweptTrial, fault: FailedCall) -> int:
     """Return how many calls the sweep has let fail."""
-    return faulted.calls[fault.number - 1 :].count(fault.call.function) if fault.way.stays == "function" else 1
+    return faulted.calls[fault.number - 1 :].count(fault.call.function) if fault.mode.stays == "function" else 1
 
 
 def _changed(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iterator[str]:

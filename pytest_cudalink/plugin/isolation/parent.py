@@ -72,7 +72,7 @@ class Isolation:
         if report.when == "setup" and (self._shares or report.nodeid in self._isolated):
             self._due.add(report.nodeid)
 
-    def asked(self) -> list[AskedFor]:
+    def asked_for(self) -> list[AskedFor]:
         """Return how many tests ran in another process, of those that were to."""
         here = len(self._due - self._done)
         left = {"another plugin or a conftest ran it": here} if here else {}

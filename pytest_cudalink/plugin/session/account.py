@@ -107,7 +107,7 @@ class Account:
     def as_json(self) -> list[Any]:
         """Return the entries that only a worker has, for its controller."""
         isolated = self._run.get(ISOLATION)
-        return [list(entry) for entry in isolated.asked()] if isolated is not None else []
+        return [list(entry) for entry in isolated.asked_for()] if isolated is not None else []
 
     def add(self, given: Iterable[Any]) -> None:
         """Add what `as_json` returned in a worker."""
@@ -123,7 +123,7 @@ class Account:
             return
         found = [
             *asked_of_blocked(session.config),
-            *(one for part in run.asked() for one in part.asked()),
+            *(one for part in run.asked_for() for one in part.asked_for()),
             *self._of_workers,
         ]
         allows = run.settings.require.value == "none"
@@ -190,7 +190,7 @@ class Require(Check):
         """Count the test, wherever it ran."""
         self._answers[getattr(report, _ANSWER, None)] += 1
 
-    def asked(self) -> list[AskedFor]:
+    def asked_for(self) -> list[AskedFor]:
         """Return how many tests ran on the driver that they asked for, and how many links were made."""
         book, ran, found = self._run.part(LEDGER), self._answers["ran"], []
         if "driver" in self._wanted:

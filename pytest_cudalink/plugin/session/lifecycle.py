@@ -408,7 +408,7 @@ class Ends(RunPart):
     @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
     def pytest_sessionfinish_first(self, session: pytest.Session) -> None:
         self._end(self._FIRST, session)
-        if next(self._run.asked(), None) is not None:
+        if next(self._run.asked_for(), None) is not None:
             self._run.part(account.Account)
         self._end((account.Account,), session)
 

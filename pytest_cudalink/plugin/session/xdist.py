@@ -157,7 +157,7 @@ class HandOver:
         """Let the test that a worker died in show that."""
         self._lost.discard(pytest_private.worker_of(report) or "")
 
-    def asked(self) -> list[AskedFor]:
+    def asked_for(self) -> list[AskedFor]:
         """Return how many workers handed over what they have seen, if any did not."""
         if not self._lost:
             return []

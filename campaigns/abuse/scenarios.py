@@ -1,4 +1,4 @@
-"""The ways of a campaign: what is done with a damaged image, and what became of it."""
+"""The scenarios of a campaign: what is done with a damaged image, and what became of it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ FAILURES: Final = (Outcome.UNEXPECTED, Outcome.SIGNAL, Outcome.HANG)
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way of using a damaged image."""
+class Scenario:
+    """What is done with damaged images."""
 
     title: str
     kinds: frozenset[str]  # the kinds of image that it takes
@@ -179,10 +179,10 @@ _ALL_KINDS: Final = _DRIVER_KINDS | {"ltoir"}
 _LOADED: Final = frozenset({"cubin", "ptx", "fatbin"})
 
 IMAGES: Final = {
-    "nvjitlink": Way("Linker, nvjitlink, contained", _ALL_KINDS, partial(_linker, "nvjitlink"), emulated=False),
-    "driver": Way("Linker, emulated driver", _DRIVER_KINDS, partial(_linker, "driver"), emulated=True),
-    "raw": Way("cuLinkAddData, emulated driver", _ALL_KINDS, _raw_link, emulated=True),
-    "load": Way("cuModuleLoadData, emulated driver", _LOADED, _load_module, emulated=True),
-    "library": Way("cuLibraryLoadData, emulated driver", _LOADED, _load_library, emulated=True),
-    "audit": Way("cudalink audit of a wheel", _ALL_KINDS, _audit, emulated=False),
+    "nvjitlink": Scenario("Linker, nvjitlink, contained", _ALL_KINDS, partial(_linker, "nvjitlink"), emulated=False),
+    "driver": Scenario("Linker, emulated driver", _DRIVER_KINDS, partial(_linker, "driver"), emulated=True),
+    "raw": Scenario("cuLinkAddData, emulated driver", _ALL_KINDS, _raw_link, emulated=True),
+    "load": Scenario("cuModuleLoadData, emulated driver", _LOADED, _load_module, emulated=True),
+    "library": Scenario("cuLibraryLoadData, emulated driver", _LOADED, _load_library, emulated=True),
+    "audit": Scenario("cudalink audit of a wheel", _ALL_KINDS, _audit, emulated=False),
 }
