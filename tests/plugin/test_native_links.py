@@ -161,6 +161,7 @@ def test_noticed():
     when = "it was loaded during *::test_unnoticed, before it could be watched"
     result.stdout.fnmatch_lines([f"libnvJitLink is not watched: {when}; links may have been missed"])
     assert counts(records) == {("test_noticed", "libnvJitLink, called by ctypes"): 1}
+    assert [one.where for one in records.unsteered] == [""]
 
 
 def test_not_built(run, pytester) -> None:
