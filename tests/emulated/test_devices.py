@@ -158,6 +158,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
             assert get(cuda.cuDeviceGetAttribute, c_int, 33, device) == int(text.value[5:7], 16) == uuid.raw[15] + 1
             found.append(uuid.raw[15])
     assert code or cuda.cuDeviceGetByPCIBusId(byref(value), b"0000:09:00.0") == 101
+    assert code or cuda.cuDeviceGetByPCIBusId(byref(value), b"0000:09:00.0 and more") == 1
     nvml = CDLL("libnvidia-ml.so.1")
     assert not nvml.nvmlInit_v2() and not nvml.nvmlDeviceGetCount_v2(byref(value)) and value.value == 3
     print(json.dumps([code, found, events()[0].get("note", "")]))

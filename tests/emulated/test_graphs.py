@@ -40,6 +40,8 @@ for kind, rest in ((8, b""), (9, b""), (12, struct.pack("Q", context.value))):
     parameters = create_string_buffer(struct.pack("i12x", kind) + rest, 256)
     ok(cuda.cuGraphAddNode_v2(byref(node), created(), None, None, c_size_t(0), parameters))
 assert cuda.cuGraphAddBatchMemOpNode(byref(node), graph, None, c_size_t(0), bytes(40)) == 1
+for flags in range(3):  # of a flush of remote writes
+    assert cuda.cuStreamBatchMemOp(None, 1, struct.pack("II", 3, flags) + bytes(40), 0) == 801
 pooled = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(64), None).value
 answers = [
     cuda.cuGraphAddMemsetNode(byref(node), created(), None, c_size_t(0), fill(to=to), one)

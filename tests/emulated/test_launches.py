@@ -118,6 +118,10 @@ assert cuda.cuLaunchCooperativeKernel(plain, *(c_uint(1),) * 6, 0, None, None) =
 # More threads than its launch bounds allow, other ones than it requires, more shared memory than it opted into.
 values = (c_void_p * 2)(addressof(c_uint64()), addressof(c_uint()))
 assert [launch(bounded, one, (block, 1, 1), parameters=values) for block in (128, 129)] == [801, 701]
+graph, node = new(cuda.cuGraphCreate, 0), c_void_p()
+for block, code in ((128, 0), (129, 1)):  # (H200)
+    made = struct.pack("Q7I4xQQQQ", bounded.value, 1, 1, 1, block, 1, 1, 0, addressof(values), 0, 0, 0)
+    assert cuda.cuGraphAddKernelNode_v2(byref(node), graph, None, c_size_t(0), made) == code
 required = kernel("required")
 assert (launch(required, one, (8, 4, 2)), launch(required, one, (64, 1, 1))) == (801, 1)
 ok(cuda.cuFuncSetAttribute(plain, 8, 100000))

@@ -187,9 +187,10 @@ API(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device), (text, lengt
 
 API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), (device, text)) {
   unsigned domain, bus, slot, function = 0;
+  char more; /* what the text may not go on with */
   if (!device || !text) return CUDA_ERROR_INVALID_VALUE;
-  if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3 &&
-      sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3)
+  int whole = sscanf(text, "%x:%x:%x.%x%c", &domain, &bus, &slot, &function, &more);
+  if (whole > 4 || (whole < 3 && sscanf(text, "%x:%x.%x%c", &bus, &slot, &function, &more) != 3))
     return CUDA_ERROR_INVALID_VALUE;
   CUdevice found = function ? -1 : cl_device_at_place((int)bus - 1); /* (two H200s: edges/two_devices) */
   TRY(cl_asked_of(line, true, found));

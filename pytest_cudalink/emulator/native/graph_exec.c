@@ -20,7 +20,8 @@ typedef struct {
 } Instantiation;
 _Static_assert(sizeof(Instantiation) == 32, "CUDA_GRAPH_INSTANTIATE_PARAMS");
 
-static bool is_conditional(const Graph *graph) {
+/* The conditional node that a graph is in the body of; NULL if it is in none. */
+static const Node *conditional_of(const Graph *graph) {
   while (graph->owner && graph->owner->parameters.type != NODE_CONDITIONAL) graph = graph->owner->graph;
   return graph->owner;
 }
@@ -39,10 +40,11 @@ static CUresult check_outer(const Graph *graph, Instantiation *how) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   how->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  bool by_device = how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, in_body = is_conditional(graph);
+  bool by_device = how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+  const Node *in_body = conditional_of(graph);
   for (size_t at = 0; (by_device || in_body) && at < graph->count; at++) {
     const NodeParameters *parameters = &graph->nodes[at]->parameters;
-    if (in_body) how->result = cl_body_takes(parameters);
+    if (in_body) how->result = cl_body_takes(parameters, in_body->parameters.conditional.context);
     if (by_device && !cl_runs_on_device(parameters->type))
       how->result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
     if (how->result == CUDA_GRAPH_INSTANTIATE_SUCCESS) continue;

@@ -70,6 +70,7 @@ static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
   if (!cl_handle_is((void *)(uintptr_t)conditional->handle, HANDLE_CONDITIONAL)) return CUDA_ERROR_INVALID_VALUE;
   const Conditional *condition = (const Conditional *)(uintptr_t)conditional->handle;
   if (condition->node || cl_graph_root(graph) != cl_graph_root(condition->graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (condition->context != conditional->context) return CUDA_ERROR_INVALID_VALUE; /* (two H200s) */
   conditional->bodies = calloc(conditional->size, sizeof(Graph *));
   unsigned made = 0;
   for (; conditional->bodies && made < conditional->size; made++) {

@@ -28,6 +28,7 @@ static CUresult prepare_kernel(KernelNode *kernel) {
   memcpy(config.grid, kernel->grid, sizeof config.grid);
   memcpy(config.block, kernel->block, sizeof config.block);
   CUresult result = cl_check_launch(&config, handle, kernel->parameters, kernel->extra);
+  if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) return CUDA_ERROR_INVALID_VALUE; /* that is of launches (H200) */
   return result ? result : cl_kernel_own(kernel);
 }
 
@@ -145,12 +146,16 @@ static bool is_elsewhere(const Side *side) {
   return side->type == CU_MEMORYTYPE_ARRAY || cl_memory_at(cl_side_address(side)) == MEMORY_PAGEABLE;
 }
 
-int cl_body_takes(const NodeParameters *parameters) {
-  if (parameters->type == NODE_COPY)
-    return is_elsewhere(&parameters->copy.box.from) || is_elsewhere(&parameters->copy.box.to)
-               ? CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED
-               : CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  return cl_runs_on_device(parameters->type) || parameters->type == NODE_EMPTY || parameters->type == NODE_CONDITIONAL
+int cl_body_takes(const NodeParameters *parameters, const Context *context) {
+  const Context *own = parameters->type == NODE_COPY   ? parameters->copy.context
+                       : parameters->type == NODE_FILL ? parameters->fill.context
+                                                       : context;
+  bool copies = parameters->type == NODE_COPY;
+  if (own != context ||
+      (copies && (is_elsewhere(&parameters->copy.box.from) || is_elsewhere(&parameters->copy.box.to))))
+    return CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
+  return copies || cl_runs_on_device(parameters->type) || parameters->type == NODE_EMPTY ||
+                 parameters->type == NODE_CONDITIONAL
              ? CUDA_GRAPH_INSTANTIATE_SUCCESS
              : CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
 }
@@ -188,11 +193,24 @@ static bool same_fill(const FillNode *old, const FillNode *fresh) {
          old->pitch == fresh->pitch;
 }
 
+/* The context that allocated the memory of an address. */
+static const Context *owner_of(CUdeviceptr address) {
+  HOLD_BLOCK(block, address);
+  return block ? block->context : NULL;
+}
+
+/* A copy alone may become one of memory of a peer (two H200s). */
+static bool may_go(CUdeviceptr old, CUdeviceptr fresh, bool alone) {
+  if (same_device(old, fresh)) return true;
+  const Context *was = owner_of(old), *is = owner_of(fresh);
+  return alone && was && is && cl_is_peer(was, is);
+}
+
 static bool same_copy(const Box *old, const Box *fresh, bool alone) {
   bool lines = old->height == 1 && old->depth == 1 && fresh->height == 1 && fresh->depth == 1;
   if (old->from.type != fresh->from.type || old->to.type != fresh->to.type) return false;
-  if (!same_device(cl_side_address(&old->from), cl_side_address(&fresh->from)) ||
-      !same_device(cl_side_address(&old->to), cl_side_address(&fresh->to)))
+  if (!may_go(cl_side_address(&old->from), cl_side_address(&fresh->from), alone) ||
+      !may_go(cl_side_address(&old->to), cl_side_address(&fresh->to), alone))
     return false;
   if (lines) return true;
   return !alone && old->width == fresh->width && old->height == fresh->height && old->depth == fresh->depth;
@@ -202,6 +220,10 @@ bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *f
   switch (old->type) {
     case NODE_KERNEL: return old->kernel.context == fresh->kernel.context; /* (two H200s) */
     case NODE_FILL: return same_fill(&old->fill, &fresh->fill);
+    case NODE_RECORD:
+    case NODE_WAIT: /* (two H200s) */
+      return !alone || !cl_handle_is(old->event, HANDLE_EVENT) ||
+             old->event->head.context == fresh->event->head.context;
     case NODE_COPY: return same_copy(&old->copy.box, &fresh->copy.box, alone);
     case NODE_SIGNAL_SEMAPHORES:
     case NODE_WAIT_SEMAPHORES: return old->semaphores.count == fresh->semaphores.count;

@@ -16,6 +16,6 @@ bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *f
 bool cl_runs_on_device(int type);
 /* What an instantiation says of a node in the body of a condition, at any depth (cuda.h, CUDA_CONDITIONAL_NODE_PARAMS);
    pageable memory and arrays are not in its context (measured: edges/graph_conditional). */
-int cl_body_takes(const NodeParameters *parameters);
+int cl_body_takes(const NodeParameters *parameters, const Context *context);
 /* Whether a node of a type may stand in a graph. */
 CUresult cl_graph_takes(const Graph *graph, int type);

@@ -24,8 +24,7 @@ static CUresult check_operation(const MemoryOperation *one) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       if (one->flags) return CUDA_ERROR_INVALID_VALUE;
       break;
-    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-      return one->simple_flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return CUDA_ERROR_NOT_SUPPORTED;
     case CU_STREAM_MEM_OP_BARRIER: return one->simple_flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
