@@ -166,12 +166,8 @@ def _show_skew(machine: Machine, write: Callable[[str], object]) -> bool:
             return False
     write("")
     versions = supported_versions()
-    command = f"{_command(older.version)} --force-backend=driver"
-    _fill(
-        write,
-        "   test   ",
-        f"your own code, without a GPU, on drivers of CUDA {versions[0]} to {versions[-1]}:\n{command}",
-    )
+    drivers = f"drivers of CUDA {versions[0]} to {versions[-1]}"
+    _fill(write, "   test   ", f"your own code, without a GPU, on {drivers}:\n{_command(older.version)}")
     return True
 
 
