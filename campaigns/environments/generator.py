@@ -268,9 +268,16 @@ def unpacked(name: str, version: str) -> Path:
     return folder
 
 
+def _replaced(drawn: Recipe) -> list[tuple[str, str]]:
+    """The packages, with their versions, that were installed over others."""
+    return [what for kind, what in drawn.damage if kind in ("over", "variant")]
+
+
 def brings(drawn: Recipe, file: str) -> bool:
-    """Whether a package of the recipe has a file of this name."""
-    return any(True for name, version in drawn.packages for _ in unpacked(name, version).rglob(file))
+    """Whether a package of the recipe, or one installed over it, has a file of this name."""
+    return any(
+        True for name, version in [*drawn.packages, *_replaced(drawn)] for _ in unpacked(name, version).rglob(file)
+    )
 
 
 #: What programs may include, load or run; archives are for who links programs, which the compilers' operation does.
@@ -280,9 +287,8 @@ _USED: Final = re.compile(r"\.so[.\d]*$|/(?:include|bin|nvvm)/|\.py$")
 def used_files(drawn: Recipe, site: Path) -> dict[str, int]:
     """The files that programs use of the toolkit's packages, with their sizes; of several releases the smallest."""
     found: dict[str, int] = {}
-    replaced = [what for kind, what in drawn.damage if kind in ("over", "variant")]
     moved = {name for kind, what in drawn.damage if kind == "conda" for name, _ in what}
-    for name, version in [*(one for one in drawn.packages if one[0] not in moved), *replaced]:
+    for name, version in [*(one for one in drawn.packages if one[0] not in moved), *_replaced(drawn)]:
         if re.search("^(?:nvidia|cuda)-|-cu(?:da)?1[23]x?$", name):
             for place, size in _used_files_of(name, version).items():
                 path = f"{site}{place}"
