@@ -61,15 +61,14 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
-@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
-def sort_by_file(items: list[pytest.Item]) -> None:
-    """Give all workers one order, which xdist compares."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Give all workers one order, which xdist compares, before pytest sorts by parameters.
+
+    Then give tests the suffix by which xdist keeps a group on one worker: xdist 3.8 sets it in vain on pytest 9.2.
+    """
     items.sort(key=lambda item: item.nodeid.partition("::")[0])
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give tests the suffix by which xdist keeps a group on one worker: xdist 3.8 sets it in vain on pytest 9.2."""
+    yield
     if not getattr(config.option, "loadgroup", False):
         return
     for item in items:
