@@ -143,14 +143,12 @@ def test_wheel_has_nothing_of_the_folder_that_it_was_built_in(wheel: Path) -> No
     assert len({member.date_time for member in archive.infolist()}) == 1
 
 
-@pytest.mark.parametrize("parts", [1, 2], ids=["at once", "source by source"])
-def test_flags_of_a_build_reach_the_compiler(parts: int, tmp_path: Path, monkeypatch) -> None:
-    """The flags of a release take the folder and the debug information out, however many sources a library has."""
-    monkeypatch.setattr(cc, "_MANY", 2)
+def test_flags_of_a_build_reach_the_compiler(tmp_path: Path) -> None:
+    """The flags of a release take the folder and the debug information out."""
     built = []
     for folder in (tmp_path / "one", tmp_path / "another-folder"):
         folder.mkdir()
-        files = tuple(folder / f"part{number}.c" for number in range(parts))
+        files = tuple(folder / f"part{number}.c" for number in range(2))
         for number, file in enumerate(files):
             file.write_text(f"const char *part{number}(void) {{ return __FILE__; }}\n", encoding="utf-8")
         library = cc.SharedLibrary("libparts.so", files, "libparts.so")
