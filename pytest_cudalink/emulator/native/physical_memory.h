@@ -37,10 +37,11 @@ Physical *cl_physical_lock(uint64_t handle);
 void cl_physical_unlock(void);
 /* Locks likewise, until the block of the program ends. */
 // NOLINTNEXTLINE(bugprone-macro-parentheses): it defines a variable
-#define HOLD_PHYSICAL(name, handle) \
-  __attribute__((cleanup(cl_physical_end), unused)) Physical *name = cl_physical_lock(handle)
+#define HOLD_PHYSICAL(name, handle) __attribute__((cleanup(cl_physical_end))) Physical *name = cl_physical_lock(handle)
 static inline void cl_physical_end(void *unused) { cl_physical_unlock(); }
-#define HOLD_MAPPINGS() HOLD_PHYSICAL(held_until_end, 0)
+#define HOLD_MAPPINGS()             \
+  HOLD_PHYSICAL(held_until_end, 0); \
+  (void)held_until_end
 /* Under the lock: one mapping more, or one fewer, which may free it. */
 void cl_physical_hold(Physical *physical);
 void cl_physical_drop(Physical *physical);
