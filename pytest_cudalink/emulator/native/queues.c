@@ -341,6 +341,12 @@ static void call_engine(void) {
   else if (!ending && (!engines || (engines == 1 && calling && (cl_gates.count || ready.first)))) start_engine();
 }
 
+bool cl_engine_is_due(void) {
+  bool due = engines && (ready.first || (calls.first && !calling));
+  if (due) call_engine();
+  return due;
+}
+
 /* At exit no work goes on. A host function that still runs is not waited for: it may wait for this thread. */
 __attribute__((destructor)) static void end_engine(void) {
   if (!engines || is_engine) return;

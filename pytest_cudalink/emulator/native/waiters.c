@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "openers.h"
+#include "queues.h"
 #include "violations.h"
 
 atomic_int cl_guarded;
@@ -260,7 +261,7 @@ EXPORT void cudalinkFindMessenger(void) {
 
 static bool everybody_waits(void) {
   DIR *threads = opendir("/proc/self/task");
-  bool all = threads && !cl_working, python = all && holds_back_python();
+  bool all = threads && !cl_working && !cl_engine_is_due(), python = all && holds_back_python();
   for (const struct dirent *one = all ? readdir(threads) : NULL; all && one; one = readdir(threads)) {
     pid_t thread = (pid_t)strtol(one->d_name, NULL, 10);
     all = !thread || thread == messenger || waits_here(thread) || sleeps_for_others(thread, python);
