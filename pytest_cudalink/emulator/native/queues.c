@@ -36,8 +36,18 @@ static _Thread_local bool is_engine;
 bool cl_scheduled(void) { return scheduler; }
 bool cl_is_engine(void) { return is_engine; }
 
+/* Wakes the engine, or starts it; a second one where the first is in a host function and other work waits. */
+static void call_engine(void);
+
+/* Whether an engine has something to do that it has not begun, as on a busy machine; calls it once more. */
+static bool engine_is_due(void) {
+  bool due = engines && (ready.first || (calls.first && !calling));
+  if (due) call_engine();
+  return due;
+}
+
 void cl_start_queues(void) {
-  cl_waiters_start();
+  cl_waiters_start(engine_is_due);
   cl_condition_make(&changed);
   cl_condition_make(&wanted);
 }
@@ -152,9 +162,6 @@ static void done(Work *work, CUresult result) {
   if (!work->holders) cl_work_drop(work);
   pthread_cond_broadcast(&changed);
 }
-
-/* Wakes the engine, or starts it; a second one where the first is in a host function and other work waits. */
-static void call_engine(void);
 
 enum { FIRST_LOOK = 20000, SLOWER_FROM = 1000000, LAST_LOOK = 10000000 }; /* nanoseconds between two looks at values */
 static long look = FIRST_LOOK;                                            /* until the engine's next one */
@@ -339,12 +346,6 @@ static void call_engine(void) {
   if (!calls.first && !gate && !ready.first && (!scheduler || engines)) return;
   if (idle_engines) pthread_cond_signal(&wanted);
   else if (!ending && (!engines || (engines == 1 && calling && (cl_gates.count || ready.first)))) start_engine();
-}
-
-bool cl_engine_is_due(void) {
-  bool due = engines && (ready.first || (calls.first && !calling));
-  if (due) call_engine();
-  return due;
 }
 
 /* At exit no work goes on. A host function that still runs is not waited for: it may wait for this thread. */

@@ -30,8 +30,6 @@ void cl_progress(void);
 void cl_begin_work(Work *work);
 /* Whether this thread is the driver's own. */
 bool cl_is_engine(void);
-/* Whether an engine has something to do that it has not begun, as on a busy machine; calls it once more. */
-bool cl_engine_is_due(void);
 
 /* Lets it go as soon as nothing is before it: by the caller if it can be done at once, else by the engine. */
 void cl_work_start(Work *work);

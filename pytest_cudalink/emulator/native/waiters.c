@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "openers.h"
-#include "queues.h"
 #include "violations.h"
 
 atomic_int cl_guarded;
@@ -23,13 +22,15 @@ unsigned cl_working;
 static uint64_t steps; /* how often anything went on */
 static unsigned given_up;
 static bool naming;
-static _Atomic pid_t messenger; /* hands on messages of another process, and so opens no gate */
+static bool (*engine_is_due)(void); /* whether an engine has something to do that it has not begun */
+static _Atomic pid_t messenger;     /* hands on messages of another process, and so opens no gate */
 
 static pid_t this_thread(void) {
   return (pid_t)syscall(SYS_gettid);
 } /* gettid is younger than the glibc of our wheels */
 
-void cl_waiters_start(void) {
+void cl_waiters_start(bool (*is_due)(void)) {
+  engine_is_due = is_due;
   for (; holders; holders = holders->next) atomic_fetch_sub(&cl_guarded, 1);
   waiters = looker = NULL;
   for (unsigned at = 0; at < ENGINES; at++) resting[at] = 0;
@@ -261,7 +262,7 @@ EXPORT void cudalinkFindMessenger(void) {
 
 static bool everybody_waits(void) {
   DIR *threads = opendir("/proc/self/task");
-  bool all = threads && !cl_working && !cl_engine_is_due(), python = all && holds_back_python();
+  bool all = threads && !cl_working && !engine_is_due(), python = all && holds_back_python();
   for (const struct dirent *one = all ? readdir(threads) : NULL; all && one; one = readdir(threads)) {
     pid_t thread = (pid_t)strtol(one->d_name, NULL, 10);
     all = !thread || thread == messenger || waits_here(thread) || sleeps_for_others(thread, python);

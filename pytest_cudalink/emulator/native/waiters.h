@@ -54,7 +54,7 @@ static const long UNTIL_WOKEN = 3600L * 1000000000; /* an hour, in nanoseconds *
 void cl_engine_rests(bool rests);
 void cl_hold(Holder *holder, unsigned locks, const Context *context);
 void cl_let_go(Holder *holder);
-void cl_waiters_start(void); /* once more in a forked child */
+void cl_waiters_start(bool (*engine_is_due)(void)); /* once more in a forked child */
 /* Whether another process may write the value at an address. In works.c. */
 bool cl_is_of_others(CUdeviceptr address);
 
