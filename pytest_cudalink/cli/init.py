@@ -50,13 +50,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _notes(root: Path) -> Iterator[str]:
     """Yield what a user must hear before anything is written: where the matrix does not suit the project."""
-    from ..matrix.adopt import older_pytest, on_runtime, projects_below
+    from ..matrix.adopt import OLDEST_PYTEST, older_pytest, on_runtime, projects_below
     from ..matrix.project import Project
 
     if below := projects_below(root):
         yield f"this folder is not a project, and these are: {', '.join(below)}; run `cudalink init` there"
     if older := older_pytest(root):
-        yield f"no cell can be installed: {older} excludes the pytest of pytest-cudalink, 8.4 or newer; widen it"
+        needed = f"the pytest of pytest-cudalink, {OLDEST_PYTEST} or newer"
+        yield f"no cell can be installed: {older} excludes {needed}; widen it"
     named, builds = on_runtime(root)
     reasons = [f"{name} calls the CUDA runtime" for name in _compiled(root, Project.read(root).name)]
     reasons = reasons or [f"{name} calls the CUDA runtime" for name in named]

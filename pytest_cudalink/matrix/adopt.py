@@ -58,7 +58,7 @@ _BROUGHT_BY: Final = {
     "pynvml": ("nvidia-ml-py", "pynvml"),
 }
 #: The oldest pytest that this plugin requires.
-_OLDEST_PYTEST: Final = Version("8.4")
+OLDEST_PYTEST: Final = "8.4"
 _INSTALL: Final = "pip install 'pytest-cudalink[nox]'"
 #: The block of a script that names its requirements (packaging.python.org, "Inline script metadata").
 _SCRIPT: Final = re.compile(r"^# /// script$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///$", re.MULTILINE)
@@ -110,7 +110,7 @@ def on_runtime(root: Path) -> tuple[list[str], list[str]]:
     Raises CellsError if ``pyproject.toml`` cannot be read.
     """
     project = Project.read(root)
-    required = _required(project, extras=_of_tests(project, "extras"), groups=_of_tests(project, "groups"))
+    required = _required_by_tests(project)
     places = {project.name: "the project itself"} | {one.requirement.name: one.where for one in required}
     found = [f"{name} ({where})" for name, where in places.items() if _ON_RUNTIME.fullmatch(canonicalize_name(name))]
     return found, _builds(root)
@@ -121,12 +121,12 @@ def older_pytest(root: Path) -> str:
 
     Raises CellsError if ``pyproject.toml`` cannot be read.
     """
-    project = Project.read(root)
-    for one in _required(project, extras=_of_tests(project, "extras"), groups=_of_tests(project, "groups")):
+    oldest = Version(OLDEST_PYTEST)
+    for one in _required_by_tests(Project.read(root)):
         if canonicalize_name(one.requirement.name) == "pytest":
             limits = one.requirement.specifier
             named = [each.version.removesuffix(".*") for each in limits if each.operator != "==="]
-            newer = [each for each in ("8.4", "8.9", "9", "99", *named) if Version(each) >= _OLDEST_PYTEST]
+            newer = [each for each in (OLDEST_PYTEST, "8.9", "9", "99", *named) if Version(each) >= oldest]
             if not any(map(limits.contains, newer)):
                 return f"{one.requirement} ({one.where})"
     return ""
@@ -345,9 +345,8 @@ def _cells(root: Path) -> str:
     if tests[:1] == ["-c"]:
         settings = pytest_settings(root / Path(tests[1]).parent)
     groups, extras = _of_tests(project, "groups"), _of_tests(project, "extras")
-    packages, why = _packages(project, settings, extras, groups)
-    brought = [one.requirement.name for one in _required(project, extras=extras, groups=groups)]
-    perhaps += _undeclared(root, {canonicalize_name(Requirement(one).name) for one in (*brought, *packages)})
+    packages, why, brought = _packages(project, settings, extras, groups)
+    perhaps += _undeclared(root, brought)
     words = {
         "TESTS": tests,
         "GROUPS": groups,
@@ -437,10 +436,18 @@ def _required(project: Project, *, extras: Iterable[str] = (), groups: Iterable[
     yield from requirements(Cell("", CellValues().changed(filled), ()), project)
 
 
+def _required_by_tests(project: Project) -> Iterator[CellRequirement]:
+    """Yield the requirements of a project with the extras and groups of its tests."""
+    return _required(project, extras=_of_tests(project, "extras"), groups=_of_tests(project, "groups"))
+
+
 def _packages(
     project: Project, settings: Mapping[str, list[str]], extras: list[str], groups: list[str]
-) -> tuple[list[str], list[str]]:
-    """Return the requirements of the tests that no extra and no group has, and a line for each about its reason."""
+) -> tuple[list[str], list[str], Collection[str]]:
+    """Return the requirements of the tests that no extra and no group has, and a line for each about its reason.
+
+    Also the names of all that the tests require.
+    """
     why = []
     found: list[str] = []
     if not (extras or groups):
@@ -462,7 +469,7 @@ def _packages(
             found.append(plugin)
             brought.add(canonicalize_name(plugin))
             why.append(f"{plugin}: pytest's addopts has {option.partition('=')[0]}")
-    return found, why
+    return found, why, brought
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:

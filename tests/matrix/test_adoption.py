@@ -521,7 +521,7 @@ def test_init_says_that_no_cell_can_be_installed(tmp_path, pytest_of_tests: str,
     )
     assert adopt.older_pytest(tmp_path) == (f"{pytest_of_tests} (extra test)" if told else "")
     required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    assert f"pytest>={adopt._OLDEST_PYTEST}" in required
+    assert f"pytest>={adopt.OLDEST_PYTEST}" in required
 
 
 OLDEST = "# the oldest release of each direct requirement of the project; each needs a lower bound"
