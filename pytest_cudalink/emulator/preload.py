@@ -62,7 +62,7 @@ def emulation() -> Emulation | None:
 def emulated_driver() -> control.DriverControl | None:
     """Control of the emulated driver that this process or a parent loaded; None without one."""
     global _driver  # noqa: PLW0603 (the owner of this piece of process state)
-    if _driver is None and (loaded_file(_DRIVER) is not None or "CUDALINK_EMULATOR_VERSION" in os.environ):
+    if _driver is None and elsewhere.may_be_emulated():
         with suppress(libcuda.DriverNotFoundError):
             _driver = control.attach(libcuda.library())
     return _driver

@@ -43,7 +43,7 @@ def _installed(*names: str) -> EnvironmentFact:
 
 def _emulation() -> Emulation | None:
     """The emulated driver of this process."""
-    if "CUDALINK_EMULATOR_VERSION" not in os.environ and loaded_file(libcuda.LIBRARY_NAME) is None:
+    if not elsewhere.may_be_emulated():
         return None  # without the modules that control one
     from ..emulator.preload import emulation
 

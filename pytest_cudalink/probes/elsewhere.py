@@ -76,6 +76,11 @@ class ForeignAnswer(NamedTuple):
 _answers: Final[dict[tuple[str, tuple[str | None, ...], bool], ForeignAnswer]] = {}
 
 
+def may_be_emulated() -> bool:
+    """Whether this process has a driver, or was started on an emulated one: only then is it worth a closer look."""
+    return "CUDALINK_EMULATOR_VERSION" in os.environ or loaded_file(libcuda.LIBRARY_NAME) is not None
+
+
 def driver(*, device: bool = False) -> ForeignAnswer:
     """Return what the driver answers that this process has loaded or would load; each answer is asked for once.
 
