@@ -167,9 +167,16 @@ class Schedules(RunsAgain[ScheduleTotals]):
         root = str(self._run.config.rootpath)
         for one in by_kind(self.totals.findings if not self._run.is_worker else ()):
             first, *lines = one.lines(root, self._option.number)
-            repeat, shown = command(self._run, f"--cudalink-schedules={one.request}", one.place), one.operations(root)
-            seen = RerunFinding("error", first, evidence=tuple(lines), place=one.nodeid, kind=one.kind)
-            yield replace(seen, category=self.name, repeat=repeat, operations=tuple(shown))
+            yield RerunFinding(
+                "error",
+                first,
+                evidence=tuple(lines),
+                place=one.nodeid,
+                kind=one.kind,
+                category=self.name,
+                repeat=command(self._run, f"--cudalink-schedules={one.request}", one.place),
+                operations=tuple(one.operations(root)),
+            )
 
     def asked_for(self) -> list[AskedFor]:
         """Return how many of the tests ran under schedules, and how many of the schedules."""
