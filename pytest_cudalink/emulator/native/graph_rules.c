@@ -147,15 +147,12 @@ static bool is_elsewhere(const Side *side) {
 }
 
 int cl_body_takes(const NodeParameters *parameters, const Context *context) {
-  const Context *own = parameters->type == NODE_COPY   ? parameters->copy.context
-                       : parameters->type == NODE_FILL ? parameters->fill.context
-                                                       : context;
-  bool copies = parameters->type == NODE_COPY;
-  if (own != context ||
-      (copies && (is_elsewhere(&parameters->copy.box.from) || is_elsewhere(&parameters->copy.box.to))))
-    return CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
-  return copies || cl_runs_on_device(parameters->type) || parameters->type == NODE_EMPTY ||
-                 parameters->type == NODE_CONDITIONAL
+  const CopyNode *copy = &parameters->copy;
+  bool elsewhere = parameters->type == NODE_COPY
+                       ? copy->context != context || is_elsewhere(&copy->box.from) || is_elsewhere(&copy->box.to)
+                       : parameters->type == NODE_FILL && parameters->fill.context != context;
+  if (elsewhere) return CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
+  return cl_runs_on_device(parameters->type) || parameters->type == NODE_EMPTY || parameters->type == NODE_CONDITIONAL
              ? CUDA_GRAPH_INSTANTIATE_SUCCESS
              : CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
 }

@@ -209,8 +209,7 @@ static CUresult asked(const void *out, uint64_t handle, HandleKind kind, Texture
 
 static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
   Texture texture;
-  CUresult result = asked(out, handle, kind, &texture);
-  if (result) return result;
+  TRY(asked(out, handle, kind, &texture));
   /* of a kind is written what that kind has (H200) */
   static const unsigned char bytes[] = {8, 8, offsetof(Resource, of.memory.height) - offsetof(Resource, of),
                                         offsetof(Resource, of.memory.pitch) + 8 - offsetof(Resource, of)};
@@ -224,9 +223,9 @@ EXPORTED(cuSurfObjectGetResourceDesc, (Resource * out, uint64_t surface), get_re
 
 API(cuTexObjectGetTextureDesc, (Sampling * out, uint64_t handle), (out, handle)) {
   Texture texture;
-  CUresult result = asked(out, handle, HANDLE_TEXTURE, &texture);
-  if (!result) memcpy(out, &texture.sampling, offsetof(Sampling, border)); /* the rest is left (H200) */
-  return result;
+  TRY(asked(out, handle, HANDLE_TEXTURE, &texture));
+  memcpy(out, &texture.sampling, offsetof(Sampling, border)); /* the rest is left (H200) */
+  return CUDA_SUCCESS;
 }
 
 API(cuTexObjectGetResourceViewDesc, (View * out, uint64_t handle), (out, handle)) {
