@@ -144,6 +144,8 @@ def operations(drawn: Recipe) -> Iterator[str]:
         yield "runtime"
     if drawn.driver and any(here["nvrtc"]):
         yield "image"
+    elif drawn.driver and any(here["nvJitLink"]):
+        yield "linked-image"
     yield from (f"loaded linked_user/lib{kind}.so" for kind in ("rpath", "runpath") if kind in dict(drawn.damage))
     yield from ("files", "pip-check")
 

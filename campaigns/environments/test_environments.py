@@ -73,6 +73,9 @@ def test_what_is_meant_to_be_there() -> None:
     assert not {"nvcc", "nvrtc-headers", "image", "links"} & {*found}
     found = [*operations(Recipe(0, [("nvidia-cuda-nvrtc-cu12", "12"), ("cuda-core", "1")], "13.0"))]
     assert {"links", "image", "imported cuda.core"} <= {*found}
+    found = [*operations(Recipe(0, [("nvidia-nvjitlink", "13.1.115")], "12.9"))]
+    assert "linked-image" in found
+    assert "image" not in found
     named = [("library-path", [("nvidia-nvjitlink-cu12", "12.4.127")])]
     assert "link-ptx" in operations(Recipe(0, [("nvidia-cuda-nvrtc-cu12", "12")], None, named))
 

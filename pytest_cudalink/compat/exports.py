@@ -218,6 +218,7 @@ _LINE: Final = re.compile(r"([a-z0-9-]+)(?:==|<\d+,>=)([\d.]+?)(?:\.\*)?")
 
 
 _ALIAS: Final = re.compile(rb"__nvJitLinkCreate_(\d+)_(\d+)\0")
+_BUILTINS: Final = re.compile(rb"libnvrtc-builtins\.so\.(\d+)\.(\d+)")
 #: Most bytes that are searched in a library (the largest nvJitLink and NVRTC have 110 MB), and read where a mark is.
 _MOST_LIBRARY: Final = 1 << 30
 _WINDOW: Final = 1 << 16
@@ -238,6 +239,11 @@ def numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersio
 def nvjitlink_release(path: str) -> CudaVersion | None:
     """Return the release of nvJitLink by its newest symbol: it keeps the aliases of all older minors of its major."""
     return numbers_in(path, b"__nvJitLinkCreate_", _ALIAS)
+
+
+def nvrtc_release(path: str) -> CudaVersion | None:
+    """Return the release of NVRTC by the name of the builtins that it opens."""
+    return numbers_in(path, b"libnvrtc-builtins.so.", _BUILTINS)
 
 
 class Pin(NamedTuple):

@@ -25,6 +25,7 @@ from packaging.utils import canonicalize_name
 from ..base import elf
 from ..base.budget import AuditError
 from ..base.regular_files import read_bounded
+from ..compat import exports
 
 _NAME: Final = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]{0,200}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
 #: The lines of a RECORD with libraries, headers, programs, bitcode and Python modules.
@@ -337,7 +338,8 @@ def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, 
 
     Files count that programs load, run, compile or import. Archives do not, as images of containers leave them out;
     nor does a file that is whole by the RECORD of another distribution, or of another release that left its RECORD. A
-    RECORD that cannot be read is skipped: who reads the libraries of its distribution reports it.
+    RECORD that cannot be read is skipped: who reads the libraries of its distribution reports it. One is of another
+    release than the files if nvJitLink or NVRTC says so.
     """
     sizes: dict[str, set[int]] = {}
     listed: dict[Installed, list[dict[str, int]]] = {}
@@ -352,8 +354,16 @@ def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, 
             listed.setdefault(one, []).append(paths)
     for one, records in listed.items():
         lost = min(([path for path in paths if _is_lost(path, sizes[path])] for paths in records), key=len)
-        if lost:
+        if lost and not _is_of_another_release(one, set().union(*records)):
             yield one, sorted(lost)
+
+
+def _is_of_another_release(one: Installed, paths: Collection[str]) -> bool:
+    """Whether a library that says its release has another one than the metadata."""
+    pin = exports.pin_of(one.name, one.version)
+    own = {exports.nvjitlink_release(path) for path in paths if "/libnvJitLink.so" in path}
+    own |= {exports.nvrtc_release(path) for path in paths if "/libnvrtc.so" in path}
+    return pin is not None and not own <= {pin.release, None}
 
 
 def asking_in_vain(place: Place, installed: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,11 @@
 """The CUDA release that a file belongs to, with the witness that says so.
 
-Witnesses, the best first: nvJitLink's own version; for a file that a wheel owns, the release of ``cuda-toolkit`` that
-requires the wheel, by a table of all releases; NVRTC's own version; for a wheel that the table does not know, the
-requirements of the installed ``cuda-toolkit``; ``cuda.h`` of the toolkit that the file lies in. The digits of a wheel's
-version are no witness: nvidia-cuda-cccl 13.3.5 belongs to CUDA 13.5. The wheels of CUDA 13 share one folder, so a
-``cuda.h`` there counts only for files of its own wheel and for wheels that no ``cuda-toolkit`` requires.
+Witnesses, the best first: nvJitLink's own version; for a file that is as a wheel lists it, the release of
+``cuda-toolkit`` that requires the wheel, by a table of all releases; NVRTC's own version; for a wheel that the table
+does not know, the requirements of the installed ``cuda-toolkit``; ``cuda.h`` of the toolkit that the file lies in. The
+digits of a wheel's version are no witness: nvidia-cuda-cccl 13.3.5 belongs to CUDA 13.5. The wheels of CUDA 13 share
+one folder, so a ``cuda.h`` there counts only for files of its own wheel and for wheels that no ``cuda-toolkit``
+requires.
 
 Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 """
@@ -27,7 +28,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from ..base.regular_files import has_hash, read_bounded
-from ..compat.exports import numbers_in, nvjitlink_release, pin_of
+from ..compat.exports import numbers_in, nvjitlink_release, nvrtc_release, pin_of
 from ..loader.loads import mapped_files
 from ..versions import CudaVersion, distribution_version
 from .items import Fact
@@ -180,6 +181,12 @@ def owner(path: str) -> Wheel | None:
     return min(described or rows, key=_other_libraries)
 
 
+def _is_of(wheel: Wheel, path: str) -> bool:
+    """Whether the RECORD of its owner, unless that says no size, describes a file: else it is of another release."""
+    row = _row(wheel, os.path.relpath(path, wheel.site).replace(os.sep, "/")) or []
+    return not "".join(row[2:]) or _is_file_of(path, row)
+
+
 @cache
 def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
     """The requirements in the METADATA of a wheel, without invalid ones; empty where it cannot be read.
@@ -239,7 +246,6 @@ def _by_toolkit(wheel: Wheel, path: str) -> Fact | None:
 
 
 _NVRTC: Final = re.compile(r"libnvrtc(?:-[0-9a-f]{8})?\.(?:alt\.)?so\.(\d+)")
-_NVRTC_BUILTINS: Final = re.compile(rb"libnvrtc-builtins\.so\.(\d+)\.(\d+)")
 
 
 def _nvjitlink_version(path: str) -> Fact | None:
@@ -264,7 +270,7 @@ def _nvrtc_version(path: str) -> Fact | None:
     if len(releases := {tuple(name.split(".")[2:4]) for name in siblings}) == 1:
         version = CudaVersion(*map(int, releases.pop()))
         return Fact(version, f"the builtins next to it, {min(siblings)}")
-    inside = numbers_in(path, b"libnvrtc-builtins.so.", _NVRTC_BUILTINS)
+    inside = nvrtc_release(path)
     return inside and Fact(inside, f"the builtins that it asks for, libnvrtc-builtins.so.{inside}")
 
 
@@ -282,7 +288,8 @@ def attribute(path: str) -> Fact:
     if own is not None:
         return own
     wheel = owner(path)
-    if wheel is not None and (pin := pin_of(wheel.name, wheel.version)) is not None:
+    is_of_wheel = wheel is not None and _is_of(wheel, path)
+    if wheel is not None and is_of_wheel and (pin := pin_of(wheel.name, wheel.version)) is not None:
         return Fact(pin.release, f"{wheel.name} {wheel.version} is of cuda-toolkit {pin.toolkit}")
     own = _nvrtc_version(path)
     if own is not None:
@@ -292,12 +299,13 @@ def attribute(path: str) -> Fact:
         if (other := owner(header)) is not None:
             return Fact(None, f"no distribution lists {path}, and the nearest cuda.h is that of {other.name}")
         return found
+    if not is_of_wheel:
+        return Fact(None, f"{path} is not the file that the RECORD of {wheel.name} {wheel.version} lists")
     if by_toolkit := _by_toolkit(wheel, path):
         return by_toolkit
     by_header, _ = _by_header(path, wheel.site)
-    if by_header.value is not None:
-        return by_header
-    return Fact(None, f"no installed cuda-toolkit requires {wheel.name} {wheel.version}, and {by_header.witness}")
+    unknown = f"no installed cuda-toolkit requires {wheel.name} {wheel.version}, and {by_header.witness}"
+    return by_header if by_header.value is not None else Fact(None, unknown)
 
 
 def cache_clear() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.audit import AuditError
+from pytest_cudalink.compat import exports
 from pytest_cudalink.environment import installed
 from pytest_cudalink.environment.installed import (
     Installed,
@@ -458,6 +459,21 @@ def test_packages_that_ask_for_a_version_in_vain(write, tmp_path: Path) -> None:
     files = [f"{tmp_path}/s/{path}/__init__.py" for path in ("a", "cuda/b")]
     assert [*asking_in_vain(place, ["x"])] == [(path, "A_b") for path in files]
     assert [*asking_in_vain(place, ["a-b"])] == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "name"), [("__nvJitLinkCreate_13_", "nvJitLink"), ("libnvrtc-builtins.so.13.", "nvrtc")]
+)
+def test_metadata_of_another_release(write, tmp_path: Path, mark: str, name: str) -> None:
+    """Nothing is lost by the RECORD of another release than a library says that it is of."""
+    record = write(
+        "s/nvidia_nvjitlink-13.2.51.dist-info/RECORD", f"n/include/x.h,sha256=x,9\nn/lib{name}.so.13,sha256=x,1\n"
+    )
+    one = Installed("nvidia-nvjitlink", "13.2.51", "pip", str(record.parent))
+    for release, lost in ((2, [(one, [f"{tmp_path}/s/n/include/x.h"])]), (0, [])):
+        path = write(f"s/n/lib{name}.so.13", f"\0{mark}{release}\0")
+        exports.numbers_in.cache_clear()
+        assert [*lost_files([one])] == lost, path
 
 
 def test_files_that_are_lost(write, tmp_path: Path) -> None:

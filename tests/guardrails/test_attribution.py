@@ -47,7 +47,8 @@ def wheel(site: Path, name: str, version: str, files: list[str], requires: list[
     lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
     lines += [f"Requires-Dist: {requirement}" for requirement in requires or []]
     (info / "METADATA").write_text("\n".join(lines) + "\n\nRequires-Dist: in-the-description==1\n", encoding="utf-8")
-    (info / "RECORD").write_text("".join(f"{path},sha256=x,1\n" for path in files), encoding="utf-8")
+    digest = "sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"  # of empty files
+    (info / "RECORD").write_text("".join(f"{path},{digest},0\n" for path in files), encoding="utf-8")
     for path in files:
         file(site / path)
 
@@ -263,6 +264,25 @@ def test_wheel_of_a_known_release(tmp_path, name: str, version: str, release: tu
     wheel(tmp_path, "cuda-toolkit", "13.1.1", [], [f"{name}>=12"])
     fact = attribution.attribute(str(tmp_path / "nvidia/cu13/lib/x.so"))
     assert (fact.value, fact.witness) == (release, f"{name} {version} is of cuda-toolkit {toolkit}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "value"),
+    [
+        ("x.h", b"", (13, 2)),
+        ("x.h", b"of another release", None),
+        ("libnvrtc.so.13", b"\0libnvrtc-builtins.so.13.5\0", (13, 5)),
+        ("libcudart.so.13", b"stripped", None),
+    ],
+)
+def test_a_file_that_is_not_as_its_record_says(tmp_path, name: str, content: bytes, value) -> None:
+    """The metadata of another release say nothing about it; the library itself does, and no cuda.h beside it."""
+    wheel(tmp_path, "nvidia-cuda-nvrtc", "13.2.86", [f"nvidia/cu13/lib/{name}"])
+    header(tmp_path / "nvidia/cu13", 13020)
+    fact = attribution.attribute(path := file(tmp_path / f"nvidia/cu13/lib/{name}", content))
+    assert fact.value == value
+    if value is None:
+        assert fact.witness == f"{path} is not the file that the RECORD of nvidia-cuda-nvrtc 13.2.86 lists"
 
 
 @pytest.mark.parametrize("version", ["13.99.1", "13.4.46rc1", "9.0", "x"])
