@@ -493,6 +493,27 @@ assert found[:1020] == [0] * 1020 and found[1020] == 702, found[1015:]
 one, = driver.violations
 assert one.check == "deadlock" and "waits in cuMemsetD8Async for the value at" in one.text + one.what, one
 """,
+    "a_deadlock_of_many_threads_counts_those_that_it_has_no_room_for": """
+import threading
+from pytest_cudalink.emulator import control
+driver = control.attach(cuda)
+driver.start_watching()
+gate, context = Gate(apart), c_void_p()
+ok(cuda.cuCtxGetCurrent(byref(context)))
+def wait():
+    ok(cuda.cuCtxSetCurrent(context))
+    cuda.cuStreamSynchronize(apart)
+threads = [threading.Thread(target=wait) for _ in range(11)]
+for thread in threads:
+    thread.start()
+wait()
+for thread in threads:
+    thread.join()
+one, = driver.violations
+text = one.text
+named = text.count(" waits in cuStreamSynchronize for the value at ")
+assert 1 < named < 12 and text.endswith(f"which nobody writes; {12 - named} more wait"), one
+""",
 }
 test_programs_of_gates = programs(OF_GATES, GATES)
 

@@ -116,6 +116,7 @@ static void escape(EventLine *line, const char *text, size_t room) {
     }
     c += length ? length : 1;
   }
+  if (c < end) append(line, "…");
 }
 
 void cl_event_text(EventLine *line, const char *name, const char *text, size_t room) {

@@ -26,7 +26,7 @@ EXPORT void cudalinkSetViolationHook(Hook *hook) {
 /* How many there ever were, also those that the hook did not get because memory was out. */
 EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
 
-enum { STACK_ROOM = 900, VALUE_ROOM = 96, SENTENCE_ROOM = 320 }; /* in an event */
+enum { STACK_ROOM = 900, VALUE_ROOM = 96, SENTENCE_ROOM = 640 }; /* in an event */
 
 typedef struct Report {
   struct Report *next;

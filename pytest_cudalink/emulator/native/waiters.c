@@ -302,18 +302,20 @@ enum { NAMED_THREADS = 8 }; /* more than a sentence has room for */
    seen. `instead`: what might have gone on, and did not; NULL: nothing. False if something may go on after all. */
 static bool name(const char *instead) {
   static uint64_t number;
-  char what[320] = "", fix[320];
+  char what[640] = "", fix[320];
   int threads[NAMED_THREADS + 1] = {0};
-  size_t length = 0, named = 0;
+  size_t length = 0, named = 0, others = 0;
   const Waiter *first = waiters;
-  for (const Waiter *waiter = waiters; waiter && length < sizeof what; waiter = waiter->next) {
+  for (const Waiter *waiter = waiters; waiter; waiter = waiter->next) {
+    char waits[160];
+    size_t more = (size_t)describe(waiter, waits, sizeof waits);
     if (named < NAMED_THREADS) threads[named++] = (int)waiter->thread;
-    if (length) length += (size_t)snprintf(what + length, sizeof what - length, "; ");
-    if (length < sizeof what) length += (size_t)describe(waiter, what + length, sizeof what - length);
+    if (length + more < sizeof what / 2) length += (size_t)sprintf(what + length, "%s%s", length ? "; " : "", waits);
+    else others++;
     if (waiter->work) first = waiter;
   }
-  if (instead && length < sizeof what)
-    snprintf(what + length, sizeof what - length, "; %s might have ended this, and did not", instead);
+  if (others) length += (size_t)sprintf(what + length, "; %zu more wait", others);
+  if (instead) snprintf(what + length, sizeof what - length, "; %s might have ended this, and did not", instead);
   const Work *root = first && first->work ? root_of(first->work) : NULL;
   const char *call = first ? first->call : cl_called();
   if (root && is_gate(root))
