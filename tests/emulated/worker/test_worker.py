@@ -293,7 +293,8 @@ def test_many_threads(fake, workers) -> None:
                 assert (image, died) == (None, signal.SIGSEGV)
             else:
                 assert (image, died) == (b"in0%din1-%d" % (number, turn), 0)
-    assert 1 <= len(workers()) <= min(os.cpu_count() or 1, 8)
+    # one that a signal has just ended may still be on its way out
+    assert eventually(lambda: 1 <= len(workers()) <= min(os.cpu_count() or 1, 8)), workers()
 
 
 def test_links_in_two_threads_do_not_wait(fake, monkeypatch, workers) -> None:
