@@ -27,9 +27,9 @@ GENERATED = _EMULATOR / "generated"
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
     ("config", "profiles", "visible", "own_symbols", "events", "notes", "address_tree"),
-    ("caller", "stacks", "violations", "handles", "symbols"),
+    ("caller", "stacks", "violations", "handles", "lifetimes", "symbols"),
     ("sticky", "faults", "sweep", "waits", "calls", "processes", "order_findings"),
-    ("image", "fatbins", "options", "jitlink"),
+    ("image", "fatbins", "options", "jit_compiler"),
     ("devices", "occupancy_rules", "array_formats"),
     ("contexts", "context_settings"),
     (
@@ -66,7 +66,7 @@ FLOORS = (
     ("physical_memory", "virtual_memory", "managed", "pointers", "ipc", "external_memory"),
     ("arrays", "copies", "copy_calls", "batch_copies", "stream_operations", "works"),
     ("textures", "texture_references", "tensor_maps"),
-    ("link_state", "lifetimes", "link_inputs", "link"),
+    ("link_state", "link_memory", "link_inputs", "link"),
     ("module_image", "functions", "module"),
     ("occupancy", "launches"),
     ("graph_rules", "graph_exec", "graph_nodes", "graph_queries", "graph_launch"),

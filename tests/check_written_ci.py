@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from pytest_cudalink.matrix import adopt  # noqa: E402 (from the checkout: lint does not build it)
+from pytest_cudalink.matrix import init  # noqa: E402 (from the checkout: lint does not build it)
 
 PROJECTS = {
     "bare": "",
@@ -31,11 +31,11 @@ ZIZMOR = ("zizmor", "--offline", "--no-progress", "-q", "--persona=pedantic")
 def write(folder: Path) -> list[Path]:
     """Write the files of every project and runner; return the workflows."""
     written = []
-    for name, runner in itertools.product(PROJECTS, adopt.RUNNERS):
+    for name, runner in itertools.product(PROJECTS, init.RUNNERS):
         root = folder / f"{name}-{runner}"
         root.mkdir()
         (root / "pyproject.toml").write_text(PROJECTS[name], encoding="utf-8")
-        for change in adopt.plan_changes(root, runner):
+        for change in init.plan_changes(root, runner):
             (root / change.path).parent.mkdir(parents=True, exist_ok=True)
             (root / change.path).write_text(change.content, encoding="utf-8")
         workflows = root / ".github" / "workflows"
@@ -50,7 +50,7 @@ def _in_a_folder(top: Path) -> Path:
     root.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(top)], check=True)
     (root / "noxfile.py").write_text('# /// script\n# dependencies = ["nox", "nox-poetry>=1,<2"]\n# ///\n')
-    (change,) = (one for one in adopt.plan_changes(root, "nox") if one.path.suffix == ".yml")
+    (change,) = (one for one in init.plan_changes(root, "nox") if one.path.suffix == ".yml")
     (root / change.path).parent.mkdir(parents=True)
     (root / change.path).write_text(change.content, encoding="utf-8")
     return top / ".github" / "workflows" / "cudalink-python-part.yml"
@@ -61,7 +61,7 @@ def shown() -> tuple[Path, str]:
     examples = ROOT / "docs" / "examples"
     with tempfile.TemporaryDirectory() as folder:  # the page's project is not in a folder of this repository
         shutil.copy(examples / "github" / "pyproject.toml", folder)
-        (change,) = (one for one in adopt.plan_changes(Path(folder), "nox") if one.path.name == "cudalink.yml")
+        (change,) = (one for one in init.plan_changes(Path(folder), "nox") if one.path.name == "cudalink.yml")
     return examples / "written" / "github.yml", change.content
 
 

@@ -47,7 +47,7 @@ QUESTIONS: Final = {
     ),
     "pyproject.toml: the classifier of the major": "f'CUDA :: {RELEASE.major}\"' in PROJECT",
     "linker/dispatch.py, DRIVER_MAJORS: the drivers of the table": "RELEASE.major in dispatch.DRIVER_MAJORS",
-    "matrix/adopt.py: the newest release in the files of `cudalink init`": (
+    "matrix/init.py: the newest release in the files of `cudalink init`": (
         "RELEASE.major == max(one for one in toolchains.releases() if one.major == 13).major"
     ),
     "emulator: a driver of the release": "emulator.emulation_for(TEXT).environment()",

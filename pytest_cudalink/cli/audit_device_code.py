@@ -73,7 +73,8 @@ def run(options: argparse.Namespace) -> int:
     """Audit the device code of each path; returns the worst exit code."""
     from ..audit.device_code import ROWS, device_code
     from ..audit.device_code.assemble import assemble, assembler
-    from ..compat.architectures import architecture_of, drivers_in
+    from ..compat.architectures import architecture_of
+    from ..compat.releases import drivers_in
     from ..emulator.worker import WorkerError
     from ..toolchains import ToolchainError
 
@@ -119,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
 def served(found: DeviceCode) -> Iterator[str]:
     """Two lines at most: the GPUs and drivers on which every file with device code runs, and those for some files."""
     from ..audit.device_code import ROWS
-    from ..compat.architectures import drivers_in
+    from ..compat.releases import drivers_in
 
     files = {path for group in found.groups if not group.for_linker for path in group.paths}
     if not found.groups:
@@ -143,7 +144,7 @@ def served(found: DeviceCode) -> Iterator[str]:
 
 def _drivers(counts: Mapping[CudaVersion, int], least: int) -> str:
     """The drivers that take so many files, of those that know a GPU; empty if there is none."""
-    from ..compat.architectures import driver_branch
+    from ..compat.releases import driver_branch
 
     taking = [driver for driver, count in counts.items() if count >= least]
     if not taking:
@@ -288,7 +289,7 @@ def _dotted(isa: tuple[int, int] | None) -> str:
 
 def _columns(table: _Table, rows: Sequence[str], drivers: Sequence[CudaVersion]) -> Iterable[str]:
     """The table with one column for neighbouring drivers that do the same on every GPU."""
-    from ..compat.architectures import driver_branch
+    from ..compat.releases import driver_branch
 
     spans: list[list[int]] = []
     for index in range(len(drivers)):

@@ -148,7 +148,7 @@ def _is_release(text: str) -> bool:
 
 
 def _release(text: str, what: str) -> CudaVersion:
-    from ..compat.architectures import driver_named
+    from ..compat.releases import driver_named
     from ..versions import FIRST_BRANCH, CudaVersion
 
     try:
@@ -224,7 +224,7 @@ def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
 
 def _driver(text: str) -> CudaVersion:
     """Return the CUDA version of a driver, by its number or by the driver's release; one that is not known, too."""
-    from ..compat.architectures import driver_named
+    from ..compat.releases import driver_named
     from ..versions import FIRST_BRANCH, CudaVersion
 
     version = CudaVersion.parse(text)

@@ -14,7 +14,7 @@ from ..base.regular_files import read_text
 from ..base.safe_text import complain, line, say
 
 if TYPE_CHECKING:
-    from ..matrix.adopt import Change
+    from ..matrix.init import Change
 
 DESCRIPTION: Final = (
     "Add a matrix to the project in this folder: matrices/cells.toml, a noxfile or tox.toml, and the CI's workflow. "
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the files; return exit code 1 if a file that differs was left unchanged, 2 if a file cannot be used."""
     from ..matrix import CellsError
-    from ..matrix.adopt import plan_changes
+    from ..matrix.init import plan_changes
 
     root = Path.cwd()
     try:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _notes(root: Path) -> Iterator[str]:
     """Yield what a user must hear before anything is written: where the matrix does not suit the project."""
-    from ..matrix.adopt import OLDEST_PYTEST, older_pytest, on_runtime, projects_below
+    from ..matrix.init import OLDEST_PYTEST, older_pytest, on_runtime, projects_below
     from ..matrix.project import Project
 
     if below := projects_below(root):

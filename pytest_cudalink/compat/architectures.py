@@ -7,10 +7,10 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from ..base.tables import read_table
-from ..versions import FIRST_BRANCH, CudaVersion, ranges
+from ..versions import CudaVersion
 from .names import ARCHITECTURES as _ROWS
 from .names import FAMILY_SUFFIX_SINCE
-from .releases import DRIVER_RELEASES, PTX_ISA
+from .releases import PTX_ISA
 
 __all__ = ["ARCHITECTURES", "Architecture", "dropped_by", "known_architectures", "parse_architecture"]
 
@@ -99,55 +99,3 @@ def architecture_of(name: str) -> str:
     hint = f"did you mean {' or '.join(near)}?" if near else "give a name such as L4 or RTX 4090"
     msg = f"GPU {name!r} is unknown; {hint}; an architecture such as sm_{ARCHITECTURES[-1].number} does, too"
     raise ValueError(msg)
-
-
-def driver_branch(release: CudaVersion) -> int:
-    """Return the driver branch that a CUDA release came with: 535 for 12.2."""
-    return int(DRIVER_RELEASES[release].partition(".")[0])
-
-
-def driver_named(text: str) -> CudaVersion:
-    """Return the CUDA version of a driver: 12.2 for ``"535"``, ``"535.104.05"``, ``"R535"`` or ``"12.2"``.
-
-    Raises ValueError if it is no driver's release, or that of a driver older than CUDA 12.0.
-    """
-    digits = re.fullmatch(r"[Rr]?(\d{1,4}(?:\.\d{1,4}){0,2})", text.strip(), re.ASCII)
-    releases = list(DRIVER_RELEASES)
-    oldest = releases[0]
-    if digits is not None:
-        numbers = tuple(int(one) for one in digits[1].split("."))
-        if numbers[0] < FIRST_BRANCH:
-            version = CudaVersion.parse(digits[1])
-            if len(numbers) > 2:
-                msg = f"driver {text!r}: drivers of one CUDA release answer alike; write {version}, or its release"
-                raise ValueError(msg)
-            if version in DRIVER_RELEASES:
-                return version
-        elif numbers[0] >= driver_branch(oldest):
-            return max(one for one in releases if driver_branch(one) <= numbers[0])
-    msg = (
-        f"driver {text!r}: expected a release from {driver_branch(oldest)} on, such as 535 or 535.104.05, "
-        f"or a CUDA version from {ranges(releases)}"
-    )
-    raise ValueError(msg)
-
-
-def drivers_in(text: str) -> tuple[CudaVersion, ...]:
-    """Return the CUDA versions of drivers in a range such as ``">=525"``, ``">=12.2,<580"`` or ``"535"``.
-
-    Raises ValueError if a part of the range is not a driver, or no known driver is in it.
-    """
-    from packaging.specifiers import Specifier
-
-    chosen = list(DRIVER_RELEASES)
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(>=|<=|==|>|<|)\s*([^\s<>=]\S*)\s*", part)
-        if match is None:
-            msg = f"drivers {text!r}: {part!r} is not a bound; write a range such as '>=525' or '>=535,<580'"
-            raise ValueError(msg)
-        bound = Specifier(f"{match[1] or '=='}{driver_named(match[2])}")
-        chosen = [one for one in chosen if bound.contains(str(one))]
-    if not chosen:
-        msg = f"drivers {text!r}: no known driver is in this range"
-        raise ValueError(msg)
-    return tuple(chosen)

@@ -1,10 +1,11 @@
-"""CUDA releases and what is known of each: driver release, PTX ISA, NVVM IR, and which one stands in for another."""
+"""CUDA releases and what is known of each: driver release, PTX ISA, NVVM IR, stand-in; and which one a driver is of."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 
-from ..versions import CudaVersion, Needs
+from ..versions import FIRST_BRANCH, CudaVersion, Needs, ranges
 from . import names
 
 #: Driver release that each CUDA version first came with.
@@ -61,3 +62,80 @@ def ptx_isa_of(release: CudaVersion) -> tuple[int, int]:
         msg = f"CUDA {release} is older than {min(PTX_ISA)}, the first release in the PTX ISA table"
         raise ValueError(msg)
     return PTX_ISA[max(known)]
+
+
+# -- drivers, by what users call them
+
+
+def driver_branch(release: CudaVersion) -> int:
+    """Return the driver branch that a CUDA release came with: 535 for 12.2."""
+    return int(DRIVER_RELEASES[release].partition(".")[0])
+
+
+def driver_named(text: str) -> CudaVersion:
+    """Return the CUDA version of a driver: 12.2 for ``"535"``, ``"535.104.05"``, ``"R535"`` or ``"12.2"``.
+
+    Raises ValueError if it is no driver's release, or that of a driver older than CUDA 12.0.
+    """
+    digits = re.fullmatch(r"[Rr]?(\d{1,4}(?:\.\d{1,4}){0,2})", text.strip(), re.ASCII)
+    releases = list(DRIVER_RELEASES)
+    oldest = releases[0]
+    if digits is not None:
+        numbers = tuple(int(one) for one in digits[1].split("."))
+        if numbers[0] < FIRST_BRANCH:
+            version = CudaVersion.parse(digits[1])
+            if len(numbers) > 2:
+                msg = f"driver {text!r}: drivers of one CUDA release answer alike; write {version}, or its release"
+                raise ValueError(msg)
+            if version in DRIVER_RELEASES:
+                return version
+        elif numbers[0] >= driver_branch(oldest):
+            return max(one for one in releases if driver_branch(one) <= numbers[0])
+    msg = (
+        f"driver {text!r}: expected a release from {driver_branch(oldest)} on, such as 535 or 535.104.05, "
+        f"or a CUDA version from {ranges(releases)}"
+    )
+    raise ValueError(msg)
+
+
+def drivers_in(text: str) -> tuple[CudaVersion, ...]:
+    """Return the CUDA versions of drivers in a range such as ``">=525"``, ``">=12.2,<580"`` or ``"535"``.
+
+    Raises ValueError if a part of the range is not a driver, or no known driver is in it.
+    """
+    from packaging.specifiers import Specifier
+
+    chosen = list(DRIVER_RELEASES)
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(>=|<=|==|>|<|)\s*([^\s<>=]\S*)\s*", part)
+        if match is None:
+            msg = f"drivers {text!r}: {part!r} is not a bound; write a range such as '>=525' or '>=535,<580'"
+            raise ValueError(msg)
+        bound = Specifier(f"{match[1] or '=='}{driver_named(match[2])}")
+        chosen = [one for one in chosen if bound.contains(str(one))]
+    if not chosen:
+        msg = f"drivers {text!r}: no known driver is in this range"
+        raise ValueError(msg)
+    return tuple(chosen)
+
+
+def version_named(given: str | CudaVersion) -> CudaVersion:
+    """Return the version of an emulated driver that is meant.
+
+    Raises ValueError if none is, with the reason and what to write.
+    """
+    text, known = str(given).strip(), tuple(DRIVER_RELEASES)
+    wanted = CudaVersion.parse(text)
+    if wanted.major >= FIRST_BRANCH:
+        of_branch = [str(one) for one in known if DRIVER_RELEASES[one].startswith(f"{wanted.major}.")]
+        meant = f", which came with CUDA {' and '.join(of_branch)}" if of_branch else ""
+        msg = f"{text!r} is a branch of drivers{meant}; write a version of CUDA, such as {(of_branch or ['13.0'])[-1]}"
+        raise ValueError(msg)
+    if text.count(".") > 1:
+        msg = f"{text!r} has three numbers, and drivers of one CUDA release answer alike; write {wanted}"
+        raise ValueError(msg)
+    if wanted not in known:
+        newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
+        msg = f"CUDA {wanted} cannot be emulated; supported: {ranges(known)}; choose one of these{newer}"
+        raise ValueError(msg)
+    return wanted

@@ -21,9 +21,9 @@ from ..base.finding import NO_DRIVER, SEVERITIES, VERDICTS, Finding, Severity, e
 from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat import atlas, exports, known_bad
-from ..compat.architectures import architecture_of, driver_named, known_architectures
+from ..compat.architectures import architecture_of, known_architectures
 from ..compat.names import DEFAULT_POLICY
-from ..compat.releases import DRIVER_RELEASES, LATEST_KNOWN, ptx_isa_of
+from ..compat.releases import DRIVER_RELEASES, LATEST_KNOWN, driver_named, ptx_isa_of
 from ..compat.wheels import TILEIRAS
 from ..environment.installed import find_place
 from ..guardrails import attribution

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from .. import probes
 from ..audit.environment import EnvironmentAudit, audit_environment
-from ..audit.environment.providers import is_any_reached
+from ..audit.environment.library_search import is_any_reached
 from ..base import elf
 from ..base.install_command import Installer, installer_here
 from ..compat.wheels import all_versions

@@ -18,9 +18,9 @@ from ..base.regular_files import DATA, read_text
 from ..base.words import did_you_mean, read_words
 from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
-from ..compat.releases import DRIVER_RELEASES, STAND_INS
+from ..compat.releases import DRIVER_RELEASES, STAND_INS, version_named
 from ..compat.wheels import NVJITLINK, installed_wheels
-from ..versions import FIRST_BRANCH, CudaVersion, ranges
+from ..versions import CudaVersion
 from . import worker
 
 _HERE = Path(__file__).parent
@@ -307,28 +307,6 @@ def emulation_for(
         faults=faults,
     )
     return completed(emulation)
-
-
-def version_named(given: str | CudaVersion) -> CudaVersion:
-    """Return the version of an emulated driver that is meant.
-
-    Raises ValueError if none is, with the reason and what to write.
-    """
-    text, known = str(given).strip(), supported_versions()
-    wanted = CudaVersion.parse(text)
-    if wanted.major >= FIRST_BRANCH:
-        of_branch = [str(one) for one in known if release_of(one).startswith(f"{wanted.major}.")]
-        meant = f", which came with CUDA {' and '.join(of_branch)}" if of_branch else ""
-        msg = f"{text!r} is a branch of drivers{meant}; write a version of CUDA, such as {(of_branch or ['13.0'])[-1]}"
-        raise ValueError(msg)
-    if text.count(".") > 1:
-        msg = f"{text!r} has three numbers, and drivers of one CUDA release answer alike; write {wanted}"
-        raise ValueError(msg)
-    if wanted not in known:
-        newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
-        msg = f"CUDA {wanted} cannot be emulated; supported: {ranges(known)}; choose one of these{newer}"
-        raise ValueError(msg)
-    return wanted
 
 
 def _release(release: str | None, version: CudaVersion) -> str:

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from .. import toolchains
 from ..compat import names
 from ..compat.options import OPTIONS
-from ..emulator import version_named
+from ..compat.releases import version_named
 from ..versions import CudaVersion
 
 LATEST: Final = "latest"

@@ -40,8 +40,8 @@ from pytest_cudalink.audit.device_code import (
 from pytest_cudalink.audit.device_code.assemble import assemble
 from pytest_cudalink.base import budget
 from pytest_cudalink.cli import audit, audit_device_code
-from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of, driver_named, drivers_in, gpus
-from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
+from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of, gpus
+from pytest_cudalink.compat.releases import DRIVER_RELEASES, driver_named, drivers_in, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 

@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink import doctor
 from pytest_cudalink.audit import targets
-from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environment, conda, providers
+from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environment, conda, library_search
 from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
 from pytest_cudalink.base import tables
@@ -36,7 +36,7 @@ from tests.stubs.conftest import compile_c
 @pytest.fixture(autouse=True)
 def _no_system(monkeypatch) -> None:
     """No toolkit and no driver of the machine counts; conda sees a driver of CUDA 13.0."""
-    monkeypatch.setattr(providers, "_system_libraries", tuple)
+    monkeypatch.setattr(library_search, "_system_libraries", tuple)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
 
 
@@ -539,7 +539,7 @@ def test_search_order_is_the_loaders(tag, named, made, monkeypatch) -> None:
         done = subprocess.run([sys.executable, "-Sc", LOADED, user], capture_output=True, text=True, check=False)
         found = [Path(one).parent.name for one in done.stdout.split() if one.endswith("libcudart.so.12")]
 
-        provider = providers.Providers([owner]).of("libcudart", 12, user)
+        provider = library_search.Providers([owner]).of("libcudart", 12, user)
         assert provider is not None
         assert [Path(provider.path).parent.name] == (found or ["wheel"]), (variable, done.stderr)
 

@@ -23,11 +23,12 @@ from pytest_cudalink.audit.environment import (
     EnvironmentAudit,
     audit_environment,
     conda,
-    providers,
+    library_search,
+    missing_libraries,
 )
 from pytest_cudalink.audit.environment.claims import conda_claims, declared_claims
 from pytest_cudalink.audit.environment.conda import CondaPackage
-from pytest_cudalink.audit.environment.providers import Provider, Providers
+from pytest_cudalink.audit.environment.library_search import Provider, Providers
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.base.elf import ElfError
 from pytest_cudalink.base.finding import VERDICTS, Finding
@@ -77,9 +78,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
             raise answer
         return answer
 
-    monkeypatch.setattr(environment, "read_dynamic", read)
-    monkeypatch.setattr(providers, "read_dynamic", read)
-    monkeypatch.setattr(providers, "_system_libraries", tuple)
+    monkeypatch.setattr(missing_libraries, "read_dynamic", read)
+    monkeypatch.setattr(library_search, "read_dynamic", read)
+    monkeypatch.setattr(library_search, "_system_libraries", tuple)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
     return made
 
@@ -101,7 +102,7 @@ def claim_line(one: Claim) -> str:
 
 
 CUDART, CUDART_13 = "libcudart.so.12", "libcudart.so.13"
-SYSTEM_LIBRARIES = providers._system_libraries.__wrapped__
+SYSTEM_LIBRARIES = library_search._system_libraries.__wrapped__
 NEEDED = "wants cudaGetDriverEntryPointByVersion of CUDA 12.5"
 
 
@@ -373,7 +374,7 @@ def test_floors_that_nobody_can_judge(made: Faked, monkeypatch: pytest.MonkeyPat
     made.wheel("bundle", "1", files=(made.put("b/libnvJitLink.so.12"),))
     user = made.put("x/x.so", JITLINK, CUDART, __nvJitLinkCreate_12_9=JITLINK, cudaGetDriverEntryPointByVersion=CUDART)
     made.wheel("x", "1", files=(user,))
-    monkeypatch.setattr(providers, "_system_libraries", lambda: ("/usr/lib/libcudart.so.12",))
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: ("/usr/lib/libcudart.so.12",))
     assert made.audit().findings == ()
 
 
@@ -954,7 +955,7 @@ def test_command_for_what_is_known_to_fail(made: Faked) -> None:
 def test_release_of_a_library(stem: str, owner: str, release: str | None) -> None:
     """By the version of NVIDIA's package, or of CUDA's of conda; others have numbers of their own."""
     manager, name, version = owner.split()
-    assert str(providers.release_of(stem, Installed(name, version, manager, ""))) == str(release)
+    assert str(library_search.release_of(stem, Installed(name, version, manager, ""))) == str(release)
 
 
 @pytest.mark.parametrize(
@@ -1003,7 +1004,7 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     curand = Providers([Installed("nvidia-curand-cu12", "10.3.9.90", "pip", "", files=("c/libcurand.so.10",))])
     assert [curand.of("libcurand", major, user) is None for major in (12, 13)] == [False, True]
     systems = [f"/s/{name}" for name in ("libcudart.so", "libnvrtc.so.12", "libcudart.so.12", "libcudart.so.12.9")]
-    monkeypatch.setattr(providers, "_system_libraries", lambda: systems)
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: systems)
     assert found.of("libcudart", 12, user) == Provider("libcudart.so.12", systems[2], None, None)
     assert (str(found.of("libcudart", 12, user)), found.of("libcudart", 13, user)) == (f"{systems[2]} (system)", None)
 
@@ -1046,8 +1047,8 @@ def test_a_runtime_where_the_loader_does_not_look(
 ) -> None:
     """In a toolkit that nothing names: a program may load it first, but none does before NVIDIA's own libraries."""
     (toolkit := tmp_path / CUDART_13).touch()
-    monkeypatch.setattr(providers, "_system_libraries", lambda: (str(toolkit),))
-    monkeypatch.setattr(providers, "_cached", tuple)
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: (str(toolkit),))
+    monkeypatch.setattr(library_search, "_cached", tuple)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path) if variable else "")
     made.wheel(name, "1", files=(made.put(f"n/{library}", CUDART_13),))
     assert [one.kind for one in made.audit().errors] == ["unprovided"] * errors
@@ -1101,7 +1102,7 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{folders['ld']}:/missing::{folders['second']}:{folders['ld']}")
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "path"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(providers, "_SYSTEM", (str(folders["system"]),))
+    monkeypatch.setattr(library_search, "_SYSTEM", (str(folders["system"]),))
     monkeypatch.setattr(loader_log.shutil, "which", lambda name, path: f"{path}:{name}")
     cache = (
         "4 libs\n\tlibcudart.so.12 (x) => {0}/libcudart.so.12\n\t\udcff\n\tlibcudart.so.12 (x) => no/libcudart.so.12\n"
@@ -1152,8 +1153,8 @@ def test_release_of_a_library_of_the_system(
         link.symlink_to(library)
     if content:
         (tmp_path / version_file / "version.json").write_text(content, encoding="utf-8")
-    monkeypatch.setattr(providers, "_system_libraries", lambda: [str(link)])
-    found = Providers([]).of(providers.stem_of(link.name), 12, "")
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: [str(link)])
+    found = Providers([]).of(library_search.stem_of(link.name), 12, "")
     assert found is not None
     assert str(found.release) == str(release)
 

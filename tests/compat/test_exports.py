@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.audit.environment.providers import is_numbered
+from pytest_cudalink.audit.environment.library_search import is_numbered
 from pytest_cudalink.compat import exports
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of, driver_named, drivers_in
-from pytest_cudalink.compat.releases import DRIVER_RELEASES
+from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of
+from pytest_cudalink.compat.releases import DRIVER_RELEASES, driver_named, drivers_in
 
 
 @pytest.mark.parametrize("name", ["  L4\n", "nvidia l4", "L4-24GB", " 8.9 ", "RTX 4090 24GB"])

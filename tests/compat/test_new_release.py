@@ -194,7 +194,7 @@ def test_places_that_name_majors() -> None:
     assert files >= {
         *("audit/libraries.py", "guardrails/can_link.py", "cli/demo.py", "cli/stubs.py", "compat/wheels.py"),
         *("data/cuda_libraries.toml", "data/stubs_catalog.toml", "emulator/__init__.py", "emulator/native/config.c"),
-        *("environment/facts.py", "guardrails/repair.py", "linker/causes.py", "linker/dispatch.py", "matrix/adopt.py"),
+        *("environment/facts.py", "guardrails/repair.py", "linker/causes.py", "linker/dispatch.py", "matrix/init.py"),
         *("plugin/conditions/nvjitlink.py", "stubs/catalog.py", "stubs/c_source.py", "stubs/native/adapters.h"),
         *("toolchains/__init__.py", "versions.py", "matrices/dispatch.toml"),
         *("pyproject.toml", "tools/make_exports.py", "tools/make_requires.py", "tools/make_toolchains.py"),
@@ -255,7 +255,7 @@ def test_dry_run_of_a_major(capsys) -> None:
     assert named == [
         *("releases.toml", "tools/make_toolchains.py", "tools/make_exports.py", "data/exports", "cuda_libraries.toml"),
         *("audit/libraries.py", "stubs/c_source.py", "stubs_catalog.toml", "pyproject.toml", "pyproject.toml"),
-        "matrix/adopt.py",
+        "matrix/init.py",
     ]
     assert "(GeneratorError: headers 14: expected the CUDA major that callers are compiled with: 11, 12 or 13)" in said
     assert re.search(r"^- pytest_cudalink/versions\.py:\d+: package = ", said, re.MULTILINE)

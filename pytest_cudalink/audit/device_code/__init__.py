@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from ...base.tables import read_table
 from ...base.words import and_more
 from ...compat import architectures, atlas
-from ...compat.architectures import architecture_of, driver_branch, driver_named, drivers_in
-from ...compat.releases import ptx_isa_of
+from ...compat.architectures import architecture_of
+from ...compat.releases import driver_branch, driver_named, drivers_in, ptx_isa_of
 from ...versions import CudaVersion
 from .images import RELOCATABLE
 from .images import DeviceImage as DeviceImage

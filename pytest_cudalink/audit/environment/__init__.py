@@ -7,14 +7,13 @@ environment runs, and no library of it is loaded.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -24,10 +23,11 @@ from packaging.utils import canonicalize_name
 from ...base.budget import AuditError
 from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
 from ...base.install_command import NO_COMMAND, Command, Installer, install_command, installer_here
-from ...base.regular_files import has_hash, open_regular
+from ...base.regular_files import has_hash
 from ...base.words import and_more, counted
-from ...compat import exports, known_bad
-from ...compat.architectures import architecture_of, driver_named
+from ...compat import known_bad
+from ...compat.architectures import architecture_of
+from ...compat.releases import driver_named
 from ...environment.installed import (
     Installed,
     Place,
@@ -40,37 +40,23 @@ from ...environment.installed import (
     read_distributions,
     recorded_hashes,
 )
-from ...versions import CudaVersion
 from .. import targets
-from ..device_code.images import in_file
-from ..device_code.scan import pieces
-from ..libraries import majors_of, packages_of, stem_of
-from ..loadable import buffer, data_ranges, read_dynamic
-from ..needs import Need, needs_of_scan
-from ..opened import is_part, names_in_data
-from ..scan import MOST_NAMES, MOST_UNPACKED, Scan, nvjitlink_needs
 from . import conda
-from .claims import VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
+from .claims import OF_EXTRA, VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
-from .machine import TargetMachine, misfits
-from .providers import Provider, Providers, is_any_reached, is_numbered, library_path, parts_named_in
+from .library_search import Provider, Providers, library_path
+from .machine import TargetMachine, driver_here, misfits
+from .missing_libraries import EXTENSION, measured_claims, needs_of_files, of_another_major
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "Finding", "Installed", "audit_environment"]
 
 #: Its name before all findings had one form.
 EnvironmentFinding = Finding
-#: Libraries of the driver, which no environment brings.
-_DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
 #: Different specifiers of one distribution that are compared with each other; 12 were seen at most.
 _MOST_SPECIFIERS: Final = 40
 
-#: A Python extension module, which is loaded where a program imports it, and not before.
-_EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
-
 #: A library that programs link, by its name: an extension module may be called ``_core.so``.
 _LINKED: Final = re.compile(r"(?:^|/)lib[^/]*\.so[.\d]*$")
-#: A requirement that only an extra has.
-_OF_EXTRA: Final = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra\s*==\s*['\"](?P<extra>[\w.-]+)")
 
 
 @dataclass(frozen=True)
@@ -175,10 +161,10 @@ def audit_environment(
     providers = Providers(everything)
     for one in everything:  # which have no files unless those are measured
         files += len(one.files)
-        needs[str(one)] = _needs(place, one, unreadable)
-        claimed, unprovided = _measured(one, needs[str(one)], providers, claims, repair)
+        needs[str(one)] = needs_of_files(place, one, unreadable)
+        claimed, unprovided = measured_claims(one, needs[str(one)], providers, claims, repair.install)
         measured += claimed
-        findings += [*unprovided, *_of_another_major(one, needs[str(one)], providers, repair, machine)]
+        findings += [*unprovided, *of_another_major(one, needs[str(one)], providers, repair.install, machine)]
     shared = _shared_files(everything, unreadable) if measure else {}
     findings += _overwritten(shared, claims, repair, machine)
     findings += _copies(providers, shared, repair)
@@ -222,238 +208,8 @@ def _by_conda(
 
 def _driver() -> CondaPackage | None:
     """The virtual package ``__cuda``, of the driver here."""
-    version = _driver_here()
+    version = driver_here()
     return conda.virtual_driver(version) if version else None
-
-
-def _driver_here() -> str:
-    """The CUDA version of the driver, by the variable that conda reads, or of this machine; empty without one."""
-    from ... import probes
-
-    version = os.environ.get("CONDA_OVERRIDE_CUDA")
-    if version is None:
-        try:
-            found = probes.driver_version()
-        except OSError:  # a driver that cannot be opened; the doctor reports it
-            found = None
-        version = str(found) if found else ""
-    return version
-
-
-# -- measured
-
-
-def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[Need]:
-    """What the installed libraries of a distribution need by what they link, and by the LTO-IR in them.
-
-    NVIDIA's own libraries, two thirds of the bytes of an environment, are not searched for LTO-IR: those that have some
-    link nvJitLink, by symbols that name its release.
-    """
-    scan = Scan("")
-    names = {os.path.relpath(path, place.prefix): path for path in one.files}  # a prefix may be called cuda-13.0
-    of_cuda = conda.is_cuda_package(one.name) if one.manager == "conda" else is_cuda_distribution(one.name)
-    for name, path in names.items():
-        try:
-            found = read_dynamic(path)
-            if found is None:
-                continue
-            if any(majors_of(library) is not None for library in (*found.needed, found.soname or "")):
-                scan.elves[name] = found
-            if of_cuda:
-                continue
-            with open_regular(path) as stream:
-                if opened := names_in_data(stream, data_ranges(stream)):
-                    scan.opened[name] = opened[:MOST_NAMES]
-                with buffer(stream) as content:
-                    found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
-                    images = in_file(name, content, found_code, room=MOST_UNPACKED)
-                    ltoir, jitify = nvjitlink_needs(content, images)
-            if ltoir is not None:
-                scan.ltoir[name] = ltoir
-            if jitify is not None:
-                scan.jitify[name] = jitify
-                scan.elves[name] = found
-        except (OSError, ValueError) as error:
-            reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
-            unreadable.append(Unreadable(path, f"{reason}: install {one} again"))
-    return [replace(need, path=names[need.path]) for need in needs_of_scan(scan)]
-
-
-def _measured(
-    one: Installed, needs: Sequence[Need], providers: Providers, declared: Sequence[Claim], repair: _Repair
-) -> tuple[list[Claim], list[Finding]]:
-    """What the files of a distribution need of the libraries that they get, and those that they do not get."""
-    highest: dict[tuple[str, int], Need] = {}
-    linked: dict[tuple[str, int], Need] = {}
-    for need in needs:
-        if need.stem in _DRIVER or (need.how == "opened" and not need.floor):
-            continue
-        key = need.stem, need.major
-        if need.how in ("linked", "symbols"):
-            linked.setdefault(key, need)
-        if need.floor and (key not in highest or need.floor > (highest[key].floor or need.floor)):
-            highest[key] = need
-    claims: list[Claim] = []
-    older: list[Finding] = []
-    for (stem, major), need in highest.items():
-        provider = providers.of(stem, major, need.path)
-        if provider and provider.owner is None and need.floor and (provider.release or need.floor) < need.floor:
-            older.append(_older(one, need, need.floor, provider))
-        if provider and provider.owner and provider.owner.name != one.name and need.floor and provider.release:
-            claims.append(_claim(one, need, need.floor, provider, declared))
-    got = {key: _linked_with(one, need, providers) for key, need in linked.items()}
-    absent = {need.stem: need for key, need in linked.items() if not got[key]}
-    served = {stem for (stem, _), provider in got.items() if provider}
-    # a wheel may have one file for each CUDA major, of which a program loads one; what is declared is reported by name
-    served |= {
-        stem for stem in absent for claim in declared
-        if claim.by == str(one) and claim.satisfied is None and _is_package_of(claim.name, stem)
-    }  # fmt: skip
-    nowhere = [need for need in absent.values() if need.stem not in served]
-    names = sorted({exports.distributions(need.stem).get(need.major) or "" for need in nowhere} - {""})
-    fix = repair.install(one.manager, names) if names and one.manager != "conda" else NO_COMMAND
-    apart = _without_parts(one, needs, linked, providers)
-    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *apart]
-
-
-def _linked_with(one: Installed, need: Need, providers: Providers) -> Provider | None:
-    """The copy that a linked file gets; a program may load one of a toolkit first, where the loader does not look.
-
-    Nothing loads the runtime before NVIDIA's own libraries but those for several processes (``LIB_DESCRIPTORS`` of
-    cuda.pathfinder 1.9.1).
-    """
-    found = providers.of(need.stem, need.major, need.path)
-    before = stem_of(Path(need.path).name).endswith("Mp") or not is_cuda_distribution(one.name)
-    runtime = need.stem == "libcudart" and not before
-    unseen = found and found.owner is None and runtime and not is_any_reached(need.path, [found.library])
-    return None if unseen else found
-
-
-def _without_parts(
-    one: Installed, needs: Sequence[Need], linked: Mapping[tuple[str, int], Need], providers: Providers
-) -> Iterator[Finding]:
-    """The copies of cuDNN and of NVRTC, inside a distribution or outside of all, that open their parts in vain.
-
-    A note where the environment has the parts of cuDNN nowhere: the program runs on the CPU alone, as its users do.
-    """
-    opened: dict[str, set[str]] = {}
-    for need in needs:
-        if need.how == "opened" and is_part(need.stem, need.path):
-            opened.setdefault(need.path, set()).add(need.library)
-    got = (providers.of(stem, major, linked[stem, major].path) for stem, major in linked if stem == "libcudnn")
-    outside = {each.path: set(parts_named_in(each.path)) for each in got if each and each.owner is None}
-    for opener, parts in (opened | outside).items():
-        if not parts or is_any_reached(opener, parts):
-            continue
-        there = next((each.path for each in providers.all if each.library.startswith(tuple(parts))), "")
-        nowhere = not there and opener not in outside and stem_of(Path(opener).name) == "libcudnn"
-        yield Finding(
-            "note" if nowhere else "error",
-            f"{opener}, which {one} loads, opens {min(parts)}{and_more(len(parts) - 1)} by name, which the loader does "
-            "not find for it",
-            otherwise=f"put {Path(there).parent} into LD_LIBRARY_PATH, if its release fits"
-            if there
-            else f"put a folder with all parts of that {stem_of(Path(opener).name)} into LD_LIBRARY_PATH",
-            place=opener,
-            kind="unprovided",
-        )
-
-
-def _of_another_major(
-    one: Installed, needs: Sequence[Need], providers: Providers, repair: _Repair, machine: TargetMachine | None
-) -> Iterator[Finding]:
-    """Libraries that a distribution opens by name, where the environment has those of other CUDA majors alone.
-
-    Where it has none at all, the program is one that does without; and where there is no driver, it comes to open none.
-    """
-    opened: dict[str, list[Need]] = {}
-    for need in needs:
-        if need.stem not in _DRIVER and need.how == "opened" and not need.floor:
-            opened.setdefault(need.stem, []).append(need)
-    for stem, several in opened.items():
-        there = next((each for each in providers.all if each.stem == stem and each.owner), None)
-        if there is None or any(providers.of(stem, need.major, need.path) for need in several):
-            continue
-        need = several[0]
-        name = exports.distributions(stem).get(need.major)
-        yield Finding(
-            "error" if machine or _driver_here() else "note",
-            f"{Path(need.path).name} of {one} {need.evidence}, and there is {there.library} of {there.owner} alone",
-            repair.install(one.manager, [name]) if name and one.manager != "conda" else NO_COMMAND,
-            "" if name else f"install a build of {one.name} for the CUDA release of {there.owner}",
-            place=need.path,
-            kind="unprovided",
-        )
-
-
-def _older(one: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Finding:
-    """An older library that a file gets from a folder of a variable or of its own, or from the system."""
-    folder, file = os.path.split(provider.path)[0], Path(need.path).name
-    by_variable = folder in library_path()
-    return Finding(
-        "error",
-        f"{provider.library} is that of CUDA {provider.release} in {'LD_LIBRARY_PATH' if by_variable else folder}; "
-        f"expected {floor} or newer: {file} of {one} {need.evidence}",
-        otherwise=f"take {folder} out of LD_LIBRARY_PATH"
-        if by_variable
-        else f"put one of CUDA {floor} or newer there, or before it in LD_LIBRARY_PATH if {file} has no RPATH",
-        place=provider.path,
-        kind="floor",
-    )
-
-
-def _is_package_of(name: str, stem: str) -> bool:
-    """Whether a package brings a library, as far as its name or the table of exports tells."""
-    known = exports.distributions(stem).values()
-    return stem.removeprefix("lib") in name or name in known
-
-
-def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, declared: Sequence[Claim]) -> Claim:
-    owner, release = provider.owner, provider.release
-    assert owner is not None  # checked by the caller
-    assert release is not None
-    known = exports.wheel_versions(need.stem, floor)
-    oldest = known[0] if known else str(floor)
-    first = need.wheel or oldest
-    if is_numbered(need.stem) and first == oldest:  # every wheel of that release will do
-        first = str(floor)
-    own = [claim for claim in declared if claim.by == str(one) and claim.name == owner.name]
-    said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
-    return Claim(
-        str(one), owner.name, f">={first}", need.how, f"{need.evidence}; {one.name} {said}",
-        release >= floor and targets.accepts(f">={first}", owner.version), file=need.path,
-    )  # fmt: skip
-
-
-def _unprovided(one: Installed, need: Need, fix: Command) -> Finding:
-    """A library that a distribution does not get. `fix`: installs all those of which NVIDIA has packages."""
-    library = need.library
-    name = exports.distributions(need.stem).get(need.major)
-    claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
-    extra = _extra_with(one, need.stem)
-    optional = not name and (bool(extra) or _EXTENSION.search(need.path) is not None)
-    fix = fix if name else NO_COMMAND
-    brings = f"{one.name}[{extra}], which requires it" if extra else f"the package that has {library}"
-    return Finding(
-        "note" if optional else "error",
-        f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {one} "
-        "is linked with it",
-        fix,
-        otherwise=""
-        if fix
-        else f"nothing, if no program loads this file; else install {brings}"
-        if optional
-        else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
-        evidence=(claim,),
-        kind="unprovided",
-    )
-
-
-def _extra_with(one: Installed, stem: str) -> str:
-    """The extra of a distribution that brings a library from outside of the toolkit; empty if none does."""
-    asked = [_OF_EXTRA.match(line) for line in one.requires]
-    known = packages_of(stem)
-    return next((match["extra"] for match in asked if match and canonicalize_name(match["name"]) in known), "")
 
 
 # -- judgements
@@ -485,7 +241,7 @@ def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> I
     for one in distributions:
         asked: dict[str, dict[str, str]] = {}  # versions by extra, of each distribution
         for line in one.requires:
-            match = _OF_EXTRA.match(line)
+            match = OF_EXTRA.match(line)
             name = canonicalize_name(match["name"]) if match else ""
             if match and name in there and concerns_cuda(name) and (str(one), name) not in claimed:
                 with suppress(ValueError):
@@ -624,10 +380,10 @@ def _overwritten(
 def _serves_all(there: str, several: Sequence[Installed], paths: Sequence[str], machine: TargetMachine | None) -> bool:
     """Whether the libraries of one variant do for the programs of the others: NVIDIA's own open each other by name."""
     major = re.search(r"\d{2}", there)
-    driver = machine.driver if machine else _driver_here()
+    driver = machine.driver if machine else driver_here()
     return (
         len({one.version for one in several}) == 1
-        and all(_LINKED.search(path) and not _EXTENSION.search(path) for path in paths)
+        and all(_LINKED.search(path) and not EXTENSION.search(path) for path in paths)
         and not is_cuda_distribution(there)
         and major is not None
         and (not driver or int(major[0]) <= int(str(driver).partition(".")[0]))

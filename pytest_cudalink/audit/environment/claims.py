@@ -26,6 +26,8 @@ from .conda import CondaPackage, Rules
 _MOST_WHEEL: Final = 1 << 16
 _CUDA: Final = re.compile(r"\s*(?:nvidia|cuda)[-_.]", re.IGNORECASE)
 _NAMED: Final = re.compile(r"\s*[\w.-]*", re.ASCII)
+#: A requirement that only an extra has.
+OF_EXTRA: Final = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra\s*==\s*['\"](?P<extra>[\w.-]+)")
 #: What the name of a build for one CUDA major has in addition to that of its project.
 VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,7 @@ from typing import Final
 
 from ...base.finding import Finding, Severity
 from ...base.words import and_more
-from ...compat.architectures import driver_branch
-from ...compat.releases import DRIVER_RELEASES
+from ...compat.releases import DRIVER_RELEASES, driver_branch
 from ...environment.installed import Installed
 from ...versions import CudaVersion
 from ..device_code import DriverOutcome, grouped, what_happens
@@ -36,6 +36,20 @@ class TargetMachine:
     def __str__(self) -> str:
         gpu = f" with {self.arch}" if self.arch else ""
         return f"a driver of CUDA {self.driver} ({driver_branch(self.driver)}){gpu}"
+
+
+def driver_here() -> str:
+    """The CUDA version of the driver, by the variable that conda reads, or of this machine; empty without one."""
+    from ... import probes
+
+    version = os.environ.get("CONDA_OVERRIDE_CUDA")
+    if version is None:
+        try:
+            found = probes.driver_version()
+        except OSError:  # a driver that cannot be opened; the doctor reports it
+            found = None
+        version = str(found) if found else ""
+    return version
 
 
 def _finding(severity: Severity, what: str, owner: Installed | None, remedy: str) -> Finding:

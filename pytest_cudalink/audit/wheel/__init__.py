@@ -11,7 +11,7 @@ from typing import Any
 from ...base.budget import AuditError
 from ...base.finding import Finding, plain
 from ...base.words import and_more, counted, listed, plural
-from ...compat.architectures import drivers_in
+from ...compat.releases import drivers_in
 from ..device_code import ROWS, DeviceCode, grouped
 from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ..loadable import LoadableLibrary, folder_of, loaded_by, searched

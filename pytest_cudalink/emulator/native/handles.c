@@ -1,12 +1,9 @@
 /* Objects, and their handles: a hash table with open addresses. */
 #include "handles.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "config.h"
 #include "locks.h"
-#include "violations.h"
 
 const struct KindName cl_kinds[] = {
 #define HANDLE_KIND_ROWS
@@ -39,9 +36,6 @@ static struct {
   Grave graves[REMEMBERED];
   size_t buried; /* how many ever */
 } table;
-
-/* The first dead handle that this thread's call asked for as one of its kind. */
-static _Thread_local DeadHandle used;
 
 STATIC_LOCK(lock);
 
@@ -86,10 +80,6 @@ static uint64_t add(const void *handle, HandleKind kind) {
   return ++table.numbers[kind];
 }
 
-void cl_note_dead_use(HandleKind kind, uint64_t number, Site *end) {
-  if (!used.kind) used = (DeadHandle){kind, number, cl_site_keep(end)};
-}
-
 bool cl_handle_is(const void *handle, HandleKind kind) {
   HOLD(lock);
   const Entry *entry = handle && table.room ? &table.entries[place(handle)] : NULL;
@@ -97,35 +87,6 @@ bool cl_handle_is(const void *handle, HandleKind kind) {
   if (entry->grave && entry->grave->died.kind == kind)
     cl_note_dead_use(kind, entry->grave->died.number, entry->grave->died.end);
   return entry->kind == kind;
-}
-
-bool cl_used_dead(HandleKind kind) { return kind && used.kind == kind; }
-
-void cl_check_dead_use(const char *call, unsigned kinds) {
-  if (!used.kind) return;
-  DeadHandle use = used;
-  used = (DeadHandle){0};
-  if (cl_config()->lifetime && kinds >> use.kind & 1) {
-    const struct KindName *kind = &cl_kinds[use.kind];
-    const char *after = use.end ? use.end->call : "its end";
-    char what[64], expected[64];
-    snprintf(what, sizeof what, "used after %s", after);
-    snprintf(expected, sizeof expected, "a %s that is alive", kind->name);
-    cl_note_violation_of(&(Violation){
-        .kind = kind->name,
-        .number = use.number,
-        .rule = kind->type,
-        .what = what,
-        .call = call,
-        .after = after,
-        .expected = expected,
-        .found = "the handle of a destroyed one",
-        .maker = use.end ? use.end->call : NULL,
-        .made = use.end ? &use.end->stack : NULL,
-    });
-  }
-  cl_site_drop(use.end);
-  cl_report_violations();
 }
 
 static void take_out(const void *handle) {

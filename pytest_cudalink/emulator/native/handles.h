@@ -57,12 +57,15 @@ size_t cl_objects_end(const Objects *list, const Context *context);
 /* Whether a handle is alive and of this kind. The answer holds while the lock of its owner is held: each file adds,
    asks and removes its own kinds under its own lock, so that an object cannot go while another thread uses it. */
 bool cl_handle_is(const void *handle, HandleKind kind);
-/* Notes that this thread's call was given a handle that had died, of which a table apart from this one knows. */
+/* How many of a kind are alive. */
+size_t cl_handles_alive(HandleKind kind);
+
+/* -- the use of what is dead: lifetimes.c -- */
+
+/* Notes that this thread's call was given a handle that had died, or memory that was freed. */
 void cl_note_dead_use(HandleKind kind, uint64_t number, Site *end);
 /* Whether this thread's call was given a handle of a kind that had died. */
 bool cl_used_dead(HandleKind kind);
 /* Reports, as a function leaves, that it was given a handle that had died, if it is of a kind, one bit each, of which a
    driver dies there. Never under a lock. */
 void cl_check_dead_use(const char *call, unsigned kinds);
-/* How many of a kind are alive. */
-size_t cl_handles_alive(HandleKind kind);

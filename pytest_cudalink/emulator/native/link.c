@@ -5,7 +5,7 @@
 #include "faults.h"
 #include "config.h"
 #include "contexts.h"
-#include "lifetimes.h"
+#include "link_memory.h"
 #include "link_inputs.h"
 #include "violations.h"
 

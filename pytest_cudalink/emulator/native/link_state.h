@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "jitlink.h"
+#include "jit_compiler.h"
 #include "stacks.h"
 
 /* One log buffer of the caller, and how much of the unused part behind the text is watched. */

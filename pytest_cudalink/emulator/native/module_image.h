@@ -3,7 +3,7 @@
 #pragma once
 
 #include "contexts.h"
-#include "jitlink.h"
+#include "jit_compiler.h"
 
 typedef struct Function Function;
 typedef struct Global Global;

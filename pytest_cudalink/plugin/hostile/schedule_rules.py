@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...base.words import and_more, counted
 from ..schedule_request import ScheduleRequest
-from .sweep_rules import site_of
+from .sweep_plan import site_of
 
 if TYPE_CHECKING:
     from ...report.records import OperationRecord

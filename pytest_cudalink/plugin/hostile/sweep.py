@@ -20,9 +20,9 @@ from ...emulator import faults
 from ...report.asked_for import AskedFor
 from ..run import from_controller
 from ..settings import COMPILER, LINKER, check_sweep
-from . import sweep_rules as fault_sweep
+from . import sweep_plan
 from .reruns import ProcessNotes, RunsAgain, command, place_of, show
-from .sweep_rules import Call, FailedCall, FailureMode, SweepFinding, SweepTotals, SweptTrial
+from .sweep_plan import Call, FailedCall, FailureMode, SweepFinding, SweepTotals, SweptTrial
 
 if TYPE_CHECKING:
     from ...base.process_end import ProcessEnd
@@ -65,7 +65,7 @@ class Baseline:
 
     def _read(self) -> list[str] | None:
         try:
-            return fault_sweep.read_baseline(read_bounded(self._file, _LONGEST).decode("utf-8"))
+            return sweep_plan.read_baseline(read_bounded(self._file, _LONGEST).decode("utf-8"))
         except FileNotFoundError:
             self._check_folder()
             return None
@@ -91,7 +91,7 @@ class Baseline:
 
     def write(self, findings: Sequence[SweepFinding]) -> None:
         """Write the findings, which are known from the next run on."""
-        lines = fault_sweep.baseline_lines(findings)
+        lines = sweep_plan.baseline_lines(findings)
         head = "# Known findings of --cudalink-fault-sweep: KIND FUNCTION PLACE. Remove what is mended.\n"
         try:
             regular_files.write_whole(self._file, head + "".join(f"{line}\n" for line in lines))
@@ -227,7 +227,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
         """Sweep a test."""
         found.add(self._sweep(item))
         if found.runs:
-            number = counted(len(fault_sweep.merged(found.findings)), "finding")
+            number = counted(len(sweep_plan.merged(found.findings)), "finding")
             show(item, f"{counted(found.runs, 'run')} with a fault, {number}", verbosity=0)
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
@@ -238,7 +238,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             return SweepTotals(skipped={reason: 1}) if self.passed else SweepTotals(spared={reason: 1})
         root = str(item.config.rootpath)
         calls = [
-            Call(function, fault_sweep.site_of(stack or (), root))
+            Call(function, sweep_plan.site_of(stack or (), root))
             for function, stack in zip(clean.calls, stacks, strict=True)
         ]
         functions = self._functions
@@ -247,7 +247,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
         closed = {number for number, stack in enumerate(stacks, 1) if stack is None}
         if self._single:
             closed = set(range(1, len(calls) + 1)) - {self._single} | closed
-        chosen, over, elsewhere, repeats = fault_sweep.plan(
+        chosen, over, elsewhere, repeats = sweep_plan.plan(
             calls,
             self._modes,
             stacks=[stack or () for stack in stacks],
@@ -261,7 +261,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             finding
             for number, fault in enumerate(chosen)
             if number in trials
-            for finding in fault_sweep.judge(clean, trials[number], fault, item.nodeid, place_of(item))
+            for finding in sweep_plan.judge(clean, trials[number], fault, item.nodeid, place_of(item))
         ]
         made = [fault for number, fault in enumerate(chosen) if number in trials]
         lost = [fault for number, fault in enumerate(chosen) if number not in trials]
@@ -276,8 +276,8 @@ class FaultSweep(RunsAgain[SweepTotals]):
             repeats=len(repeats),
             lost={why: number for why, number in reasons.items() if number},
             called={fault.call.function for fault in (*chosen, *over, *elsewhere)},
-            tried={fault_sweep.baseline_place(fault.call) for fault in made},
-            partly={fault_sweep.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere, *repeats)},
+            tried={sweep_plan.baseline_place(fault.call) for fault in made},
+            partly={sweep_plan.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere, *repeats)},
             findings=found,
         )
 
@@ -319,7 +319,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             self.notes.forget(self._taken)
         if self._baseline.missing and self._is_whole:
             self._baseline.write(self.totals.findings)
-        for finding, number in fault_sweep.new_findings(self.totals.findings, self._baseline.known or ()):
+        for finding, number in sweep_plan.new_findings(self.totals.findings, self._baseline.known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
             fault = "+".join([str(finding.fault), *self._others])  # their calls have numbers, too
             repeat = command(self._run, f"--cudalink-fault-sweep={fault}", finding.place)
@@ -336,7 +336,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
         totals = self.totals
         allowed = {
             f"cudalink_fault_budget={self._budget}; raise it to fail more calls": totals.left,
-            f"{fault_sweep.REPEATS} calls by the same lines fail; cudalink_fault_budget=0 fails all": totals.repeats,
+            f"{sweep_plan.REPEATS} calls by the same lines fail; cudalink_fault_budget=0 fails all": totals.repeats,
         }
         allowed[f"{self._part[0]}/{self._part[1]} of cudalink_fault_budget leaves them to the others"] = (
             totals.elsewhere
@@ -370,7 +370,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             return []
         if self._single:
             return [] if totals.planned else [f"no test makes a call {self._single} that can fail"]
-        names = {name for function in totals.called for name in fault_sweep.names_of(function)}
+        names = {name for function in totals.called for name in sweep_plan.names_of(function)}
         libraries = {_library_of(function) for function in totals.called}
         missing = [name for name in self._functions if name not in names]
         missing += [library for library in self._others if library not in libraries]
@@ -380,7 +380,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
     def lines(self) -> list[str]:
         totals, baseline = self.totals, self._baseline
         known = f", {counted(len(baseline.known), 'line')} in {baseline.name}" if baseline.known is not None else ""
-        number = counted(len(fault_sweep.merged(totals.findings)), "finding")
+        number = counted(len(sweep_plan.merged(totals.findings)), "finding")
         found = [f"fault sweep: {totals}, {number}{known}"]
         found += filter(None, [baseline.written])
         if self._interrupted and self.notes.kept:
@@ -392,7 +392,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             notes = counted(self.notes.damaged, "note")
             found.append(f"{notes} of the interrupted sweep cannot be read; their tests were swept again")
         if self._is_whole:
-            gone = fault_sweep.gone(totals.findings, baseline.known or (), totals.tried - totals.partly)
+            gone = sweep_plan.gone(totals.findings, baseline.known or (), totals.tried - totals.partly)
             found += [f"not found any more in these tests, and can leave {baseline.name}: {line}" for line in gone]
         return found
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_cudalink.emulator.control import DriverState as State
-from pytest_cudalink.plugin.hostile.sweep_rules import (
+from pytest_cudalink.plugin.hostile.sweep_plan import (
     KINDS,
     REPEATS,
     Call,

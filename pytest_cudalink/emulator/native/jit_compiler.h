@@ -1,4 +1,4 @@
-/* One link through libnvJitLink, answered in the driver's codes and words. */
+/* The driver's JIT compiler and linker: libnvJitLink, answered in the driver's codes and words. */
 #pragma once
 
 #include "image.h"

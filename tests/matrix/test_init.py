@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pytest_cudalink import cli, toolchains
-from pytest_cudalink.matrix import adopt, load_cells
+from pytest_cudalink.matrix import init, load_cells
 from pytest_cudalink.matrix.ci import CELLS_VARIABLE
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.versions import CudaVersion
@@ -79,7 +79,7 @@ def project(tmp_path, monkeypatch, capsys) -> Path:
     folder = tmp_path / "scale"
     shutil.copytree(DOCS / "tutorials" / "project", folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(adopt, "newest", INDEX.__getitem__)
+    monkeypatch.setattr(init, "newest", INDEX.__getitem__)
     assert cli.main(["init", "--runner", "nox", "--ci", "github"]) == 0
     assert "write   matrices/cells.toml" in capsys.readouterr().out
     return folder
@@ -196,10 +196,10 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     assert "Traceback" not in run("nox", "-R", "-s", "unmade", cwd=tmp_path, code=1, **site)
 
 
-@pytest.mark.parametrize("runner", adopt.RUNNERS)
+@pytest.mark.parametrize("runner", init.RUNNERS)
 def test_github_workflow(runner, tmp_path) -> None:
     """Others can call it, it runs each cell by name, and its records always come; test_workflows evaluates it."""
-    (change,) = [one for one in adopt.plan_changes(tmp_path, runner, "github") if one.path.suffix == ".yml"]
+    (change,) = [one for one in init.plan_changes(tmp_path, runner, "github") if one.path.suffix == ".yml"]
     workflow = yaml.safe_load(change.content)
     assert "workflow_call" in workflow[True]  # YAML 1.1 reads "on" as true
     test, report = (workflow["jobs"][name] for name in ("test", "report"))
@@ -224,13 +224,13 @@ def test_github_workflow(runner, tmp_path) -> None:
 def test_a_written_workflow_takes_a_python_that_the_project_allows(requires, python, tmp_path) -> None:
     """Also in the jobs that run no cell; a Python of another release stands nowhere."""
     (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "p"\nrequires-python = "{requires}"\n')
-    changes = {change.path.name: change for change in adopt.plan_changes(tmp_path, "nox")}
+    changes = {change.path.name: change for change in init.plan_changes(tmp_path, "nox")}
     assert set(re.findall(r"\b3\.\d+\b", changes["cudalink.yml"].content)) == {python}
 
 
 def test_cells_that_init_writes_are_chosen(tmp_path, monkeypatch, capsys) -> None:
     """No cell has the tag of the night, which the workflow leaves out; a run for that tag alone is still refused."""
-    changes = {change.path.name: change.content for change in adopt.plan_changes(tmp_path, "nox")}
+    changes = {change.path.name: change.content for change in init.plan_changes(tmp_path, "nox")}
     monkeypatch.chdir(tmp_path)
     Path("cells.toml").write_text(changes["cells.toml"], encoding="utf-8")
     assert cli.main(["matrix", "github", "--file", "cells.toml", "--tags", "!nightly,!gpu"]) == 0
@@ -260,7 +260,7 @@ def test_what_a_project_has_decides(tmp_path, present, words, actions) -> None:
     """The runner, unless it is named; what is there is kept or added to."""
     for name in present:
         (tmp_path / name).mkdir() if name == ".github" else (tmp_path / name).touch()
-    changes = {str(change.path): change.action for change in adopt.plan_changes(tmp_path, *words)}
+    changes = {str(change.path): change.action for change in init.plan_changes(tmp_path, *words)}
     assert changes == actions | {"matrices/cells.toml": "write", ".gitignore": "write"}
 
 
@@ -303,7 +303,7 @@ ADVICE = "put this into {}, or add to what is there:\n{}"
 def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advice) -> None:
     """What configures the project's own runs gets advice, lists are appended to, and line ends stay as they are."""
     (tmp_path / name).write_bytes(before.encode())
-    (change,) = (one for one in adopt.plan_changes(tmp_path, ci="none") if str(one.path) == name)
+    (change,) = (one for one in init.plan_changes(tmp_path, ci="none") if str(one.path) == name)
     assert change.action == ("keep" if content is None else "append")
     assert change.content == (before if content is None else content)
     assert change.advice == (ADVICE.format(name, advice) if advice and advice != NOXFILE else advice)
@@ -324,7 +324,7 @@ def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advic
 def test_init_beside_a_session_report(tmp_path, session, taken) -> None:
     """The session that merges the records gets another name, and the user hears it."""
     (tmp_path / "noxfile.py").write_text(f"import nox\n{session}", encoding="utf-8")
-    (change,) = (one for one in adopt.plan_changes(tmp_path, ci="none") if str(one.path) == "noxfile.py")
+    (change,) = (one for one in init.plan_changes(tmp_path, ci="none") if str(one.path) == "noxfile.py")
     given = ', report="cudalink-report"' if taken else ""
     assert change.content.endswith(GUARDED.format(given))
     assert ("`nox -s cudalink-report` runs the cells" in change.advice) is taken
@@ -336,7 +336,7 @@ def test_a_noxfile_without_the_plugin(runners, tmp_path) -> None:
     noxfile.write_text(
         "import nox\n\n@nox.session\ndef lint(session): ...\n\nif __name__ == '__main__':\n    nox.main()\n"
     )
-    for change in adopt.plan_changes(tmp_path, ci="none"):
+    for change in init.plan_changes(tmp_path, ci="none"):
         if change.path.name in ("noxfile.py", "cells.toml"):
             (tmp_path / change.path).parent.mkdir(exist_ok=True)
             (tmp_path / change.path).write_text(change.content)
@@ -366,11 +366,11 @@ def test_the_workflow_installs_what_the_noxfile_imports(tmp_path, noxfile, group
     (tmp_path / "noxfile.py").write_text(noxfile)
     (tmp_path / "helper.py").touch()
     (tmp_path / "tools").mkdir()
-    (change,) = (one for one in adopt.plan_changes(tmp_path) if one.path.suffix == ".yml")
+    (change,) = (one for one in init.plan_changes(tmp_path) if one.path.suffix == ".yml")
     assert f'- run: uvx --with "$CUDALINK_REQUIREMENT" {more}nox\n' in change.content
     advice = f"noxfile.py imports {unknown}: put --with and the package that has it before `nox` in the job test"
     assert change.advice == (advice if unknown else "")
-    (tox,) = (one for one in adopt.plan_changes(tmp_path, "tox") if one.path.suffix == ".yml")
+    (tox,) = (one for one in init.plan_changes(tmp_path, "tox") if one.path.suffix == ".yml")
     assert (" --with tox-uv tox run\n" in tox.content, tox.advice) == (True, "")
 
 
@@ -397,7 +397,7 @@ def test_the_workflow_runs_on_the_default_branch(tmp_path, branches, head, expec
     if head:
         git(tmp_path, "update-ref", f"refs/remotes/origin/{head}", "HEAD")
         git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{head}")
-    (change,) = (one for one in adopt.plan_changes(tmp_path) if one.path.suffix == ".yml")
+    (change,) = (one for one in init.plan_changes(tmp_path) if one.path.suffix == ".yml")
     assert f"    branches: [{expected}]\n" in change.content
 
 
@@ -407,7 +407,7 @@ def test_the_workflow_brings_submodules(tmp_path) -> None:
     (tmp_path / ".gitmodules").touch()
     for root in (tmp_path, tmp_path / "part"):
         root.mkdir(exist_ok=True)
-        (change,) = (one for one in adopt.plan_changes(root) if one.path.suffix == ".yml")
+        (change,) = (one for one in init.plan_changes(root) if one.path.suffix == ".yml")
         jobs = yaml.safe_load(change.content)["jobs"]
         asked = {name: job["steps"][0]["with"].get("submodules") for name, job in jobs.items()}
         assert asked == {"cells": None, "test": "recursive", "report": None}
@@ -519,9 +519,9 @@ def test_init_says_that_no_cell_can_be_installed(tmp_path, pytest_of_tests: str,
     (tmp_path / "pyproject.toml").write_text(
         f'[project]\nname = "own"\nversion = "1"\noptional-dependencies.test = ["{pytest_of_tests}"]\n'
     )
-    assert adopt.older_pytest(tmp_path) == (f"{pytest_of_tests} (extra test)" if told else "")
+    assert init.older_pytest(tmp_path) == (f"{pytest_of_tests} (extra test)" if told else "")
     required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    assert f"pytest>={adopt.OLDEST_PYTEST}" in required
+    assert f"pytest>={init.OLDEST_PYTEST}" in required
 
 
 OLDEST = "# the oldest release of each direct requirement of the project; each needs a lower bound"
@@ -571,12 +571,12 @@ ALONE = "# here alone, as elsewhere a toolkit of the system or a package of the 
 )
 def test_the_first_cells(tmp_path, monkeypatch, pyproject, folders, answers, expected, absent) -> None:
     """Those that the project can pass; the others are comments, with the reason where there is one."""
-    monkeypatch.setattr(adopt, "newest", answers.__getitem__)
+    monkeypatch.setattr(init, "newest", answers.__getitem__)
     if pyproject:
         (tmp_path / "pyproject.toml").write_text(pyproject)
     for name in folders:
         (tmp_path / name).touch() if name.endswith(".py") else (tmp_path / name).mkdir()
-    written = adopt.plan_changes(tmp_path)[0].content.splitlines()
+    written = init.plan_changes(tmp_path)[0].content.splitlines()
     assert [line for line in expected if line not in written] == []
     assert [line for line in absent if line in written] == []
     (newest, *_) = (line for line in written if line.startswith('[cells."ctk-13.0-nvjitlink-'))
@@ -586,7 +586,7 @@ def test_the_first_cells(tmp_path, monkeypatch, pyproject, folders, answers, exp
 def test_the_first_cells_beside_a_later_major(tmp_path, monkeypatch) -> None:
     """Their toolkit and driver are of CUDA 13, so their nvJitLink is, too."""
     monkeypatch.setattr(toolchains, "releases", lambda: [CudaVersion(13, 0), CudaVersion(13, 4), CudaVersion(14, 0)])
-    assert '[cells."ctk-13.0-nvjitlink-13.4"]' in adopt.plan_changes(tmp_path)[0].content
+    assert '[cells."ctk-13.0-nvjitlink-13.4"]' in init.plan_changes(tmp_path)[0].content
 
 
 @pytest.mark.parametrize(
@@ -626,7 +626,7 @@ def test_the_first_cells_beside_a_later_major(tmp_path, monkeypatch) -> None:
 def test_init_takes_groups_and_extras(tmp_path, tables, lines) -> None:
     """The one of tests by its usual names, the likeliest first, and that of CUDA as each cell fills it in."""
     (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "p"\n{tables}\n')
-    written = adopt.plan_changes(tmp_path)[0].content
+    written = init.plan_changes(tmp_path)[0].content
     assert [line for line in written.splitlines() if line.startswith(("groups", "extras"))] == lines
 
 
@@ -679,7 +679,7 @@ def test_the_bare_cell_is_for_projects_that_can_pass_it(tmp_path, files, require
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
     (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "my-lib"\ndependencies = {requires}\n')
-    written = adopt.plan_changes(tmp_path)[0].content
+    written = init.plan_changes(tmp_path)[0].content
     assert ("\n[cells.bare]\n" in written) is not bool(needs)
     assert ("# Not yet for this project: its import needs " in written) is bool(needs)
     assert f"its import needs {needs}" in written or not needs
@@ -709,7 +709,7 @@ def test_the_import_of_the_bare_cell_is_there(tmp_path, name, files, module) -> 
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
-    written = adopt.plan_changes(tmp_path)[0].content
+    written = init.plan_changes(tmp_path)[0].content
     certain = module.rstrip("?")
     assert (f'\n[cells.bare]\nkind = "bare"\nimports = ["{certain}"]\n' in written) is (certain == module)
     assert (f"nothing here is named {name.replace('-', '_')}; {certain!r} is a guess" in written) is (certain != module)
@@ -764,7 +764,7 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
     """Poetry's group of the tests in words of other installers, and the plugins that pytest's settings ask for."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    (tmp_path / "cells.toml").write_text(written := adopt.plan_changes(tmp_path)[0].content)
+    (tmp_path / "cells.toml").write_text(written := init.plan_changes(tmp_path)[0].content)
     (cell,) = [one for one in load_cells(tmp_path / "cells.toml") if one.name == "ctk-13.0"]
     assert [one for one in reasons if one not in written] == []
     assert list(cell.packages[-len(packages) :] if packages else []) == packages
@@ -803,7 +803,7 @@ def test_where_the_tests_are(tmp_path, files, settings, found, perhaps) -> None:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     (tmp_path / "pyproject.toml").write_text(settings)
-    written = adopt.plan_changes(tmp_path)[0].content
+    written = init.plan_changes(tmp_path)[0].content
     assert tomllib.loads(written)["defaults"]["tests"] == found
     assert perhaps in written
     assert bool(perhaps) is ("\n# perhaps " in written)
@@ -821,7 +821,7 @@ def test_init_names_what_the_tests_import_and_nothing_requires(tmp_path) -> None
     (tmp_path / "tests" / "test_own.py").write_text(source)
     (tmp_path / "tests" / "helpers.py").write_bytes(b"# coding: latin-1\n# \xe9\nimport matplotlib\n")
     (tmp_path / "tests" / "test_old.py").write_text("print 'python 2'\nimport nose\n")
-    written = adopt.plan_changes(tmp_path)[0].content
+    written = init.plan_changes(tmp_path)[0].content
     assert "\n# the tests import matplotlib, scipy, which pyproject.toml does not name\n" in written
 
 
@@ -832,7 +832,7 @@ def test_init_quotes_the_session_of_the_tests(tmp_path) -> None:
         "@nox.session\ndef tests(session):\n    if A:\n        session.install('-e', '.[deep]')\n"
         "    session.install('-r', 'test.txt', *MORE)\n    session.run('pytest')\n"
     )
-    written = adopt.plan_changes(tmp_path)[0].content
+    written = init.plan_changes(tmp_path)[0].content
     assert "\n# the session tests of noxfile.py installs: -e .[deep] -r test.txt\npackages = []\n" in written
     assert "ruff" not in written
 
@@ -849,7 +849,7 @@ def test_a_project_that_builds_for_cuda(tmp_path, tools, cmake, release) -> None
     """The file says how to test a release instead of building it in each cell."""
     (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "lib-a"\n{tools}')
     (tmp_path / "CMakeLists.txt").write_text(cmake)
-    written = adopt.plan_changes(tmp_path)[0].content
+    written = init.plan_changes(tmp_path)[0].content
     line = f'# to test a release, without a build: install = "none" and packages = ["{release}"]\n'
     assert (line in written) is bool(release)
     assert ("to test a release" in written) is bool(release)
@@ -857,16 +857,16 @@ def test_a_project_that_builds_for_cuda(tmp_path, tools, cmake, release) -> None
 
 def test_a_project_with_setup_py_alone(tmp_path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
-    assert '\ninstall = "none"\n' in adopt.plan_changes(tmp_path)[0].content
+    assert '\ninstall = "none"\n' in init.plan_changes(tmp_path)[0].content
     (tmp_path / "setup.py").touch()
-    assert '\ninstall = "none"\n' not in adopt.plan_changes(tmp_path)[0].content
+    assert '\ninstall = "none"\n' not in init.plan_changes(tmp_path)[0].content
 
 
 def test_a_project_of_the_name_of_a_cuda_module(tmp_path) -> None:
     """Its own modules need no other requirement."""
     (tmp_path / "cupy.py").write_text("import cupy._core\n")
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "cupy"\n')
-    assert "\n[cells.bare]\n" in adopt.plan_changes(tmp_path)[0].content
+    assert "\n[cells.bare]\n" in init.plan_changes(tmp_path)[0].content
 
 
 def test_cells_skip_what_needs_a_gpu(project) -> None:

@@ -1,6 +1,6 @@
-/* One link through libnvJitLink, in a link worker: the library's answers, and what became of the worker, are translated
-   into the driver's words. */
-#include "jitlink.h"
+/* The driver's JIT compiler and linker: libnvJitLink in a link worker, whose answers, and what became of the worker,
+   are translated into the driver's codes and words. */
+#include "jit_compiler.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

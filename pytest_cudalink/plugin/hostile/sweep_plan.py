@@ -1,4 +1,4 @@
-"""A fault sweep: which calls of a test fail in turn, and what is wrong with the run in which each has failed."""
+"""The plan of a fault sweep: which call of a test fails next; and what is wrong with the run in which it failed."""
 
 from __future__ import annotations
 
