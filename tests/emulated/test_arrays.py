@@ -230,6 +230,9 @@ def test_tensor_maps(check) -> None:
     check(
         TENSOR_MAPS
         + """
+for swizzle, aligned in enumerate((16, 256, 512, 1024)):  # the bytes of a box, and what it is aligned to (H200)
+    ok(tiled(box=(8, 32), swizzle=swizzle))
+    assert (c_uint * 32).from_buffer(out)[16:20] == [8 * 32 * 4, 0, aligned, 0]
 ok(tiled())
 assert out.raw[:8] == memory.to_bytes(8, "little")
 before = out.raw
@@ -243,6 +246,11 @@ def wide(rank, lower):
     return cuda.cuTensorMapEncodeIm2colWide(out, 6, rank, c_void_p(memory), *sizes, lower, 0, *rest)
 for rank, least in ((3, -1 << 15), (4, -1 << 7), (5, -1 << 4)):
     assert (wide(rank, least), wide(rank, least - 1)) == (0, 1)
+corners = numbers(c_int, -16, -1, 1), numbers(c_int, 0, 1, 15)
+extents, strides = numbers(c_uint64, 64, 8, 8, 8, 8), numbers(c_uint64, 128, 1024, 8192, 65536)
+steps = numbers(c_uint, 1, 1, 1, 1, 1)
+ok(cuda.cuTensorMapEncodeIm2col(out, 6, 5, c_void_p(memory), extents, strides, *corners, 16, 16, steps, 0, 0, 0, 0))
+assert hex((c_uint * 32).from_buffer(out)[14]) == "0x3c2007f0"  # five bits each, from bit 0 and from bit 16
 """
     )
     check(TENSOR_MAPS + "assert tiled() == 801 and 'tensor maps' in last_event()['note']\n", device="sm_80")

@@ -49,3 +49,9 @@ def test_a_death_is_met_by_an_error() -> None:
         compare.same("dies of SIGSEGV", answer) for answer in ("0", "nothing", "hangs", "dies of SIGSEGV (2)")
     )
     assert not compare.same("400", "1")
+
+
+def test_a_case_may_end_more_than_once() -> None:
+    """Ends are not compared, nor what is asked behind them alone; a question that is called so is."""
+    theirs = {"a/end": "0", "a/end (2)": "dies of SIGSEGV", "b/end": "1 0"}
+    assert compare.compared(theirs, {"a/end": "0", "a/later": "0", "b/later": "0"}) == ["a/end", "b/end", "b/later"]

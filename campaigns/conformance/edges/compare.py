@@ -7,6 +7,7 @@ It prints each question whose answers differ, ``NAME CASE/QUESTION: RECORDED | O
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ PROGRAMS = {path.stem: path for path in sorted(HERE.glob("*.c"))}
 #: Driver, CUDA version and device of `recorded`, where each program has a file with what it printed; those whose names
 #: begin so were recorded on two of them.
 RELEASE, VERSION, DEVICE, TWO = "580.159.04", "13.0", "h200", "two_"
+#: What a case prints whose process does not survive, once for each such process; a question may be called so, too.
+_END, _ENDS = re.compile(r"[^/]+/end( \(\d+\))?"), ("dies of ", "exit ", "hangs")
 
 
 def flags() -> tuple[str, ...]:
@@ -92,8 +95,8 @@ def same(theirs: str, found: str) -> bool:
 
 def compared(theirs: dict[str, str], found: dict[str, str]) -> list[str]:
     """The questions that are compared: none that a case asks after a call that the recorded driver did not survive."""
-    ended = {question.removesuffix("/end") for question in theirs if question.endswith("/end")}
-    ends = {f"{case}/end" for case in ended}
+    ends = {question for question, answer in theirs.items() if _END.fullmatch(question) and answer.startswith(_ENDS)}
+    ended = {question.rpartition("/end")[0] for question in ends}
     asked = {**theirs, **found}.keys() - ends
     return [
         one for one in {**theirs, **found} if one in asked and (one in theirs or one.partition("/")[0] not in ended)

@@ -69,12 +69,17 @@ static bool valid_extents(const Map *map) {
   return true;
 }
 
+/* Up to how many bytes are swizzled together: eight times as many are what a box is aligned to. */
+static const unsigned span[] = {2, 32, 64, 128, 128, 128, 128};
+
+static uint64_t bytes_of(const Map *map, uint64_t elements) {
+  return bytes_of_type[map->type] ? elements * bytes_of_type[map->type] : elements / 2;
+}
+
 /* The innermost dimension of a box: whole units of 16 bytes, and not wider than what is swizzled. */
 static bool valid_row(const Map *map, uint64_t elements) {
-  static const unsigned span[] = {0, 32, 64, 128, 128, 128, 128};
   if (wide_packed(map->type)) return elements == 128;
-  uint64_t bytes =
-      map->type == CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B ? elements / 2 : elements * bytes_of_type[map->type];
+  uint64_t bytes = bytes_of(map, elements);
   return bytes % 16 == 0 && (map->interleave || !map->swizzle || bytes <= span[map->swizzle]);
 }
 
@@ -94,8 +99,9 @@ static CUresult check(EventLine *line, void *out, const Map *map, const unsigned
   return CUDA_SUCCESS;
 }
 
-/* `box`: the innermost size of the box, and the two words that say the rest of it. */
-static CUresult encode(void *out, const Map *map, const uint32_t box[3]) {
+/* `box`: the innermost size of the box, and the two words that say the rest of it.
+   `elements`: how many a box has. */
+static CUresult encode(void *out, const Map *map, const uint32_t box[3], uint64_t elements) {
   bool tf32 = map->type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 || map->type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ;
   uint32_t words[WORDS] = {(uint32_t)map->address, (uint32_t)(map->address >> 32)};
   words[2] = (map->kind != TILED) | (map->rank - 1) << 4 | format_of_type[map->type] << FORMAT_BIT |
@@ -110,6 +116,8 @@ static CUresult encode(void *out, const Map *map, const uint32_t box[3]) {
   }
   words[13] |= (box[0] - 1) << 24;
   memcpy(words + 14, box + 1, 2 * sizeof *box);
+  words[16] = (uint32_t)bytes_of(map, elements);
+  words[18] = 8 * span[map->swizzle];
   memcpy(out, words, sizeof words);
   return CUDA_SUCCESS;
 }
@@ -119,11 +127,13 @@ static CUresult encode_tiled(EventLine *line, void *out, const Map *map, const u
   if (!box) return CUDA_ERROR_INVALID_VALUE;
   TRY(check(line, out, map, box));
   if (!valid_row(map, box[0])) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t elements = 1;
   for (unsigned at = 0; at < map->rank; at++) {
     if (box[at] > 256) return CUDA_ERROR_INVALID_VALUE;
+    elements *= box[at];
     sizes[at > 0] |= at ? (box[at] - 1) << 8 * (at - 1) : box[at];
   }
-  return encode(out, map, sizes);
+  return encode(out, map, sizes, elements);
 }
 
 EXPORTED(cuTensorMapEncodeTiled,
@@ -155,9 +165,9 @@ static CUresult encode_im2col(EventLine *line, void *out, const Map *map, const 
   if (!valid_corners(offsets, lower, upper, map) || !valid_row(map, channels)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < offsets; at++) {
     box[1] |= ((uint32_t)lower[at] & ((1U << bits) - 1)) << bits * at;
-    box[1] |= ((uint32_t)upper[at] & ((1U << bits) - 1)) << bits * (offsets + at);
+    box[1] |= ((uint32_t)upper[at] & ((1U << bits) - 1)) << (16 + bits * at);
   }
-  return encode(out, map, box);
+  return encode(out, map, box, (uint64_t)channels * pixels);
 }
 
 EXPORTED(cuTensorMapEncodeIm2col,

@@ -66,21 +66,19 @@ API(cuMemAddressFree, (CUdeviceptr start, size_t size), (start, size)) {
   return CUDA_SUCCESS;
 }
 
-/* The reservation at the start of a range that it covers, with those behind it. */
-static const Reservation *reservation_of(uintptr_t start, size_t size) {
-  const Reservation *found = reservation_at(start), *at = found;
-  while (at && contains(at->node.start, at->size, start, 1) && size > at->size - (start - at->node.start)) {
-    size -= at->size - (start - at->node.start);
-    start = at->node.start + at->size;
-    at = (const Reservation *)at->node.behind;
-  }
-  return at && contains(at->node.start, at->size, start, size) ? found : NULL;
+/* Where the reservations end that an address is in, and those without a gap behind it, as far as a stop; 0: in none. */
+static uintptr_t reserved_up_to(uintptr_t address, uintptr_t stop) {
+  const Reservation *at = reservation_at(address);
+  if (!at || !contains(at->node.start, at->size, address, 1)) return 0;
+  uintptr_t end = at->node.start + at->size;
+  while (end < stop && (at = (const Reservation *)at->node.behind) && at->node.start == end) end += at->size;
+  return end;
 }
 
 bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
   HOLD_MAPPINGS();
-  const Reservation *found = reservation_of((uintptr_t)address, 1);
-  if (!found) return false;
+  const Reservation *found = reservation_at((uintptr_t)address);
+  if (!found || !contains(found->node.start, found->size, (uintptr_t)address, 1)) return false;
   *start = found->node.start;
   *size = found->size;
   return true;
@@ -104,7 +102,8 @@ static void hide(const Mapping *mapping) {
   mprotect((void *)mapping->node.start, mapping->size, PROT_NONE); /* what is left there is out of reach at least */
 }
 
-static CUresult map(uintptr_t start, size_t size, Physical *physical) {
+/* `beyond`: so many bytes at the end are behind the reservation, where nothing else may come meanwhile. */
+static CUresult map(uintptr_t start, size_t size, size_t beyond, Physical *physical) {
   Mapping *fresh = calloc(1, sizeof *fresh);
   if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
   const Location *location = &physical->properties.location;
@@ -118,7 +117,7 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
       .owner = physical,
       .exported = physical->exported,
   };
-  *fresh = (Mapping){.node.start = start, .size = size, .physical = physical};
+  *fresh = (Mapping){.node.start = start, .size = size, .beyond = beyond, .physical = physical};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (cl_physical_map(physical, cl_bytes_of(start), size)) {
     result = cl_block_enter(&block);
@@ -140,9 +139,15 @@ API(cuMemMap, (CUdeviceptr start, size_t size, size_t offset, uint64_t handle, u
   bool for_tiles = physical && physical->properties.flags.usage & CU_MEM_CREATE_USAGE_TILE_POOL; /* of arrays only */
   if (!physical || for_tiles || flags || !size || !start) return CUDA_ERROR_INVALID_VALUE;
   if (offset || size != physical->size) return CUDA_ERROR_NOT_SUPPORTED; /* only all of it can be mapped */
-  bool fits = start % GRANULARITY == 0 && reservation_of((uintptr_t)start, size);
-  return fits && !anything_mapped((uintptr_t)start, size) ? map((uintptr_t)start, size, physical)
-                                                          : CUDA_ERROR_INVALID_VALUE;
+  uintptr_t stop = (uintptr_t)start + size, end = reserved_up_to((uintptr_t)start, stop);
+  if (!end || start % GRANULARITY || anything_mapped((uintptr_t)start, size)) return CUDA_ERROR_INVALID_VALUE;
+  /* only its start has to be reserved (measured: edges/vmm_map) */
+  size_t beyond = end < stop ? stop - end : 0;
+  uintptr_t taken = beyond ? cl_addresses_take(beyond, GRANULARITY, end) : end;
+  CUresult result = taken == end ? map((uintptr_t)start, size, beyond, physical)
+                                 : cl_noted(line, CUDA_ERROR_INVALID_VALUE, "what is behind the reservation is in use");
+  if (result && beyond && taken) cl_addresses_give(taken, beyond);
+  return result;
 }
 
 static Mapping *behind(const Mapping *mapping) { return (Mapping *)mapping->node.behind; }
@@ -158,6 +163,7 @@ static void unmap(Mapping *mapping) {
   if (cl_block_take(mapping->node.start, FROM_MAPPING, &taken)) cl_block_free(&taken);
   cl_addresses_empty(mapping->node.start, mapping->size);
   hide(mapping);
+  if (mapping->beyond) cl_addresses_give(mapping->node.start + mapping->size - mapping->beyond, mapping->beyond);
   cl_physical_drop(mapping->physical);
   free(mapping);
 }
@@ -178,10 +184,11 @@ static bool holds_wholes(uintptr_t start, size_t size) {
 API(cuMemUnmap, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
   HOLD_MAPPINGS();
-  if (!size || !reservation_of((uintptr_t)start, size) || !holds_wholes((uintptr_t)start, size))
+  uintptr_t stop = (uintptr_t)start + size, end = reserved_up_to((uintptr_t)start, stop);
+  if (!size || !end || (end < stop && !mapping_of(stop - 1)) || !holds_wholes((uintptr_t)start, size))
     return CUDA_ERROR_INVALID_VALUE;
   Mapping *at = (Mapping *)cl_tree_from(&mappings, (uintptr_t)start);
-  for (Mapping *next; at && at->node.start < start + size; at = next) {
+  for (Mapping *next; at && at->node.start < stop; at = next) {
     next = behind(at);
     unmap(at);
   }
