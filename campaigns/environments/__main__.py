@@ -41,6 +41,7 @@ from campaigns.environments.generator import (
 from campaigns.environments.operations import FIRST_CALL
 
 _OPERATIONS: Final = Path(__file__).with_name("operations.py")
+_CUBIN: Final = Path(__file__).parents[2] / "tests/data/artifacts/12.9/linked.cubin"
 #: Who is not root may mount in a name space in which it is.
 _AS_ROOT: Final = ("--map-root-user",) * bool(os.getuid())
 #: How often a user follows the doctor before giving up.
@@ -121,6 +122,7 @@ def operations(drawn: Recipe) -> Iterator[str]:
     yield from (one for one, parts in _OF_PARTS.items() if all(any(here[part]) for part in parts))
     wheels = _as_wheels(drawn)
     yield from _linked_with(wheels)
+    yield from ["nvdisasm"] * ("nvidia-cuda-nvdisasm" in wheels)
     yield from (one for one, parts in _OF_NVCC.items() if all(here[part][0] for part in parts))
     modules = dict.fromkeys(module for name in sorted(names) for module in PACKAGES[name].get("imports", ()))
     # pynvjitlink needs the driver's library
@@ -254,6 +256,7 @@ class Made:
             ),
             "scratch": str(self._scratch),
             "packages": str(site),
+            "cubin": str(_CUBIN),
             "programs": str(site / "nvidia" / toolkit / "bin"),
             "files": used_files(self._drawn, site) if "files" in wanted else {},
         }
@@ -267,9 +270,10 @@ class Made:
         return {name: text for name, text in answers.items() if text is not None}
 
     def has(self, operation: str) -> bool:
-        """Whether the file that an operation is about is in a wheel: those of CUDA 12 have neither of them."""
+        """Whether the file that an operation is about is in a wheel: those of CUDA 12 have none of them."""
         wanted = {
             "ptxas": "bin/ptxas",
+            "nvdisasm": "bin/nvdisasm",
             "nvcc": "bin/nvcc",
             "nvcc-cccl": "bin/nvcc",
             "link-cudadevrt": "lib/libcudadevrt.a",

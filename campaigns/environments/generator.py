@@ -60,7 +60,9 @@ _OF_12: Final = {dist for pair in PARTS.values() for dist in pair[1:]}
 #: Both have the same files: which programs the one serves that is installed last, only a GPU tells.
 CUDNN: Final = ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 _USERS: Final = tuple(
-    name for name in PACKAGES if name in CUDNN or not (name.startswith("nvidia-") or name == "cuda-pathfinder")
+    name
+    for name in PACKAGES
+    if name in (*CUDNN, "nvidia-cuda-nvdisasm") or not (name.startswith("nvidia-") or name == "cuda-pathfinder")
 )
 #: The drivers that are declared, as users have them beside these toolkits.
 _DRIVERS: Final = ("12.4", "12.6", "12.8", "12.9", "13.0", "13.1", "13.2", "13.5")

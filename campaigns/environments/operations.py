@@ -239,6 +239,11 @@ def ptxas() -> None:
     run(PLAN["programs"] + "/ptxas", "-arch=sm_80", _source("k.ptx", PTX), "-o", f"{PLAN['scratch']}/k.cubin")
 
 
+def nvdisasm() -> None:
+    """Disassemble a cubin that a program brings, which needs no driver."""
+    run(PLAN["programs"] + "/nvdisasm", PLAN["cubin"])
+
+
 def load(name: str) -> None:
     library(name)
 

@@ -67,9 +67,10 @@ def test_an_environment_is_made_and_judged(wheels, damage, failed) -> None:
 
 def test_what_is_meant_to_be_there() -> None:
     """Operations need all of their parts; the compiler's are those of CUDA 13, beside it."""
-    names = ("nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt")
+    names = ("nvrtc", "nvcc", "crt", "nvdisasm")
+    names = ("nvidia-nvjitlink", "nvidia-nvvm", *(f"nvidia-cuda-{name}" for name in names))
     found = [*operations(Recipe(0, [(name, "13") for name in names]))]
-    assert {"nvrtc", "link-ptx", "link-ltoir", "ptxas"} <= {*found}
+    assert {"nvrtc", "link-ptx", "link-ltoir", "ptxas", "nvdisasm"} <= {*found}
     assert not {"nvcc", "nvrtc-headers", "image", "links"} & {*found}
     found = [*operations(Recipe(0, [("nvidia-cuda-nvrtc-cu12", "12"), ("cuda-core", "1")], "13.0"))]
     assert {"links", "image", "imported cuda.core"} <= {*found}

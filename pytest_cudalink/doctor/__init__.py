@@ -30,7 +30,7 @@ from ..guardrails import attribution
 from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.driver import DriverFacts
 from ..guardrails.guard import driver_hint, forward_compatibility_assumed
-from ..guardrails.items import Fact, Item, ItemKind, Verdict, component_table, label_of
+from ..guardrails.items import Fact, Item, ItemKind, Verdict, component_table, label_of, meets_driver
 from ..guardrails.pipelines import Pipeline
 from ..guardrails.repair import repair, trials
 from ..guardrails.rules import check_driver, judge_all, parse_constraint
@@ -633,9 +633,8 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
             by_wheel = bool(repair((item,), driver, at_most=True))
             groups.setdefault((item.version, not by_wheel), []).append(item)
     for _, items in sorted(groups.items()):
-        verdict = check_driver(
-            items[0], facts, assume_forward=assume_forward, hint=driver_hint(), others=len(items) - 1
-        )
+        first, *others = [item for item in items if meets_driver(item)] or items
+        verdict = check_driver(first, facts, assume_forward=assume_forward, hint=driver_hint(), others=len(others))
         if verdict.severity != "note":
             fix, cause = repair(items, driver, at_most=True), _driver_cause(driver, verdict.severity)
             place = "" if verdict.severity == "unknown" else _OLD_DRIVER

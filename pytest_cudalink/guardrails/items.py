@@ -170,6 +170,12 @@ def packaged_with(kind: ItemKind, name: str, toolkit_names: Iterable[str]) -> Pa
     return "other" if name in table["outside"].get(kind, ()) else "ctk"
 
 
+def meets_driver(item: Item) -> bool:
+    """Whether a part of the toolkit runs on a driver, or makes what does: headers and disassemblers do neither."""
+    without = component_table()["needs-no-driver"].get(item.kind, ())
+    return item.packaged_with == "ctk" and "*" not in without and item.name not in without
+
+
 def _groups(item: Item, there: Iterable[Item]) -> dict[str, str]:
     """The groups of an item, each with its reason."""
     table = component_table()

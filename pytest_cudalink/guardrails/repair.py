@@ -63,8 +63,9 @@ def _installable(items: Sequence[Item], version: CudaVersion, *, at_most: bool) 
 
 def by_hand(items: Sequence[Item], version: CudaVersion) -> str:
     """The advice where `repair` has no command."""
-    if any(item.kind == "binaries" for item in items):
-        return f"put the bin folder of a CUDA {version} toolkit first on PATH"
+    if programs := [item for item in items if item.kind == "binaries"]:
+        wheels = " and ".join(sorted({item.wheel for item in programs} - {""}))  # which are found before PATH
+        return f"{wheels and f'uninstall {wheels}, and '}put the bin folder of a CUDA {version} toolkit first on PATH"
     oldest = component_table()["toolkit"]["oldest"]
     return f"use an installed CUDA {version} for all of these, or a release from {oldest} on, which has wheels"
 

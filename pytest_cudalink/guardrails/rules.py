@@ -30,6 +30,7 @@ from .items import (
     besides,
     compatible,
     libraries_by_name,
+    meets_driver,
     shared_groups,
 )
 from .pipelines import Pipeline, check_pipeline
@@ -207,7 +208,7 @@ def check_driver(
     `others`: the number of other items of the same release that the verdict is about.
     """
     ctk, label = item.version, f"{item.label}{and_more(others)}"
-    if ctk is None or item.packaged_with != "ctk":
+    if ctk is None or not meets_driver(item):
         return compatible("driver", f"{item.label}: needs nothing from the driver", item)
     cuda = driver.cuda()
     version: CudaVersion | None = cuda.value

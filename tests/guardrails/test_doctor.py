@@ -161,7 +161,7 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             NO_NVJITLINK,
         ]),
         (WHOLE, "12.8", None, 1, [
-            "error: the driver does not run CUDA 13.0 (nvrtc library and 2 more): * => pip * / install a driver",
+            "error: the driver does not run CUDA 13.0 (nvrtc library and 1 more): * => pip * w-cudart * / install a",
             "(ISA 9.0) * CUDA 12.8 (ISA up to 8.7): * (222) => pip * <the driver of CUDA 12.8 is too old for the",
             f"{NO_LTO}the policies * do => no command",
         ]),
@@ -225,11 +225,12 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
         ]),
         (several("nvrtc 13.0, ptxas 13.0 binaries"), "12.7", None, 1, [
             "CUDA 13.0 (nvrtc library): * && pip install 'cuda-toolkit[nvrtc]>=12.0,<12.8' * or, where the forward-",
-            "CUDA 13.0 (ptxas binary): * => no command / put the bin folder of a CUDA 12.7", "ISA up to 8.6 * => pip",
-            NO_NVJITLINK,
+            "CUDA 13.0 (ptxas binary): * => no command / uninstall w-ptxas, and put the bin folder of a CUDA 12.7",
+            "ISA up to 8.6 * => pip", NO_NVJITLINK,
         ]),
+        (several("nvrtc 12.8, nvJitLink 12.8, nvdisasm 13.5 binaries, cccl 13.5 headers"), "12.8", None, 0, []),
         (several("nvrtc 13.2, nvrtc 13.1 headers"), "12.8", None, 1, [
-            "several releases: CUDA 13.1, 13.2>", "run CUDA 13.1", "run CUDA 13.2", "ISA up to 8.7", NO_NVJITLINK,
+            "several releases: CUDA 13.1, 13.2>", "run CUDA 13.2 (nvrtc library):", "ISA up to 8.7", NO_NVJITLINK,
         ]),
         (several("nvrtc 12.9, nvJitLink 12.9"), "12.0 520.30.01", None, 1, [
             "error: * branch 525 * [nvjitlink,nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 is too old",

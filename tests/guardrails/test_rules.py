@@ -110,6 +110,9 @@ TO_12_0 = "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1'"
             "=> no command / put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver for CUDA"
         )),
         ("nvcc 13.2 binaries", "13.0 570.0", "cr", "=> pip install 'cuda-toolkit[nvcc]>=13.0,<13.1' / install a"),
+        ("nvdisasm 13.5 binaries", "12.8", "", "compatible: nvdisasm binary: needs nothing from the driver"),
+        ("nvrtc 13.5 headers", "12.8", "", "compatible: nvrtc headers: needs nothing from the driver"),
+        ("cudadevrt 13.5 static-libs", "12.8", "", "compatible: cudadevrt static library: needs nothing from"),
         ("nvrtc ?", "11.0 450.80.02", "", "compatible: nvrtc library: needs nothing from the driver => no"),
         ("nccl 13.0 dynamic-libs other", "11.0 450.80.02", "", "compatible: nccl library: needs nothing from the"),
         ("cuda ? dynamic-libs driver", "11.0 450.80.02", "", "compatible: cuda library: needs nothing from the driver"),
@@ -269,7 +272,7 @@ def test_constraint(constraint: str, version: str, fine: bool) -> None:
         (">=12.6,<12.8", "nvrtc", "pip uninstall -y w && pip install 'cuda-toolkit[nvrtc]==12.6.*'"),
         (">=99", "nvrtc", "no known release of CUDA is among '>=99'"),
         ("<11", "nvrtc", "no known release of CUDA is among '<11'"),
-        (">=12.6,<13", "nvcc", "put the bin folder of a CUDA 12.9 toolkit first on PATH"),
+        (">=12.6,<13", "nvcc", "uninstall w, and put the bin folder of a CUDA 12.9 toolkit first on PATH"),
     ],
 )
 def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> None:
