@@ -242,12 +242,22 @@ def test_the_note_that_the_flags_name(name: str) -> None:
         (".nv.capmerc.text.user_transform", "content", 7, "<B", 0, "has form 0"),
         (".nv.capmerc.text.user_transform", "content", 8, "<I", 1 << 24, "has count 16777216, .text."),
         (".nv.merc.debug_frame", "content", 12, "<Q", 1 << 16, "common information at byte 0x10000"),
-        (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x10000, "relocation type 0x10000"),
+        (".nv.merc.rela.debug_frame", "header", 56, "<Q", 7, "in entries of 7"),
+        (
+            ".nv.merc.rela.debug_frame",
+            "content",
+            32,
+            "<I",
+            0x10000,
+            ": .nv.merc.rela.debug_frame: entry 1 has relocation",
+        ),
         (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x17F02, "relocation type 0x17f02"),
         (".nv.merc.rela.debug_frame", "content", 36, "<I", 0, "refers to no symbol"),
         (".nv.merc.nv.info", "content", 1, "<B", 0, "no register count for user_transform"),
         (".nv.merc.nv.info", "content", 8, "<I", 0, "0 registers for user_transform"),
+        (".nv.merc.symtab", "header", 4, "<I", 2, "more than one symbol table"),
         (".nv.merc.symtab", "last symbol", 4, "<B", 0x11, "is not a function"),
+        (".nv.merc.symtab", "last symbol", 4, "<B", 0x22, "is not that of .symtab"),
         (".nv.merc.symtab", "last symbol", 6, "<H", 0, "lies in section 0"),
         (".nv.merc.symtab", "last symbol", 8, "<Q", 256, "is not that of .symtab"),
         # nvJitLink dies where the word that says where the count follows has other bits than compilers write
@@ -304,12 +314,20 @@ def test_tables_of_names_without_alignment() -> None:
     [
         (SAMPLES["13.0/main.ltoir"][:20], "LTO-IR header"),
         (SAMPLES["13.0/main.ltoir"][:-1], "32-bit words"),
+        (field(SAMPLES["13.0/main.ltoir"], 16, "<I", 2516), "code starts at byte 2516, the image has 2516"),
+        (
+            field(SAMPLES["nvcc/user.fatbin"], 24, "<Q", 1 << 20),
+            "fatbin entry ends at byte 1048640, the image has 1256",
+        ),
         (field(SAMPLES["12.9/main.cubin"], 49, "<B", 0x45), "damaged cubin: .*no CUDA release sets 0x4000"),
+        (field(CUBIN, places(CUBIN, ".rela.text.apply_transform")["header"] + 56, "<Q", 7), "in entries of 7"),
         (b".version 9.0\n.target sm_90\n\0.visible", "NUL at byte"),
         (b".version 9.0\n", "no .target"),
         (SAMPLES["nvcc/user.o"].replace(b"__nv_relfatbin", b"__no_relfatbin"), "host object without device code"),
+        (SAMPLES["nvcc/user.a"].replace(b"__nv_relfatbin", b"__no_relfatbin"), "^damaged library: library without"),
+        (b"\x7fELF".ljust(18, b"\0") + b"\xbe\x01", "^damaged object"),  # the number of CUDA's machine is 0xbe
     ],
-    ids=["header", "word", "flags", "nul", "target", "object"],
+    ids=["header", "word", "code", "payload", "flags", "relocations", "nul", "target", "object", "library", "machine"],
 )
 def test_damage_of_other_kinds_is_named(image: bytes, words: str) -> None:
     """What ends inside a header, lacks what a linker needs, or has what no release writes is not passed on."""

@@ -132,6 +132,7 @@ def test_the_indexes_of_a_library() -> None:
     assert "table of names has a NUL at byte 7" in the_problem(changed(library, names + 7, "<B", 0))
     assert "is at byte 467" in the_problem(changed(library, 75, "<B", 467 & 0xFF))
     assert "index of 4294967288 symbols" in the_problem(changed(library, 68, "<I", 0xF8FFFFFF))
+    assert inspect(library.replace(b"300       `", b"       300`")).problems == ()
     assert "name behind the end" in the_problem(library.replace(b"/0      ", b"/36     "))
 
 

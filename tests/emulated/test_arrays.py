@@ -41,6 +41,9 @@ video = made(16, 8, 0, NV12, 3, VIDEO)
 for number, expected in enumerate(((16, 8, 0, UINT8, 1), (8, 4, 0, UINT8, 2))):
     found = new(cuda.cuArray3DGetDescriptor_v2, Descriptor, new(cuda.cuArrayGetPlane, c_void_p, video, number))
     assert (found.width, found.height, found.depth, found.format, found.channels) == expected
+from tests.emulated.memory_calls import left
+before, video = left(), made(2048, 2048, 0, NV12, 3, VIDEO)
+assert before - left() >= 2048 * 2048 * 3 // 2
 """,
     "copies": """
 # Bytes go into boxes of arrays and come back.
@@ -75,7 +78,7 @@ stream, batch = new(cuda.cuStreamCreate, 0), cuda.cuMemcpy3DBatchAsync_v2
 wide, rows = made(4, 2, format=FLOAT), (c_uint64 * 8)()
 pointer, place = (1, addressof(source), 4, 0, 0), (2, wide.value, 1, 1, 0)
 def copied(of, to, width):
-    operation = (c_uint64 * 14)(*of, *to, width, 1, 1, 1)
+    operation = (c_uint64 * 14)(*of, *to, width, 1, 1, 1 | 1 << 32)  # may overlap with kernels
     return batch(c_size_t(1), operation, c_uint64(0), stream)
 none = (2, 1, 0, 0, 0), (2, other.value, 0, 0, 0)
 assert [copied(pointer, place, 4), *(copied(one, place, 1) for one in none)] == [1, 1, 1]
@@ -95,6 +98,24 @@ assert tail(1000, 500) == (2, 196608, 0)  # these three are an H100's
 assert tail(256, 256) == (2, 65536, 0)
 assert tail(4096, 4096) == (6, 65536, 0)
 assert tail(1000, 500, 4, LAYERED) == tail(1000, 500)
+""",
+    "tiles_of_sparse_arrays": """
+# A tile has 64 KiB, in the shapes that are standard for sparse images. What is smaller is mapped whole, not as a tail.
+found = (c_uint * 12)()
+tiles = {
+    (UINT8, 1): ((256, 256), (64, 32, 32)), (UINT8, 2): ((256, 128), (32, 32, 32)),
+    (FLOAT, 1): ((128, 128), (32, 32, 16)), (FLOAT, 2): ((128, 64), (32, 16, 16)), (FLOAT, 4): ((64, 64), (16, 16, 16)),
+}
+for element, (flat, deep) in tiles.items():
+    for depth, extents in ((0, (*flat, 1)), (64, deep)):
+        ok(cuda.cuArrayGetSparseProperties(found, made(256, 256, depth, *element, SPARSE)))
+        assert (*found[:3],) == extents, element
+small = made(16, 16, flags=SPARSE)
+def unmapped(part, layout, *numbers):
+    place = struct.pack(layout, *numbers)
+    info = struct.pack("iiQii32siiQQIIII", 0, 0, small.value, part, 0, place, 2, *bytes(3), 1, *bytes(3))
+    return cuda.cuMemMapArrayAsync(info, 1, None)
+assert (unmapped(0, "8I", *bytes(5), 16, 16, 1), unmapped(1, "IIQQQ", 0, 0, 0, 65536, 0)) == (0, 1)
 """,
     "they_die_with_their_context": """
 # The memory of arrays is given back by destroying them, or their context.
@@ -167,6 +188,9 @@ for resource in resources:
     assert view.width == 77  # it has none, and nothing is written
     ok(cuda.cuTexObjectDestroy(one))
     assert cuda.cuTexObjectGetResourceDesc(byref(got), one) == 1
+for resource, axes in zip(resources, (2, 1, 2)):  # how each is left along other axes does not matter
+    modes = [tuple(9 * (axis == wrong) for axis in range(3)) for wrong in range(3)]
+    assert [texture(resource, Sampling(one))[0] for one in modes] == [int(wrong < axes) for wrong in range(3)]
 assert texture(Resource(2, 0, memory, FLOAT, 1, 1 << 33))[0] == 1  # longer than a line can be
 code, one = texture(resources[0], None, View(0x0d, 64, 32, 0))
 ok(code)

@@ -91,6 +91,12 @@ for call in (lambda: cuda.cuEventRecord(shared, first), lambda: cuda.cuStreamWai
     begin(first, 2)
     assert call() == 900
     ok(end(first)[0])
+# the time from one of a capture that is over, and to it, is not known
+begin(first, 2)
+captured, plain = event(), event()
+ok(cuda.cuEventRecord(captured, first)), ok(end(first)[0]), ok(cuda.cuEventRecord(plain, None))
+for one, other, code in ((captured, plain, 1), (plain, captured, 1), (plain, plain, 0)):
+    assert cuda.cuEventElapsedTime_v2(byref(c_float()), one, other) == code
 # one of the same capture may be waited for as one of outside (as on an H200), and not once the capture is over
 own = event()
 for code in (0, 1):

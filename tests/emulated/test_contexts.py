@@ -34,6 +34,8 @@ dead = new(cuda.cuCtxCreate_v2, 1, 0)
 ok(cuda.cuCtxPushCurrent_v2(dead))
 ok(cuda.cuCtxDestroy_v2(dead))
 assert (get(cuda.cuCtxGetFlags, c_uint), cuda.cuCtxGetLimit(byref(size), 0)) == (0, 709)
+ok(cuda.cuCtxPopCurrent_v2(byref(dead))), ok(cuda.cuCtxSetCurrent(None))
+assert [cuda.cuCtxGetApiVersion(one, byref(value)) for one in (None, primary)] == [201, 0]
 """,
     "libraries": """
 # A library has a module, functions with settings, and variables in each context; kernels and managed variables are one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -384,6 +385,7 @@ def test_plain_program(on_driver, tmp_path) -> None:
         done = on_driver("13.0", "-c", f"import os, sys\n{program}", lifetime=lifetime, env={"CODE": code}, fresh=True)
         assert done.returncode == expected, done.stderr
         assert done.stderr.count("CU_JIT_LOG_VERBOSE: option value changed") == 10
+        assert re.match(r"cudalink: process \d+ \(\S+ -c import os, sys", done.stderr)
 
 
 REFUSED_TWICE = """

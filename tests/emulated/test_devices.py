@@ -142,6 +142,7 @@ def test_wrong_values_in_the_environment(on_driver) -> None:
         ("GPU-UUID2,GPU-UUID1", [2, 1], ""),
         ("GPU-65,GPU-6375", [2, 0], ""),
         ("GPU-6", [], "begins with no device"),  # how all of them begin
+        ("10", [10], ""),
         ("9", [], "is '9', which begins with no device that is there; expected numbers from 0 to 2,"),
         ("1,2,1", [], "names a device twice"),
     ],
@@ -151,7 +152,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
     program = """
     uuid, text, value, code = create_string_buffer(16), char_buffer(), c_int(), cuda.cuInit(0)
     found = []
-    for device in range(8):
+    for device in range(3):
         if not cuda.cuDeviceGetUuid_v2(uuid, device):
             ok(cuda.cuDeviceGetPCIBusId(text, 256, device))
             assert get(cuda.cuDeviceGetByPCIBusId, c_int, text) == device
@@ -160,13 +161,16 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
     assert code or cuda.cuDeviceGetByPCIBusId(byref(value), b"0000:09:00.0") == 101
     assert code or cuda.cuDeviceGetByPCIBusId(byref(value), b"0000:09:00.0 and more") == 1
     nvml = CDLL("libnvidia-ml.so.1")
-    assert not nvml.nvmlInit_v2() and not nvml.nvmlDeviceGetCount_v2(byref(value)) and value.value == 3
+    assert not nvml.nvmlInit_v2() and not nvml.nvmlDeviceGetCount_v2(byref(value)) and value.value == {devices}
     print(json.dumps([code, found, events()[0].get("note", "")]))
     """
+    devices = 12 if visible == "10" else 3
     for place in range(3):
         visible = visible.replace(f"UUID{place}", f"{0x63 + place:x}{b'udalink-emulZ'.hex()}00{place:02x}")
     env = {"CUDA_VISIBLE_DEVICES": visible}
-    done = on_driver("13.0", "-c", HEAD + dedent(program), device="sm_90:3", env=env)
+    done = on_driver(
+        "13.0", "-c", HEAD + dedent(program).replace("{devices}", str(devices)), device=f"sm_90:{devices}", env=env
+    )
     assert done.returncode == 0, done.stderr
     code, found, note = json.loads(done.stdout)
     assert found == places

@@ -336,6 +336,9 @@ assert ask(b"cuNoSuchFunction", 12000) == (0, 1, False)
 assert ask(b"cuCtxCreate", 12050) == (0, 0, True)  # the newest form that it has
 assert not any(hasattr(cuda, name) for name in ("cuGreenCtxCreate", "cuLibraryGetKernelCount", "cuCtxCreate_v4"))
 assert cuda.cuGetProcAddress_v2(None, None, 12000, c_uint64(0), None) == 1
+for name, where in ((None, byref(c_void_p())), (b"cuInit", None)):
+    assert cuda.cuGetProcAddress(name, where, 12000, c_uint64(0)) == 1
+    assert cuda.cuGetProcAddress_v2(name, where, 12000, c_uint64(0), None) == 1
 address = new(cuda.cuGetProcAddress, b"cuInit", c_void_p, 2000, c_uint64(0))
 assert address.value
 """,
@@ -633,10 +636,15 @@ module = loaded(artifact("13.0/linked.cubin"))
 def noted(name):
     assert cuda.cuModuleGetFunction(byref(c_void_p()), module, name) == 500
     return last_event()["name"]
-for name in ("größe", "大きさ", "𝒙", "a/ü.ptx"):
+# the first and last of each length, and around the surrogates
+edges = map(chr, (0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF))
+for name in ("größe", "大きさ", "𝒙", "a/ü.ptx", *edges):
     assert noted(name.encode()) == name
 for name in map(bytes, ([0x61, 0xC3], [0xFF, 0x62], [0xC0, 0xAF], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80])):
     assert noted(name) == name.decode("latin-1")
+for _ in range(17_000):  # more events than are kept
+    cuda.cuModuleGetFunction(byref(c_void_p()), module, b"early")
+assert noted(b"late") == "late"
 cut = noted("ü".encode() * 500)  # between two characters, and says so
 assert 9 < len(cut) < 500 and cut == "ü" * (len(cut) - 1) + "…", cut
 """,

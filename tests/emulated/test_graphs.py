@@ -92,17 +92,23 @@ module = loaded(small_ptx())
 small = kernel_of(module, "small")
 first, second = c_uint64(memory), c_uint(5)
 parameters = (c_void_p * 2)(addressof(first), addressof(second))
-def kernel(block=(1, 1, 1), given=addressof(parameters), function=small.value, of=0):
-    return create_string_buffer(struct.pack("Q7I4xQQQQ", function, 1, 1, 1, *block, 0, given, 0, 0, of))
+def kernel(block=(1, 1, 1), given=addressof(parameters), function=small.value, of=0, extra=0):
+    return create_string_buffer(struct.pack("Q7I4xQQQQ", function, 1, 1, 1, *block, 0, given, extra, 0, of))
+def last_kept():
+    kept = create_string_buffer(72)
+    ok(cuda.cuGraphKernelNodeGetParams_v2(node, kept))
+    values = cast(struct.unpack_from("Q", kept, 40)[0], POINTER(c_void_p))
+    return cast(values[1], POINTER(c_uint))[0]
 for bad in (dict(block=(0, 1, 1)), dict(block=(1025, 1, 1)), dict(given=0)):
     assert cuda.cuGraphAddKernelNode_v2(byref(node), graph, None, c_size_t(0), kernel(**bad)) == 1, bad
 assert cuda.cuGraphAddKernelNode_v2(byref(node), graph, None, c_size_t(0), kernel(function=0)) == 400
+packed, length = create_string_buffer(struct.pack("QI", memory, 8)), c_size_t(12)
+extra = (c_void_p * 5)(1, addressof(packed), 2, addressof(length), None)  # a buffer that ends with the last parameter
+ok(cuda.cuGraphAddKernelNode_v2(byref(node), created(), None, c_size_t(0), kernel(given=0, extra=addressof(extra))))
+assert last_kept() == 8
 ok(cuda.cuGraphAddKernelNode_v2(byref(node), graph, None, c_size_t(0), kernel()))
 second.value = 6
-kept = create_string_buffer(72)
-ok(cuda.cuGraphKernelNodeGetParams_v2(node, kept))
-values = cast(struct.unpack_from("Q", kept, 40)[0], POINTER(c_void_p))
-assert cast(values[1], POINTER(c_uint))[0] == 5
+assert last_kept() == 5
 filled(graph)
 ok(cuda.cuMemsetD8_v2(memory, 0, c_size_t(16)))
 executable = instantiated(graph)
@@ -142,6 +148,7 @@ assert "loop" in refused("cuGraphLaunch", instantiated(graph), None)
 parent, child = created(), created()
 filled(child, value=3)
 ok(cuda.cuGraphAddChildGraphNode(byref(node), parent, None, c_size_t(0), child))
+assert cuda.cuGraphAddChildGraphNode(byref(node), parent, None, c_size_t(0), None) == 1
 ok(cuda.cuGraphLaunch(instantiated(parent), None))
 assert content() == bytes([3] * 16)
 """,
@@ -157,12 +164,15 @@ def test_user_objects_and_dot(check: Check, tmp_path: Path) -> None:
 gone = []
 destructor = HOST(gone.append)
 thing = c_void_p()
-filled(graph, filled(graph))
+nodes = [filled(graph).value]
+nodes.append(filled(graph, nodes[0]).value)
 path = {str(tmp_path / "graph.dot").encode()!r}
 ok(cuda.cuGraphDebugDotPrint(graph, path, 1))
 text = open(path).read()
-assert text.startswith("digraph") and text.count("MEMSET") == 2 and text.count("->") == 1
+assert text.startswith("digraph") and text.count("MEMSET") == 2 and text.count("->") == 1 and "depth" not in text
 assert cuda.cuGraphDebugDotPrint(graph, b"/nowhere/file", 0) == 304
+ok(cuda.cuGraphDebugDotPrint(graph, path, 1 << 10))  # handles
+assert sorted(re.findall("node handle: (0x[0-9a-f]+)", open(path).read())) == sorted(map(hex, nodes))
 first, second = created(), created()
 for number, holder in ((6, first), (7, second), (8, second)):
     filled(holder) if number < 8 else None

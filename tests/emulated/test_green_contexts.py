@@ -91,6 +91,7 @@ def structured(*wanted, results=True):
 assert structured((10, 2), (0, 8)) == (0, [10, 120], 2, 10)
 assert structured((0,)) == (0, [128], 4, 128)
 assert structured((16, 16)) == (0, [16], 116, 16)
+assert structured((32, 32)) == (0, [32], 100, 32) and structured((34, 34))[0] == 1
 assert structured((131, 0, 0, 1))[0] == 1
 for wanted in (((12,),), ((66,), (66,)), ((132, 4), (8, 8)), ((132, 4), (0, 8))):
     assert structured(*wanted)[0] == 915, wanted
@@ -98,6 +99,7 @@ assert structured((132, 4), (0, 8), results=False)[0] == 0
 code, queues = of_device(0, 1000)
 ok(code)
 assert queues.type == 1000 and queues.least == 8
+assert [of_device(device, 1000)[1].count for device in range(2)] == [0, 1]  # the first field of this type: the device
 _, _, result, _ = split(8, 1)
 code, one = green(result[0], queues)
 ok(code)
@@ -108,5 +110,8 @@ assert found.count == 132
 """,
 }
 test_programs = programs(
-    PROGRAMS, START, creations_that_are_refused={"device": "sm_90:2"}, structured_splits={"version": "13.2"}
+    PROGRAMS,
+    START,
+    creations_that_are_refused={"device": "sm_90:2"},
+    structured_splits={"version": "13.2", "device": "sm_90:2"},
 )

@@ -186,6 +186,7 @@ assert [function(*arguments) for function in functions] == [1] * len(functions)
 PROGRAMS = {
     "identity": """
 # A device is found by everything that it says of itself, and libcuda says the same.
+import uuid
 assert nvmlDeviceGetCount() == 2
 cuda, text = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(64)
 assert cuda.cuInit(0) == 0
@@ -203,7 +204,7 @@ for index in range(2):
     for short in (pci.busId[4:], pci.busId[:-2], pci.busId[9:]):
         assert nvmlDeviceGetIndex(nvmlDeviceGetHandleByPciBusId(short)) == index
     assert cuda.cuDeviceGetUuid(text, index) == 0
-    assert nvmlDeviceGetUUID(device)[4:].replace("-", "") == text.raw[:16].hex()
+    assert nvmlDeviceGetUUID(device) == f"GPU-{uuid.UUID(bytes=text.raw[:16])}"
     assert cuda.cuDeviceGetPCIBusId(text, 64, index) == 0
     assert pci.busId[4:].lower() == text.value.decode().lower()
     assert cuda.cuDeviceGetAttribute(ctypes.byref(number), 33, index) == 0
@@ -271,6 +272,11 @@ assert nvmlDeviceGetTemperature(device, NVML_TEMPERATURE_GPU) == 36
 assert nvmlDeviceGetPerformanceState(device) == 0 and nvmlDeviceGetSupportedPerformanceStates(device) == [0, 2]
 state = CDLL("libnvidia-ml.so.1").nvmlDeviceGetSupportedPerformanceStates
 assert (state(device, (c_uint * 2)(), 7), state(device, (c_uint * 2)(), 8)) == (7, 0)
+clocks, bounds = CDLL("libnvidia-ml.so.1").nvmlDeviceGetMinMaxClockOfPState, (c_uint * 2)()
+for number in range(16):
+    refusal = 0 if number in (0, 2) else 999  # as the other states are not supported
+    assert clocks(device, NVML_CLOCK_SM, number, bounds, byref(bounds, 4)) == refusal
+assert [*bounds] == [345, 1980]
 assert b"nvclock=345, nvclockmin=345, nvclockmax=1980, " in nvmlDeviceGetCurrentClockFreqs(device).encode()
 assert nvmlDeviceGetInforomVersion(device, NVML_INFOROM_ECC) == "7.16"
 refused(2, nvmlDeviceGetInforomVersion, device, 4)
@@ -291,6 +297,8 @@ refused(4, nvmlDeviceDiscoverGpus, nvmlDeviceGetPciInfo(device))  # measured: an
 assert nvmlDeviceGetBrand(device) == NVML_BRAND_GEFORCE
 assert nvmlDeviceGetNumFans(device) == 2 and nvmlDeviceGetFanSpeed(device) == nvmlDeviceGetFanSpeed_v2(device, 1) == 0
 refused(2, nvmlDeviceGetFanSpeed_v2, device, 2)
+speed = c_uint(7)
+assert CDLL("libnvidia-ml.so.1").nvmlDeviceGetFanSpeed(device, byref(speed)) == speed.value == 0
 for question in (nvmlDeviceGetEccMode, nvmlDeviceGetSerial, nvmlDeviceGetMigMode, nvmlDeviceGetBoardPartNumber):
     refused(3, question, device)
 assert nvmlDeviceGetPowerManagementDefaultLimit(device) == 450000
@@ -306,6 +314,10 @@ assert time.monotonic() - start >= 0.05
 register = CDLL("libnvidia-ml.so.1").nvmlSystemRegisterEvents
 request = (c_uint64 * 3)(1 << 24 | 24, 0, cast(events, c_void_p).value)
 assert register(request) == 0
+wait, room = CDLL("libnvidia-ml.so.1").nvmlSystemEventSetWait, create_string_buffer(64)
+for where, count, answer in ((addressof(room), 1, 10), (0, 1, 2), (addressof(room), 0, 2)):
+    asked = struct.pack("IIPPII", 1 << 24 | 32, 1, cast(events, c_void_p).value, where, count, 0)
+    assert wait(create_string_buffer(asked, 32)) == answer, (where, count)
 nvmlEventSetFree(events)
 assert register(request) == 2
 refused(2, nvmlEventSetFree, events)
@@ -316,9 +328,12 @@ assert [value.nvmlReturn for value in values] == [0, 0, 3, 2, 2]
 assert values[0].value.ullVal == 1 and values[1].value.ullVal > 0
 """,
     "topology": """
-# Two devices hang on one host bridge and reach each other over PCIe.
+# Two devices hang on one host bridge and reach each other over PCIe, which is of generation 3 before Ampere.
+assert nvmlDeviceGetCurrPcieLinkGeneration(device) == 3 and nvmlDeviceGetPcieSpeed(device) == 8000
 other = nvmlDeviceGetHandleByIndex(1)
 assert nvmlDeviceGetTopologyCommonAncestor(device, other) == NVML_TOPOLOGY_HOSTBRIDGE
+for pair in ((None, other), (device, None)):
+    refused(2, nvmlDeviceGetTopologyCommonAncestor, *pair)
 (near,) = nvmlDeviceGetTopologyNearestGpus(device, NVML_TOPOLOGY_HOSTBRIDGE)
 assert nvmlDeviceGetIndex(near) == 1
 assert len(nvmlSystemGetTopologyGpuSet(0)) == 2
@@ -349,7 +364,7 @@ test_programs = programs(
     idle_card={"device": "h100"},
     memory={"device": "memory=2GiB"},
     desktop_card={"device": "rtx-4090"},
-    topology={"device": "sm_90:2"},
+    topology={"device": "t4:2"},
 )
 
 

@@ -103,7 +103,7 @@ assert active(byref(value), other, 32, c_size_t(0)) == 201
     )
 
 
-def test_clusters(check) -> None:
+def test_clusters(check, tmp_path) -> None:
     """Clusters that are resident at once on sm_90; a device without clusters says so."""
     program = """
 start()
@@ -130,4 +130,11 @@ assert get(cuda.cuOccupancyMaxPotentialClusterSize, c_int, other, config) == 16
 assert cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, None) == 1
 """
     )
+    # of 114 multiprocessors, which no recorded device has, 16 are in one group and 14 in each of 7
+    path, device = (
+        tmp_path / "smaller.json",
+        {"name": "H100", "arch": "sm_90", "memory": 1 << 30, "attributes": {"16": 114}},
+    )
+    path.write_text(json.dumps({"cuda": "12.8", "driver": "570.86.10", "devices": [device]}), encoding="utf-8")
+    check(program + "assert get(cuda.cuOccupancyMaxActiveClusters, c_int, other, config) == 57\n", device=str(path))
     check(program + "assert refused('cuOccupancyMaxActiveClusters', byref(value), other, config)\n", device="sm_80")

@@ -36,6 +36,10 @@ limited = PoolProperties(MANAGED, 0, Location(DEVICE, 0), max_size=2 * MIB)
 assert cuda.cuMemPoolCreate(byref(c_void_p()), byref(limited)) == 1
 small = new_pool(size=32 * MIB)
 assert from_pool(small, 33 * MIB)[0] == 2
+gone, stream = new_pool(), new(cuda.cuStreamCreate, 1)
+ok(cuda.cuMemPoolDestroy(gone)), ok(cuda.cuStreamBeginCapture_v2(stream, 2))
+for where in (None, stream):  # also where an allocation only becomes a node
+    assert cuda.cuMemAllocFromPoolAsync(byref(c_uint64()), c_size_t(8), gone, where) == 1
 code, address = from_pool(small, 32 * MIB)
 assert code == 0 and from_pool(small, 1)[0] == 2
 ok(cuda.cuMemFree_v2(address))

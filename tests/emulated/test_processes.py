@@ -118,6 +118,7 @@ answers = []
 module = loaded(small_ptx())
 assert cuda.cuModuleGetFunction(byref(c_void_p()), module, long) == 500
 assert cuda.cuGetProcAddress_v2(long, byref(c_void_p()), 99000, c_uint64(0), byref(c_int())) == 1
+assert last_event()["version"] == 99000
 assert cuda.cuGetProcAddress(long, byref(c_void_p()), 12000, c_uint64(0)) == 500
 many = 500
 keys, values = (c_int * many)(*[7] * many), (c_void_p * many)(*[3] * many)

@@ -170,6 +170,16 @@ for seed in seeds():
     seen.add(work.delay)
 assert {None, 0, 1, 2, 3, 4} < seen and len(seen) > 6, seen
 """,
+    "a_filling_stays_pending": """
+# Until memory is filled, it may have neither its old bytes nor the new ones.
+found = set()
+for seed in seeds():
+    ok(cuda.cuMemsetD8_v2(c_uint64(memory), 1, c_size_t(64)))
+    ok(fill(apart, 5))
+    found.add(read())
+    ok(cuda.cuStreamSynchronize(apart))
+assert found > {5, 0xd7}, found
+""",
     "nothing_is_displaced": """
 # Without displaced work everything is done in the call that submits it, as without a schedule.
 driver.start_schedule(1, [])

@@ -228,8 +228,7 @@ enum { FEW_PLACES = 100 };
 
 static int compare_places(const void *first, const void *second) {
   const Place *one = first, *other = second;
-  if (one->start != other->start) return one->start < other->start ? -1 : 1;
-  return (one->end > other->end) - (one->end < other->end);
+  return (one->start > other->start) - (one->start < other->start);
 }
 
 static const char *place_name(const Elf *elf, uint32_t section) {

@@ -106,7 +106,9 @@ CUresult cl_parameters_prepare(NodeParameters *parameters) {
     case NODE_COPY: return prepare_copy(&parameters->copy);
     case NODE_FILL: return prepare_fill(&parameters->fill);
     case NODE_HOST: return parameters->host.function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case NODE_CHILD: return parameters->child.graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case NODE_CHILD:
+    case NODE_EMPTY:
+    case NODE_FREE: return CUDA_SUCCESS;
     case NODE_WAIT:
     case NODE_RECORD: return parameters->event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case NODE_SIGNAL_SEMAPHORES:
@@ -118,8 +120,7 @@ CUresult cl_parameters_prepare(NodeParameters *parameters) {
     case NODE_ALLOCATE: result = prepare_allocation(&parameters->allocate); break;
     case NODE_MEMORY_OPERATIONS: result = prepare_operations(&parameters->operations); break;
     case NODE_CONDITIONAL: return prepare_conditional(&parameters->conditional);
-    default:
-      return parameters->type == NODE_EMPTY || parameters->type == NODE_FREE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
   if (result) return result;
   return cl_parameters_own(parameters) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

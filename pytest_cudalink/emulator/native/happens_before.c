@@ -267,7 +267,6 @@ void cl_order_learn(const Op *op) {
 
 static void join_writer(Op *op, const Op *writer, const Clock *before) {
   cl_clock_join(&op->clock, before);
-  cl_clock_join(&op->clock, writer->clock);
   if (cl_clock_count(op->clock, writer->chain) < writer->count) cl_clock_tick(&op->clock, writer->chain, writer->count);
 }
 

@@ -54,6 +54,7 @@ static struct {
   uint64_t violations, violations_looks; /* noted since that look; a loop must not fill the disk */
   pid_t guilty;                          /* the process whose exit code changes */
   int said;                              /* violations that were written to stderr, or will be */
+  char command[COMMAND_ROOM];            /* of this process, when it last wrote */
   char late[1024]; /* what will be, when the process ends: before that pytest may have taken stderr */
   bool exits;
   int status;
@@ -119,8 +120,9 @@ void *cl_shared_by_run(void) {
   return notes.shared;
 }
 
-/* The command line of this process, cut to what helps to find it. */
-static void read_command(char command[COMMAND_ROOM]) {
+/* Finds the command line of this process, cut to what helps to find it. */
+static void read_command(void) {
+  char *command = notes.command;
   int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
   // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): a file of the kernel does not block
   ssize_t length = file < 0 ? -1 : read(file, command, COMMAND_ROOM - 1);
@@ -131,12 +133,12 @@ static void read_command(char command[COMMAND_ROOM]) {
 }
 
 static bool write_note(Notes *file, const EventLine *event) {
-  char command[COMMAND_ROOM], line[sizeof event->text + 5];
+  char line[sizeof event->text + 5];
   EventLine note;
-  read_command(command);
+  read_command();
   cl_event_begin(&note);
   cl_event_int(&note, "pid", getpid());
-  cl_event_text(&note, "command", command, COMMAND_ROOM);
+  cl_event_text(&note, "command", notes.command, COMMAND_ROOM);
   cl_event_text(&note, "test", getenv("PYTEST_CURRENT_TEST"), TEST_ROOM); /* of the process that started this one */
   if (note.length + event->length >= sizeof note.text) return false;
   cl_event_join(&note, event);
@@ -167,16 +169,14 @@ __attribute__((destructor)) static void end(void) {
 }
 
 static void say(const char *sentence, const char *fix) {
-  char command[COMMAND_ROOM];
   bool later = notes.owner == getpid();
   if (notes.guilty != getpid()) notes.said = 0, notes.late[0] = 0; /* those of a process that forked this one */
   be_guilty();
   if (notes.said++ >= (later ? 1 : SAID_MAX)) return;
-  read_command(command);
   const char *end = notes.fails ? "An exit code of 0 becomes 1." : "The exit code stays as it is.";
   char text[sizeof notes.late];
-  snprintf(text, sizeof text, "cudalink: process %d (%s): lifetime violation%s: %s. %s %s\n", (int)getpid(), command,
-           later ? " after pytest's last report" : "", sentence, fix, end);
+  snprintf(text, sizeof text, "cudalink: process %d (%s): lifetime violation%s: %s. %s %s\n", (int)getpid(),
+           notes.command, later ? " after pytest's last report" : "", sentence, fix, end);
   if (later) memcpy(notes.late, text, sizeof text);
   else cl_say("%s", text);
 }
@@ -193,12 +193,10 @@ void cl_note_violation(const EventLine *event, const char *sentence, const char 
 }
 
 static void say_refusal(const char *function, const char *why) {
-  char command[COMMAND_ROOM];
-  read_command(command);
   cl_say(
       "cudalink: process %d (%s): %s was refused with CUDA_ERROR_NOT_SUPPORTED (801): %s. Run this program on a real "
       "driver.\n",
-      (int)getpid(), command, function, why);
+      (int)getpid(), notes.command, function, why);
 }
 
 void cl_note_refusal(const char *function, const EventLine *event) {

@@ -280,7 +280,6 @@ static void answer(FieldValue *out) {
   clock_gettime(CLOCK_REALTIME, &now);
   out->microseconds = now.tv_sec * 1000000 + now.tv_nsec / 1000;
   out->latency = 0;
-  out->value = 0;
   out->result = SUCCESS;
   if (measured(out)) return;
   out->type = 0;

@@ -239,13 +239,12 @@ static void forget_log(void) {
   now.count = now.site_count = now.stream_count = 0;
 }
 
-/* Begins a schedule: work of the given numbers is displaced, or any if `all`; `stacks`: whether to note who submitted
-   each. The one before ends. */
+/* Begins a schedule: work of the given numbers, which rise, is displaced, or any if `all`; `stacks`: whether to note
+   who submitted each. The one before ends. */
 EXPORT int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all, int stacks) {
   uint32_t *copy = malloc(count * sizeof *copy + 1);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   if (count) memcpy(copy, displaced, count * sizeof *copy);
-  qsort(copy, count, sizeof *copy, compare);
   cl_streams_lock();
   end_schedule();
   forget_log();
