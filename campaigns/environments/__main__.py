@@ -82,10 +82,17 @@ _OF_NVCC: Final = {
 }
 #: Packages that link at run time.
 _LINKING: Final = frozenset({"cuda-core", "numba-cuda", "nvmath-python", "cuda-cccl"})
+#: And those that look for a toolkit outside of the environment.
+_LOOKING: Final = _LINKING | {"cuda-bindings", "cupy-cuda12x", "cupy-cuda13x"}
 
 
 def outside(drawn: Recipe) -> set[str]:
-    """The packages of which variables name the libraries; of a whole toolkit those that programs load together."""
+    """The packages of which variables name the libraries; of a whole toolkit those that programs load together.
+
+    None where nothing that is installed looks for such.
+    """
+    if drawn.names.isdisjoint(_LOOKING):
+        return set()
     kinds = ("library-path", "toolkit", "cache")
     named = {name for kind, what in drawn.damage if kind in kinds for name, _ in what}
     return named & {name for part in ("nvrtc", "nvJitLink") for name in PARTS[part]}

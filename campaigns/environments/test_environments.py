@@ -78,7 +78,9 @@ def test_what_is_meant_to_be_there() -> None:
     assert "linked-image" in found
     assert "image" not in found
     named = [("library-path", [("nvidia-nvjitlink-cu12", "12.4.127")])]
-    assert "link-ptx" in operations(Recipe(0, [("nvidia-cuda-nvrtc-cu12", "12")], None, named))
+    packages = [("nvidia-cuda-nvrtc-cu12", "12"), ("cuda-bindings", "12.9.0")]
+    assert "link-ptx" in operations(Recipe(0, packages, None, named))
+    assert "link-ptx" not in operations(Recipe(0, packages[:1], None, named))
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def examine(
             hint=driver_hint(),
         )
         judged.links = list(_links(judged, facts))
-        if not items and not audit.cuda_libraries:
+        if not report.items and not audit.cuda_libraries:
             fix = Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
             judged.findings.append(Finding("unknown", "no part of a CUDA toolkit was found", fix))
         judged.findings += _rule_findings(judged, facts, assume_forward=assume_forward)
@@ -203,12 +203,12 @@ def examine(
         judged.findings += _link_findings(judged, system)
         return judged
 
-    judged = judge(_in_use(report.items, system))
+    judged = judge(_in_use(report.items, system, audit))
     report.rules, report.links = judged.rules, judged.links
     conflicts = {one: one for one in audit.errors}
     _merge_repairs(judged, conflicts, judge, facts, audit)
     absent = (*_missing_companions(report, system), *_missing_when_used(report, system))
-    report.findings[:0] = [*_damaged_files(report, system), *absent]
+    report.findings[:0] = [*_damaged_files(judged, system), *absent]
     report.findings += _bindings_findings(report, system)
     report.findings += judged.findings
     report.findings += _runtime_findings(system, facts, audit, assume_forward=assume_forward)
@@ -259,15 +259,32 @@ def examine_environment(target: str | Path | None = None, *, driver: str = "", g
     )
 
 
-def _in_use(items: Sequence[Item], system: System) -> list[Item]:
+def _in_use(items: Sequence[Item], system: System, audit: EnvironmentAudit) -> list[Item]:
     """Return the items that programs of this environment use together.
 
-    Parts of a toolkit outside of an environment that has its own do not count: its programs take their headers and
-    libraries from beside themselves. NVRTC and nvJitLink count wherever they are, as one program loads both.
+    Parts of a toolkit outside count if something that is installed looks up such, or opens them by name: where the
+    environment has its own toolkit, NVRTC and nvJitLink alone, as one program loads both and takes its headers and
+    other libraries from beside itself.
     """
+    installed, table = system.versions().keys(), component_table()
+    known = {*table["looks-up"]["distributions"], *table["links-at-run-time"]["distributions"]}
+    # this project requires cuda-pathfinder, which says nothing then
+    known -= {"cuda-pathfinder"} if "pytest-cudalink" in installed else set()
+    requiring = {one.by_name for one in audit.claims if one.name == "cuda-pathfinder"} - {"pytest-cudalink"}
+    looks_up = bool(requiring or known & installed)
     inside = [item for item in items if not system.is_outside(item)]
+
+    def is_opened(item: Item) -> bool:
+        of_major = (
+            one.partition(" ")
+            for one in audit.used_libraries
+            if not item.version or one.endswith(f" {item.version.major}")
+        )
+        return item.kind == "dynamic-libs" and f"lib{item.name}" in {stem for stem, _, _ in of_major}
+
     core = [item for item in items if item.kind == "dynamic-libs" and item.name in _CORE]
-    return [item for item in items if item in inside or item in core] if inside else list(items)
+    reached = [item for item in (core if inside else items) if looks_up or is_opened(item)]
+    return [item for item in items if item in inside or item in reached]
 
 
 def _outside_findings(
@@ -280,8 +297,8 @@ def _outside_findings(
         yield Finding(
             "note",
             f"not used: parts of CUDA {releases} outside of this environment ({aside[0].label} at {aside[0].path}"
-            f"{and_more(len(aside) - 1)}) do not fit the toolkit in it; their programs "
-            "use the parts beside them",
+            f"{and_more(len(aside) - 1)}) do not fit the toolkit in it, or the driver; their "
+            "programs use the parts beside them",
             why=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
         )
 

@@ -154,6 +154,14 @@ def test_a_library_that_is_opened_by_name(made: Made, monkeypatch, names: str, i
     )
 
 
+def test_what_files_use(made: Made) -> None:
+    """Libraries with their majors; those that this project names are not ones that it needs."""
+    for name, major in (("user", 12), ("pytest-cudalink", 13)):
+        compile_c(made.site / name / "libx.so", f'const char *name = "libnvrtc.so.{major}";')
+        made.wheel(name, "1", files=(f"{name}/libx.so",))
+    assert made.audit().used_libraries == ("libnvrtc 12",)
+
+
 CUDNN = "libcudnn-74a4c495.so.9.1.0", "libcudnn_graph.so", "libcudnn_ops.so"
 NVRTC = "libnvrtc-d540eb83.so.12.1.55", "libnvrtc-builtins.so.12.1"
 PARTS = "libcudnn_graph.so.9 libcudnn_ops.so.9"

@@ -394,6 +394,33 @@ def test_a_conflict_without_a_toolkit() -> None:
     assert fixes == ["pip install 'cuda-toolkit", "pip install own"]
 
 
+@pytest.mark.parametrize(
+    ("installed", "by", "used", "inside", "code"),
+    [
+        ("numpy", "", "", "", 0),
+        ("pytest-cudalink cuda-pathfinder", "pytest-cudalink", "", "", 0),
+        ("pytest-cudalink cuda-pathfinder own", "own", "", "", 1),
+        ("cuda-pathfinder", "", "", "", 1),
+        ("cupy-cuda12x", "", "", "", 1),
+        ("numpy", "", "libnvrtc 13", "", 1),
+        ("numpy", "", "libnvrtc 12", "", 0),
+        ("numpy", "", "libcudart 13", "", 0),
+        ("numpy", "", "libnvrtc 13", "cudart 12.8", 1),
+        ("numpy", "", "", "cudart 12.8", 0),
+        ("cuda-bindings", "", "", "cudart 12.8", 1),
+    ],
+)
+def test_a_toolkit_outside_counts_for_what_uses_it(installed, by, used, inside, code) -> None:
+    """Whatever looks one up, or opens its libraries; that this project requires cuda-pathfinder makes no use of it."""
+    machine = Machine((*several(inside), *outside("nvrtc 13.0, nvcc 13.0 binaries")), (), None)
+    machine.installed = dict.fromkeys(installed.split(), "12.8")
+    claims = (replace(claim("cuda-pathfinder", ""), by=f"{by} 1"),) if by else ()
+    machine.audit = replace(Machine.audit, claims=claims, used_libraries=(used,) if used else ())
+    report = examine(facts=given("12.8"), system=machine)
+    assert report.exit_code == code, report.findings
+    assert code or "not used: parts of CUDA 13.0 outside of this" in "".join(one.what for one in report.findings)
+
+
 @pytest.mark.parametrize("name", ["nvJitLink", "nvrtc"])
 def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
     """The file is the first finding, with the command that restores it; the exit code is that of every fault."""

@@ -130,7 +130,8 @@ def test_parts_outside_that_nothing_loads(tmp_path) -> None:
     assert (report.exit_code, note.severity, str(note.fix)) == (0, "note", "")
     assert note.what == (
         f"not used: parts of CUDA 13.0 outside of this environment (nvvm library at {tmp_path}/cuda/nvvm/lib64/"
-        "libnvvm.so.4 and 5 more) do not fit the toolkit in it; their programs use the parts beside them"
+        "libnvvm.so.4 and 5 more) do not fit the toolkit in it, or the driver; their programs use the parts "
+        "beside them"
     )
     environment.put("cuda-pathfinder", "1.9")
     environment.put("numba-cuda", "1.0", "cuda-pathfinder")

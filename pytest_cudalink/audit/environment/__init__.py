@@ -41,6 +41,7 @@ from ...environment.installed import (
     recorded_hashes,
 )
 from .. import targets
+from ..needs import Need
 from . import conda
 from .claims import OF_EXTRA, VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
@@ -79,6 +80,8 @@ class EnvironmentAudit:
     seconds: float = field(compare=False)
     machine: str = ""  # the driver and GPU that were asked about; empty for none
     cuda_libraries: int = 0  # of CUDA, among the files
+    # what files link, or open by name, with the major: "libnvrtc 12"; without those of this project
+    used_libraries: tuple[str, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -179,7 +182,13 @@ def audit_environment(
     return EnvironmentAudit(
         str(place.prefix), place.python, len(everything), tuple(claims), tuple(findings), tuple(unreadable), files,
         round(time.monotonic() - began, 3), str(machine or ""), len(providers.all),
+        _used(everything, needs),
     )  # fmt: skip
+
+
+def _used(everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]]) -> tuple[str, ...]:
+    others = (str(one) for one in everything if one.name != "pytest-cudalink")
+    return tuple(sorted({f"{need.stem} {need.major}" for one in others for need in needs[one]}))
 
 
 def _without_doubles(distributions: Sequence[Installed], packages: Sequence[CondaPackage]) -> list[Installed]:
