@@ -36,6 +36,11 @@ NAMES: Final = frozenset(
 )
 
 
+def __dir__() -> list[str]:
+    """Return what pytest has to look at."""
+    return [*NAMES]
+
+
 # plain classes: every start of pytest would pay for the methods that dataclasses generate
 
 

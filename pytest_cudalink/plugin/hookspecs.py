@@ -26,6 +26,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Return what pluggy has to look at."""
+    return __all__
+
+
 @pytest.hookspec
 def pytest_cudalink_targets(config: pytest.Config) -> Sequence[Target] | None:
     """Register targets: libraries whose linking can be steered and watched.
