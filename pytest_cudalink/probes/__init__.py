@@ -161,7 +161,7 @@ def _loaded_nvjitlink() -> NvJitLink:
     except DynamicLibNotFoundError as error:
         if hidden_by := getattr(error, "hidden_by", ""):
             return NvJitLink(None, None, f"{hidden_by} hides it", f"leave out {hidden_by}")
-        return NvJitLink(None, None, "no libnvJitLink was found by cuda.pathfinder")
+        return NvJitLink(None, None, elsewhere.NO_NVJITLINK)
     path = loaded.abs_path
     found = version_of_nvjitlink(path)
     if found is None or found < FIRST_USABLE_NVJITLINK:

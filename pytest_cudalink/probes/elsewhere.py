@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import site
 import subprocess
 import sys
 from functools import cache
@@ -59,8 +60,16 @@ _OF_THE_RUN: Final = tuple(f"CUDALINK_EMULATOR_{name}" for name in ("EVENTS", "F
 #: Variables that decide what another process finds.
 _DECIDING: Final = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH")
 #: Where a loader looks besides, with the folder of conda's environments.
-_FOLDERS: Final = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", f"{sys.prefix}/lib")
+_MULTIARCH: Final = getattr(sys.implementation, "_multiarch", "")
+_FOLDERS: Final = (
+    *("/lib64", "/usr/lib64", "/lib", "/usr/lib", f"{sys.prefix}/lib"),
+    *(f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}"),
+)
 _CACHE: Final = Path("/etc/ld.so.cache")
+#: Libraries by which cuda.pathfinder finds an nvJitLink that the loader finds, and beginnings of variables of toolkits.
+_OF_TOOLKIT: Final = ("libnvJitLink.so", "libcudart.so")
+_VARIABLES: Final = ("CONDA_", "CUDA_")
+NO_NVJITLINK: Final = "no libnvJitLink was found by cuda.pathfinder"
 
 
 class ForeignAnswer(NamedTuple):
@@ -99,7 +108,7 @@ def driver(*, device: bool = False) -> ForeignAnswer:
 
 def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
     """Return what a driver answers, and its file."""
-    if not loaded and not _may_exist():
+    if not loaded and not _loader_may_find(libcuda.LIBRARY_NAME):
         try:  # the loader itself says so, and loads nothing
             libcuda.library()
         except libcuda.DriverNotFoundError as error:
@@ -138,8 +147,10 @@ def _run(*arguments: str) -> Any:
 def nvjitlink() -> tuple[str, str, str] | None:
     """Return version, file and obstacle of the nvJitLink that another process finds; each is empty without it.
 
-    None if the other process could not say.
+    None if the other process could not say; it is not started where there is nothing to find.
     """
+    if not _nvjitlink_may_exist():
+        return "", "", NO_NVJITLINK
     try:
         version, file, obstacle = _run("-c", _NVJITLINK, json.dumps([*map(str, sys.path)]))
     except (OSError, ValueError, subprocess.TimeoutExpired):
@@ -147,16 +158,27 @@ def nvjitlink() -> tuple[str, str, str] | None:
     return version, file, obstacle
 
 
-def _may_exist() -> bool:
-    """Whether a driver may be where loaders look; False is no answer yet."""
-    name = libcuda.LIBRARY_NAME
+def _nvjitlink_may_exist() -> bool:
+    """Whether cuda.pathfinder may find one: in a wheel, in a toolkit that a variable names, or as the loader does."""
+    sites = {*sys.path, *site.getsitepackages(), site.getusersitepackages()}
+    return (
+        any(name.startswith(_VARIABLES) for name in os.environ)
+        or any(os.path.lexists(os.path.join(one, "nvidia")) for one in sites)  # noqa: PTH118 (of sys.path)
+        or _loader_may_find(*_OF_TOOLKIT)
+    )
+
+
+def _loader_may_find(*beginnings: str) -> bool:
+    """Whether a library whose name begins so may be where loaders look."""
     folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)), *_FOLDERS]
-    if any(os.path.lexists(os.path.join(folder, name)) for folder in folders):  # noqa: PTH118 (of a variable)
-        return True
     try:
-        return name.encode() in _CACHE.read_bytes()
-    except OSError:  # musl, where a file that is not there is no answer
+        for folder in filter(os.path.isdir, folders):
+            if any(name.startswith(beginnings) for name in os.listdir(folder)):  # noqa: PTH208 (of a variable)
+                return True
+        cache = _CACHE.read_bytes()
+    except OSError:  # a folder that cannot be read; or musl, where a file that is not there is no answer
         return True
+    return any(one.encode() in cache for one in beginnings)
 
 
 def cache_clear() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -92,7 +96,7 @@ def test_no_driver(tmp_path, monkeypatch) -> None:
     assert "libcuda.so.1" in found.problem
     file.unlink()
     elsewhere.cache_clear()
-    monkeypatch.setattr(elsewhere, "_may_exist", lambda: True)
+    monkeypatch.setattr(elsewhere, "_loader_may_find", lambda _name: True)
     assert "libcuda.so.1: cannot open shared object file" in elsewhere.driver().problem
 
 
@@ -108,16 +112,47 @@ def test_where_a_driver_may_be(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(elsewhere, "_FOLDERS", ())
     monkeypatch.setattr(elsewhere, "_CACHE", tmp_path / "cache")
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    assert elsewhere._may_exist()
+    may_find = partial(elsewhere._loader_may_find, "libcuda.so.1")
+    assert may_find()
     (tmp_path / "cache").write_bytes(b"libc.so.6")
-    assert not elsewhere._may_exist()
-    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}")
-    assert not elsewhere._may_exist()
+    assert not may_find()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}:{tmp_path / 'absent'}")
+    assert not may_find()
     (tmp_path / "libcuda.so.1").symlink_to("nothing")
-    assert elsewhere._may_exist()
+    assert may_find()
     monkeypatch.delenv("LD_LIBRARY_PATH")
     (tmp_path / "cache").write_bytes(b"libcuda.so.1")
-    assert elsewhere._may_exist()
+    assert may_find()
+
+
+def test_where_an_nvjitlink_may_be(tmp_path, monkeypatch) -> None:
+    """Another process looks for one where wheels, a variable or the loader may have it, and is else not started."""
+    started = []
+    monkeypatch.setattr(elsewhere, "_run", lambda *_: started.append(1) or ("13.0", "file", ""))
+    monkeypatch.setattr(elsewhere, "_FOLDERS", ())
+    monkeypatch.setattr(elsewhere, "_CACHE", tmp_path / "cache")
+    (tmp_path / "cache").write_bytes(b"libc.so.6")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(elsewhere, "site", SimpleNamespace(getsitepackages=list, getusersitepackages=str))
+    for name in [name for name in os.environ if name.startswith(("CONDA_", "CUDA_", "LD_LIBRARY"))]:
+        monkeypatch.delenv(name)
+
+    def is_looked_for() -> bool:
+        elsewhere.cache_clear()
+        started.clear()
+        return elsewhere.nvjitlink() == ("13.0", "file", "") and bool(started)
+
+    assert not is_looked_for()
+    assert elsewhere.nvjitlink() == ("", "", "no libnvJitLink was found by cuda.pathfinder")
+    for name in ("CONDA_PREFIX", "CUDA_HOME"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "/opt")
+            assert is_looked_for()
+    (tmp_path / "cache").write_bytes(b"libcudart.so.13")
+    assert is_looked_for()
+    (tmp_path / "cache").write_bytes(b"libc.so.6")
+    (tmp_path / "nvidia").mkdir()
+    assert is_looked_for()
 
 
 def test_an_emulated_driver_is_asked_without_the_run(tmp_path, monkeypatch) -> None:
