@@ -104,7 +104,8 @@ class Descendants(RunPart):
 
     def violations(self, *, last: bool = False) -> tuple[Violation, ...]:
         """Return the violations that were not consumed; a last look takes also notes that a dead process left."""
-        self._sort(self._notes.take() if last else self._notes.take_counted())
+        if found := self._notes.take() if last else self._notes.take_counted():
+            self._sort(found)
         return tuple(self._violations)
 
     def consume(self, violations: Iterable[Violation]) -> None:
@@ -117,7 +118,8 @@ class Descendants(RunPart):
 
         `nodeid`: the test; empty for processes that were started outside of tests.
         """
-        self._sort(self._notes.take_counted())
+        if found := self._notes.take_counted():
+            self._sort(found)
         if not self._refused:  # as in nearly every phase of a test
             return []
         refused, self._refused = self._refused, []

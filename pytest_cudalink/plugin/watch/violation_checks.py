@@ -223,7 +223,8 @@ class Lifetimes(DriverCheck):
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        return super().violations + self._below.violations()
+        below = self._below.violations()
+        return super().violations + below if below or self.driver.violations else ()
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         super().consume(violations)
