@@ -10,8 +10,8 @@ from tests.nested import ALONE, BOTH
 LOOKS_UP = """
 import cuda.pathfinder as pf
 
-def test_headers():
-    assert pf.find_nvidia_header_directory("cudart")
+def test_library():
+    assert pf.load_nvidia_dynamic_lib("nvrtc")
 
 def test_nothing():
     pass
@@ -88,13 +88,13 @@ def test_strict_without_a_driver(run) -> None:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*CompatibilityInsufficientMetadataError: whether the driver runs CUDA *(cudart headers) is not known*",
+            "*CompatibilityInsufficientMetadataError: whether the driver runs CUDA *(nvrtc library) is not known*",
             "*= cudalink guard rails =*",
             "mode strict (from option): 1 insufficient metadata",
             "insufficient metadata (driver): whether the driver runs *",
-            "    cudart headers at *include (found via *); CUDA *",
+            "    nvrtc library at *libnvrtc.so* (found via *); CUDA *",
             "    fix: install the NVIDIA driver; or *; or use the mode best_effort, which lets pass what is not known",
-            "    in test_it.py::test_headers",
+            "    in test_it.py::test_library",
         ]
     )
     result = run(LOOKS_UP, "--cudalink-guard-rails=best_effort", "--cudalink-driver=absent")
@@ -151,10 +151,10 @@ def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     result.assert_outcomes(passed=2)
     verdicts = records.read(pytester.path / "r.jsonl").verdicts
     (verdict,) = [verdict for verdict in verdicts if verdict.nodeid]
-    assert verdict.nodeid == "test_it.py::test_headers"
+    assert verdict.nodeid == "test_it.py::test_library"
     assert (verdict.severity, verdict.kind) == ("note", "driver")
     assert "backward compatibility" in verdict.what
-    assert verdict.evidence[0].startswith("cudart headers at ")
+    assert verdict.evidence[0].startswith("nvrtc library at ")
     assert any(one.nodeid is None and one.evidence[0].startswith("cudadevrt static") for one in verdicts)
     result.stdout.fnmatch_lines([f"mode strict (from option): {len(verdicts)} compatible"])
 
