@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 
 from ..versions import FIRST_BRANCH, CudaVersion, Needs, ranges
 from . import names
@@ -119,21 +120,47 @@ def drivers_in(text: str) -> tuple[CudaVersion, ...]:
     return tuple(chosen)
 
 
+def not_a_branch(text: str) -> CudaVersion:
+    """Read a version of CUDA.
+
+    Raises ValueError if it is a branch of drivers, with what to write, or not a version.
+    """
+    wanted = CudaVersion.parse(text)
+    if wanted.major >= FIRST_BRANCH:
+        of_branch = [str(one) for one, release in DRIVER_RELEASES.items() if release.startswith(f"{wanted.major}.")]
+        meant = f", which came with CUDA {' and '.join(of_branch)}" if of_branch else ""
+        msg = f"{text!r} is a branch of drivers{meant}; write a version of CUDA, such as {(of_branch or ['13.0'])[-1]}"
+        raise ValueError(msg)
+    return wanted
+
+
+def may_exist() -> Iterator[CudaVersion]:
+    """Yield the known releases, newest first, and all that may be published later or came before them."""
+    known = sorted(DRIVER_RELEASES, reverse=True)
+    yield from known
+    numbers = (CudaVersion(major, minor) for major in range(FIRST_BRANCH) for minor in range(10))
+    yield from (one for one in numbers if not known[-1] <= one <= known[0])
+
+
+def driver_numbered(text: str) -> CudaVersion:
+    """Read the version of a driver: two numbers.
+
+    Raises ValueError as `not_a_branch` does, and if there are three.
+    """
+    wanted = not_a_branch(text)
+    if text.count(".") > 1:
+        msg = f"{text!r} has three numbers, and drivers of one CUDA release answer alike; write {wanted}"
+        raise ValueError(msg)
+    return wanted
+
+
 def version_named(given: str | CudaVersion) -> CudaVersion:
     """Return the version of an emulated driver that is meant.
 
     Raises ValueError if none is, with the reason and what to write.
     """
     text, known = str(given).strip(), tuple(DRIVER_RELEASES)
-    wanted = CudaVersion.parse(text)
-    if wanted.major >= FIRST_BRANCH:
-        of_branch = [str(one) for one in known if DRIVER_RELEASES[one].startswith(f"{wanted.major}.")]
-        meant = f", which came with CUDA {' and '.join(of_branch)}" if of_branch else ""
-        msg = f"{text!r} is a branch of drivers{meant}; write a version of CUDA, such as {(of_branch or ['13.0'])[-1]}"
-        raise ValueError(msg)
-    if text.count(".") > 1:
-        msg = f"{text!r} has three numbers, and drivers of one CUDA release answer alike; write {wanted}"
-        raise ValueError(msg)
+    wanted = driver_numbered(text)
     if wanted not in known:
         newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
         msg = f"CUDA {wanted} cannot be emulated; supported: {ranges(known)}; choose one of these{newer}"

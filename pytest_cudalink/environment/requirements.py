@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..compat.architectures import ARCHITECTURES, known_architectures
-from ..versions import distribution_version
+from ..compat.releases import DRIVER_RELEASES, driver_numbered, may_exist, not_a_branch
+from ..versions import distribution_version, ranges
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -104,10 +105,26 @@ def _specifier(name: str, value: object, example: str) -> SpecifierSet:
         text = value.strip()
         with suppress(ValueError):  # InvalidSpecifier is one, and so is InvalidVersion
             specifier = SpecifierSet(f"=={text}.*" if _BARE.fullmatch(text) else text)
-            _shown(specifier)  # (=== takes anything, and would never hold)
+            _shown(specifier)  # (=== takes anything)
             return specifier
     msg = f"{name}={value!r} is not a version specifier; write {example}"
     raise ValueError(msg)
+
+
+def _fault(name: str, specifier: SpecifierSet) -> str:
+    """What makes a specifier one that no environment ever meets: a branch of drivers, or no release of CUDA."""
+    ends = {""}  # third numbers, which versions of wheels have
+    for part in specifier:
+        text = _BARE.search(part.version)[0]  # type: ignore[index] # (each version has a number)
+        try:
+            (driver_numbered if name == "driver" else not_a_branch)(text)
+        except ValueError as error:
+            return str(error)
+        if rest := text.split(".")[2:]:
+            ends |= {f".{'.'.join(rest)}", *(f".{max(int(rest[0]) + near, 0)}" for near in (-1, 1))}
+    if any(_contains(specifier, f"{one}{end}") for one in may_exist() for end in ends):
+        return ""
+    return f"no release of CUDA is; expected {ranges(DRIVER_RELEASES)}, or a newer one"
 
 
 def _parse(name: str, value: object) -> Requirement:
@@ -128,6 +145,9 @@ def _parse(name: str, value: object) -> Requirement:
             specifier = _specifier(name, value, example)
         case _:
             specifier = _specifier(name, value, f"{name}='>=13.0'")
+            if fault := _fault(name, specifier):
+                msg = f"{name}={value!r}: {fault}"
+                raise ValueError(msg)
     return Requirement(name, f"{name} {_shown(specifier)}", specifier)
 
 

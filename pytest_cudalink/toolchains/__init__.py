@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from ..base.progress import progress, run_and_tell
 from ..base.tables import read_table
-from ..compat.releases import STAND_INS
+from ..compat.releases import STAND_INS, not_a_branch
 from ..versions import CudaVersion
 from . import folders
 from .folders import ToolchainError as ToolchainError
@@ -118,7 +118,7 @@ def _release(version: str | tuple[int, int]) -> CudaVersion:
     if not isinstance(version, str):
         return CudaVersion(*version)
     try:
-        release = max(releases()) if version == "latest" else CudaVersion.parse(version)
+        release = max(releases()) if version == "latest" else not_a_branch(version)
     except ValueError as error:
         raise ToolchainError(str(error)) from error
     if version.count(".") > 1:

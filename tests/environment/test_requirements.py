@@ -13,7 +13,7 @@ from pytest_cudalink.environment import requirements
 from pytest_cudalink.environment.requirements import NAMES, EnvironmentFact, Raises, Requirement, parse, unmet
 from pytest_cudalink.linker import LinkError
 
-VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
+VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 9))
 
 
 def one(**keywords):
@@ -29,6 +29,12 @@ def one(**keywords):
         ({"driver": "<14,>=13.2"}, "driver >= 13.2, < 14"),
         ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
         ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
+        ({"ctk": "12.9.1"}, "ctk == 12.9.1.*"),
+        ({"ctk": "==13.0.3.0"}, "ctk == 13.0.3.0"),
+        ({"nvjitlink": ">13.0.87,<13.0.89"}, "nvjitlink > 13.0.87, < 13.0.89"),
+        ({"driver": "13.6"}, "driver == 13.6.*"),  # a release that is not known yet
+        ({"driver": ">=14"}, "driver >= 14"),
+        ({"driver": "<12"}, "driver < 12"),
         ({"driver": " 13 "}, "driver == 13.*"),
         ({"arch": "compute_90"}, "arch sm_90"),
         ({"arch": "sm_999"}, "arch sm_999"),  # a device that is not known yet
@@ -128,6 +134,18 @@ def test_what_meets_a_requirement(keywords, found, met) -> None:
         ({"arch": "sm_91"}, "arch='sm_91' is unknown; expected sm_50, sm_52,"),
         ({"ctk": "new"}, "ctk='new' is not a version specifier; write ctk='>=13.0'"),
         ({"ctk": "===new"}, "ctk='===new' is not a version specifier; write ctk='>=13.0'"),
+        ({"driver": "575"}, "driver='575': '575' is a branch of drivers, which came with CUDA 12.9; write a version"),
+        ({"driver": ">=570"}, "driver='>=570': '570' is a branch of drivers, which came with CUDA 12.8; write"),
+        ({"driver": "<14,>=570"}, "driver='<14,>=570': '570' is a branch"),
+        ({"driver": "==575.51.03"}, "driver='==575.51.03': '575.51.03' is a branch of drivers"),
+        ({"ctk": "575.*"}, "ctk='575.*' is not a version specifier"),
+        ({"nvjitlink": "==575.*"}, "nvjitlink='==575.*': '575' is a branch of drivers"),
+        ({"driver": "12.9.1"}, "driver='12.9.1': '12.9.1' has three numbers, and drivers of one CUDA release answer"),
+        ({"ctk": "13.10"}, "ctk='13.10': no release of CUDA is; expected 12.0 to 12.9, 13.0 to 13.5, or a newer one"),
+        ({"ctk": "13.10.1"}, "ctk='13.10.1': no release of CUDA is;"),
+        ({"driver": "12.11"}, "driver='12.11': no release of CUDA is;"),
+        ({"driver": "==1!13.0"}, "driver='==1!13.0': no release of CUDA is;"),
+        ({"driver": ">13.1,<13.0"}, "driver='>13.1,<13.0': no release of CUDA is;"),
     ],
 )
 def test_the_error_says_what_to_write(keywords, words) -> None:

@@ -147,6 +147,7 @@ def test_half_a_folder_is_replaced(tmp_path) -> None:
         ("12.7", "no wheels of CUDA 12.7; use 12.6 or 12.8"),
         ("11.8", "no wheels of CUDA 11.8 are known; known: 12.0, "),
         ("12.x", "'12.x' is not a CUDA version"),
+        ("575", "'575' is a branch of drivers, which came with CUDA 12.9; write a version of CUDA, such as 12.9"),
         ("12.9.1", "'12.9.1' has three numbers, and a toolchain has the newest wheels of its release; write 12.9"),
     ],
 )
