@@ -60,7 +60,7 @@ def both_times(folder: Path, environment: dict[str, str], commands: Sequence[Seq
     return time.perf_counter() - began, spent
 
 
-def ways(folder: Path, wheel: Path) -> dict[str, list[list[str]]]:
+def commands_of(folder: Path, wheel: Path) -> dict[str, list[list[str]]]:
     """Return the commands of each way, which start without an environment."""
     python = str(folder / "environment" / "bin" / "python")
     needs = [*packages(folder / "matrices" / "cells.toml"), str(wheel)]
@@ -98,7 +98,7 @@ def main() -> int:
         environment = {**os.environ, "CUDALINK_REQUIREMENT": str(wheel)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for number in range(options.rounds + 1):
-            for name, commands in ways(folder / "project", wheel).items():
+            for name, commands in commands_of(folder / "project", wheel).items():
                 times = both_times(folder / "project", environment, commands)
                 if number:  # the first round fills the caches
                     elapsed.setdefault(name, []).append(times[0])

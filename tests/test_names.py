@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections import defaultdict
@@ -17,16 +18,13 @@ _MOST_MODULES: Final = 3
 #: Words that say nothing about the thing, and that a search finds everywhere.
 _NO_NOUNS: Final = {"it", "of", "that", "this", "what"}
 _NO_MEMBERS: Final = {"asked", "found", "given", "home", "judgement", "lack", "one", "seen", "way", "ways"}
-_NAMES: Final = re.compile(
-    rf"^(?P<kind>def|class) (?P<name>\w+)|^    (?:def )?(?P<member>{'|'.join(_NO_MEMBERS)})(?:\(|: )", re.MULTILINE
-)
+#: What may be such a helper, or stand in the text of a program.
+_HELPER: Final = re.compile(rf"^(?:def|class) (?:{'|'.join(_NO_NOUNS | _NO_MEMBERS)})\b", re.MULTILINE | re.IGNORECASE)
 #: Members that users know by these names: of records, of tables, and of what a probe or a decision returns.
 _PUBLISHED: Final = {
     *("ArchRecord.found", "CellRun.asked", "Decision.found", "KnownBad.seen", "NvJitLink.found", "Recording.asked"),
     *("Recording.found", "VersionRecord.found", "Wait.given"),
 }
-#: Those that wait for a better name; the list can only become shorter.
-_WAITING: Final = {"Fact.given", "Interpreter.given", "seen"}
 
 #: A comment of the C that says where an answer comes from, with the name of a test or a recording.
 _MEASURED: Final = re.compile(r"\((?:measured|recorded)(?=[):;]| on| for)(?:: ([\w./-]*\w))?")
@@ -58,22 +56,32 @@ def test_few_modules_have_one_name() -> None:
 
 
 def vague_names(text: str) -> Iterator[str]:
-    """The functions and classes of a module that have no noun for a name, and such members, each behind its class."""
-    kind = name = ""
-    for found in _NAMES.finditer(text):
-        kind, name = (found["kind"], found["name"]) if found["kind"] else (kind, name)
-        if found["kind"] and name.lower() in _NO_NOUNS | _NO_MEMBERS:
-            yield name
-        elif found["member"] and kind == "class":
-            yield f"{name}.{found['member']}"
+    """The functions, classes and parameters of a module that have no noun for a name, and such members of a class."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arguments):
+            every = (*node.posonlyargs, *node.args, *node.kwonlyargs, node.vararg, node.kwarg)
+            yield from (
+                f"({one.arg})" for one in every if one and one.annotation and one.arg in _NO_NOUNS | _NO_MEMBERS
+            )
+        elif isinstance(node, ast.ClassDef):
+            names = (getattr(one, "name", "") or getattr(getattr(one, "target", None), "id", "") for one in node.body)
+            yield from (f"{node.name}.{name}" for name in names if name in _NO_MEMBERS)
+    named = (one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef))
+    yield from (name for name in named if name.lower() in _NO_NOUNS | _NO_MEMBERS)
 
 
 def test_names_have_nouns() -> None:
-    """What a search for a function, a class or a member finds is that one."""
-    source = "class Way:\n    def one(self):\nclass Door:\n    seen: int\n    what: str\ndef it():\n    lack: int\n"
-    assert [*vague_names(source)] == ["Way", "Way.one", "Door.seen", "it"]
+    """What a search for a function, a class, a member or a parameter finds is that one."""
+    source = "class Way:\n    def one(self): ...\nclass Door:\n    seen: int\n    what: str\n"
+    source += "def it(lock, *given: int): ...\n"
+    assert {*vague_names(source)} == {"Way", "Way.one", "Door.seen", "it", "(given)"}
     vague = {name for file in PACKAGE.rglob("*.py") for name in vague_names(file.read_text(encoding="utf-8"))}
-    assert {name for name in vague if not name.startswith("_")} == _PUBLISHED | _WAITING
+    others = (file for folder in ("campaigns", "tests", "tools") for file in (PACKAGE.parent / folder).rglob("*.py"))
+    texts = (file.read_text(encoding="utf-8") for file in others)
+    helpers = {name for text in texts if _HELPER.search(text) for name in vague_names(text) if name.isidentifier()}
+    assert {name for name in vague if not name.startswith("_")} == _PUBLISHED
+    assert helpers == set()
 
 
 def test_measured_answers_name_a_test_or_a_recording() -> None:

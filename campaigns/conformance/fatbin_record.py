@@ -170,7 +170,7 @@ def _answer(calls: Program, answers: list[Any]) -> list[Any]:
     return found
 
 
-def _asked(calls: Program) -> list[Any]:
+def _answers(calls: Program) -> list[Any]:
     """The answers of a process that begins with the driver, which reads its variables once."""
     return execute([*_START, *calls], ctypes.CDLL("libcuda.so.1"), images=lambda case: fatbin(CASES[case]))
 
@@ -180,7 +180,7 @@ def record(variables: str) -> dict[str, Any]:
     set_variables = partial(os.environ.update, CUDA_CACHE_DISABLE="1", **ENVIRONMENTS[variables])
     cases, names, asks = zip(*_asks(variables), strict=True)
     with get_context("fork").Pool(initializer=set_variables) as pool:
-        *found, facts = pool.map(_asked, [*asks, _FACTS], chunksize=1)
+        *found, facts = pool.map(_answers, [*asks, _FACTS], chunksize=1)
     answers: dict[str, Any] = {}
     for case, name, calls, answered in zip(cases, names, asks, found, strict=True):
         answers.setdefault(case, {})[name] = _answer(calls, answered)

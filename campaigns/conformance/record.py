@@ -19,7 +19,7 @@ from .cases import CASES
 from .recorder import run_case
 
 
-def one(name: str) -> list[dict[str, Any]]:
+def rows_of(name: str) -> list[dict[str, Any]]:
     """Rows of one case; the library is opened by each worker, and initialized only by the case's own process."""
     return run_case(ctypes.CDLL("libcuda.so.1"), CASES[name])
 
@@ -33,7 +33,7 @@ def main() -> int:
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     names = [name for name in CASES if name.startswith(tuple(sys.argv[2:]) or "")]
     with multiprocessing.get_context("fork").Pool() as pool:
-        rows = dict(zip(names, pool.map(one, names, chunksize=1), strict=True))
+        rows = dict(zip(names, pool.map(rows_of, names, chunksize=1), strict=True))
     recording = {
         "driver": driver_release(),
         "cuda": str(probes.driver_version()),

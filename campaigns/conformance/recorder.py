@@ -53,7 +53,7 @@ def option_arrays(options: Iterable[tuple[int, int]]) -> tuple[int, Any, Any]:
     return len(pairs), keys, (ctypes.c_uint64 * size)(*(value & (1 << 64) - 1 for _, value in pairs))
 
 
-def seen(state: State | None) -> dict[str, Any]:
+def facts_of(state: State | None) -> dict[str, Any]:
     """What a call left behind in a state."""
     return state.look() if state else {}
 
@@ -162,7 +162,7 @@ class Recorder:
             keys,
             values,
         )
-        self.emit({"call": function, "code": code, **seen(state)})
+        self.emit({"call": function, "code": code, **facts_of(state)})
         return code
 
     def add_file(
@@ -173,7 +173,7 @@ class Recorder:
         handle = state.handle if state else None
         text = path.encode() if path is not None else None
         code = self.library.cuLinkAddFile_v2(handle, ctypes.c_int(kind), text, ctypes.c_uint(count), keys, values)
-        self.emit({"call": "cuLinkAddFile_v2", "code": code, **seen(state)})
+        self.emit({"call": "cuLinkAddFile_v2", "code": code, **facts_of(state)})
         return code
 
     def complete(self, state: State | None, image: bool = True, size: bool = True) -> int:
@@ -186,13 +186,13 @@ class Recorder:
         row = {"call": "cuLinkComplete", "code": code, "image": bool(pointer.value), "size": length.value}
         if pointer.value and length.value:
             row.update(facts(ctypes.string_at(pointer.value, length.value)))
-        self.emit({**row, **seen(state)})
+        self.emit({**row, **facts_of(state)})
         return code
 
     def destroy(self, state: State | None) -> int:
         """Destroy; the logs are looked at once more."""
         code = self.library.cuLinkDestroy(state.handle if state else None)
-        self.emit({"call": "cuLinkDestroy", "code": code, **seen(state)})
+        self.emit({"call": "cuLinkDestroy", "code": code, **facts_of(state)})
         return code
 
     def link(self, *inputs: tuple[int, bytes], options: Iterable[tuple[int, Any]] = (), **keywords: Any) -> State:

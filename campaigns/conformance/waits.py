@@ -224,7 +224,7 @@ def compare(recording: Mapping[str, Any], other: Callable[[str, Row, str], Any] 
     return tally
 
 
-def of(recording: Mapping[str, Any]) -> Callable[[str, Row, str], Any]:
+def answers_in(recording: Mapping[str, Any]) -> Callable[[str, Row, str], Any]:
     """What another recording says."""
     found = {key(kind, row): answers(row) for kind, row in rows(recording)}
     return lambda kind, row, loading: found.get(key(kind, row), {}).get(loading)
@@ -287,7 +287,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.merge:
         save(options.file, merged([load(path) for path in options.merge]))
         return 0
-    other = of(load(options.other)) if options.other else said
+    other = answers_in(load(options.other)) if options.other else said
     different = 0
     for recording in [load(options.file)] if options.file else recorded().values():
         tally = compare(recording, other)

@@ -36,7 +36,7 @@ def listed(calls: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in dict.fromkeys(map(name_of, calls)))
 
 
-def asked(question: Question) -> str:
+def conditions_of(question: Question) -> str:
     """What a question is asked with; sizes that make no difference stay out."""
     given = re.sub(r"(, |^)\d+$", "", question.given)
     if question.name == OWN_GATE:
@@ -80,7 +80,7 @@ def waiting() -> Iterator[tuple[Wait, list[Question]]]:
 def _waiting() -> str:
     lines = ["| call | asked with | waits for | CUDA's documentation | instead |", "|---|---|---|---|---|"]
     for row, questions in waiting():
-        given = dict.fromkeys(filter(None, map(asked, questions)))
+        given = dict.fromkeys(filter(None, map(conditions_of, questions)))
         words = [*given, *([f"{row.loading} loading"] if row.loading else [])]
         if "larger_than" in row.given:
             words.append(f"more than {row.given['larger_than']:,} bytes")
@@ -98,7 +98,7 @@ def instead(row: Wait, questions: list[Question]) -> str:
         earlier = ", earlier" if waits.row_of(row.instead, {"first": True}) else ""
         return listed(filter(None, [row.instead])) + earlier
     free = [
-        asked(one)
+        conditions_of(one)
         for one in questions
         if not waits.row_of(row.instead_of(one.call), waits.facts(one.call, one.given))
         and not waits.row_of(f"{row.instead_of(one.call)}_v2", waits.facts(one.call, one.given))
@@ -116,7 +116,7 @@ def _returning() -> str:
         calls: dict[str, list[str]] = {}
         for question in questions:
             if not any(found.get(question.name, {"": True}).values()):
-                with_it = asked(question) if question.call in sometimes else ""
+                with_it = conditions_of(question) if question.call in sometimes else ""
                 calls.setdefault(name_of(question.call), []).append(with_it)
         shown = []
         for call, given in calls.items():
@@ -153,7 +153,7 @@ def _held() -> str:
         shown = []
         for name in dict.fromkeys(names):
             question = QUESTIONS[name]
-            given = asked(question)
+            given = conditions_of(question)
             shown.append(f"`{name_of(question.call)}`" + (f" ({given})" if given else ""))
         lines.append(f"| {', '.join(dict.fromkeys(shown))} | {listed(calls) or 'none that was asked'} |")
     recording = waits.recorded()[H100]

@@ -121,10 +121,10 @@ def read_sections(content: Buffer, head: ElfHeader, at: int = 0) -> list[Section
     return list(map(SectionHeader._make, _rows(_SECTION, content, at + head.sections, head.section_count)))
 
 
-def section_names(content: Buffer, head: ElfHeader, found: list[SectionHeader], at: int = 0) -> list[str]:
+def section_names(content: Buffer, head: ElfHeader, sections: list[SectionHeader], at: int = 0) -> list[str]:
     """Return the names of sections, cut at 64 bytes."""
-    start = at + (found[head.names].offset if head.names < len(found) else 0)
-    texts = (content[start + one.name : start + one.name + 64] for one in found)
+    start = at + (sections[head.names].offset if head.names < len(sections) else 0)
+    texts = (content[start + one.name : start + one.name + 64] for one in sections)
     return [text.partition(b"\0")[0].decode("ascii", "replace") for text in texts]
 
 

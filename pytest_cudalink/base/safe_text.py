@@ -40,8 +40,8 @@ _ENDS: Final = r"\r\n|\n|\t"
 _MARKUP: Final = r"[\\|<>`*_\[\]&~$]"
 
 
-def _escape(found: re.Match[str]) -> str:
-    sign = found[0]
+def _escape(match: re.Match[str]) -> str:
+    sign = match[0]
     return f"\\x{ord(sign):02x}" if sign.isascii() else sign.encode("ascii", "backslashreplace").decode("ascii")
 
 

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 
-def plural(number: int, one: str, many: str | None = None) -> str:
+def plural(number: int, singular: str, many: str | None = None) -> str:
     """Return the form of a word that suits a number; by default the plural ends in ``s``."""
-    return one if number == 1 else f"{one}s" if many is None else many
+    return singular if number == 1 else f"{singular}s" if many is None else many
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
+def counted(number: int, singular: str, many: str | None = None) -> str:
     """Return a number with its noun: ``"1 link"``, ``"2 links"``; `many` is an irregular plural."""
-    return f"{number} {plural(number, one, many)}"
+    return f"{number} {plural(number, singular, many)}"
 
 
 def either(number: int, forms: str) -> str:
@@ -70,13 +70,13 @@ def form(known: Mapping[str, tuple[str, ...]]) -> str:
     return words if "" in known else f"{words}, or a value alone for all"
 
 
-def did_you_mean(given: str, known: Iterable[str], most: int = 1, *, alike: float = 0.6) -> str:
+def did_you_mean(name: str, known: Iterable[str], most: int = 1, *, alike: float = 0.6) -> str:
     """Return the nearest of some names as the end of an error about another; empty if none is near.
 
     `most`: how many are named.
     `alike`: how near they must be, from 0 to 1.
     """
-    near = difflib.get_close_matches(given, [*known], most, alike)
+    near = difflib.get_close_matches(name, [*known], most, alike)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -24,13 +24,13 @@ _MOST: Final = 20
 STDOUT: Final = Path("-")
 
 
-def hint(given: str, known: Iterable[str], more: str = "") -> str:
+def hint(name: str, known: Iterable[str], more: str = "") -> str:
     """Return the end of an error about a name: the nearest known names, else all of them; begins with ``"; "``.
 
     `more`: the command that lists them all, where they are many.
     """
     names = list(known)
-    if near := did_you_mean(given, names, 3):
+    if near := did_you_mean(name, names, 3):
         return near
     if not names:
         return "; there are none"

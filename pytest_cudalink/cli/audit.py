@@ -116,8 +116,8 @@ def _audit_libraries(options: argparse.Namespace) -> int:
     return code
 
 
-def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Answer:
-    findings = [(one, (f"{one.kind}: {one.place}", one.what)) for one in found.findings]
+def _answer(audit: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Answer:
+    findings = [(one, (f"{one.kind}: {one.place}", one.what)) for one in audit.findings]
     required = []
     for major, libraries in lacking.items():
         name = "without CUDA" if major == "none" else f"with CUDA {major}"
@@ -125,11 +125,11 @@ def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool)
     errors = [shown for one, shown in findings if one.severity == "error"] + required
     notes = [shown for one, shown in findings if one.severity == "note"]
     lines = [
-        *_lines(found, symbols=symbols),
-        *_findings(found.findings, most=len(found.findings) if symbols else _MOST_NOTES),
+        *_lines(audit, symbols=symbols),
+        *_findings(audit.findings, most=len(audit.findings) if symbols else _MOST_NOTES),
         *(f"  {title}: {text}" for title, text in required),
     ]
-    return Answer(found.path, lines, {**found.to_json(), "lacking": lacking}, errors, notes)
+    return Answer(audit.path, lines, {**audit.to_json(), "lacking": lacking}, errors, notes)
 
 
 def _findings(findings: Sequence[Finding], most: int) -> Iterator[str]:
@@ -147,24 +147,24 @@ def _findings(findings: Sequence[Finding], most: int) -> Iterator[str]:
             yield f"  {kind} (note): {count - most} more: --symbols shows all"
 
 
-def _lines(found: Audit, *, symbols: bool) -> Iterator[str]:
-    windows = any(file.path.lower().endswith((".dll", ".pyd")) for file in found.files)
-    files = counted(len(found.files), "DLL" if windows else "ELF file") if found.files else "no library"
-    unread = any(finding.kind == "unreadable" for finding in found.findings)
+def _lines(audit: Audit, *, symbols: bool) -> Iterator[str]:
+    windows = any(file.path.lower().endswith((".dll", ".pyd")) for file in audit.files)
+    files = counted(len(audit.files), "DLL" if windows else "ELF file") if audit.files else "no library"
+    unread = any(finding.kind == "unreadable" for finding in audit.findings)
     known = ", as far as it can be read" if unread else ""
-    yield f"{found.path}: {files}; loads with {_spoken(found.majors)}{known}"
+    yield f"{audit.path}: {files}; loads with {_spoken(audit.majors)}{known}"
     if symbols:
-        yield from _each_file(found)
+        yield from _each_file(audit)
     else:
-        yield from _folded(found)
-    yield from _needs(found)
-    if found.device_code is not None:
-        yield from audit_device_code.served(found.device_code)
+        yield from _folded(audit)
+    yield from _needs(audit)
+    if audit.device_code is not None:
+        yield from audit_device_code.served(audit.device_code)
 
 
-def _each_file(found: Audit) -> Iterator[str]:
+def _each_file(audit: Audit) -> Iterator[str]:
     """Every file with every library that it needs and every symbol."""
-    for file in found.files:
+    for file in audit.files:
         for one in file.dependencies:
             yield f"  {file.path}  {_needed('needs', one)}"
             yield from (f"      {symbol}" for symbol in one.symbols)
@@ -172,11 +172,11 @@ def _each_file(found: Audit) -> Iterator[str]:
             yield f"  {file.path}  RPATH {':'.join(file.rpaths)}"
 
 
-def _folded(found: Audit) -> Iterator[str]:
+def _folded(audit: Audit) -> Iterator[str]:
     """A line for each library, with the first of the files that need it; and the first few RPATHs."""
     users: dict[tuple[str, str | None], list[tuple[str, Dependency]]] = {}
     rpaths: dict[tuple[str, ...], list[str]] = {}
-    for file in found.files:
+    for file in audit.files:
         for one in file.dependencies:
             users.setdefault((one.library, one.unreached), []).append((file.path, one))
         if file.rpaths:
@@ -191,16 +191,16 @@ def _folded(found: Audit) -> Iterator[str]:
         yield f"  {counted(len(rpaths) - _MOST_RPATHS, 'more RPATH')}: --symbols shows every file"
 
 
-def _needed(verb: str, one: Dependency) -> str:
-    where = "brought along" if one.bundled else f"CUDA {', '.join(one.majors) or '(unknown)'}"
-    unreached = f"; no RPATH leads to {one.unreached}" if one.unreached else ""
-    return f"{verb} {one.library}  ({where}; {counted(len(one.symbols), 'symbol')}{unreached})"
+def _needed(verb: str, dependency: Dependency) -> str:
+    where = "brought along" if dependency.bundled else f"CUDA {', '.join(dependency.majors) or '(unknown)'}"
+    unreached = f"; no RPATH leads to {dependency.unreached}" if dependency.unreached else ""
+    return f"{verb} {dependency.library}  ({where}; {counted(len(dependency.symbols), 'symbol')}{unreached})"
 
 
-def _needs(found: Audit) -> Iterator[str]:
+def _needs(audit: Audit) -> Iterator[str]:
     """A line for each library: the highest floor, and by which evidence; or that it is only opened."""
     grouped: dict[tuple[str, int], list[Need]] = {}
-    for need in found.needs:
+    for need in audit.needs:
         grouped.setdefault((need.stem, need.major), []).append(need)
     opened: dict[tuple[str, str, str], list[int]] = {}
     for (stem, major), needs in grouped.items():
@@ -254,24 +254,24 @@ def _audit_environment(options: argparse.Namespace) -> int:
     return found.exit_code
 
 
-def _environment_lines(found: EnvironmentAudit) -> Iterator[str]:
+def _environment_lines(audit: EnvironmentAudit) -> Iterator[str]:
     from ..base.finding import SEVERITIES
 
-    yield f"Verdict: {found.verdict}: {line(found.summary)} ({found.seconds:.1f} s)"
+    yield f"Verdict: {audit.verdict}: {line(audit.summary)} ({audit.seconds:.1f} s)"
     commands: set[Command] = set()
-    for finding in sorted(found.findings, key=lambda one: SEVERITIES.index(one.severity)):
+    for finding in sorted(audit.findings, key=lambda one: SEVERITIES.index(one.severity)):
         yield ""
-        yield from (_shorter(one, found) for one in _environment_finding(finding, repeated=finding.fix in commands))
+        yield from (_shorter(one, audit) for one in _environment_finding(finding, repeated=finding.fix in commands))
         commands |= {finding.fix} if finding.fix else set()
-    if found.unreadable:
+    if audit.unreadable:
         yield ""
-    for one in found.unreadable:
+    for one in audit.unreadable:
         yield f"not readable: {line(one.path)}: {line(one.text)}"
 
 
-def _shorter(text: str, found: EnvironmentAudit) -> str:
+def _shorter(text: str, audit: EnvironmentAudit) -> str:
     """A line in which the paths of installed files begin where they differ; the verdict names the environment."""
-    return text.replace(f"{line(found.prefix)}/lib/python{line(found.python)}/site-packages/", "…/")
+    return text.replace(f"{line(audit.prefix)}/lib/python{line(audit.python)}/site-packages/", "…/")
 
 
 def _environment_finding(finding: Finding, *, repeated: bool) -> Iterator[str]:

@@ -117,22 +117,22 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def served(found: DeviceCode) -> Iterator[str]:
+def served(code: DeviceCode) -> Iterator[str]:
     """Two lines at most: the GPUs and drivers on which every file with device code runs, and those for some files."""
     from ..audit.device_code import ROWS
     from ..compat.releases import drivers_in
 
-    files = {path for group in found.groups if not group.for_linker for path in group.paths}
-    if not found.groups:
+    files = {path for group in code.groups if not group.for_linker for path in group.paths}
+    if not code.groups:
         return
     if not files:
-        yield f"  device code  in {counted(len({p for g in found.groups for p in g.paths}), 'file')}, for linkers only"
+        yield f"  device code  in {counted(len({p for g in code.groups for p in g.paths}), 'file')}, for linkers only"
         return
-    counts = {arch: found.served(arch, drivers_in(">=525")) for arch in ROWS}
+    counts = {arch: code.served(arch, drivers_in(">=525")) for arch in ROWS}
     whole = {arch: _drivers(count, len(files)) for arch, count in counts.items()}
     part = {arch: _drivers(count, 1) for arch, count in counts.items()}
     part = {arch: drivers for arch, drivers in part.items() if drivers != whole[arch]}
-    notes = {image.note for group in found.judged for image in group.images if image.kind == "cubin" and image.note}
+    notes = {image.note for group in code.judged for image in group.images if image.kind == "cubin" and image.note}
     missing = next((f": {note}" for note in sorted(notes) if "not installed" in note), "")
     known = f"; as far as the headers of packed images say{missing}" if notes else ""
     names = counted(len(files), "file")
@@ -169,8 +169,8 @@ def _ranges(drivers: Mapping[str, str]) -> str:
     return ", ".join(f"{', '.join(map(' to '.join, spans))} with {text}" for text, spans in found.items())
 
 
-def _split(given: Iterable[str]) -> list[str]:
-    return [part.strip() for text in given for part in text.split(",") if part.strip()]
+def _split(values: Iterable[str]) -> list[str]:
+    return [part.strip() for text in values for part in text.split(",") if part.strip()]
 
 
 def _full(name: str) -> str:
@@ -179,14 +179,14 @@ def _full(name: str) -> str:
 
 
 def _plain(
-    found: DeviceCode,
+    code: DeviceCode,
     rows: Sequence[str],
     drivers: Sequence[CudaVersion],
     failures: list[str],
     assembled: Sequence[Assembled],
 ) -> dict[str, Any]:
     return {
-        **found.to_json(rows, drivers),
+        **code.to_json(rows, drivers),
         "failures": failures,
         "assembled": [
             {
@@ -203,27 +203,27 @@ def _plain(
 
 
 def _text(
-    found: DeviceCode,
+    code: DeviceCode,
     rows: Sequence[str],
     drivers: Sequence[CudaVersion],
     failures: list[str],
     assembled: Sequence[Assembled],
 ) -> Iterable[str]:
-    if not found.groups:
-        yield f"{found.path}: no device code"
+    if not code.groups:
+        yield f"{code.path}: no device code"
     else:
-        count = sum(group.count for group in found.groups)
-        yield f"{found.path}: device code in {counted(count, 'group')} of images"
-        for alike, table in _tables(found.judged, rows, drivers):
+        count = sum(group.count for group in code.groups)
+        yield f"{code.path}: device code in {counted(count, 'group')} of images"
+        for alike, table in _tables(code.judged, rows, drivers):
             yield from _files(alike)
             yield from _facts([image for group in alike for image in group.images])
             yield from _columns(table, rows, drivers)
-        for_linkers = [group for group in found.groups if group not in found.judged]
+        for_linkers = [group for group in code.groups if group not in code.judged]
         if for_linkers:
             yield "  for linkers only:"
             yield from _files(for_linkers)
             yield from _facts([image for group in for_linkers for image in group.images])
-    yield from (f"  unreadable: {fault.path}: {fault.text}" for fault in found.faults)
+    yield from (f"  unreadable: {fault.path}: {fault.text}" for fault in code.faults)
     yield from (f"  fails: {failure}" for failure in failures)
     yield from _assembly(assembled)
 
@@ -327,8 +327,8 @@ def _assembly(assembled: Sequence[Assembled]) -> Iterable[str]:
         yield from (f"      {line}" for line in one.log.splitlines()[:_MOST_LINES])
 
 
-def _refused(one: Assembled) -> str:
-    return f"PTX {_dotted(one.image.ptx_isa)} for {one.image.arch}, on {one.arch}"
+def _refused(assembled: Assembled) -> str:
+    return f"PTX {_dotted(assembled.image.ptx_isa)} for {assembled.image.arch}, on {assembled.arch}"
 
 
 _OUTCOMES: Final = ("failed", "crashed", "unfinished", "incomplete", "not tried", "assembled")

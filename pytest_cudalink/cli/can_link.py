@@ -147,7 +147,7 @@ def _is_release(text: str) -> bool:
     return re.fullmatch(r"\d+(\.\d+)*", text, re.ASCII) is not None
 
 
-def _release(text: str, what: str) -> CudaVersion:
+def _release(text: str, argument: str) -> CudaVersion:
     from ..compat.releases import driver_named
     from ..versions import FIRST_BRANCH, CudaVersion
 
@@ -155,10 +155,10 @@ def _release(text: str, what: str) -> CudaVersion:
         release = CudaVersion.parse(text)
         branch = driver_named(text) if release.major >= FIRST_BRANCH else None
     except ValueError as error:
-        msg = f"{what}: {error}"
+        msg = f"{argument}: {error}"
         raise _WrongWordError(msg) from error
     if branch is not None:
-        msg = f"{what}: {text!r} is a branch of drivers, of CUDA {branch}; write driver-{text} as CONSUMER"
+        msg = f"{argument}: {text!r} is a branch of drivers, of CUDA {branch}; write driver-{text} as CONSUMER"
         raise _WrongWordError(msg)
     return release
 
@@ -284,31 +284,32 @@ def _archs() -> list[str]:
 # --- output
 
 
-def _lines(atlas: Atlas, one: Reply) -> Iterable[str]:
+def _lines(atlas: Atlas, reply: Reply) -> Iterable[str]:
     """Yield the answer, then a line for each source."""
     from ..compat.link_rules import found_words
 
-    yield one.sentence
+    yield reply.sentence
     rows: list[tuple[str, str]] = []
-    if one.answer is not None:
-        rows.append(("measured", f"{found_words(one.answer)} ({_measured_by(atlas, one)})"))
-    rows += [("hardware", f"{found_words(answer)} ({device})") for device, answer in one.hardware]
+    if reply.answer is not None:
+        rows.append(("measured", f"{found_words(reply.answer)} ({_measured_by(atlas, reply)})"))
+    rows += [("hardware", f"{found_words(answer)} ({device})") for device, answer in reply.hardware]
     rows += [
         ("documented", f"{'works' if works else 'does not work'}: {said.says} ({said.cited}, {said.url})")
-        for said, works in one.documented
+        for said, works in reply.documented
     ] or [("documented", "nothing")]
     rows += [
-        ("expected", f"{rule.rule}: {'works' if rule.works else 'does not work'}; {rule.because}") for rule in one.rules
+        ("expected", f"{rule.rule}: {'works' if rule.works else 'does not work'}; {rule.because}")
+        for rule in reply.rules
     ]
-    rows += [("instead", text) for text in one.instead]
+    rows += [("instead", text) for text in reply.instead]
     shown = ""
     for label, text in rows:
         yield f"  {label if label != shown else '':<10}  {text}"
         shown = label
 
 
-def _measured_by(atlas: Atlas, one: Reply) -> str:
-    question = one.question
+def _measured_by(atlas: Atlas, reply: Reply) -> str:
+    question = reply.question
     wheels = atlas.wheels
     made, read = str(question.producer), str(question.consumer.release)
     when = f"{atlas.measured['date']}, {atlas.measured['command']}"

@@ -276,9 +276,9 @@ def _versions(_options: argparse.Namespace) -> Iterable[object]:
     return emulator.supported_versions()
 
 
-def _events(given: Path | None) -> Path | None:
+def _events(file: Path | None) -> Path | None:
     """Return the file of the events for the driver, which runs in another process and perhaps another folder."""
-    return Path("/dev/stdout") if given == STDOUT else given and given.absolute()
+    return Path("/dev/stdout") if file == STDOUT else file and file.absolute()
 
 
 def _whole(emulation: Emulation, mode: str) -> Emulation:

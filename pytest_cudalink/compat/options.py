@@ -63,11 +63,11 @@ class Option:
     cell: Twin | None = None
     program: Twin | None = None
 
-    def __init__(self, **given: Any) -> None:
-        vars(self).update(given)
+    def __init__(self, **entry: Any) -> None:
+        vars(self).update(entry)
         self.ini = f"cudalink_{self.key or self.name}"
-        self.flag: str = given.get("flag", f"--cudalink-{self.name.replace('_', '-')}")
-        self.env: str = given.get("env", self.ini.upper())
+        self.flag: str = entry.get("flag", f"--cudalink-{self.name.replace('_', '-')}")
+        self.env: str = entry.get("env", self.ini.upper())
 
     @property
     def settings(self) -> dict[str, tuple[str, str]]:
@@ -86,15 +86,15 @@ def _read() -> tuple[Option, ...]:
     return tuple(_option(entry) for entry in json.loads(text))
 
 
-def _option(given: dict[str, Any]) -> Option:
-    given["help"] = _joined(given["help"])
-    for key in given.keys() & {"cell", "program"}:
-        given[key] = Twin(given[key]["name"], _joined(given[key]["help"]))
-    for key in given.keys() & {"choices", "words"}:
-        given[key] = _several(given[key])
-    parts = given.get("parts", {}).items()
-    given["parts"] = {key: Part(word, _several(values), *more) for key, (word, values, *more) in parts}
-    return Option(**given)
+def _option(entry: dict[str, Any]) -> Option:
+    entry["help"] = _joined(entry["help"])
+    for key in entry.keys() & {"cell", "program"}:
+        entry[key] = Twin(entry[key]["name"], _joined(entry[key]["help"]))
+    for key in entry.keys() & {"choices", "words"}:
+        entry[key] = _several(entry[key])
+    parts = entry.get("parts", {}).items()
+    entry["parts"] = {key: Part(word, _several(values), *more) for key, (word, values, *more) in parts}
+    return Option(**entry)
 
 
 def _joined(lines: str | list[str]) -> str:

@@ -154,12 +154,12 @@ def driver_numbered(text: str) -> CudaVersion:
     return wanted
 
 
-def version_named(given: str | CudaVersion) -> CudaVersion:
+def version_named(name: str | CudaVersion) -> CudaVersion:
     """Return the version of an emulated driver that is meant.
 
     Raises ValueError if none is, with the reason and what to write.
     """
-    text, known = str(given).strip(), tuple(DRIVER_RELEASES)
+    text, known = str(name).strip(), tuple(DRIVER_RELEASES)
     wanted = driver_numbered(text)
     if wanted not in known:
         newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""

@@ -48,12 +48,12 @@ def own_version() -> str:
     return ""
 
 
-def _can_be_read(one: metadata.Distribution) -> bool:
+def _can_be_read(distribution: metadata.Distribution) -> bool:
     """Return whether the files that importlib.metadata opens are regular ones, not too large: it would wait for a pipe.
 
     Those of a damaged or a hostile environment may be anything.
     """
-    folder = getattr(one, "_path", None)
+    folder = getattr(distribution, "_path", None)
     if not isinstance(folder, Path):  # in an archive
         return True
     bounds = {**dict.fromkeys(_METADATA, TEXT), **dict.fromkeys(_LISTS, _MOST_LISTED)}

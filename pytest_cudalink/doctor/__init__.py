@@ -639,7 +639,7 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
     driver: CudaVersion | None = cuda.value
     if driver is None:
         text = f"the driver rule was not checked: {cuda.witness}"
-        if cuda.absent or cuda.given:
+        if cuda.absent or cuda.stated:
             yield Finding("note", text, why=NO_DRIVER)
         else:
             yield Finding("unknown", text, otherwise=_NO_ANSWER, why="the driver here does not say its version")

@@ -88,7 +88,7 @@ class System:
 
         if cuda.value is None:
             return DriverFile(None)
-        if cuda.given:
+        if cuda.stated:
             return DriverFile("given", arch=self._arch)
         kind = "emulated" if preload.emulated_driver() else "real"
         return DriverFile(kind, loaded_file("libcuda.so.1"), probes.device_arch())

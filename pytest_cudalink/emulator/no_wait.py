@@ -137,21 +137,21 @@ def violation_of_wait(
     number: int = 0,
     python_stack: Sequence[str] = (),
     native_stack: Sequence[str] = (),
-    seen: bool = False,
+    noted: bool = False,
 ) -> Violation:
     """Return a call that waits where a test forbids it.
 
     `call`: its symbol; empty if it is not known.
     `waits_for`: as `Wait.waits_for`; empty if it is not known.
-    `seen`: whether it waited behind a gate, and not by the table alone.
+    `noted`: whether it waited behind a gate, and not by the table alone.
     """
     rows = [row for row in waits() if base_of(call) in row.calls and waits_for in ("", row.waits_for)]
     name = _plain(call)
     instead = next((found for row in rows if (found := row.instead_of(call))), "")
     objects = {row.waits_for for row in rows}
     waited = _WORDS[objects.pop()] if len(objects) == 1 else "work that was not done"
-    why = f"It waits for {waited} ({'it came back when a gate in a stream opened' if seen else _RECORDING})."
-    if seen and not rows:
+    why = f"It waits for {waited} ({'it came back when a gate in a stream opened' if noted else _RECORDING})."
+    if noted and not rows:
         why += f" On {_RECORDING}, this call waits only where a stream holds about 1,020 pieces of unfinished work."
     if len({(row.promised, row.source) for row in rows}) > 1:
         documented = "CUDA's documentation promises this wait for some of its arguments."

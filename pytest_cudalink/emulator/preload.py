@@ -139,10 +139,10 @@ def preload_nvjitlink(path: Path) -> None:
     probes.cache_clear()
 
 
-def _refuse_other(folder: Path, what: str) -> None:
+def _refuse_other(folder: Path, library: str) -> None:
     present = loaded_file(_DRIVER)
     if present is not None and Path(present).parent != folder:
-        msg = f"{what} cannot be loaded: {present} is in this process already. {_LOAD_EARLY}"
+        msg = f"{library} cannot be loaded: {present} is in this process already. {_LOAD_EARLY}"
         raise LoadedTooLateError(msg)
 
 

@@ -180,9 +180,9 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
     return list(found.values()), unreadable
 
 
-def _unlike(one: Installed) -> int:
+def _unlike(distribution: Installed) -> int:
     """The number of files that have not the size that the RECORD of a distribution says."""
-    sizes = _sizes(Path(one.path, "RECORD"))
+    sizes = _sizes(Path(distribution.path, "RECORD"))
     return sum(not os.path.isfile(path) or os.path.getsize(path) != size for path, size in sizes.items())  # noqa: PTH113, PTH202
 
 
@@ -279,7 +279,7 @@ def is_library(name: str) -> bool:
     return _LIBRARY.search(name) is not None
 
 
-def _files_of(site: Path, metadata: Path, one: Installed) -> tuple[str, ...]:
+def _files_of(site: Path, metadata: Path, distribution: Installed) -> tuple[str, ...]:
     """The libraries of a distribution: those of its RECORD, and for an editable install those of its source tree."""
     found: list[str] = []
     sources: list[Path] = []
@@ -296,7 +296,7 @@ def _files_of(site: Path, metadata: Path, one: Installed) -> tuple[str, ...]:
             found.append(os.path.normpath(base / entry))
         elif entry.endswith(".pth") and "/" not in entry:
             sources += _named_by_pth(site / entry)
-        elif one.editable and entry.endswith(".py") and "/" not in entry and "editable" in entry:
+        elif distribution.editable and entry.endswith(".py") and "/" not in entry and "editable" in entry:
             sources += _named_by_finder(site / entry)
     for source in sources:
         if source.is_file() and is_library(source.name):
@@ -312,12 +312,12 @@ def _recorded(record: Path) -> Iterator[str]:
     yield from (row[0] for row in _rows(record, lambda line: any(word in line for word in words)))
 
 
-def recorded_hashes(one: Installed) -> Iterator[tuple[str, str]]:
+def recorded_hashes(distribution: Installed) -> Iterator[tuple[str, str]]:
     """Yield path and hash of each file that the RECORD of a distribution lists with one, but for its metadata.
 
     Raises OSError or ValueError if there is a RECORD that cannot be read.
     """
-    metadata = Path(one.path)
+    metadata = Path(distribution.path)
     if metadata.suffix != ".dist-info":
         return
     site, own = str(metadata.parent), f"{metadata.name}/"
@@ -327,9 +327,9 @@ def recorded_hashes(one: Installed) -> Iterator[tuple[str, str]]:
             yield os.path.normpath(path) if ".." in path else path, row[1]
 
 
-def is_gone(one: Installed) -> bool:
+def is_gone(distribution: Installed) -> bool:
     """Whether a distribution has files that programs use, by its RECORD, and none of them is there."""
-    paths = _sizes(Path(one.path, "RECORD"))
+    paths = _sizes(Path(distribution.path, "RECORD"))
     return bool(paths) and not any(map(os.path.exists, paths))
 
 
@@ -358,9 +358,9 @@ def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, 
             yield one, sorted(lost)
 
 
-def _is_of_another_release(one: Installed, paths: Collection[str]) -> bool:
+def _is_of_another_release(distribution: Installed, paths: Collection[str]) -> bool:
     """Whether a library that says its release has another one than the metadata."""
-    pin = exports.pin_of(one.name, one.version)
+    pin = exports.pin_of(distribution.name, distribution.version)
     own = {exports.nvjitlink_release(path) for path in paths if "/libnvJitLink.so" in path}
     own |= {exports.nvrtc_release(path) for path in paths if "/libnvrtc.so" in path}
     return pin is not None and not own <= {pin.release, None}

@@ -51,15 +51,15 @@ class Requirement:
     arch: str | None = None
     wanted: bool = True
 
-    def met_by(self, found: EnvironmentFact) -> bool:
+    def met_by(self, fact: EnvironmentFact) -> bool:
         """Whether a fact of the environment meets the requirement; an absent one meets no version."""
         if self.name == "gpu":
-            return (found.value is not None and found.kind == "real") == self.wanted
-        if found.value is None:
+            return (fact.value is not None and fact.kind == "real") == self.wanted
+        if fact.value is None:
             return False
         if self.name != "arch":
-            return self.specifier is not None and _contains(self.specifier, found.value)
-        match = _ARCHITECTURE.fullmatch(found.value)
+            return self.specifier is not None and _contains(self.specifier, fact.value)
+        match = _ARCHITECTURE.fullmatch(fact.value)
         if match is None:
             return False
         if self.arch is not None:
@@ -159,9 +159,9 @@ def parse(keywords: Mapping[str, object]) -> list[Requirement]:
     return [_parse(name, keywords[name]) for name in NAMES if keywords.get(name) is not None]
 
 
-def unmet(requirements: Iterable[Requirement], found: Mapping[str, EnvironmentFact]) -> list[Requirement]:
-    """The requirements that are not met. `found` is read only for these requirements, in order."""
-    return [requirement for requirement in requirements if not requirement.met_by(found[requirement.name])]
+def unmet(requirements: Iterable[Requirement], facts: Mapping[str, EnvironmentFact]) -> list[Requirement]:
+    """The requirements that are not met. `facts` is read only for these requirements, in order."""
+    return [requirement for requirement in requirements if not requirement.met_by(facts[requirement.name])]
 
 
 class Raises:

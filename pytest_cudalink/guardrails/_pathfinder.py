@@ -227,11 +227,11 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def run_child(program: str, what: str, *arguments: str) -> Any:
+def run_child(program: str, purpose: str, *arguments: str) -> Any:
     """Run a program in a child process, and parse the JSON on the last line of its output.
 
     `program`: Python source.
-    `what`: names the question in the error.
+    `purpose`: names the question in the error.
     `arguments`: for ``sys.argv``.
     Raises ResolutionError if the child fails or prints no JSON.
     """
@@ -244,7 +244,7 @@ def run_child(program: str, what: str, *arguments: str) -> Any:
         return json.loads(done.stdout.rstrip().rpartition("\n")[2])
     except (subprocess.SubprocessError, OSError, ValueError) as error:
         last = (getattr(error, "stderr", "") or "").strip().rpartition("\n")[2]
-        msg = f"{what} cannot be determined: {last or error}"
+        msg = f"{purpose} cannot be determined: {last or error}"
         raise ResolutionError(msg) from error
 
 

@@ -176,8 +176,8 @@ class Reply:
         return f"{'yes' if self.works else 'no'}: {self.question.sentence(works=self.works)}"
 
 
-def _key(one: Question) -> tuple[str, str, CudaVersion, CudaVersion]:
-    return one.step, one.kind, one.producer, one.consumer.release
+def _key(question: Question) -> tuple[str, str, CudaVersion, CudaVersion]:
+    return question.step, question.kind, question.producer, question.consumer.release
 
 
 def questions(producer: CudaVersion, consumers: tuple[Consumer, ...], kind: str, arch: str) -> tuple[Question, ...]:
@@ -209,61 +209,62 @@ def reply(atlas: Atlas, question: Question) -> Reply:
 
 
 def _ask(
-    atlas: Atlas, one: Question, *, producer: object = None, consumer: object = None, step: str = ""
+    atlas: Atlas, question: Question, *, producer: object = None, consumer: object = None, step: str = ""
 ) -> AtlasAnswer | None:
     """Return the atlas's answer to a question, or to the same one about another release."""
-    kind, step = one.kind, step or one.step
-    made, read = str(producer or one.producer), str(consumer or one.consumer.release)
-    found = atlas.ask(made, read, kind, step, one.arch)
+    kind, step = question.kind, step or question.step
+    made, read = str(producer or question.producer), str(consumer or question.consumer.release)
+    found = atlas.ask(made, read, kind, step, question.arch)
     if found is None and kind == "linked-cubin":
         # the image that the producer's own nvJitLink linked is the linked cubin
-        found = atlas.ask(made, read, "cubin", step, one.arch)
+        found = atlas.ask(made, read, "cubin", step, question.arch)
     return found
 
 
-def _why_not(atlas: Atlas, one: Question) -> str:
-    known = columns(one.step, atlas.releases, atlas.wheels, atlas.real)
-    what = f" for {_NAMES[TILE]}" if one.kind == TILE else ""
-    for release in (one.producer, one.consumer.release):
+def _why_not(atlas: Atlas, question: Question) -> str:
+    known = columns(question.step, atlas.releases, atlas.wheels, atlas.real)
+    what = f" for {_NAMES[TILE]}" if question.kind == TILE else ""
+    for release in (question.producer, question.consumer.release):
         if str(release) not in known:
             return f"CUDA {release} is not in the atlas, which has {ranges(map(CudaVersion.parse, known))}{what}"
-    archs = tuple(dict.fromkeys(grid.arch for grid in atlas.grids if (grid.step, grid.kind) == (one.step, one.kind)))
-    if archs and one.arch not in archs:
+    step = (question.step, question.kind)
+    archs = tuple(dict.fromkeys(grid.arch for grid in atlas.grids if (grid.step, grid.kind) == step))
+    if archs and question.arch not in archs:
         other = ARCH if ARCH in archs else archs[0]
-        seen = atlas.ask(str(one.producer), str(one.consumer.release), one.kind, one.step, other)
+        seen = atlas.ask(str(question.producer), str(question.consumer.release), question.kind, question.step, other)
         said = f"; for {other} it {'works' if seen.works else 'does not work'}" if seen else ""
-        return f"{one.arch} was not measured, only {', '.join(archs)}{said}"
-    return f"{_NAMES[one.kind]} were not measured at the step {one.step!r}"
+        return f"{question.arch} was not measured, only {', '.join(archs)}{said}"
+    return f"{_NAMES[question.kind]} were not measured at the step {question.step!r}"
 
 
-def _documented(one: Question) -> Iterator[tuple[Statement, bool]]:
+def _documented(question: Question) -> Iterator[tuple[Statement, bool]]:
     """Yield the statements that say something about the pair; they know no release that has no PTX ISA here."""
-    made, read = one.producer, one.consumer.release
+    made, read = question.producer, question.consumer.release
     if made not in PTX_ISA or read not in PTX_ISA:
         return
     for statement in statements():
-        if one.kind in statement.kinds and one.step in statement.steps:
+        if question.kind in statement.kinds and question.step in statement.steps:
             works = statement.predicts(made, read)
             if works is not None:
                 yield statement, works
 
 
-def _rules(one: Question) -> tuple[Prediction, ...]:
+def _rules(question: Question) -> tuple[Prediction, ...]:
     """Return the predictions; of policies that take nvJitLink in place of the driver's linker, what the load gives."""
-    found = predictions(*_key(one))
-    if one.step != "driver":
+    found = predictions(*_key(question))
+    if question.step != "driver":
         return found
-    loads = predictions("load", one.kind, one.producer, one.consumer.release)
+    loads = predictions("load", question.kind, question.producer, question.consumer.release)
     return (*found, *(rule for rule in loads if rule.rule.startswith("policy")))
 
 
-def _hardware(atlas: Atlas, one: Question) -> list[tuple[str, AtlasAnswer]]:
+def _hardware(atlas: Atlas, question: Question) -> list[tuple[str, AtlasAnswer]]:
     """Return what a real driver of the release answered, or what a GPU ran of what nvJitLink linked."""
-    if one.step not in _REAL:
+    if question.step not in _REAL:
         return []
-    linked = one.step == "nvjitlink"
-    reals = [real for real in atlas.real if linked or real.cuda == str(one.consumer.release)]
-    answer = _ask(atlas, one, step=_REAL[one.step]) if reals else None
+    linked = question.step == "nvjitlink"
+    reals = [real for real in atlas.real if linked or real.cuda == str(question.consumer.release)]
+    answer = _ask(atlas, question, step=_REAL[question.step]) if reals else None
     if answer is None or answer.status == "not-made":
         return []
     real = reals[0]
@@ -271,24 +272,24 @@ def _hardware(atlas: Atlas, one: Question) -> list[tuple[str, AtlasAnswer]]:
     return [(f"{how}driver {real.driver}, {real.device}, {real.date}", answer)]
 
 
-def _instead(atlas: Atlas, one: Question) -> list[str]:
+def _instead(atlas: Atlas, question: Question) -> list[str]:
     """Return what works: without the driver's linker, with the nearest consumer, with the nearest producer."""
     found = []
-    library = one.consumer.library
-    if one.step == "nvjitlink" and one.kind == "linked-cubin":
+    library = question.consumer.library
+    if question.step == "nvjitlink" and question.kind == "linked-cubin":
         return ["load it as it is, or compile it as relocatable device code"]
-    if one.step == "driver":
-        loads = atlas.ask(str(one.producer), str(one.consumer.release), one.kind, "load", one.arch)
+    if question.step == "driver":
+        loads = atlas.ask(str(question.producer), str(question.consumer.release), question.kind, "load", question.arch)
         if loads is not None and loads.works:
-            found.append(f"link it with nvJitLink {one.producer}: {one.consumer} loads the image")
-    consumer = _nearest(atlas, one.consumer.release, lambda release: _ask(atlas, one, consumer=release))
+            found.append(f"link it with nvJitLink {question.producer}: {question.consumer} loads the image")
+    consumer = _nearest(atlas, question.consumer.release, lambda release: _ask(atlas, question, consumer=release))
     if consumer:
         newer = all(
-            (answer := _ask(atlas, one, consumer=release)) is not None and answer.works
+            (answer := _ask(atlas, question, consumer=release)) is not None and answer.works
             for release in atlas.releases
             if CudaVersion.parse(str(release)) > consumer
         )
-        more = " or newer" if newer and consumer > one.consumer.release else ""
+        more = " or newer" if newer and consumer > question.consumer.release else ""
         packages = {
             "nvjitlink": "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink",
             "tileiras": TILEIRAS,
@@ -296,13 +297,13 @@ def _instead(atlas: Atlas, one: Question) -> list[str]:
         wanted = f"{packages[library]}=={consumer}.*" if library in packages else ""
         how = f": {install_command(wanted)}" if wanted else ""
         found.append(f"take {Consumer(library, consumer)}{more}{how}")
-    producer = _nearest(atlas, one.producer, lambda release: _ask(atlas, one, producer=release))
+    producer = _nearest(atlas, question.producer, lambda release: _ask(atlas, question, producer=release))
     if producer:
-        found.append(f"{'write bytecode of' if one.kind == TILE else 'compile with'} CUDA {producer}")
-    if one.kind == TILE and not found:
-        own = str(one.consumer.release)
+        found.append(f"{'write bytecode of' if question.kind == TILE else 'compile with'} CUDA {producer}")
+    if question.kind == TILE and not found:
+        own = str(question.consumer.release)
         archs = [grid.arch for grid in atlas.grids if grid.kind == TILE]
-        answers = [atlas.ask(own, own, TILE, one.step, arch) for arch in archs]
+        answers = [atlas.ask(own, own, TILE, question.step, arch) for arch in archs]
         known = ", ".join(arch for arch, said in zip(archs, answers, strict=True) if said is not None and said.works)
         found.append(f"compile for a GPU that it knows: {known}")
     return found

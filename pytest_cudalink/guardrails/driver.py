@@ -129,7 +129,7 @@ class DriverFacts:
     """
 
     def __init__(self, cuda_version: CudaVersion | None = None, release_version: str | None = None) -> None:
-        self._given_cuda = cuda_version and Fact(cuda_version, "given as driver_cuda_version", given=True)
+        self._given_cuda = cuda_version and Fact(cuda_version, "given as driver_cuda_version", stated=True)
         self._given_release = release_version and Fact(release_version, "given as driver_release_version")
         self.asks_elsewhere = False
         self._cuda: Fact | None = None
@@ -141,7 +141,7 @@ class DriverFacts:
             return self._given_cuda
         faked = probes.fakes()
         if faked.fakes_driver:
-            return Fact(faked.driver, "faked by pytest_cudalink.probes.fake", given=True)
+            return Fact(faked.driver, "faked by pytest_cudalink.probes.fake", stated=True)
         if self._cuda is None:
             self._cuda = _ask_elsewhere() if self.asks_elsewhere else _ask_cuda()
         return self._cuda

@@ -275,9 +275,9 @@ class CompatibilityGuardRails:
             with self._lock:
                 self._accept(make_item(kind, name, path, found_via), mode)
 
-    def _check_library(self, name: str, mode: Mode, seen: set[str]) -> str | None:
+    def _check_library(self, name: str, mode: Mode, judged: set[str]) -> str | None:
         """Judge a library before it is loaded, dependencies first; returns the path to expect."""
-        seen.add(name)
+        judged.add(name)
         if _pathfinder.packaging("dynamic-libs", name) == "driver":
             return None  # nothing to check, and only the loader knows its path
         try:
@@ -290,8 +290,8 @@ class CompatibilityGuardRails:
             return None  # cuda.pathfinder raises its own error
         if not found.in_process:
             for dependency in _pathfinder.dependencies(name):
-                if dependency not in seen:
-                    self._check_library(dependency, mode, seen)
+                if dependency not in judged:
+                    self._check_library(dependency, mode, judged)
         self._accept(make_item("dynamic-libs", name, found.path, found.found_via), mode)
         return found.path
 

@@ -41,7 +41,7 @@ class Fact:
 
     value: Any  # None when unknown
     witness: str  # such as "CUDA_VERSION 13000 in /usr/local/cuda/include/cuda.h"; for an unknown value, the reason
-    given: bool = field(default=False, compare=False)  # whether a caller or a fake says so, and no file of this machine
+    stated: bool = field(default=False, compare=False)  # whether a caller or a fake says so, and no file here
     absent: bool = field(default=False, compare=False)  # whether that of which it is a fact does not exist here
 
 
@@ -234,8 +234,8 @@ def archive_and_linker(a: Item, b: Item) -> tuple[Item, Item, str] | None:
     return None
 
 
-def _is_newer_major(one: Item, other: Item) -> bool:
-    return bool(one.version and other.version and one.version.major > other.version.major)
+def _is_newer_major(item: Item, other: Item) -> bool:
+    return bool(item.version and other.version and item.version.major > other.version.major)
 
 
 def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:

@@ -91,7 +91,7 @@ class ProcessEnvironment(NamedTuple):
 
 
 def describe(
-    found: LoadedObject,
+    loaded: LoadedObject,
     objects: Sequence[LoadedObject],
     openings: Iterable[Opening],
     process: ProcessEnvironment | None = None,
@@ -102,8 +102,8 @@ def describe(
     `openings`: what Python code has opened meanwhile.
     `process`: the environment of the process; default that of this one.
     """
-    path = os.path.abspath(found.path)  # noqa: PTH100 (a Path would follow no `..`)
-    names = (Path(path).name, found.soname)
+    path = os.path.abspath(loaded.path)  # noqa: PTH100 (a Path would follow no `..`)
+    names = (Path(path).name, loaded.soname)
     known = next((name for name in names if libraries.majors_of(name) is not None), None)
     if known is None:
         return None
@@ -111,15 +111,15 @@ def describe(
     name = libraries.stem_of(known)
     place, owner = _place(path, real, process or ProcessEnvironment.here())
     version, witness = _version(name, path, real, place)
-    for_whom, opening = _for_whom(found, objects, openings)
-    is_probed = opening is not None and not used_by(found, objects, openings)
-    return Library(name, found.soname or known, path, real, place, owner, version, witness, for_whom, is_probed)
+    for_whom, opening = _for_whom(loaded, objects, openings)
+    is_probed = opening is not None and not used_by(loaded, objects, openings)
+    return Library(name, loaded.soname or known, path, real, place, owner, version, witness, for_whom, is_probed)
 
 
-def used_by(found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> str:
+def used_by(loaded: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> str:
     """Return what has loaded or opened an object, other than this plugin; empty without such."""
     ours = ("pytest-cudalink", "")
-    return _for_whom(found, objects, (one for one in openings if (one.through, one.where) != ours))[0]
+    return _for_whom(loaded, objects, (one for one in openings if (one.through, one.where) != ours))[0]
 
 
 def _place(path: str, real: str, process: ProcessEnvironment) -> tuple[Place, str]:
@@ -188,12 +188,12 @@ def _answer_of_runtime(path: str) -> CudaVersion | None:
 
 
 def _for_whom(
-    found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]
+    loaded: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]
 ) -> tuple[str, Opening | None]:
     """Return what an object was loaded for: what is linked with it, and the code that opened it or that."""
     chain: list[LoadedObject] = []
-    current = found
-    while len(chain) < _CHAIN and (parent := _parent(current, objects, [found, *chain])) is not None:
+    current = loaded
+    while len(chain) < _CHAIN and (parent := _parent(current, objects, [loaded, *chain])) is not None:
         chain.append(parent)
         current = parent
     words = ", for ".join(shown(one.path) for one in chain)
@@ -205,9 +205,9 @@ def _for_whom(
     return f"{words}, {opened}" if words else opened, opening
 
 
-def _parent(found: LoadedObject, objects: Sequence[LoadedObject], but: Sequence[LoadedObject]) -> LoadedObject | None:
+def _parent(loaded: LoadedObject, objects: Sequence[LoadedObject], but: Sequence[LoadedObject]) -> LoadedObject | None:
     """Return the object that was loaded with another and is linked with it, the first if there are several."""
-    names = {found.soname, Path(found.path).name} - {""}
+    names = {loaded.soname, Path(loaded.path).name} - {""}
     return next((one for one in objects if one not in but and names & {*one.needed}), None)
 
 
@@ -219,10 +219,10 @@ def shown(path: str) -> str:
     return f"{path} ({wheel.name} {wheel.version})" if wheel is not None else path
 
 
-def _opens(opening: Opening, found: LoadedObject) -> bool:
+def _opens(opening: Opening, loaded: LoadedObject) -> bool:
     if os.sep in opening.name:
-        return os.path.realpath(opening.name) == os.path.realpath(found.path)
-    return opening.name in (found.soname, Path(found.path).name)
+        return os.path.realpath(opening.name) == os.path.realpath(loaded.path)
+    return opening.name in (loaded.soname, Path(loaded.path).name)
 
 
 # -- what is expected
@@ -241,16 +241,16 @@ def is_from(library: Library, expected: str) -> bool:
     return any(Path(library.real_path).is_relative_to(folder) for folder in folders)
 
 
-def foreign(library: Library, expected: str, asked: str, process: ProcessEnvironment | None = None) -> str:
+def foreign(library: Library, expected: str, requested: str, process: ProcessEnvironment | None = None) -> str:
     """Return what is wrong with a library that is not from where it is expected, and what to do, in lines.
 
-    `asked`: the setting with its source, for the message.
+    `requested`: the setting with its source, for the message.
     `process`: the environment of the process; default that of this one.
     """
     where = _EXPECTED.get(expected) or f"a file below {expected.replace(os.pathsep, ' or ')}"
     lines = [
         f"{library.soname} is {_FROM[library.place]}: {library.path}; expected {where}",
-        f"  --cudalink-provenance is {asked}",
+        f"  --cudalink-provenance is {requested}",
         *([f"  the file is {library.real_path}"] if library.path != library.real_path else []),
         f"  CUDA {library.version or 'release not known'}: {library.witness}",
         *([f"  it belongs to {library.owner}"] if library.owner else []),
@@ -290,12 +290,12 @@ def _advice(library: Library, expected: str, variables: Mapping[str, str]) -> st
 # -- what does not belong together
 
 
-def clash(one: Library, other: Library) -> Literal["", "minors", "majors"]:
+def clash(library: Library, other: Library) -> Literal["", "minors", "majors"]:
     """Return how two loaded libraries conflict: by their ``"majors"`` or ``"minors"``; empty if they do not."""
-    if one.name != other.name or one.real_path == other.real_path or {one.place, other.place} & {*_OUTSIDE}:
+    if library.name != other.name or library.real_path == other.real_path or {library.place, other.place} & {*_OUTSIDE}:
         return ""
-    numbers = [match[1] if (match := _NUMBER.search(library.soname)) else "" for library in (one, other)]
-    first, second = one.release, other.release
+    numbers = [match[1] if (match := _NUMBER.search(each.soname)) else "" for each in (library, other)]
+    first, second = library.release, other.release
     if first is not None and second is not None:
         if first.major != second.major:
             return "majors"

@@ -98,9 +98,9 @@ def cell_facts(
     return CellFacts(axes, versions, str(hidden) if hidden else _NOT_HIDDEN, older)
 
 
-def _is_older(found: str, newer: str) -> bool:
+def _is_older(version: str, newer: str) -> bool:
     try:
-        return Version(found) < Version(newer)
+        return Version(version) < Version(newer)
     except InvalidVersion:  # of a distribution that was not built for an index
         return False
 

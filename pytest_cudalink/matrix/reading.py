@@ -206,10 +206,10 @@ class _Reader:
         where = ": ".join([f"{self.path}:{line}", *filter(None, [".".join(map(_quoted, place))]), text])
         self.faults[line, safe_text.line(where, _MOST_BYTES)] = None
 
-    def unknown(self, place: lines.Path, given: Iterable[str], known: Iterable[str]) -> None:
+    def unknown(self, place: lines.Path, names: Iterable[str], known: Iterable[str]) -> None:
         """Add a fault for every unknown key, with the nearest known one."""
         known = list(known)
-        for key in given:
+        for key in names:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
@@ -254,20 +254,20 @@ class _Reader:
             self.version(here, version, given, lists=lists)
         return given
 
-    def version(self, place: lines.Path, value: object, given: _TableValues, *, lists: bool) -> None:
+    def version(self, place: lines.Path, value: object, values: _TableValues, *, lists: bool) -> None:
         """Add the version of a package to what is given, by normalized name; with `lists`, also several versions."""
         name = str(place[-1])
         if needed := package_fault(name):
             self.fault(place, f"needed {needed}, found {name!r}")
             return
-        if (known := str(canonicalize_name(name))) in {**given.versions, **given.lists}:
+        if (known := str(canonicalize_name(name))) in {**values.versions, **values.lists}:
             self.fault(place, f"the package {known!r} is named twice")
             return
         if lists and isinstance(value, list):
             if good := self.several(place, VERSION, value):
-                given.lists[known] = good
+                values.lists[known] = good
         elif self.good(place, VERSION, value):
-            given.versions[known] = str(value)
+            values.versions[known] = str(value)
 
     def several(self, place: lines.Path, key: CellKey[Value], values: list[object]) -> list[str]:
         """Return the valid values of an axis, each once."""
@@ -493,14 +493,14 @@ class _Reader:
                 self.fault(place, f"{other.name!r} is not the same as {cell.name!r}: {key} is {its!r}, not {mine!r}")
 
 
-def _over(base: CellValues, given: _TableValues) -> CellValues:
+def _over(base: CellValues, table: _TableValues) -> CellValues:
     """Return values of a table over those of a wider one; lists and tables that add up are joined."""
     values: dict[str, Value] = {}
-    if base.kind != "bare" and given.values.get("kind") == "bare":
+    if base.kind != "bare" and table.values.get("kind") == "bare":
         values = {name: key.default for name, key in KEYS.items() if key.only in ("test", "pytest")}
         values["install"] = "wheel"
         values["hidden"] = tuple(dict.fromkeys([*USUAL_PLACES, *base.hidden]))
-    for name, value in given.values.items():
+    for name, value in table.values.items():
         before = values.get(name, base.value(name))
         if KEYS[name].adds and isinstance(value, Mapping) and isinstance(before, Mapping):
             values[name] = {**before, **value}
@@ -508,7 +508,7 @@ def _over(base: CellValues, given: _TableValues) -> CellValues:
             values[name] = tuple(dict.fromkeys([*before, *value]))
         else:
             values[name] = value
-    return base.changed(values, given.versions)
+    return base.changed(values, table.versions)
 
 
 def _in_name(values: CellValues, key: str) -> str:

@@ -68,14 +68,14 @@ def project_requirement(cell: Cell, root: Path) -> list[str]:
     return [*editable, f"{root}{extras}"]
 
 
-def command(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
+def command(cell: Cell, words: Sequence[str], folder: Path) -> list[str]:
     """Return the program that a cell runs with its arguments: pytest, the same with files hidden, or bare steps.
 
-    `cell`, `given`, `folder`: as for `arguments`. A bare cell takes no arguments for its steps.
+    `cell`, `words`, `folder`: as for `arguments`. A bare cell takes no arguments for its steps.
     """
     if not cell.runs_pytest:
         return [sys.executable, "-m", "pytest_cudalink.cli.bare_cell"]
-    pytest = ["pytest", *arguments(cell, given, folder)]
+    pytest = ["pytest", *arguments(cell, words, folder)]
     return ["python", "-m", "pytest_cudalink.matrix", *pytest] if cell.values.hidden else pytest
 
 
@@ -271,25 +271,25 @@ def _ask_uv(
     )
 
 
-def arguments(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
+def arguments(cell: Cell, words: Sequence[str], folder: Path) -> list[str]:
     """Return pytest's arguments: those of the cell and the given ones, or only these if they name a path.
 
-    `given`: what the user wrote after ``--``.
+    `words`: what the user wrote after ``--``.
     `folder`: the folder that pytest runs in.
     """
-    if any(_is_path(one, folder) for one in paths(given, folder)):
-        return list(given)
-    return [*cell.tests, *given]
+    if any(_is_path(one, folder) for one in paths(words, folder)):
+        return list(words)
+    return [*cell.tests, *words]
 
 
-def paths(given: Sequence[str], folder: Path) -> Iterator[str]:
+def paths(words: Sequence[str], folder: Path) -> Iterator[str]:
     """Yield the arguments of pytest that are neither options nor their values.
 
     Which options of plugins take a value is not known here. What follows a long option is therefore taken for a path
     only if it cannot be much else: a folder that exists, a Python file, or a test.
     """
     before = ""
-    for one in given:
+    for one in words:
         if not (one.startswith("-") or before in _WITH_PATH):
             path, _, inside = one.partition("::")
             long = before.startswith("--") and "=" not in before

@@ -119,8 +119,8 @@ def _packages(cell: Cell, root: Path) -> list[str]:
     return [*plugin, *cell.packages, *filter(None, chosen)]
 
 
-def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, object]:
-    """Return a cell as tox settings; `given` are the arguments after ``--``, which go to pytest."""
+def _settings(cell: Cell, root: Path, arguments: Sequence[str] | None) -> dict[str, object]:
+    """Return a cell as tox settings; `arguments` are the arguments after ``--``, which go to pytest."""
     install = cell.values.install
     settings: dict[str, object] = {
         "description": cell.description,
@@ -129,7 +129,7 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
         # the caches of the package manager and of toolchains
         "pass_env": ["CUDALINK_*", "UV_*", "PIP_*", "XDG_CACHE_HOME", "HOME", "CUDA_VISIBLE_DEVICES", "GITHUB_*"],
         "package": {"editable": "editable", "wheel": "wheel", "none": "skip"}[install],
-        "commands": [Command(runner.command(cell, given or (), root))],
+        "commands": [Command(runner.command(cell, arguments or (), root))],
         "extras": list(cell.values.extras),
         "dependency_groups": list(cell.values.groups),
     }

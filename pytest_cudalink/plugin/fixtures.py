@@ -277,12 +277,12 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
     return case
 
 
-def _skip(config: pytest.Config, needed: str, found: str, remedy: str = "") -> NoReturn:
+def _skip(config: pytest.Config, needed: str, installed: str, remedy: str = "") -> NoReturn:
     """Skip the test with the marker's words; the summary counts it with the marker's skips."""
     from .records import LEDGER
 
     _run_of(config).part(LEDGER).test.missing = needed
-    pytest.skip(f"cudalink: needs {needed} (found {found}){remedy and f'; {remedy}'}")
+    pytest.skip(f"cudalink: needs {needed} (found {installed}){remedy and f'; {remedy}'}")
 
 
 def _skip_unemulated(config: pytest.Config) -> NoReturn:

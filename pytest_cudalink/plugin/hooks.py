@@ -128,14 +128,14 @@ def pytest_exception_interact(
         _explain(node.config, report, call.excinfo.value)
 
 
-def _settings_ask(config: pytest.Config, given: argparse.Namespace) -> bool:
+def _settings_ask(config: pytest.Config, options: argparse.Namespace) -> bool:
     """Whether the command line, the environment or the ini file asks for the plugin.
 
-    `given`: the command line as far as it is known.
+    `options`: the command line as far as it is known.
     A variable that no part reads asks, too: the run warns of it. `CUDALINK_CACHE` only says where toolchains are.
     """
     return any(name.startswith("CUDALINK_") and name != "CUDALINK_CACHE" for name in os.environ) or any(
-        getattr(given, option.ini, None) or config.getini(option.ini) for option in OPTIONS
+        getattr(options, option.ini, None) or config.getini(option.ini) for option in OPTIONS
     )
 
 

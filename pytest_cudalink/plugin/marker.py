@@ -84,17 +84,17 @@ def _faults(mark: pytest.Mark) -> Iterable[str]:
             yield f"otherwise={otherwise!r}: write 'skip', 'xfail' or Raises(...), from pytest_cudalink import Raises"
 
 
-def _faults_of_no_wait(given: object) -> Iterable[str]:
+def _faults_of_no_wait(value: object) -> Iterable[str]:
     """Yield what is wrong with the value of ``no_wait``."""
-    if isinstance(given, bool):
+    if isinstance(value, bool):
         return
-    if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) for name in given):
-        yield f"no_wait={given!r}: write True, False or a list of driver functions that may wait, as ['cuMemFree']"
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
+        yield f"no_wait={value!r}: write True, False or a list of driver functions that may wait, as ['cuMemFree']"
         return
     from ..emulator.no_wait import allowed_symbols
 
     try:
-        allowed_symbols(given)
+        allowed_symbols(value)
     except ValueError as error:
         yield f"no_wait: {error}"
 
@@ -119,13 +119,13 @@ def plans(items: Iterable[pytest.Item]) -> list[MarkerPlan]:
     return [item.stash[PLAN] for item in items if PLAN in item.stash]
 
 
-def _allowed(given: bool | Collection[str]) -> frozenset[str] | None:
+def _allowed(value: bool | Collection[str]) -> frozenset[str] | None:
     """Return the plan's `no_wait` of the marker's."""
-    if isinstance(given, bool):
-        return frozenset() if given else None
+    if isinstance(value, bool):
+        return frozenset() if value else None
     from ..emulator.no_wait import allowed_symbols
 
-    return allowed_symbols(given)
+    return allowed_symbols(value)
 
 
 def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
@@ -192,12 +192,12 @@ def check(items: Iterable[pytest.Item]) -> bool:
     return planned
 
 
-def warn_if_none_runs_on_each(session: pytest.Session, asked: str) -> None:
-    """Warn if ``--force-backend=each`` forces no selected test; `asked` is the setting. An error as that of `warn`."""
+def warn_if_none_runs_on_each(session: pytest.Session, value: str) -> None:
+    """Warn if ``--force-backend=each`` forces no selected test; `value` is the setting. An error as that of `warn`."""
     if not session.items or any(plan.backend for plan in plans(session.items)):
         return
     text = (
-        f"cudalink: --force-backend is {asked}, but forces no selected test: it runs tests with @pytest.mark.cudalink "
+        f"cudalink: --force-backend is {value}, but forces no selected test: it runs tests with @pytest.mark.cudalink "
         "or the fixture linker_factory on each backend; mark the link tests, as with pytestmark = pytest.mark.cudalink"
     )
     warn(session.config, text)

@@ -89,11 +89,11 @@ class RunPart:
         return [name for name in super().__dir__() if name.startswith("pytest_")]
 
 
-def part_name(of: str | type | Key[Any]) -> str:
+def part_name(part: str | type | Key[Any]) -> str:
     """Return the name of a part, which pytest has as ``cudalink-NAME``: ``"no-wait"`` of the class ``NoWait``."""
-    if isinstance(of, Key):
-        return of.name
-    return re.sub("(?<=[a-z])(?=[A-Z])", "-", of if isinstance(of, str) else of.__name__).lower()
+    if isinstance(part, Key):
+        return part.name
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", part if isinstance(part, str) else part.__name__).lower()
 
 
 # one lock, so that a forked child begins with a free one: a thread that the child lacks may hold its parent's

@@ -238,9 +238,9 @@ def withhold() -> dict[str, str]:
     return {name: os.environ.pop(name) for name in names}
 
 
-def _resolve(option: Option, config: pytest.Config, given: str | list[str] | None) -> dict[str, Setting]:
+def _resolve(option: Option, config: pytest.Config, typed: str | list[str] | None) -> dict[str, Setting]:
     candidates = (
-        ("option", given),
+        ("option", typed),
         (f"environment {option.env}", os.environ.get(option.env)),
         ("ini", config.getini(option.ini)),
         ("default", option.default),
@@ -259,24 +259,24 @@ def _resolve(option: Option, config: pytest.Config, given: str | list[str] | Non
     return found
 
 
-def _settings_of(option: Option, given: Setting) -> dict[str, Setting]:
+def _settings_of(option: Option, setting: Setting) -> dict[str, Setting]:
     """Return what an option says of each of its settings; a ValueError says what is expected."""
-    if option.choices and given.value not in option.choices:
+    if option.choices and setting.value not in option.choices:
         msg = f"expected one of {', '.join(option.choices)}"
         raise ValueError(msg)
     # the default is ours: to read it would only cost the start
-    if given.source != "default" and (check := _CHECKS.get(option.name)):
-        check(given.value)
+    if setting.source != "default" and (check := _CHECKS.get(option.name)):
+        check(setting.value)
     if not option.parts:
-        return {option.name: given}
+        return {option.name: setting}
     from ..base.words import read_words
 
-    words = read_words(given.value, {part.word: part.values for part in option.parts.values()})
+    words = read_words(setting.value, {part.word: part.values for part in option.parts.values()})
     found = {}
     for name, part in option.parts.items():
-        named = part.default != "off" or f"{part.word}=" in given.value  # a value alone turns nothing on
-        if named and part.word in words and given.source != "default":
-            found[name] = Setting(words[part.word], given.source)
+        named = part.default != "off" or f"{part.word}=" in setting.value  # a value alone turns nothing on
+        if named and part.word in words and setting.source != "default":
+            found[name] = Setting(words[part.word], setting.source)
             try:
                 if check := _CHECKS.get(name):
                     check(words[part.word])

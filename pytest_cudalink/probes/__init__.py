@@ -73,14 +73,14 @@ def fakes() -> Fakes:
     return _fakes.get()
 
 
-def _as_version(value: _Version, what: str) -> CudaVersion | _Unset | None:
+def _as_version(value: _Version, name: str) -> CudaVersion | _Unset | None:
     if value is None or value is _UNSET:
         return value
     if isinstance(value, str):
         return CudaVersion.parse(value)
     if isinstance(value, tuple) and len(value) == 2 and all(type(number) is int and number >= 0 for number in value):
         return CudaVersion(*value)
-    msg = f"fake {what} version {value!r}: expected '13.0', (13, 0), or None for unknown or absent"
+    msg = f"fake {name} version {value!r}: expected '13.0', (13, 0), or None for unknown or absent"
     raise TypeError(msg)
 
 

@@ -110,9 +110,9 @@ def unmet(entry: AskedFor) -> str:
     return f"The run fails because {what} ({reasons}); {ALLOWS} allows that."
 
 
-def is_worth_a_look(what: str, due: int, happened: int) -> bool:
+def is_worth_a_look(subject: str, due: int, happened: int) -> bool:
     """Whether a report shows an entry: what it is about runs apart from the tests, or not all of it happened."""
-    return due > happened or what in ("fault sweep", "calls", "schedules", "delays", "resume")
+    return due > happened or subject in ("fault sweep", "calls", "schedules", "delays", "resume")
 
 
 def left_out(entry: AskedFor) -> Iterator[str]:

@@ -161,9 +161,9 @@ Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
 _OF_LIBRARY: Final = ("name", "soname", "real_path", "place", "owner", "version", "for_whom")
 
 
-def library_key(found: LibraryRecord) -> tuple[str, ...]:
+def library_key(library: LibraryRecord) -> tuple[str, ...]:
     """Return what distinguishes a library of a cell from its others: many processes load the same."""
-    return tuple(getattr(found, name) for name in _OF_LIBRARY)
+    return tuple(getattr(library, name) for name in _OF_LIBRARY)
 
 
 def _driver_release(version: str) -> str | None:
@@ -362,19 +362,19 @@ class CellRun:
         )
 
 
-def _is_asked_for(found: str | None, requested: str) -> bool:
+def _is_asked_for(version: str | None, requested: str) -> bool:
     """Return whether the version of a package is one that a cell asks for: a version, a specifier, or a word."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion
 
-    if found is None:
+    if version is None:
         return False
     if requested in ("latest", "lowest"):
         return True
     try:
         wanted = SpecifierSet(requested if requested[:1] in "<>=!~" else f"=={requested}", prereleases=True)
-        return wanted.contains(found)
+        return wanted.contains(version)
     except InvalidSpecifier:
-        return found == requested
+        return version == requested
     except InvalidVersion:  # packaging before 26 raises
         return False

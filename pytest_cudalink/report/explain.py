@@ -62,13 +62,13 @@ class Cause:
         return " and ".join(f"{first} {value} {' and '.join(found)}" for value, found in seconds.items())
 
 
-def _relations(found: list[str]) -> list[str]:
+def _relations(relations: list[str]) -> list[str]:
     """Return relations of toolkit and driver in fewer words where major and minor releases are alike."""
     for way in ("newer", "older"):
         both = [f"ctk {way} {part} than driver" for part in ("major", "minor")]
-        if {*both} <= {*found}:
-            found = [f"ctk {way} than driver", *(one for one in found if one not in both)]
-    return found
+        if {*both} <= {*relations}:
+            relations = [f"ctk {way} than driver", *(one for one in relations if one not in both)]
+    return relations
 
 
 def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> list[Cause]:

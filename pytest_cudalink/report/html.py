@@ -94,7 +94,7 @@ def render(
     )
 
 
-def _placed(found: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+def _placed(sections: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
     """Return the tables with the columns that have values, two small ones side by side.
 
     Each row has the positions of the test and the cell that it names, so that the page can filter it.
@@ -102,7 +102,7 @@ def _placed(found: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -
     shown = {head: {line(name): number for name, number in at.items()} for head, at in places.items()}
     result: list[dict[str, Any]] = []
     small: dict[str, Any] | None = None
-    for one in sorted(found, key=lambda section: _LATER.get(section.id, 0)):
+    for one in sorted(sections, key=lambda section: _LATER.get(section.id, 0)):
         kept = [n for n in range(len(one.head)) if any(row[n] not in ("", 0) for row in one.rows)]
         rows = [
             {

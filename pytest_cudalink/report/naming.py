@@ -174,11 +174,13 @@ def _has_function(text: str, plain: str) -> bool:
     return bool(re.search(rf"\b{re.escape(plain)}(?:_v\d+)?(?:_pt(?:ds|sz))?\b", text, re.IGNORECASE))
 
 
-def _names(error: Error, one: Raised) -> bool:
+def _names(error: Error, raised: Raised) -> bool:
     # a line may end in the middle of the words, and may end what would go on as an amount
-    texts = [" ".join(one.text.split()), " ; ".join(one.text.splitlines())]
-    return _has_function(one.text, error.plain) or any(
-        re.search(pattern, text, re.IGNORECASE) for pattern in _patterns(error, by_call=one.by_call) for text in texts
+    texts = [" ".join(raised.text.split()), " ; ".join(raised.text.splitlines())]
+    return _has_function(raised.text, error.plain) or any(
+        re.search(pattern, text, re.IGNORECASE)
+        for pattern in _patterns(error, by_call=raised.by_call)
+        for text in texts
     )
 
 

@@ -242,15 +242,15 @@ def _grid(report: MatrixReport) -> Any:
     return table
 
 
-def _table(of: Section) -> Any:
+def _table(section: Section) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(
-        title=of.title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
+        title=section.title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
     )
-    for name in of.head:
+    for name in section.head:
         table.add_column(Text(name), overflow="fold")
-    for row in of.rows[:_ROWS]:
+    for row in section.rows[:_ROWS]:
         table.add_row(*(Text(str(value)) for value in row))
     return table

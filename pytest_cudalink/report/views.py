@@ -151,14 +151,14 @@ def section(
     title: str,
     head: Sequence[str],
     rows: Iterable[tuple[str | int | float, ...]],
-    what: str,
+    noun: str,
     *,
     note: str = "",
 ) -> Section:
     """Return a table whose texts are safe to show, with the first rows if there are too many."""
     every = list(rows)
     shown = (tuple(line(value) if isinstance(value, str) else value for value in row) for row in every[:_SHOWN])
-    return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), what, note)
+    return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), noun, note)
 
 
 def _table(name: str, head: Sequence[str], rows: Iterable[tuple[str | int | float, ...]], more: str = "") -> Section:
@@ -166,9 +166,9 @@ def _table(name: str, head: Sequence[str], rows: Iterable[tuple[str | int | floa
     return _texts(section(name, "", head, rows, ""), more)
 
 
-def _texts(of: Section, more: str = "") -> Section:
-    words = read_table("report.toml")[of.id]
-    return replace(of, title=words["title"] + more, what=words["what"], note=words.get("note", ""))
+def _texts(section: Section, more: str = "") -> Section:
+    words = read_table("report.toml")[section.id]
+    return replace(section, title=words["title"] + more, what=words["what"], note=words.get("note", ""))
 
 
 def cell_title(cell: CellRun) -> str:

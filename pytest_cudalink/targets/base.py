@@ -221,9 +221,9 @@ class Recipe:
         if unlike:
             raise StaleRecipeError(self._stale(version, f"{module.__name__} starts with {', '.join(unlike)}"))
 
-    def _stale(self, version: str, found: str) -> str:
+    def _stale(self, version: str, installed: str) -> str:
         return (
-            f"cudalink cannot steer {self.target} {version}: {found}, which the recipe for {self.versions} "
+            f"cudalink cannot steer {self.target} {version}: {installed}, which the recipe for {self.versions} "
             f"(tested on {self.tested}) relies on. Update pytest-cudalink, install a tested release, or name the "
             "targets that are to be forced, without this one, with --cudalink-target"
         )

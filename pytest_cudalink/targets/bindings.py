@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from .. import probes
 from ..versions import CudaVersion
-from .steering import UnsteeredLink, caller, covered, is_covered, replace_everywhere, report, seen
+from .steering import UnsteeredLink, caller, covered, is_covered, replace_everywhere, report, reported_link
 
 #: Set on a wrapper, so that a module that takes the function over from another one is left as it is.
 _WRAPPED: Final = "_cudalink_seen"
@@ -47,7 +47,7 @@ def _completing(name: str, call: str, backend: str, refusals: str) -> Callable[[
 
     def install(module: ModuleType) -> None:
         def link(complete: Any, *arguments: Any, **keywords: Any) -> Any:
-            with seen(module.__name__, call, backend, refusals=getattr(module, refusals)):
+            with reported_link(module.__name__, call, backend, refusals=getattr(module, refusals)):
                 return complete(*arguments, **keywords)
 
         _watch(module, name, link)
@@ -83,7 +83,7 @@ def _numba(module: ModuleType) -> None:
 
 
 def _of_numba(via: str, call: str, backend: str, complete: Any, linker: Any) -> Any:
-    with seen(via, call, backend):
+    with reported_link(via, call, backend):
         return complete(linker)
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from ..probes import libcuda
 from .base import Backend, LinkInput, Recipe, StaleRecipeError, Target, recipe_for
-from .steering import Watch, as_backend, current, is_covered, replace_everywhere, seen
+from .steering import Watch, as_backend, current, is_covered, replace_everywhere, reported_link
 
 _NAME: Final = "cuda.core"
 _PACKAGE: Final = "cuda-core"
@@ -160,7 +160,7 @@ def _count_links(module: ModuleType) -> None:
                 backend = _backend_of(self)
             except Exception:  # noqa: BLE001 (a release that may lack the handle)
                 backend = "unknown"
-            with seen(_NAME, "Linker.link", backend):
+            with reported_link(_NAME, "Linker.link", backend):
                 return super().link(*arguments, **keywords)
 
     _replace_linker(module, Linker)

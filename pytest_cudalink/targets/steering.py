@@ -105,7 +105,7 @@ def _cover(*, on: bool) -> None:
 
 
 @contextmanager
-def seen(via: str, call: str, backend: str, *, refusals: type[BaseException] = Exception) -> Iterator[None]:
+def reported_link(via: str, call: str, backend: str, *, refusals: type[BaseException] = Exception) -> Iterator[None]:
     """Report the link that the block makes, unless the block raises another error than a refusal of the linker.
 
     `via`, `call`, `backend`: as in `UnsteeredLink`.

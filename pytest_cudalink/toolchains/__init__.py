@@ -191,27 +191,27 @@ def _read(folder: Path) -> Toolchain | None:
     return found
 
 
-def _check_content(found: Toolchain, sizes: dict[str, int]) -> None:
+def _check_content(toolchain: Toolchain, sizes: dict[str, int]) -> None:
     """Raise an error if a toolchain is not what its manifest says, or has files of another user."""
-    if found.layout not in ("libs", "ctk") or _name(found.version, found.layout) != found.path.name:
-        raise _disagrees(found.path, f"its manifest says {found.version} in the layout {found.layout!r}")
-    for entry in list(os.scandir(found.path)):
+    if toolchain.layout not in ("libs", "ctk") or _name(toolchain.version, toolchain.layout) != toolchain.path.name:
+        raise _disagrees(toolchain.path, f"its manifest says {toolchain.version} in the layout {toolchain.layout!r}")
+    for entry in list(os.scandir(toolchain.path)):
         if entry.is_symlink():
-            raise _disagrees(found.path, f"{entry.name} is a symbolic link")
+            raise _disagrees(toolchain.path, f"{entry.name} is a symbolic link")
         folders.check_entry(Path(entry.path), entry.stat())
     actual = {}
-    for entry in list(os.scandir(found.lib)) if found.lib.is_dir() else ():
+    for entry in list(os.scandir(toolchain.lib)) if toolchain.lib.is_dir() else ():
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             if os.path.basename(target := os.readlink(entry.path)) != target:  # noqa: PTH115, PTH119 (a text)
-                raise _disagrees(found.path, f"lib64/{entry.name} leads out of its folder, to {target}")
+                raise _disagrees(toolchain.path, f"lib64/{entry.name} leads out of its folder, to {target}")
             continue
         folders.check_entry(Path(entry.path), status)
         actual[entry.name] = status.st_size
     for name, size in sizes.items():
         if actual.get(name) != size:
             has = f"{actual[name]} bytes" if name in actual else "nothing"
-            raise _disagrees(found.path, f"lib64/{name} should have {size} bytes and has {has}")
+            raise _disagrees(toolchain.path, f"lib64/{name} should have {size} bytes and has {has}")
 
 
 def _disagrees(folder: Path, reason: str) -> UntrustedError:

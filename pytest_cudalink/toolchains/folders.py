@@ -41,21 +41,21 @@ def _owners() -> set[int]:
     return owners
 
 
-def check_entry(path: Path, found: os.stat_result) -> None:
+def check_entry(path: Path, status: os.stat_result) -> None:
     """Raise an error if another user owns a file or folder, or can write to it.
 
     Raises UntrustedError with the command that mends it.
     """
     name = shlex.quote(str(path))
-    if found.st_uid not in _owners():
+    if status.st_uid not in _owners():
         msg = (
-            f"{path} belongs to user {found.st_uid}; expected user {os.geteuid()} or root, because libraries of the "
+            f"{path} belongs to user {status.st_uid}; expected user {os.geteuid()} or root, because libraries of the "
             f"cache are loaded. Run: rm -r {name}; if you trust what is in it: chown -R {os.geteuid()} {name}"
         )
         raise UntrustedError(msg)
-    if found.st_mode & _OTHERS_WRITE:
+    if status.st_mode & _OTHERS_WRITE:
         msg = (
-            f"{path} can be changed by other users (mode {stat.S_IMODE(found.st_mode):04o}); expected a cache that "
+            f"{path} can be changed by other users (mode {stat.S_IMODE(status.st_mode):04o}); expected a cache that "
             f"only its owner can write to. Run: chmod -R go-w {name}"
         )
         raise UntrustedError(msg)

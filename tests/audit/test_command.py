@@ -229,7 +229,7 @@ class FakeLink:
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list[Any]:
+def linked(monkeypatch) -> list[Any]:
     """What links are asked, which are none."""
     monkeypatch.setattr(assemble, "WorkerLink", FakeLink)
     monkeypatch.setattr(FakeLink, "asked", [])
@@ -257,7 +257,7 @@ LOG = ("Xptxas warning\n\0", "\n\t info ")
         ([answer(), answer(), answer(7, "took 1 s", hung=True)], "unfinished", "libnvJitLink 13.0 took 1 s", False),
     ],
 )
-def test_what_comes_of_a_link(answers, outcome, log, fails, asked, tmp_path, monkeypatch) -> None:
+def test_what_comes_of_a_link(answers, outcome, log, fails, linked, tmp_path, monkeypatch) -> None:
     """The first call that fails decides, and no other follows; PTX ends in one NUL, and its name need not be UTF-8."""
     monkeypatch.setattr(FakeLink, "answers", answers)
     text = PTX.replace("sm_80", "sm_90a")
@@ -267,7 +267,7 @@ def test_what_comes_of_a_link(answers, outcome, log, fails, asked, tmp_path, mon
     assert (one.path, one.arch, one.outcome, one.log, one.fails) == (path.name, "sm_90a", outcome, log, fails)
     assert (one.image.arch, one.image.data) == ("sm_90a", None)
     calls = [("/13.0/nvJitLink", "-arch=sm_90a"), (2, f"{text}\0".encode(), b"k\\udcff.ptx"), 0]
-    assert asked == [*calls[: len(answers)], "close"]
+    assert linked == [*calls[: len(answers)], "close"]
 
 
 @pytest.mark.parametrize(
@@ -278,27 +278,27 @@ def test_what_comes_of_a_link(answers, outcome, log, fails, asked, tmp_path, mon
         ("sm_121a", ["sm_121a"]),
     ],
 )
-def test_for_which_architectures(arch: str, archs: list[str], asked, tmp_path) -> None:
+def test_for_which_architectures(arch: str, archs: list[str], linked, tmp_path) -> None:
     """Those for which the newest driver would compile it; equal PTX once."""
     for name in "ab":
         (tmp_path / f"{name}.ptx").write_text(PTX.replace("sm_80", arch), encoding="utf-8")
     assert [(one.path, one.arch, one.outcome) for one in assembled(tmp_path)] == [
         ("a.ptx", arch, "assembled") for arch in archs
     ]
-    assert asked.count("close") == len(archs)
+    assert linked.count("close") == len(archs)
 
 
-def test_ptx_beside_cubins(asked, monkeypatch) -> None:
+def test_ptx_beside_cubins(linked, monkeypatch) -> None:
     """Where a cubin of the same fatbin runs, PTX is not compiled; packed PTX cannot be."""
     size = DATA / "device_code/size.fatbin"
     assert [one.arch for one in assembled(size)] == ["sm_87", "sm_110", "sm_120", "sm_121"]
-    del asked[:]
+    del linked[:]
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (one,) = assembled(size)
     assert (one.outcome, one.log, one.path, one.arch) == (
         "not tried", "the package zstandard is not installed (pytest-cudalink[audit])", "size.fatbin", "sm_80",
     )  # fmt: skip
-    assert asked == []
+    assert linked == []
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_ptx_beside_cubins(asked, monkeypatch) -> None:
         (("8.8\n.target sm_80", "9.0\n.target sm_121"), "13.0", ""),
     ],
 )
-def test_what_a_release_cannot_assemble(change: tuple[str, str], release: str, said: str, asked, tmp_path) -> None:
+def test_what_a_release_cannot_assemble(change: tuple[str, str], release: str, said: str, linked, tmp_path) -> None:
     """Neither an architecture nor an ISA that is newer."""
     (tmp_path / "k.ptx").write_text(PTX.replace(*change), encoding="utf-8")
     (one,) = assembled(tmp_path, release)
@@ -331,7 +331,7 @@ def test_which_toolchain_assembles(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("toolchain")
-def test_unfinished_and_crashed(asked, tmp_path, monkeypatch, capsys) -> None:
+def test_unfinished_and_crashed(linked, tmp_path, monkeypatch, capsys) -> None:
     """PTX that takes too long is shown and fails nothing; PTX that ends nvJitLink fails."""
     monkeypatch.setattr(FakeLink, "answers", [answer(end="took longer than 1 s", hung=True)])
     (tmp_path / "k.ptx").write_text(PTX.replace("sm_80", "sm_90a"), encoding="utf-8")

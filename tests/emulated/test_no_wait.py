@@ -340,7 +340,7 @@ def test_advice(call: str, waits_for: str) -> None:
 def test_seen() -> None:
     """What a gate has shown is said instead of a recording."""
     found = violation_of_wait(
-        "cuKernelGetFunction", python_stack=["a.py:1 in f"], native_stack=["x"], number=3, seen=True
+        "cuKernelGetFunction", python_stack=["a.py:1 in f"], native_stack=["x"], number=3, noted=True
     )
     assert found.advice.startswith(
         "It waits for all streams of the context (it came back when a gate in a stream opened). CUDA's documentation: "
@@ -348,7 +348,7 @@ def test_seen() -> None:
     assert (found.check, found.number, found.rule, found.call) == ("wait", 3, "no_wait", "cuKernelGetFunction")
     assert (found.python_stack, found.native_stack) == (("a.py:1 in f",), ("x",))
     assert found.text == "cuKernelGetFunction waits for unfinished work, which no_wait forbids"
-    unknown = violation_of_wait("cuLaunchKernelX", seen=True).advice
+    unknown = violation_of_wait("cuLaunchKernelX", noted=True).advice
     assert "On an H100, driver 580.159.04, this call waits only where a stream holds about 1,020 pieces of" in unknown
     assert "1,020" not in found.advice
     assert "1,020" not in violation_of_wait("cuLaunchKernelX").advice

@@ -49,7 +49,7 @@ def test_the_table_says_how_much_work_fills_a_stream(device: str) -> None:
 
 def test_two_gpus_answer_alike() -> None:
     """The H100 and the H200 agree on every row that both were asked."""
-    tally = waits.compare(waits.recorded()[H200], waits.of(waits.recorded()[H100]))
+    tally = waits.compare(waits.recorded()[H200], waits.answers_in(waits.recorded()[H100]))
     assert tally.total == 6163
     assert tally.differences == []
 
@@ -66,7 +66,7 @@ def test_a_row_is_asked_again_by_its_words(tmp_path: Path) -> None:
     assert parts == [found[:4], found[4:9]]
 
 
-def one(call: str = "cuMemAlloc_v2", given: str = "64", place: str = "blocking", **answer: Any) -> dict[str, Any]:
+def wait_row(call: str = "cuMemAlloc_v2", given: str = "64", place: str = "blocking", **answer: Any) -> dict[str, Any]:
     """A row of a call that is asked alone."""
     return {"call": call, "given": given, "stream": "", "place": place, **(answer or {"answer": ["returns", 0]})}
 
@@ -87,10 +87,10 @@ def test_a_wrong_answer_is_counted() -> None:
     """A row is equal if it is under each loading that was asked; rows without an answer are left out."""
     lazy = {"LAZY": [["returns", 0]], "EAGER": [["waits", 0]]}
     rows = [
-        one(),
-        one(place="legacy", answers=lazy),
-        one(place="none", answers={}),
-        one(answer=["cannot be asked: 801", None]),
+        wait_row(),
+        wait_row(place="legacy", answers=lazy),
+        wait_row(place="none", answers={}),
+        wait_row(answer=["cannot be asked: 801", None]),
     ]
     tally = waits.compare(recording(one=rows, depth=[{"name": "cuEventRecord", "answer": [1020, 0]}]))
     assert (tally.total, tally.equal, tally.left_out) == (2, 1, 2)
@@ -99,14 +99,14 @@ def test_a_wrong_answer_is_counted() -> None:
 
 def test_a_merged_recording_has_the_later_answers() -> None:
     """A call that waits without a gate says nothing, and nobody holds up others at a gate that he does not wait for."""
-    slow = [one("cuCtxCreate_v2", "", place, answer=["waits", 0]) for place in ("none", "legacy")]
+    slow = [wait_row("cuCtxCreate_v2", "", place, answer=["waits", 0]) for place in ("none", "legacy")]
     first = recording(
         one=[
             *slow,
-            one(place="none"),
-            one(answer=["waits", 0], ms=150),
-            one("cuMemUnmap", "", "non-blocking"),
-            one("cuMemFree_v2", "device, 64", "non-blocking", answer=["waits", 0]),
+            wait_row(place="none"),
+            wait_row(answer=["waits", 0], ms=150),
+            wait_row("cuMemUnmap", "", "non-blocking"),
+            wait_row("cuMemFree_v2", "device, 64", "non-blocking", answer=["waits", 0]),
         ],
         held=[
             held("cuMemUnmap", "free"),
@@ -114,7 +114,9 @@ def test_a_merged_recording_has_the_later_answers() -> None:
             {**held("cuMemUnmap", "held"), "place": "non-blocking, copy behind"},
         ],
     )
-    merged = waits.merged([first, recording(one=[one(), one(place="another device", answer=[NO_DEVICE, None])])])
+    merged = waits.merged(
+        [first, recording(one=[wait_row(), wait_row(place="another device", answer=[NO_DEVICE, None])])]
+    )
     assert {(row["call"], row["place"]): waits.answers(row)["LAZY"] for row in merged["one"]} == {
         ("cuMemAlloc_v2", "none"): "returns",
         ("cuMemAlloc_v2", "blocking"): "returns",
@@ -129,8 +131,8 @@ def test_a_merged_recording_has_the_later_answers() -> None:
 def test_the_command_counts_and_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It counts equal rows, compares with the table or another recording, and fails for a difference; it merges."""
     right, wrong, merged = (tmp_path / f"{name}.json" for name in ("right", "wrong", "merged"))
-    save(right, recording(one=[one(), one(place="legacy")]))
-    save(wrong, recording(one=[one(), one(place="legacy", answer=["waits", 0])]))
+    save(right, recording(one=[wait_row(), wait_row(place="legacy")]))
+    save(wrong, recording(one=[wait_row(), wait_row(place="legacy", answer=["waits", 0])]))
 
     assert waits.main([str(wrong)]) == 1
     assert capsys.readouterr().out == "a GPU: 1 of 2 rows are equal, 0 are left out\n"
@@ -157,7 +159,7 @@ def test_the_recorder_writes_what_was_asked(tmp_path: Path, capsys: pytest.Captu
     note("EAGER", "blocking", NO_TIME)
     recorder.write({"device": "a GPU"})
     content = waits.load(tmp_path / "out.json.xz")
-    assert content["one"] == [one(place="legacy"), one(answers={"LAZY": [["waits", 0]]})]
+    assert content["one"] == [wait_row(place="legacy"), wait_row(answers={"LAZY": [["waits", 0]]})]
     assert content["about"]["counts"] == json.loads(capsys.readouterr().out)["counts"]
     assert {name: content["about"]["counts"][name] for name in ("rows", "askings", NO_TIME)} == {
         "rows": 2,
@@ -239,7 +241,7 @@ FEW = (
 )
 
 
-def asked(folder: Path, *options: str) -> dict[str, Any]:
+def record_with(folder: Path, *options: str) -> dict[str, Any]:
     """The answers of the emulated driver of the H100 to the recorder."""
     planned = emulator.emulation_for("13.0", release="580.159.04", device="h100")
     file = folder / "asked.json"
@@ -254,7 +256,7 @@ def asked_rows(folder: Path, chosen: Iterable[Item]) -> dict[str, Any]:
     """The same for some rows, in one process."""
     file = folder / "items.json"
     file.write_text(json.dumps(list(chosen)), encoding="utf-8")
-    return asked(folder, f"--items={file}", "--seconds=600", "--jobs=1")
+    return record_with(folder, f"--items={file}", "--seconds=600", "--jobs=1")
 
 
 def test_the_emulated_driver_waits_as_the_h100(tmp_path: Path) -> None:
@@ -262,7 +264,7 @@ def test_the_emulated_driver_waits_as_the_h100(tmp_path: Path) -> None:
 
     A busy machine may be slower than a gate stays closed, so what differs is asked again.
     """
-    recorded = waits.of(waits.recorded()[H100])
+    recorded = waits.answers_in(waits.recorded()[H100])
     found = waits.compare(asked_rows(tmp_path, FEW), recorded)
     assert found.total == len(FEW)
     differing = found.differences
@@ -282,9 +284,9 @@ def test_every_tenth_row_on_the_emulated_driver(tmp_path: Path) -> None:
     recording = waits.recorded()[H100]
     chosen = [item_of(kind, row) for kind, row in waits.rows(recording)][::10]
     whole = asked_rows(tmp_path, chosen)
-    differing = waits.compare(whole, waits.of(recording)).differences
+    differing = waits.compare(whole, waits.answers_in(recording)).differences
     again = asked_rows(tmp_path, {item_of(kind, row) for kind, row, *_ in differing})
-    found = waits.compare(waits.merged([whole, again]), waits.of(recording))
+    found = waits.compare(waits.merged([whole, again]), waits.answers_in(recording))
     different = "\n".join(str(one[1:]) for one in found.differences)
     assert found.equal >= 0.99 * found.total, different
     # what needs a kernel, or a graph with one

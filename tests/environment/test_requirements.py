@@ -16,7 +16,7 @@ from pytest_cudalink.linker import LinkError
 VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 9))
 
 
-def one(**keywords):
+def requirement_of(**keywords):
     """The only requirement of these keywords."""
     (requirement,) = parse(keywords)
     return requirement
@@ -45,19 +45,19 @@ def one(**keywords):
 )
 def test_text(keywords, text) -> None:
     """A requirement reads the same however it was written."""
-    assert str(one(**keywords)) == text
+    assert str(requirement_of(**keywords)) == text
 
 
 @given(VERSIONS, VERSIONS)
 def test_specifier_orders_versions_as_numbers(wanted, have) -> None:
-    requirement = one(driver=">={}.{}".format(*wanted))
+    requirement = requirement_of(driver=">={}.{}".format(*wanted))
     assert requirement.met_by(EnvironmentFact("{}.{}".format(*have))) == (have >= wanted)
 
 
 @given(VERSIONS, st.integers(0, 999))
 def test_bare_number_means_that_release(version, patch) -> None:
     """``"13.0"`` is met by 13.0.88, and by no other minor."""
-    requirement = one(nvjitlink="{}.{}".format(*version))
+    requirement = requirement_of(nvjitlink="{}.{}".format(*version))
     assert requirement.met_by(EnvironmentFact("{}.{}.{}".format(*version, patch)))
     assert not requirement.met_by(EnvironmentFact(f"{version[0]}.{version[1] + 1}.{patch}"))
 
@@ -123,7 +123,7 @@ def test_impossible_versions(value) -> None:
 )
 def test_what_meets_a_requirement(keywords, found, met) -> None:
     """An emulated device is no GPU; a family goes on within its major, upwards; other names mean one device."""
-    assert one(**keywords).met_by(found) is met
+    assert requirement_of(**keywords).met_by(found) is met
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_order_and_absence_of_requirements() -> None:
 def test_newer_architectures_are_believed(arch: str, known: bool) -> None:
     """One after the newest that is known may exist; one between the known ones does not."""
     if known:
-        assert one(arch=arch).arch == arch
+        assert requirement_of(arch=arch).arch == arch
     else:
         with pytest.raises(ValueError, match=f"arch='{arch}' is unknown"):
             parse({"arch": arch})

@@ -582,7 +582,7 @@ def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
     facts = DriverFacts()
     with fake(driver="12.9"):
         assert facts.cuda() == Fact((12, 9), "faked by pytest_cudalink.probes.fake")
-        assert facts.cuda().given
+        assert facts.cuda().stated
         assert facts.release() == Fact(None, UNASKED)
     for _ in range(2):
         assert facts.cuda().value == (13, 0)
@@ -627,7 +627,7 @@ def test_given_driver_facts_are_not_asked_for(monkeypatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", None)
     facts = DriverFacts(CudaVersion(12, 0), "525.60.13")
     assert facts.cuda() == Fact((12, 0), "given as driver_cuda_version")
-    assert facts.cuda().given
+    assert facts.cuda().stated
     assert facts.release() == Fact("525.60.13", "given as driver_release_version")
     assert DriverFacts(CudaVersion(12, 0)).release() == Fact(None, UNASKED)
 

@@ -86,28 +86,32 @@ def test_instead() -> None:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[atlas_differences.Contradiction]:
+def contradictions() -> list[atlas_differences.Contradiction]:
     return list(atlas_differences.contradictions(atlas.load()))
 
 
-def test_every_contradiction_has_a_reason(found: list[atlas_differences.Contradiction]) -> None:
+def test_every_contradiction_has_a_reason(contradictions: list[atlas_differences.Contradiction]) -> None:
     """A rule that the measurement contradicts is changed, or a row of contradictions.toml says why it stays."""
-    assert found
-    assert sorted({str(one) for one in found if one.reason is None}) == []
+    assert contradictions
+    assert sorted({str(one) for one in contradictions if one.reason is None}) == []
 
 
-def test_every_reason_has_a_contradiction(found: list[atlas_differences.Contradiction]) -> None:
+def test_every_reason_has_a_contradiction(contradictions: list[atlas_differences.Contradiction]) -> None:
     """A row that nothing contradicts any more is removed, and each of its rules, steps and kinds is needed."""
     for row in atlas_differences.reasons():
-        covered = [one for one in found if one.reason == row]
+        covered = [one for one in contradictions if one.reason == row]
         assert {one.prediction.rule for one in covered} == set(row.rules), row
         assert {one.step.removeprefix("real-") for one in covered} == set(row.steps), row
         assert set(row.kinds) <= {kind for one in covered for kind in row.kinds_of(one)}, row
 
 
-def test_only_released_allows_what_nvjitlink_and_drivers_refuse(found: list[atlas_differences.Contradiction]) -> None:
+def test_only_released_allows_what_nvjitlink_and_drivers_refuse(
+    contradictions: list[atlas_differences.Contradiction],
+) -> None:
     """A rule of ours that allows what fails is one of the policy that copies cuda.core, or has a row of its own."""
-    unsafe = {one.prediction.rule for one in found if one.prediction.works and one.step in ("nvjitlink", "load")}
+    unsafe = {
+        one.prediction.rule for one in contradictions if one.prediction.works and one.step in ("nvjitlink", "load")
+    }
     assert "policy released" in unsafe
     assert not unsafe & {"policy newer-driver-ok", "policy strict-major", "guard rails"}
 

@@ -40,7 +40,7 @@ def _clean(monkeypatch) -> None:
     monkeypatch.delenv("CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS", raising=False)
 
 
-def given(cuda: str | None, release: str | None = None) -> DriverFacts:
+def facts_of(cuda: str | None, release: str | None = None) -> DriverFacts:
     """A driver with given facts."""
     return DriverFacts(CudaVersion.parse(cuda) if cuda else None, release)
 
@@ -255,7 +255,7 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
 )  # fmt: skip
 def test_findings(items, driver, arch, code, texts) -> None:
     """Exit code, and each finding with its command, its other remedy and its cause, as far as the text says."""
-    report = made(*items, facts=given(*driver.split()) if driver else given(None), arch=arch)
+    report = made(*items, facts=facts_of(*driver.split()) if driver else facts_of(None), arch=arch)
     assert report.exit_code == code, report.findings
     assert report.verdict == ["coherent", "incoherent", "not enough known"][code]
     found = [
@@ -325,7 +325,7 @@ def test_what_distributions_require(claims, conflict, fix) -> None:
     parts = "nvrtc 12.9, nvJitLink 12.9" if conflict else "nvrtc 12.8, nvJitLink 12.9, nvrtc 12.9 headers"
     machine = Machine(tuple(several(parts)), (), None)
     machine.audit = replace(Machine.audit, claims=tuple(claims), findings=(conflict,) if conflict else ())
-    report = examine(facts=given("12.9"), system=machine)
+    report = examine(facts=facts_of("12.9"), system=machine)
     assert [str(one.fix) for one in report.findings if one.severity == "error"] == [fix]
 
 
@@ -333,7 +333,7 @@ def test_parts_that_fit_stay() -> None:
     """A newer nvJitLink links what NVRTC writes: a package that is missed is no reason to move either."""
     machine = Machine(tuple(several("nvrtc 12.8, nvJitLink 12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
-    assert [str(one.fix) for one in examine(facts=given("12.9"), system=machine).findings] == [
+    assert [str(one.fix) for one in examine(facts=facts_of("12.9"), system=machine).findings] == [
         f"pip install '{CUFFT}<13'"
     ]
 
@@ -346,11 +346,13 @@ def test_what_no_command_repairs_keeps_its_own_advice() -> None:
     machine = Machine((*loaded, item("nvfatbin", "12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
     command = f"pip install '{CUFFT}<13'"
-    fixes = [str(one.fix) for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "error"]
+    fixes = [
+        str(one.fix) for one in examine(facts=facts_of("12.9"), system=machine).findings if one.severity == "error"
+    ]
     assert (len(fixes), fixes[-1], command in fixes[:-1]) == (2, command, False)
     machine = Machine(tuple(WHOLE), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "own", claim("a", "<2,>=2")),))
-    toolkit, ptx, _, own = examine(facts=given("12.8"), system=machine).findings
+    toolkit, ptx, _, own = examine(facts=facts_of("12.8"), system=machine).findings
     assert (str(toolkit.fix), str(own.fix), "cudart,nvjitlink,nvrtc" in str(toolkit.fix)) == (
         str(ptx.fix),
         "pip install own",
@@ -361,7 +363,7 @@ def test_what_no_command_repairs_keeps_its_own_advice() -> None:
 def test_a_newer_library_that_no_distribution_lists() -> None:
     """No command removes it, and it would be found before what one installs: a user deletes it."""
     machine = Machine((replace(item("nvrtc", "13.2"), wheel=""), item("cudart", "13.2")), (), None)
-    errors = [one for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "error"]
+    errors = [one for one in examine(facts=facts_of("12.9"), system=machine).findings if one.severity == "error"]
     assert {(str(one.fix), one.otherwise) for one in errors} == {
         ("", "delete /13.2/nvrtc: no distribution lists what a command would have to remove")
     }
@@ -372,7 +374,7 @@ def test_a_wheel_that_a_package_is_linked_with_stays() -> None:
     machine = Machine(tuple(WHOLE), (), None)
     machine.installed = {"cuda-bindings": "13.0.3"}
     machine.audit = replace(Machine.audit, claims=(claim("w-nvJitLink", ">=13.0", "symbols"),))
-    errors = [one for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "error"]
+    errors = [one for one in examine(facts=facts_of("12.9"), system=machine).findings if one.severity == "error"]
     assert {str(one.fix) for one in errors if one.otherwise} == {""}
     assert all("install a driver" in one.otherwise for one in errors if one.otherwise)
 
@@ -383,14 +385,14 @@ def test_what_holds_cuda_bindings_is_installed_with_it() -> None:
     machine.installed = {"cuda-bindings": "13.0.3"}
     claims = (claim("cuda-bindings", "~=13.0.3"), replace(claim("cuda-bindings", "<14,>=12.9.1"), by="nvmath 1"))
     machine.audit = replace(Machine.audit, claims=claims)
-    fixes = {str(one.fix) for one in examine(facts=given("12.9"), system=machine).findings}
+    fixes = {str(one.fix) for one in examine(facts=facts_of("12.9"), system=machine).findings}
     assert "pip install 'cuda-bindings==12.*' framework" in fixes
 
 
 def test_a_conflict_without_a_toolkit() -> None:
     machine = Machine((), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("version", "own", claim(CUFFT, "<13")),))
-    fixes = [str(one.fix).partition("[")[0] for one in examine(facts=given("12.9"), system=machine).findings]
+    fixes = [str(one.fix).partition("[")[0] for one in examine(facts=facts_of("12.9"), system=machine).findings]
     assert fixes == ["pip install 'cuda-toolkit", "pip install own"]
 
 
@@ -416,7 +418,7 @@ def test_a_toolkit_outside_counts_for_what_uses_it(installed, by, used, inside, 
     machine.installed = dict.fromkeys(installed.split(), "12.8")
     claims = (replace(claim("cuda-pathfinder", ""), by=f"{by} 1"),) if by else ()
     machine.audit = replace(Machine.audit, claims=claims, used_libraries=(used,) if used else ())
-    report = examine(facts=given("12.8"), system=machine)
+    report = examine(facts=facts_of("12.8"), system=machine)
     assert report.exit_code == code, report.findings
     assert code or "not used: parts of CUDA 13.0 outside of this" in "".join(one.what for one in report.findings)
 
@@ -435,7 +437,7 @@ def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: some-wheel\nVersion: 13.0.88\n")
     (information / "RECORD").write_text(f"nvidia/lib/{whole.name},,\n")
     cut = [replace(one, path=str(file)) if one.name == name else one for one in WHOLE]
-    report = made(*cut, facts=given("12.8"))
+    report = made(*cut, facts=facts_of("12.8"))
     first = report.findings[0]
     assert first.what.startswith(f"{file} is cut off")
     assert str(first.fix) == "pip install --force-reinstall --no-deps some-wheel==13.0.88"
@@ -450,7 +452,7 @@ def test_a_library_without_a_file_that_it_opens(toolkit, tmp_path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "libnvrtc.so.13").write_bytes(Path(found.path).read_bytes())
     parts = [replace(one, path=str(tmp_path / "libnvrtc.so.13")) if one.name == "nvrtc" else one for one in WHOLE[:-1]]
-    report = made(*parts, facts=given("13.0"))
+    report = made(*parts, facts=facts_of("13.0"))
     assert (report.exit_code, [one.why for one in report.findings]) == (
         1, ["the nvrtc library lacks libnvrtc-builtins.so.13.0"],
     )  # fmt: skip
@@ -460,7 +462,7 @@ def test_a_library_without_a_file_that_it_opens(toolkit, tmp_path) -> None:
     )
     for folder in (tmp_path, tmp_path / "elsewhere"):
         (folder / "libnvrtc-builtins.so.13.0").touch()
-        assert made(*parts, facts=given("13.0")).findings == []
+        assert made(*parts, facts=facts_of("13.0")).findings == []
         (folder / "libnvrtc-builtins.so.13.0").unlink()
 
 
@@ -472,28 +474,28 @@ def test_a_library_that_does_not_find_what_it_opens(tmp_path, monkeypatch) -> No
     parts = [there if one.name == "nvrtc" else one for one in WHOLE[:-1]]
     asked = []
     monkeypatch.setattr(_pathfinder, "run_child", lambda _, *words: asked.append(words))
-    (fault,) = made(*parts, facts=given("13.0")).findings
+    (fault,) = made(*parts, facts=facts_of("13.0")).findings
     assert (fault.severity, fault.why) == ("error", "the nvrtc library does not find libnvrtc-builtins.so.13.0")
     assert fault.otherwise == f"put {tmp_path} into LD_LIBRARY_PATH"
     assert asked[0][-2:] == ("nvrtc", "libnvrtc-builtins.so.13.0")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert made(*parts, facts=given("13.0")).findings == []
+    assert made(*parts, facts=facts_of("13.0")).findings == []
     monkeypatch.delenv("LD_LIBRARY_PATH")
 
     def fail(*_: str) -> None:
         raise ResolutionError
 
     monkeypatch.setattr(_pathfinder, "run_child", fail)
-    assert made(*parts, facts=given("13.0")).findings == []  # not known
+    assert made(*parts, facts=facts_of("13.0")).findings == []  # not known
 
 
 def test_nvvm_without_libdevice() -> None:
     """Wherever the look-up finds it, it will do; what nothing uses needs none."""
-    (fault,) = made(*WHOLE, item("nvvm", "13.0"), facts=given("13.0")).findings
+    (fault,) = made(*WHOLE, item("nvvm", "13.0"), facts=facts_of("13.0")).findings
     assert (fault.severity, fault.why) == ("error", "the nvvm library is without the device bitcode library")
     device = item("device", "13.0", "bitcode-libs")
-    assert made(*WHOLE, item("nvvm", "13.0"), device, facts=given("13.0")).findings == []
-    assert made(*WHOLE, *outside("nvvm 13.0"), facts=given("13.0")).findings == []
+    assert made(*WHOLE, item("nvvm", "13.0"), device, facts=facts_of("13.0")).findings == []
+    assert made(*WHOLE, *outside("nvvm 13.0"), facts=facts_of("13.0")).findings == []
 
 
 @pytest.mark.parametrize(
@@ -510,7 +512,7 @@ def test_nvvm_without_libdevice() -> None:
 def test_a_runtime_inside_a_distribution(monkeypatch, versions, driver, fix) -> None:
     """The driver must run it as it runs the toolkit's."""
     monkeypatch.setattr(Machine, "installed", versions)
-    report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=given(*driver.split()) if driver else given(None))
+    report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=facts_of(*driver.split()) if driver else facts_of(None))
     found = [one for one in report.findings if "contains the CUDA runtime" in one.what]
     assert [(one.severity, str(one.fix)) for one in found] == ([("error", fix)] if fix else [])
 
@@ -534,7 +536,7 @@ def test_a_runtime_inside_a_distribution(monkeypatch, versions, driver, fix) -> 
 def test_a_runtime_inside_a_library(monkeypatch, versions, driver: str, said: str) -> None:
     """That of a newer major than the driver is of no use beside parts that the driver runs."""
     monkeypatch.setattr(Machine, "installed", versions)
-    facts = given(*driver.split()) if driver else given(None)
+    facts = facts_of(*driver.split()) if driver else facts_of(None)
     report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=facts)
     found = [one for one in report.findings if "its CUDA runtime" in one.what]
     assert [said in one.what for one in found] == [True] * bool(said)
@@ -554,7 +556,7 @@ def test_a_runtime_inside_a_library(monkeypatch, versions, driver: str, said: st
 def test_versions_that_are_known_to_fail(monkeypatch, cuda, release, severity, end) -> None:
     """A finding with thread and advice; a note where the driver is not known, and nothing where it decides."""
     monkeypatch.setattr(Machine, "installed", {"numba": "0.61.2", "cuda-core": "1.2.2", "cuda-bindings": "12.9.4"})
-    report = made(*WHOLE, facts=given(cuda, release))
+    report = made(*WHOLE, facts=facts_of(cuda, release))
     found = [one for one in report.findings if one.what.startswith("known to fail: ")]
     assert [one.severity for one in found] == ([severity] if severity else [])
     for one in found:
@@ -576,7 +578,7 @@ def test_what_decides_whether_versions_fail(monkeypatch) -> None:
         return [SimpleNamespace(open_conditions=conditions, text="x crashes", advice="install y", install=())]
 
     monkeypatch.setattr(doctor.known_bad, "known_bad", known)
-    found = made(*WHOLE, facts=given("13.0", "580.65.06"), arch="sm_90").findings[-1]
+    found = made(*WHOLE, facts=facts_of("13.0", "580.65.06"), arch="sm_90").findings[-1]
     decides = {"arch": "sm_90", "driver": "580.65.06"}
     assert asked == [(dict(Machine.installed), decides), {}, decides]
     assert found == Finding("note", "known to fail: x crashes; only on Windows", otherwise="install y")
@@ -611,7 +613,7 @@ def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> N
     """A missing tileiras, one that cuda-tile passes over, and one that does not know the GPU are warnings."""
     monkeypatch.setattr(Machine, "installed", installed)
     monkeypatch.setattr(Machine, "programs", programs)
-    report = made(*WHOLE, facts=given("13.0"), arch=arch)
+    report = made(*WHOLE, facts=facts_of("13.0"), arch=arch)
     found = [one for one in report.findings if "tileiras" in one.what]
     assert [one.severity for one in found] == (["warning"] if text else [])
     assert report.exit_code == 0
@@ -705,7 +707,7 @@ def test_a_toolkit_without_what_compiles_and_links(items, libraries, code, texts
     """Its other libraries are judged where there is nothing else; one that is not a toolkit's is not an unknown."""
     machine = Machine(tuple(several(items)), (), None)
     machine.audit, machine.installed = replace(Machine.audit, cuda_libraries=libraries), {}
-    report = examine(facts=given("12.8"), system=machine)
+    report = examine(facts=facts_of("12.8"), system=machine)
     found = [one.what.partition(":")[0] for one in report.findings if one.severity in ("error", "unknown")]
     assert (report.exit_code, found) == (code, texts)
     assert "cublas library" not in report.missing
@@ -729,9 +731,9 @@ def test_the_driver_library(monkeypatch, value, witness, emulated, kind, path) -
     monkeypatch.setattr(system, "loaded_file", lambda name: f"file of {name}")
     monkeypatch.setattr(probes, "device_arch", lambda: "sm_90")
     arch = "sm_90" if path else "sm_80" if kind == "given" else None
-    assert System(arch="sm_80").driver(Fact(value, witness, given=kind == "given")) == DriverFile(kind, path, arch)
+    assert System(arch="sm_80").driver(Fact(value, witness, stated=kind == "given")) == DriverFile(kind, path, arch)
     with probes.fake(driver=(13, 0)):
-        assert (DriverFacts().cuda().given, given("13.0").cuda().given) == (True, True)
+        assert (DriverFacts().cuda().stated, facts_of("13.0").cuda().stated) == (True, True)
 
 
 def test_what_this_machine_has(monkeypatch) -> None:
@@ -781,7 +783,7 @@ def test_another_environment(tmp_path) -> None:
     found = there.item("binaries", "nvcc")
     assert (found.path, found.wheel) == (str(program), "nvidia-cuda-nvcc")
     assert [*there.copies_in_process()] == []
-    assert (there.driver(Fact("13.0", "", given=True)).arch, there.environment()) == ("sm_80", Machine.audit)
+    assert (there.driver(Fact("13.0", "", stated=True)).arch, there.environment()) == ("sm_80", Machine.audit)
     assert (there.versions(), there.has_bindings()) == ({"pip": "1", "nvidia-cuda-nvcc": "1"}, False)
     alone = [replace(found, wheel="", path="/x", found_via=via) for via in ("CUDA_HOME", "conda", "site-packages")]
     assert [*map(there.is_outside, (found, replace(found, path="/x", found_via="CUDA_HOME"), *alone))] == [
@@ -814,10 +816,10 @@ def test_bindings(monkeypatch, tmp_path) -> None:
 
 def test_nothing_links_and_nothing_would(monkeypatch) -> None:
     """It is a fault only where an installed distribution links at run time, which is named."""
-    (_, fault) = made(*several("nvrtc 13.0"), facts=given(None)).findings
+    (_, fault) = made(*several("nvrtc 13.0"), facts=facts_of(None)).findings
     assert (fault.severity, fault.what.endswith("; nvmath-python links at run time")) == ("error", True)
     monkeypatch.setattr(Machine, "installed", {"numpy": "2"})
-    (_, note) = made(*several("nvrtc 13.0"), facts=given(None)).findings
+    (_, note) = made(*several("nvrtc 13.0"), facts=facts_of(None)).findings
     assert (note.severity, note.what, str(note.fix)) == ("note", fault.what.partition(";")[0], str(fault.fix))
 
 
@@ -827,7 +829,7 @@ def test_nothing_links_and_nothing_would(monkeypatch) -> None:
 def test_what_a_module_loads_as_it_is_imported(monkeypatch, version, more, red) -> None:
     """No metadata requires it; cuda.compute of cuda-cccl 1.2 looks the CUDA runtime up."""
     monkeypatch.setattr(Machine, "installed", {"cuda-cccl": version})
-    report = made(*several(", ".join(("nvrtc 13.0", "nvJitLink 13.0", *more))), facts=given("13.0"))
+    report = made(*several(", ".join(("nvrtc 13.0", "nvJitLink 13.0", *more))), facts=facts_of("13.0"))
     found = [one for one in report.findings if "cuda.compute" in one.what]
     assert [(one.severity, one.what) for one in found] == [
         ("error", f"cuda-cccl {version} loads the cudart library as cuda.compute is imported, and there is none")
@@ -862,7 +864,7 @@ def test_what_numba_cuda_compiles_with(monkeypatch, items, driver, installed, er
     monkeypatch.setattr(Machine, "installed", {installed: "0.30.4"})
     parts = several(items)
     device = [item("device", "12.8", "bitcode-libs")] * ("nvvm" in items)
-    report = made(*parts, *device, facts=given(driver))
+    report = made(*parts, *device, facts=facts_of(driver))
     found = [one.what for one in report.findings if one.severity == "error" and "must be of one" not in one.what]
     assert len(found) == len(errors), found
     assert all(text in what for text, what in zip(errors, found, strict=True)), found
@@ -872,7 +874,7 @@ def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     """Items that a wheel has get a command, others get advice; neither is repeated for the other."""
     nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
     monkeypatch.setattr(Machine, "is_outside", lambda _self, _item: False)
-    report = made(*WHOLE, nvcc, facts=given("12.8"))
+    report = made(*WHOLE, nvcc, facts=facts_of("12.8"))
     refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.what]
     assert [bool(finding.fix) for finding in refused] == [True, False]
     assert "nvcc" not in str(refused[0].fix)
@@ -883,7 +885,7 @@ def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
 
 def test_links_are_those_of_the_dispatch_table() -> None:
     """Every policy, for PTX and for LTO-IR, with the reason; an error stays one."""
-    report = made(*WHOLE, facts=given("12.8"))
+    report = made(*WHOLE, facts=facts_of("12.8"))
     links = {(link.policy, link.kind): link for link in report.links}
     assert len(links) == 6
     assert links["strict-major", "ptx"].backend == "driver"
@@ -892,7 +894,7 @@ def test_links_are_those_of_the_dispatch_table() -> None:
     assert links["released", "ltoir"].backend == "nvjitlink"
     for cuda, nvjitlink in ((None, "13.0"), (None, None), ("12.8", None)):
         there = [item("nvrtc", "13.0"), *([item("nvJitLink", nvjitlink)] if nvjitlink else [])]
-        for link in made(*there, facts=given(cuda)).links:
+        for link in made(*there, facts=facts_of(cuda)).links:
             fails = link.why.endswith("; but there is no driver, so the link fails")
             assert fails == (cuda is None and link.backend == "driver")
 
@@ -900,7 +902,7 @@ def test_links_are_those_of_the_dispatch_table() -> None:
 def test_copies() -> None:
     """A copy of another release is a warning that names both; a copy of the same release is not."""
     other = Copy("nvrtc", "/opt/torch/libnvrtc.so.12", "loaded in this process", CudaVersion(12, 8), "its builtins")
-    report = made(*WHOLE, facts=given("13.0"), copies=(other, replace(other, version=CudaVersion(13, 0))))
+    report = made(*WHOLE, facts=facts_of("13.0"), copies=(other, replace(other, version=CudaVersion(13, 0))))
     (finding,) = report.findings
     assert (finding.severity, report.exit_code) == ("warning", 0)
     assert "/opt/torch/libnvrtc.so.12 (CUDA 12.8: its builtins)" in finding.what
@@ -912,19 +914,19 @@ def test_copies() -> None:
     same = replace(other, path="/13.0/nvrtc", version=None)
     of_none = replace(other, name="nvvm")
     headers = item("nvrtc", "12.8", "headers")
-    found = made(*WHOLE, headers, facts=given("12.8"), copies=(same, of_none, of_12, for_loader)).findings
+    found = made(*WHOLE, headers, facts=facts_of("12.8"), copies=(same, of_none, of_12, for_loader)).findings
     (finding,) = (one for one in found if one.what.startswith("another "))
     assert finding.why == "other copies come first for the loader, from /opt/torch"
     assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or remove /opt/torch from it")
-    *_, finding = made(item("nvrtc", None), facts=given("13.0"), copies=(other,)).findings
+    *_, finding = made(item("nvrtc", None), facts=facts_of("13.0"), copies=(other,)).findings
     assert finding.what.endswith("finds /None/nvrtc (CUDA unknown)")
-    (finding,) = made(*WHOLE, facts=given("13.0"), copies=(replace(other, version=None),)).findings
+    (finding,) = made(*WHOLE, facts=facts_of("13.0"), copies=(replace(other, version=None),)).findings
     assert "libnvrtc.so.12 (CUDA unknown: its builtins)" in finding.what
 
 
 def test_page_and_json(capsys, monkeypatch) -> None:
     """The verdict and its command come first; --verbose has every part once, --json the same facts; one exit code."""
-    report = made(*WHOLE, facts=given("12.8"))
+    report = made(*WHOLE, facts=facts_of("12.8"))
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
     assert cli.main(["doctor"]) == 1
     page = capsys.readouterr().out.splitlines()
@@ -958,7 +960,7 @@ def test_page_and_json(capsys, monkeypatch) -> None:
 
 
 def test_a_machine_without_a_driver(capsys, monkeypatch) -> None:
-    report = made(*WHOLE, facts=given(None))
+    report = made(*WHOLE, facts=facts_of(None))
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
     assert cli.main(["doctor"]) == 0
     page = capsys.readouterr().out
@@ -1056,7 +1058,7 @@ def test_a_path_that_the_terminal_cannot_show(tmp_path) -> None:
 )
 def test_colours(capsys, monkeypatch, variables, terminal, coloured) -> None:
     """A pipe gets the same text without colour; NO_COLOR and FORCE_COLOR are obeyed."""
-    report = made(*WHOLE, facts=given("12.8"))
+    report = made(*WHOLE, facts=facts_of("12.8"))
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     for name in ("NO_COLOR", "FORCE_COLOR"):
@@ -1099,7 +1101,7 @@ def test_what_is_said_of_the_machine(monkeypatch) -> None:
     monkeypatch.setattr(Machine, "copies_for_loader", refuse)
     monkeypatch.setattr(Machine, "damage", lambda _, item: "is cut off" if item.name == "nvrtc" else "")
     monkeypatch.setattr(doctor.attribution, "owner", lambda path: SimpleNamespace(name=f"wheel-of{path}", version="1"))
-    report = made(*WHOLE, facts=given("13.0", "580.65.06"), arch="sm_90")
+    report = made(*WHOLE, facts=facts_of("13.0", "580.65.06"), arch="sm_90")
     assert report.driver == {
         "version": "13.0",
         "witness": "given as driver_cuda_version",
@@ -1113,13 +1115,13 @@ def test_what_is_said_of_the_machine(monkeypatch) -> None:
     cut, note = report.findings
     assert (str(cut.fix), cut.otherwise) == ("pip install --force-reinstall --no-deps wheel-of/13.0/nvrtc==1", "")
     assert note == Finding("note", "the loader does not answer")
-    nothing = made(*WHOLE, facts=given(None, "580.65.06")).driver
+    nothing = made(*WHOLE, facts=facts_of(None, "580.65.06")).driver
     assert (nothing["version"], nothing["release"], nothing["release_witness"]) == (None, None, "no driver")
 
 
 def test_a_machine_that_is_not_described(monkeypatch) -> None:
     monkeypatch.setattr(doctor, "System", lambda: Machine(tuple(WHOLE), (), None))
-    monkeypatch.setattr(doctor, "DriverFacts", lambda: given("13.0"))
+    monkeypatch.setattr(doctor, "DriverFacts", lambda: facts_of("13.0"))
     assert examine().findings == []
 
 
@@ -1133,7 +1135,7 @@ def test_damage_is_the_first_finding(monkeypatch) -> None:
 
     monkeypatch.setattr(Machine, "item", look_for)
     monkeypatch.setattr(Machine, "damage", lambda _, item: "is cut off" if item.name in ("nvrtc", "cudart") else "")
-    report = made(*WHOLE, facts=given("13.0"))
+    report = made(*WHOLE, facts=facts_of("13.0"))
     assert report.findings == [
         Finding(
             "error",
@@ -1150,7 +1152,7 @@ def test_damage_is_the_first_finding(monkeypatch) -> None:
 
 def test_what_the_user_asks_for(monkeypatch) -> None:
     """The wanted releases and the variable of forward compatibility count, as in the guard; so does the installer."""
-    refused = made(*WHOLE, facts=given("12.9"), ctk_version="<13")
+    refused = made(*WHOLE, facts=facts_of("12.9"), ctk_version="<13")
     causes = {one.what for one in refused.causes}
     assert "the toolkit's release is not one that --ctk-version accepts" in causes
     assert "the driver of CUDA 12.9 is too old for the toolkit" in causes
@@ -1159,17 +1161,17 @@ def test_what_the_user_asks_for(monkeypatch) -> None:
     monkeypatch.setattr(Machine, "has_bindings", lambda _: False)
     monkeypatch.setattr(Machine, "installer", lambda _self, _items: Installer("uv"))
     monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume_forward_compatibility")
-    assumed = made(*WHOLE, facts=given("12.9", "575.51.03"))
+    assumed = made(*WHOLE, facts=facts_of("12.9", "575.51.03"))
     assert {one.status for one in assumed.rules} == {"compatible"}
     assert not [one for one in assumed.findings if "does not run" in one.what]
-    mixed = made(*several("nvrtc 13.2, nvJitLink 13.0"), facts=given("13.2"), ctk_version="==13.0.*").findings
+    mixed = made(*several("nvrtc 13.2, nvJitLink 13.0"), facts=facts_of("13.2"), ctk_version="==13.0.*").findings
     refused_first, *_, ptx = (one.why for one in mixed if one.severity == "error")
     assert refused_first == "the toolkit's release is not one that --ctk-version accepts"
     assert ptx == "the toolkit's parts come from several releases: CUDA 13.0, 13.2"
     assert [(one.severity, str(one.fix)) for one in assumed.findings if "needs cuda-bindings" in one.what] == [
         ("warning", "uv pip install 'cuda-bindings==13.*'")
     ]
-    alone = made(*several("nvrtc 13.0"), facts=given("13.0"))
+    alone = made(*several("nvrtc 13.0"), facts=facts_of("13.0"))
     assert not [one for one in alone.findings if "cuda-bindings" in one.what]
 
 
@@ -1180,11 +1182,11 @@ def test_environment() -> None:
     broken = Unreadable("/site/z.dist-info", "METADATA is missing")
     machine = Machine(tuple(WHOLE), (), None)
     machine.audit = EnvironmentAudit("/prefix", "3.12", 3, (), (finding, note), (), 0, 0.0)
-    report = examine(facts=given("13.0"), system=machine)
+    report = examine(facts=facts_of("13.0"), system=machine)
     assert replace(finding, fix=Command(("x>=2",), installer=Installer())) in report.findings
     assert (report.exit_code, report.verdict) == (machine.audit.exit_code, machine.audit.verdict)
     assert (report.exit_code, "two majors" in str(report.findings)) == (1, False)
     machine.audit = EnvironmentAudit("/prefix", "3.12", 3, (), (), (broken,), 0, 0.0)
-    report = examine(facts=given("13.0"), system=machine)
+    report = examine(facts=facts_of("13.0"), system=machine)
     assert Finding("unknown", "/site/z.dist-info: METADATA is missing") in report.findings
     assert (report.exit_code, report.verdict) == (2, machine.audit.verdict)

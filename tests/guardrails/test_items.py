@@ -58,8 +58,8 @@ def test_an_item_says_where_its_release_was_read() -> None:
     assert str(part("dynamic-libs", "nvrtc", None)) == f"{words}; CUDA release unknown: cuda.h"
     assert part("dynamic-libs", "nvrtc").wheel == ""
     fact = Fact(RELEASE, "cuda.h")
-    assert (fact.value, fact.given, fact.absent) == (RELEASE, False, False)
-    assert fact == Fact(RELEASE, "cuda.h", given=True, absent=True)  # who says so is no part of what is said
+    assert (fact.value, fact.stated, fact.absent) == (RELEASE, False, False)
+    assert fact == Fact(RELEASE, "cuda.h", stated=True, absent=True)  # who says so is no part of what is said
 
 
 def test_a_verdict_without_a_command_names_what_else_would_help() -> None:

@@ -34,7 +34,7 @@ def _fill(to: c_uint64 | c_void_p, stream: c_void_p) -> None:
     call("cuMemsetD8Async", to, c_uint(NEW), c_size_t(SIZE), stream)
 
 
-def _seen(where: c_void_p) -> int:
+def _observed(where: c_void_p) -> int:
     return ctypes.string_at(where, SIZE)[0]
 
 
@@ -69,7 +69,7 @@ def message_sent(own: Pieces, mended: bool) -> None:
     ctypes.memset(message, OLD, SIZE)
     call("cuMemcpyDtoHAsync_v2", result, memory, c_size_t(SIZE), stream)
     _wait(stream)
-    assert _seen(result) == NEW
+    assert _observed(result) == NEW
 
 
 @planted
@@ -99,7 +99,7 @@ def batch_sent(own: Pieces, mended: bool) -> None:
     result = own.pinned()
     call("cuMemcpyDtoHAsync_v2", result, memory, c_size_t(SIZE), stream)
     _wait(stream)
-    assert _seen(result) == NEW
+    assert _observed(result) == NEW
 
 
 @planted
@@ -109,7 +109,7 @@ def result_read_back(own: Pieces, mended: bool) -> None:
     _fill(memory, stream)
     call("cuMemcpyDtoHAsync_v2", result, memory, c_size_t(SIZE), stream)
     _wait(stream, mended)
-    assert _seen(result) == NEW
+    assert _observed(result) == NEW
 
 
 @planted
@@ -120,7 +120,7 @@ def managed_result_read_back(own: Pieces, mended: bool) -> None:
     call("cuMemsetD8_v2", memory, c_uint(NEW), c_size_t(SIZE))
     call("cuMemcpy", shared, memory, c_size_t(SIZE))
     _wait(c_void_p(), mended)
-    assert _seen(c_void_p(shared.value)) == NEW
+    assert _observed(c_void_p(shared.value)) == NEW
 
 
 @planted
@@ -141,7 +141,7 @@ def plugin_unloaded(own: Pieces, mended: bool) -> None:
     call("cuMemcpyDtoHAsync_v2", result, memory, c_size_t(SIZE), stream)
     _wait(stream, mended)
     call("cuModuleUnload", module)
-    assert _seen(result) == NEW
+    assert _observed(result) == NEW
 
 
 @planted
@@ -152,4 +152,4 @@ def scratch_freed_behind(own: Pieces, mended: bool) -> None:
     call("cuMemcpyDtoHAsync_v2", result, memory, c_size_t(SIZE), stream)
     _wait(stream, mended)
     call("cuMemFree_v2", scratch)
-    assert _seen(result) == NEW
+    assert _observed(result) == NEW

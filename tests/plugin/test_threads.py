@@ -54,10 +54,10 @@ def test_each_link_of_each_thread_counts(run) -> None:
 def test_each_unsteered_link_of_each_thread_counts(run) -> None:
     """A link that no target steers counts once, too, and fails the test as often as it happened where it may not be."""
     module = """
-from pytest_cudalink.targets.steering import seen
+from pytest_cudalink.targets.steering import reported_link
 def link():
     for _ in range(50):
-        with seen("its own", "link", "nvjitlink"):
+        with reported_link("its own", "link", "nvjitlink"):
             pass
 def test(): eight(link)
 """

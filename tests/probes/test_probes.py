@@ -29,14 +29,14 @@ def fresh_probes(monkeypatch):
     probes.cache_clear()
 
 
-def seen() -> tuple[CudaVersion | None, CudaVersion | None]:
+def versions_here() -> tuple[CudaVersion | None, CudaVersion | None]:
     return probes.driver_version(), probes.nvjitlink_version()
 
 
 def test_fake_answers_and_ends() -> None:
     """Inside the block the fakes answer, outside they do not."""
     with probes.fake(driver="12.9", nvjitlink=(13, 0)):
-        assert seen() == ((12, 9), (13, 0))
+        assert versions_here() == ((12, 9), (13, 0))
         assert probes.fakes().fakes_driver
     assert not probes.fakes().fakes_driver
 
@@ -44,7 +44,7 @@ def test_fake_answers_and_ends() -> None:
 def test_fakes_nest() -> None:
     """An inner fake changes what it names and keeps the rest."""
     with probes.fake(driver="12.9", nvjitlink="13.0"), probes.fake(nvjitlink=None):
-        assert seen() == ((12, 9), None)
+        assert versions_here() == ((12, 9), None)
 
 
 @pytest.mark.parametrize("version", ["12.0", "12.2"])
@@ -83,7 +83,7 @@ def test_tasks_do_not_share_fakes() -> None:
     async def work(minor: int) -> tuple[CudaVersion | None, CudaVersion | None]:
         with probes.fake(driver=(12, minor)):
             await asyncio.sleep(0.001)
-            return seen()
+            return versions_here()
 
     async def main():
         with probes.fake(nvjitlink="13.2"):

@@ -11,7 +11,7 @@ from pytest_cudalink.report.views import sections
 from .samples import write
 
 
-def found(name: str) -> dict:
+def version_found(name: str) -> dict:
     return {"requested": None, "found": name, "source": "metadata", "kind": "real"}
 
 
@@ -21,7 +21,7 @@ def known(report) -> list[tuple]:
 
 def test_a_failing_cell_names_the_entry(tmp_path) -> None:
     """Thread and advice beside the number of failures; a cell that passes has none."""
-    bad = {"cuda-core": found("1.0.0"), "cuda-bindings": found("13.0.3")}
+    bad = {"cuda-core": version_found("1.0.0"), "cuda-bindings": version_found("13.0.3")}
     write(tmp_path, "failing", {"a": "failed", "b": "error", "c": "passed"}, versions=bad)
     write(tmp_path, "passing", {"a": "passed"}, versions=bad)
     report = merge([tmp_path])
@@ -40,5 +40,5 @@ def test_a_failing_cell_names_the_entry(tmp_path) -> None:
 @pytest.mark.parametrize(("driver", "names"), [("13.0", 1), ("12.9", 0), ("none", 0)])
 def test_the_driver_decides(tmp_path, driver, names) -> None:
     """An entry for drivers is named where the recorded driver meets it, and not where there is none."""
-    write(tmp_path, "cell", {"a": "failed"}, driver=driver, versions={"numba": found("0.61.2")})
+    write(tmp_path, "cell", {"a": "failed"}, driver=driver, versions={"numba": version_found("0.61.2")})
     assert len(known(merge([tmp_path]))) == names

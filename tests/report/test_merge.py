@@ -32,7 +32,7 @@ def result(nodeid: str = "t.py::t", outcome: str = "passed", **others: object) -
     return {"event": "test", "time": 6.0, "nodeid": nodeid, "attempt": 1, "outcome": outcome, **others}
 
 
-def one(file: Path) -> CellRun:
+def cell_of(file: Path) -> CellRun:
     """The only cell of a file."""
     (cell,) = merge([file]).cells
     return cell
@@ -147,7 +147,7 @@ def link(backend: str, outcome: str = "ok") -> dict:
 )
 def test_what_a_cell_has_of_its_events(events, values, tmp_path) -> None:
     """The comments say what of each."""
-    cell = one(lines(tmp_path / "c.jsonl", *([] if "schema" in events[0] else [RUN]), *events))
+    cell = cell_of(lines(tmp_path / "c.jsonl", *([] if "schema" in events[0] else [RUN]), *events))
     assert {name: getattr(cell, name) for name in values} == values
     assert not cell.damage
 
@@ -165,7 +165,7 @@ def test_why_a_cell_of_a_saved_report_is_missing(tmp_path) -> None:
 def test_keys_that_a_record_lacks(tmp_path) -> None:
     """Node ID and outcome are enough."""
     failed = {"event": "test", "nodeid": "t.py::t", "outcome": "failed"}
-    cell = one(lines(tmp_path / "x.jsonl", {"event": "run", "time": 5, "schema": 1}, failed, {"event": "end"}))
+    cell = cell_of(lines(tmp_path / "x.jsonl", {"event": "run", "time": 5, "schema": 1}, failed, {"event": "end"}))
 
     assert cell == CellRun(
         "x",
@@ -182,7 +182,7 @@ def test_a_run_without_an_end(tmp_path) -> None:
     """A test that began and has no result crashed; a crash that was written down is not counted twice."""
     starts = [{"event": "start", "time": 5.5, "nodeid": name} for name in ("a", "b", "c")]
     crash = {"event": "crash", "time": 6.0, "nodeid": "b", "signal": "SIGSEGV"}
-    cell = one(lines(tmp_path / "c.jsonl", RUN, *starts, result("a"), crash))
+    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, *starts, result("a"), crash))
 
     assert cell.outcomes == {"a": "P", "b": "C", "c": "C"}
     reasons = {test: detail.reason for test, detail in cell.details.items()}
@@ -196,7 +196,7 @@ def test_a_run_without_an_end(tmp_path) -> None:
     assert [(one.nodeid, one.signal) for one in cell.crashes] == [("b", "SIGSEGV"), ("c", None)]
     assert not cell.finished
     assert not cell.truncated
-    ended = one(lines(tmp_path / "e.jsonl", RUN, *starts, result("a"), END))
+    ended = cell_of(lines(tmp_path / "e.jsonl", RUN, *starts, result("a"), END))
     assert (ended.outcomes, ended.crashes) == ({"a": "P"}, [])
 
 
@@ -204,16 +204,16 @@ def test_lost_tests(tmp_path) -> None:
     """What was collected and has no result is lost after a crash, and not run where the run was stopped."""
     collected = {"event": "collected", "time": 5.2, "tests": {"t.py": ["a", "b", "c"], "whole.txt": [""]}}
     start = {"event": "start", "time": 5.5, "nodeid": "t.py::b"}
-    cell = one(lines(tmp_path / "c.jsonl", RUN, collected, result("t.py::a"), start))
+    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, collected, result("t.py::a"), start))
     assert cell.lost == cell.without_result == ["t.py::c", "whole.txt"]
     assert cell.fault == "the run did not finish (2 tests recorded, 2 lost)"
 
-    stopped = one(lines(tmp_path / "d.jsonl", RUN, collected, result("t.py::a"), END))
+    stopped = cell_of(lines(tmp_path / "d.jsonl", RUN, collected, result("t.py::a"), END))
     assert (stopped.lost, stopped.without_result) == ([], ["t.py::b", "t.py::c", "whole.txt"])
     assert stopped.fault == "the run stopped early: 3 tests not run"
-    later = one(lines(tmp_path / "e.jsonl", RUN, result("t.py::b"), result("t.py::c"), result("whole.txt"), END))
+    later = cell_of(lines(tmp_path / "e.jsonl", RUN, result("t.py::b"), result("t.py::c"), result("whole.txt"), END))
     assert not stopped.joined(later).fault
-    half = one(lines(tmp_path / "f.jsonl", RUN, collected, result("t.py::b"), END))
+    half = cell_of(lines(tmp_path / "f.jsonl", RUN, collected, result("t.py::b"), END))
     assert stopped.joined(half).without_result == ["t.py::c", "whole.txt"]
 
 
@@ -227,12 +227,12 @@ def test_libraries_of_a_cell_and_its_shards(tmp_path) -> None:
     """Each is kept once, whichever process, run or shard loaded it again; another file or owner is another library."""
     cudart, other = loaded(name="libcudart", real_path="/a"), loaded(name="libcudart", real_path="/b")
     nvrtc = loaded(name="libnvrtc", real_path="/a")
-    one_shard = one(lines(tmp_path / "a.jsonl", RUN, cudart, other, {**cudart, "nodeid": "t.py::t"}, END))
+    one_shard = cell_of(lines(tmp_path / "a.jsonl", RUN, cudart, other, {**cudart, "nodeid": "t.py::t"}, END))
     assert [(found.name, found.real_path) for found in one_shard.libraries] == [
         ("libcudart", "/a"),
         ("libcudart", "/b"),
     ]
-    later = one(lines(tmp_path / "b.jsonl", RUN, nvrtc, {**cudart, "nodeid": "t.py::later"}, END))
+    later = cell_of(lines(tmp_path / "b.jsonl", RUN, nvrtc, {**cudart, "nodeid": "t.py::later"}, END))
     joined = one_shard.joined(later).libraries
     assert [
         (found.name, found.real_path, found.nodeid)
@@ -263,14 +263,14 @@ def test_a_run_without_an_end_took_until_its_last_event(events, cut, seconds, tm
     """Each run of a file for itself; a line that is cut may lack digits of its time, and an end knows better."""
     file = lines(tmp_path / "c.jsonl", *events)
     file.write_text(file.read_text() + cut)
-    assert one(file).duration == seconds
+    assert cell_of(file).duration == seconds
 
 
 def test_a_start_that_was_cut(tmp_path) -> None:
     """The last line may be half a start: it is no test, and the file counts as cut."""
     file = lines(tmp_path / "c.jsonl", RUN, {"event": "start", "time": 5.5, "nodeid": "a"})
     file.write_bytes(file.read_bytes()[:-4])
-    cell = one(file)
+    cell = cell_of(file)
 
     assert (cell.outcomes, cell.truncated) == ({}, True)
 
@@ -336,10 +336,10 @@ def test_empty_lines_are_no_error(tmp_path) -> None:
     """An empty line in the middle is passed over; other text there is named, and the rest is read."""
     file = lines(tmp_path / "c.jsonl", RUN, result(), END)
     file.write_text(file.read_text().replace("\n", "\n\n"))
-    assert one(file).outcomes == {"t.py::t": "P"}
-    assert not one(file).truncated
+    assert cell_of(file).outcomes == {"t.py::t": "P"}
+    assert not cell_of(file).truncated
     file.write_text(file.read_text().replace("\n\n", "\nx\n"))
-    cell = one(file)
+    cell = cell_of(file)
     assert cell.damage == [f"{file}: line {number} is not an event" for number in (2, 4, 6)]
     assert (cell.outcomes, cell.truncated, cell.finished) == ({"t.py::t": "P"}, False, True)
 
@@ -348,17 +348,17 @@ def test_a_file_that_was_cut_in_its_first_line(tmp_path) -> None:
     """A process that died at once leaves a cell without tests, named for its file; other text is a fault."""
     file = tmp_path / "c.jsonl"
     file.write_text('{"event": "ru')
-    cell = one(file)
+    cell = cell_of(file)
     assert (cell.name, cell.truncated, cell.finished, cell.outcomes) == ("c", True, False, {})
     assert cell.fault == "the run did not finish (0 tests recorded), and the file is cut"
     file.write_text('{"event": "ru\n')
-    assert one(file).fault == f"{file}: line 1 is not an event"
+    assert cell_of(file).fault == f"{file}: line 1 is not an event"
     file.write_text('{"event": "run", "cell": "ctk-\\u0031", "py')
-    assert one(file).name == "ctk-1"
+    assert cell_of(file).name == "ctk-1"
     file.write_text('{"event": "run", "cell": "", "py')
-    assert one(file).name == "c"
+    assert cell_of(file).name == "c"
     file.write_text('{"event": "run", "cell": "ctk-\\u00')
-    assert one(file).name == "c"
+    assert cell_of(file).name == "c"
 
 
 def test_shards_are_joined_in_the_order_of_their_runs(tmp_path) -> None:
@@ -544,7 +544,7 @@ def test_a_story_names_its_last_calls_and_frames(tmp_path) -> None:
     """Both follow their titles; of a crash without a signal, the reason names none."""
     crash = {"event": "crash", "time": 6.0, "nodeid": "t", "worker": None, "signal": None, "exitcode": 3}
     crash |= {"last_events": ["cuLinkComplete"], "frames": ["f.py:3"]}
-    cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "time": 5.5, "nodeid": "t"}, crash))
+    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "time": 5.5, "nodeid": "t"}, crash))
     assert cell.details["t"].reason == "the process ended while this test ran"
     assert cell.details["t"].text.splitlines()[1:] == [
         *("last calls of the driver:", "  cuLinkComplete", "frames:", "  f.py:3"),
@@ -564,7 +564,7 @@ def test_a_crash_after_a_refused_call(tmp_path, events, after) -> None:
     """The reason names the call, if it is the last event of the process; an event of another form is none."""
     crash = {"event": "crash", "time": 6.0, "nodeid": "t", "worker": None, "signal": "SIGABRT", "exitcode": None}
     start = {"event": "start", "time": 5.5, "nodeid": "t"}
-    cell = one(lines(tmp_path / "c.jsonl", RUN, start, {**crash, "last_events": events, "frames": []}))
+    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, start, {**crash, "last_events": events, "frames": []}))
     said = after.format("the emulated driver")
     assert cell.details["t"].reason == f"the process ended while this test ran, by SIGABRT{said}"
     assert cell.outcomes["t"] == "C"

@@ -419,8 +419,8 @@ def _lost(everything: Sequence[Installed], claims: Iterable[Claim], repair: _Rep
         )
 
 
-def _named_by_folder(one: Unreadable) -> str:
-    return canonicalize_name(Path(one.path).name.partition("-")[0])
+def _named_by_folder(folder: Unreadable) -> str:
+    return canonicalize_name(Path(folder.path).name.partition("-")[0])
 
 
 def _without_metadata(place: Place, metadata: Collection[str], repair: _Repair) -> Iterator[Finding]:
@@ -567,9 +567,9 @@ class _Repair:
         again = self.install(kept.manager, [f"{kept.name}=={kept.version}"])
         return again._replace(uninstall=(removed.name,), remover=self._installer(removed.manager))
 
-    def again(self, one: Installed) -> Command:
+    def again(self, package: Installed) -> Command:
         """The command that installs the same release once more."""
-        return self.install(one.manager, [f"{one.name}=={one.version}"])._replace(action="reinstall")
+        return self.install(package.manager, [f"{package.name}=={package.version}"])._replace(action="reinstall")
 
     def install(self, manager: str, words: Sequence[str]) -> Command:
         """The command that installs requirements."""

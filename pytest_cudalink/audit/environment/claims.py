@@ -99,18 +99,18 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
                 )  # fmt: skip
 
 
-def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requirement]:
+def _parsed(distribution: Installed, unreadable: list[Unreadable]) -> Iterator[Requirement]:
     """The requirements on CUDA's distributions, and those with extras, which may bring some."""
-    for line in one.requires:
+    for line in distribution.requires:
         name = canonicalize_name(_NAMED.match(line)[0])  # type: ignore[index]
-        cuda = concerns_cuda(one.name) or concerns_cuda(name)
+        cuda = concerns_cuda(distribution.name) or concerns_cuda(name)
         if cuda or "[" in line.partition(";")[0]:
             try:
                 yield targets.parse_requirement(line)
             except ValueError:
                 if cuda:
                     text = f"Requires-Dist is {line[:200]!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: install it again"
-                    unreadable.append(Unreadable(one.path, text))
+                    unreadable.append(Unreadable(distribution.path, text))
 
 
 def _target(place: Place, distributions: Iterable[Installed]) -> InstallTarget:

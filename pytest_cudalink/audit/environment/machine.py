@@ -52,9 +52,9 @@ def driver_here() -> str:
     return version
 
 
-def _finding(severity: Severity, what: str, owner: Installed | None, remedy: str) -> Finding:
+def _finding(severity: Severity, text: str, owner: Installed | None, remedy: str) -> Finding:
     """What does not run on the machine, or does only in part. `owner`: None for the machine itself."""
-    return Finding(severity, what, otherwise=remedy, place=str(owner or ""), kind="machine")
+    return Finding(severity, text, otherwise=remedy, place=str(owner or ""), kind="machine")
 
 
 def misfits(

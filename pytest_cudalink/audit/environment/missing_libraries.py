@@ -39,15 +39,15 @@ EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
 _DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
 
 
-def needs_of_files(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[Need]:
+def needs_of_files(place: Place, package: Installed, unreadable: list[Unreadable]) -> list[Need]:
     """What the installed libraries of a distribution need by what they link, and by the LTO-IR in them.
 
     NVIDIA's own libraries, two thirds of the bytes of an environment, are not searched for LTO-IR: those that have some
     link nvJitLink, by symbols that name its release.
     """
     scan = Scan("")
-    names = {os.path.relpath(path, place.prefix): path for path in one.files}  # a prefix may be called cuda-13.0
-    of_cuda = conda.is_cuda_package(one.name) if one.manager == "conda" else is_cuda_distribution(one.name)
+    names = {os.path.relpath(path, place.prefix): path for path in package.files}  # a prefix may be called cuda-13.0
+    of_cuda = conda.is_cuda_package(package.name) if package.manager == "conda" else is_cuda_distribution(package.name)
     for name, path in names.items():
         try:
             found = read_dynamic(path)
@@ -71,12 +71,12 @@ def needs_of_files(place: Place, one: Installed, unreadable: list[Unreadable]) -
                 scan.elves[name] = found
         except (OSError, ValueError) as error:
             reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
-            unreadable.append(Unreadable(path, f"{reason}: install {one} again"))
+            unreadable.append(Unreadable(path, f"{reason}: install {package} again"))
     return [replace(need, path=names[need.path]) for need in needs_of_scan(scan)]
 
 
 def measured_claims(
-    one: Installed, needs: Sequence[Need], providers: Providers, declared: Sequence[Claim], install: Install
+    package: Installed, needs: Sequence[Need], providers: Providers, declared: Sequence[Claim], install: Install
 ) -> tuple[list[Claim], list[Finding]]:
     """What the files of a distribution need of the libraries that they get, and those that they do not get."""
     highest: dict[tuple[str, int], Need] = {}
@@ -94,39 +94,39 @@ def measured_claims(
     for (stem, major), need in highest.items():
         provider = providers.of(stem, major, need.path)
         if provider and provider.owner is None and need.floor and (provider.release or need.floor) < need.floor:
-            older.append(_older(one, need, need.floor, provider))
-        if provider and provider.owner and provider.owner.name != one.name and need.floor and provider.release:
-            claims.append(_claim(one, need, need.floor, provider, declared))
-    got = {key: _linked_with(one, need, providers) for key, need in linked.items()}
+            older.append(_older(package, need, need.floor, provider))
+        if provider and provider.owner and provider.owner.name != package.name and need.floor and provider.release:
+            claims.append(_claim(package, need, need.floor, provider, declared))
+    got = {key: _linked_with(package, need, providers) for key, need in linked.items()}
     absent = {need.stem: need for key, need in linked.items() if not got[key]}
     served = {stem for (stem, _), provider in got.items() if provider}
     # a wheel may have one file for each CUDA major, of which a program loads one; what is declared is reported by name
     served |= {
         stem for stem in absent for claim in declared
-        if claim.by == str(one) and claim.satisfied is None and _is_package_of(claim.name, stem)
+        if claim.by == str(package) and claim.satisfied is None and _is_package_of(claim.name, stem)
     }  # fmt: skip
     nowhere = [need for need in absent.values() if need.stem not in served]
     names = sorted({exports.distributions(need.stem).get(need.major) or "" for need in nowhere} - {""})
-    fix = install(one.manager, names) if names and one.manager != "conda" else NO_COMMAND
-    apart = _without_parts(one, needs, linked, providers)
-    return claims, [*older, *(_unprovided(one, need, fix) for need in nowhere), *apart]
+    fix = install(package.manager, names) if names and package.manager != "conda" else NO_COMMAND
+    apart = _without_parts(package, needs, linked, providers)
+    return claims, [*older, *(_unprovided(package, need, fix) for need in nowhere), *apart]
 
 
-def _linked_with(one: Installed, need: Need, providers: Providers) -> Provider | None:
+def _linked_with(package: Installed, need: Need, providers: Providers) -> Provider | None:
     """The copy that a linked file gets; a program may load one of a toolkit first, where the loader does not look.
 
     Nothing loads the runtime before NVIDIA's own libraries but those for several processes (``LIB_DESCRIPTORS`` of
     cuda.pathfinder 1.9.1).
     """
     found = providers.of(need.stem, need.major, need.path)
-    before = stem_of(Path(need.path).name).endswith("Mp") or not is_cuda_distribution(one.name)
+    before = stem_of(Path(need.path).name).endswith("Mp") or not is_cuda_distribution(package.name)
     runtime = need.stem == "libcudart" and not before
     unseen = found and found.owner is None and runtime and not is_any_reached(need.path, [found.library])
     return None if unseen else found
 
 
 def _without_parts(
-    one: Installed, needs: Sequence[Need], linked: Mapping[tuple[str, int], Need], providers: Providers
+    package: Installed, needs: Sequence[Need], linked: Mapping[tuple[str, int], Need], providers: Providers
 ) -> Iterator[Finding]:
     """The copies of cuDNN and of NVRTC, inside a distribution or outside of all, that open their parts in vain.
 
@@ -145,8 +145,8 @@ def _without_parts(
         nowhere = not there and opener not in outside and stem_of(Path(opener).name) == "libcudnn"
         yield Finding(
             "note" if nowhere else "error",
-            f"{opener}, which {one} loads, opens {min(parts)}{and_more(len(parts) - 1)} by name, which the loader does "
-            "not find for it",
+            f"{opener}, which {package} loads, opens {min(parts)}{and_more(len(parts) - 1)} by name, which the loader "
+            "does not find for it",
             otherwise=f"put {Path(there).parent} into LD_LIBRARY_PATH, if its release fits"
             if there
             else f"put a folder with all parts of that {stem_of(Path(opener).name)} into LD_LIBRARY_PATH",
@@ -156,7 +156,7 @@ def _without_parts(
 
 
 def of_another_major(
-    one: Installed, needs: Sequence[Need], providers: Providers, install: Install, machine: TargetMachine | None
+    package: Installed, needs: Sequence[Need], providers: Providers, install: Install, machine: TargetMachine | None
 ) -> Iterator[Finding]:
     """Libraries that a distribution opens by name, where the environment has those of other CUDA majors alone.
 
@@ -174,22 +174,22 @@ def of_another_major(
         name = exports.distributions(stem).get(need.major)
         yield Finding(
             "error" if machine or driver_here() else "note",
-            f"{Path(need.path).name} of {one} {need.evidence}, and there is {there.library} of {there.owner} alone",
-            install(one.manager, [name]) if name and one.manager != "conda" else NO_COMMAND,
-            "" if name else f"install a build of {one.name} for the CUDA release of {there.owner}",
+            f"{Path(need.path).name} of {package} {need.evidence}, and there is {there.library} of {there.owner} alone",
+            install(package.manager, [name]) if name and package.manager != "conda" else NO_COMMAND,
+            "" if name else f"install a build of {package.name} for the CUDA release of {there.owner}",
             place=need.path,
             kind="unprovided",
         )
 
 
-def _older(one: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Finding:
+def _older(package: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Finding:
     """An older library that a file gets from a folder of a variable or of its own, or from the system."""
     folder, file = os.path.split(provider.path)[0], Path(need.path).name
     by_variable = folder in library_path()
     return Finding(
         "error",
         f"{provider.library} is that of CUDA {provider.release} in {'LD_LIBRARY_PATH' if by_variable else folder}; "
-        f"expected {floor} or newer: {file} of {one} {need.evidence}",
+        f"expected {floor} or newer: {file} of {package} {need.evidence}",
         otherwise=f"take {folder} out of LD_LIBRARY_PATH"
         if by_variable
         else f"put one of CUDA {floor} or newer there, or before it in LD_LIBRARY_PATH if {file} has no RPATH",
@@ -204,7 +204,7 @@ def _is_package_of(name: str, stem: str) -> bool:
     return stem.removeprefix("lib") in name or name in known
 
 
-def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, declared: Sequence[Claim]) -> Claim:
+def _claim(package: Installed, need: Need, floor: CudaVersion, provider: Provider, declared: Sequence[Claim]) -> Claim:
     owner, release = provider.owner, provider.release
     assert owner is not None  # checked by the caller
     assert release is not None
@@ -213,40 +213,40 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
     first = need.wheel or oldest
     if is_numbered(need.stem) and first == oldest:  # every wheel of that release will do
         first = str(floor)
-    own = [claim for claim in declared if claim.by == str(one) and claim.name == owner.name]
+    own = [claim for claim in declared if claim.by == str(package) and claim.name == owner.name]
     said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
     return Claim(
-        str(one), owner.name, f">={first}", need.how, f"{need.evidence}; {one.name} {said}",
+        str(package), owner.name, f">={first}", need.how, f"{need.evidence}; {package.name} {said}",
         release >= floor and targets.accepts(f">={first}", owner.version), file=need.path,
     )  # fmt: skip
 
 
-def _unprovided(one: Installed, need: Need, fix: Command) -> Finding:
+def _unprovided(package: Installed, need: Need, fix: Command) -> Finding:
     """A library that a distribution does not get. `fix`: installs all those of which NVIDIA has packages."""
     library = need.library
     name = exports.distributions(need.stem).get(need.major)
-    claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
-    extra = _extra_with(one, need.stem)
+    claim = Claim(str(package), name or library, "", need.how, need.evidence, None, file=need.path)
+    extra = _extra_with(package, need.stem)
     optional = not name and (bool(extra) or EXTENSION.search(need.path) is not None)
     fix = fix if name else NO_COMMAND
-    brings = f"{one.name}[{extra}], which requires it" if extra else f"the package that has {library}"
+    brings = f"{package.name}[{extra}], which requires it" if extra else f"the package that has {library}"
     return Finding(
         "note" if optional else "error",
-        f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {one} "
+        f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {package} "
         "is linked with it",
         fix,
         otherwise=""
         if fix
         else f"nothing, if no program loads this file; else install {brings}"
         if optional
-        else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
+        else f"install the package that has {library}, or a build of {package.name} for another CUDA release",
         evidence=(claim,),
         kind="unprovided",
     )
 
 
-def _extra_with(one: Installed, stem: str) -> str:
+def _extra_with(package: Installed, stem: str) -> str:
     """The extra of a distribution that brings a library from outside of the toolkit; empty if none does."""
-    asked = [OF_EXTRA.match(line) for line in one.requires]
+    asked = [OF_EXTRA.match(line) for line in package.requires]
     known = packages_of(stem)
     return next((match["extra"] for match in asked if match and canonicalize_name(match["name"]) in known), "")

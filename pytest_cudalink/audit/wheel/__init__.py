@@ -330,7 +330,7 @@ def _inlined(needs: Iterable[Need]) -> Iterator[Finding]:
             yield Finding("note", text, place=need.path, kind="inlined")
 
 
-def _dependencies(elf: LoadableLibrary, found: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:
+def _dependencies(elf: LoadableLibrary, places: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:
     for library in elf.needed:
         majors = majors_of(library)
         if majors is None:
@@ -340,12 +340,12 @@ def _dependencies(elf: LoadableLibrary, found: Mapping[str, str], present: Mappi
             for symbol, file, version in elf.undefined
             if file == library or (not file and is_unversioned_symbol(library, symbol))
         )
-        bundled = library in found
+        bundled = library in places
         yield Dependency(library, majors, symbols, bundled, None if bundled else present.get(library))
 
 
 def _unprovided(
-    name: str, elves: Mapping[str, LoadableLibrary], found: Mapping[str, Mapping[str, str]], above: list[str]
+    name: str, elves: Mapping[str, LoadableLibrary], places: Mapping[str, Mapping[str, str]], above: list[str]
 ) -> Iterator[Finding]:
     """Findings about functions of CUDA that the loader cannot find.
 
@@ -357,8 +357,8 @@ def _unprovided(
         return
     scope = [name, *above]
     for one in scope:
-        scope += set(found[one].values()).difference(scope)
-    outside = {library for one in scope for library in elves[one].needed if library not in found[one]}
+        scope += set(places[one].values()).difference(scope)
+    outside = {library for one in scope for library in elves[one].needed if library not in places[one]}
     if any(majors_of(library) is None and not is_system(library) for library in outside):
         return
     stems = {stem_of(library) for library in outside}

@@ -423,20 +423,20 @@ class _Group:
         ]
 
     def _finding(
-        self, lack: RequirementFault, where: str, severity: Literal["error", "note"], declared: Declared
+        self, fault: RequirementFault, where: str, severity: Literal["error", "note"], declared: Declared
     ) -> Finding:
-        shown = ", ".join(lack.versions[:_SHOWN]) + (" and more" if len(lack.versions) > _SHOWN else "")
+        shown = ", ".join(fault.versions[:_SHOWN]) + (" and more" if len(fault.versions) > _SHOWN else "")
         what = {
             "undeclared": f"no requirement{where} brings {self.distribution}{'' if declared.followed else ' directly'}",
             "floor": f"the requirements{where} allow {self.distribution} {shown}",
             "ceiling": f"the requirements{where} allow later majors of {self.distribution}",
             "pin": f"no version of {self.distribution} that the requirements{where} allow is new enough",
-        }[lack.kind]
+        }[fault.kind]
         if shown.startswith(_TOOLKIT):
             what = f"the requirements{where} allow {shown}, which does not bring {self.distribution}"
-        elif lack.kind == "ceiling" and lack.versions:
+        elif fault.kind == "ceiling" and fault.versions:
             what = f"the requirements{where} allow {self.distribution} {shown}, which no longer has it"
-        elif lack.kind == "pin" and lack.versions:
+        elif fault.kind == "pin" and fault.versions:
             what = f"the requirements{where} allow only {self.distribution} {shown}"
         write = f": write {' or '.join(repr(one) for one in self.suggestion)}"
         decisive = self.decisive
@@ -444,6 +444,6 @@ class _Group:
             severity,
             f"{decisive.evidence}, and {what}{write}",
             place=decisive.path,
-            kind=lack.kind,
+            kind=fault.kind,
             suggestion=self.suggestion,
         )

@@ -65,31 +65,31 @@ class _Libraries:
             return list(answers)
 
 
-def _described(asked: _Libraries) -> dict[str, Any]:
+def _described(libraries: _Libraries) -> dict[str, Any]:
     """Return versions and devices, without what is the machine's alone."""
     found: dict[str, Any] = {"driver": "", "cuda": "", "init": 0, "devices": []}
     text, number = ctypes.create_string_buffer(96), ctypes.c_int()
     with contextlib.suppress(AttributeError):
-        if not asked.nvmlInit_v2() and not asked.nvmlSystemGetDriverVersion(text, 96):
+        if not libraries.nvmlInit_v2() and not libraries.nvmlSystemGetDriverVersion(text, 96):
             found["driver"] = text.value.decode("utf-8", "replace")
     with contextlib.suppress(AttributeError):
-        if not asked.cuDriverGetVersion(ctypes.byref(number)):
+        if not libraries.cuDriverGetVersion(ctypes.byref(number)):
             found["cuda"] = f"{number.value // 1000}.{number.value % 1000 // 10}"
-        found["init"] = asked.cuInit(0)
+        found["init"] = libraries.cuInit(0)
         number.value = 0
-        asked.cuDeviceGetCount(ctypes.byref(number))
-        found["devices"] = [_device(asked, one) for one in range(min(number.value, _DEVICES))]
+        libraries.cuDeviceGetCount(ctypes.byref(number))
+        found["devices"] = [_device(libraries, one) for one in range(min(number.value, _DEVICES))]
     return found
 
 
-def _device(asked: _Libraries, device: int) -> dict[str, Any]:
+def _device(libraries: _Libraries, device: int) -> dict[str, Any]:
     text, memory, value = ctypes.create_string_buffer(96), ctypes.c_size_t(), ctypes.c_int()
-    asked.cuDeviceGetName(text, 96, device)
-    asked.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    libraries.cuDeviceGetName(text, 96, device)
+    libraries.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
     attributes = {
         str(number): value.value
         for number in range(1, _ATTRIBUTES)
-        if number not in PRIVATE and not asked.cuDeviceGetAttribute(ctypes.byref(value), number, device)
+        if number not in PRIVATE and not libraries.cuDeviceGetAttribute(ctypes.byref(value), number, device)
     }
     return {
         "name": text.value.decode("utf-8", "replace"),

@@ -298,12 +298,12 @@ class Interpreter:
         names = ["-" if one == filler else self.name(call, place, letter, one) for one in numbers]
         return (letter[1:], numbers[0], kind == "h"), names[0] if count == 1 else names
 
-    def given(self, argument: Any) -> Any:
+    def value_of(self, argument: Any) -> Any:
         """What another process gets for an argument: bytes and file descriptors of this one in place of their names."""
         if isinstance(argument, list):
-            return [self.given(one) for one in argument]
+            return [self.value_of(one) for one in argument]
         if isinstance(argument, dict):
-            return {key: self.given(one) for key, one in argument.items()}
+            return {key: self.value_of(one) for key, one in argument.items()}
         if not isinstance(argument, str) or argument[:1] != "^":
             return argument
         found = self.values[int(argument[1:].removeprefix("fd"))]
@@ -367,7 +367,7 @@ class Interpreter:
         self.outs = []
         self.values.append([])
         if call[0] == "!process":
-            return [0, self.library.elsewhere(self.given(call[1]))]
+            return [0, self.library.elsewhere(self.value_of(call[1]))]
         try:
             arguments = [self.argument(one) for one in call[1:]]
         except Alias:

@@ -232,17 +232,17 @@ def read(path: Path) -> dict[str, Any]:
     raise RecorderError(msg)
 
 
-def _current(found: dict[str, Any]) -> dict[str, Any]:
+def _current(recording: dict[str, Any]) -> dict[str, Any]:
     """Return a recording without answers to other questions; an error says what is wrong with it."""
-    several = found["answers"]
+    several = recording["answers"]
     for group in {one.group for one in questions() if one.source}.intersection(several):
         told = several[group].items()
-        several[group] = {name: answers for name, answers in told if found["samples"][name] == versions().get(name)}
+        several[group] = {name: answers for name, answers in told if recording["samples"][name] == versions().get(name)}
     for name in ("cuda", "driver", "devices", "seconds", "ended"):
-        found[name]
-    if found["cuda"]:
-        CudaVersion.parse(found["cuda"])
-    return found
+        recording[name]
+    if recording["cuda"]:
+        CudaVersion.parse(recording["cuda"])
+    return recording
 
 
 def failure(question: DriverQuestion, answers: list[Answer]) -> str:
@@ -294,21 +294,21 @@ def grade(recording: dict[str, Any], other: dict[str, Any]) -> Grade:
     return result
 
 
-def lines(recording: dict[str, Any], other: dict[str, Any], found: Grade) -> list[str]:
+def lines(recording: dict[str, Any], other: dict[str, Any], grade: Grade) -> list[str]:
     """Return a grade in words."""
     sources = {one.name: one.source for one in questions()}
     asked = sum(len(answers) for answers in recording["answers"].values())
     text = [_name(recording), f"asked: {counted(asked, 'question')} in {recording['seconds']} s"]
     text += [f"the driver {how}, asked for {group}" for group, how in recording["ended"].items()]
-    if found.lost:
-        text.append(f"not answered: {counted(found.lost, 'question')}")
-    text.append(f"must pass: {found.passed} of {counted(found.passed + len(found.failed), 'sample')}")
-    text += [f"  {name}: {why} ({sources[name]})" for name, why in found.failed.items()]
-    if not found.counted:
+    if grade.lost:
+        text.append(f"not answered: {counted(grade.lost, 'question')}")
+    text.append(f"must pass: {grade.passed} of {counted(grade.passed + len(grade.failed), 'sample')}")
+    text += [f"  {name}: {why} ({sources[name]})" for name, why in grade.failed.items()]
+    if not grade.counted:
         return text
-    left = f", and {found.left_out:,} not compared" if found.left_out else ""
-    text.append(f"equal to {_name(other)} in {_percent(found.share)} of {found.counted:,} answers{left}")
-    functions = found.functions()
+    left = f", and {grade.left_out:,} not compared" if grade.left_out else ""
+    text.append(f"equal to {_name(other)} in {_percent(grade.share)} of {grade.counted:,} answers{left}")
+    functions = grade.functions()
     text += [f"  {symbol}: {number}, such as {way}" for symbol, number, way in functions[:_SHOWN]]
     if len(functions) > _SHOWN:
         text.append(f"  and {counted(len(functions) - _SHOWN, 'more function')}")

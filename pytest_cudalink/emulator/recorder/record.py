@@ -99,18 +99,18 @@ class _Asking:
 
 
 def _ask(
-    libraries: Libraries, asked: Sequence[DriverQuestion], seconds: float, say: Callable[[str], None]
+    libraries: Libraries, questions: Sequence[DriverQuestion], seconds: float, say: Callable[[str], None]
 ) -> tuple[dict[str, Any], str]:
     """Return the answers to questions, by name, and how a process ended that left questions out."""
     end = time.monotonic() + seconds + _GRACE
-    jobs = min(_MOST_JOBS, os.cpu_count() or 1, max(len(asked), 1))
+    jobs = min(_MOST_JOBS, os.cpu_count() or 1, max(len(questions), 1))
     with tempfile.TemporaryDirectory(dir=scratch.root()) as folder:
-        several = [_Asking(libraries, asked[job::jobs], seconds, folder, str(job)) for job in range(jobs)]
+        several = [_Asking(libraries, questions[job::jobs], seconds, folder, str(job)) for job in range(jobs)]
         try:
             while not all(one.done() for one in several) and time.monotonic() < end:
                 time.sleep(0.05)
-                if asked:
-                    say(f"{sum(len(one.lines()) for one in several)} of {len(asked)} questions")
+                if questions:
+                    say(f"{sum(len(one.lines()) for one in several)} of {len(questions)} questions")
         finally:
             ends = [one.end() for one in several]
         lines = [line for one in several for line in one.lines()]

@@ -391,8 +391,8 @@ def _copied(make: Callable[[], Any], size: int, value: Any) -> Any:
     return made
 
 
-def _sequence(given: Any) -> Sequence[Any]:
+def _sequence(argument: Any) -> Sequence[Any]:
     """Return the structures that were given: several, one or none."""
-    if given is None:
+    if argument is None:
         return ()
-    return given if isinstance(given, list | tuple) else (given,)
+    return argument if isinstance(argument, list | tuple) else (argument,)

@@ -27,15 +27,15 @@ class _Buffer(ctypes.Structure):
     )
 
 
-def address_of(given: Any) -> int:
+def address_of(argument: Any) -> int:
     """Return the address that an argument means: a number, a pointer of cuda-bindings, or an object with a buffer."""
-    if given is None or isinstance(given, numbers.Integral):
-        return int(given or 0)
+    if argument is None or isinstance(argument, numbers.Integral):
+        return int(argument or 0)
     buffer = _Buffer()
     try:  # before int(), which reads a number out of bytes
-        ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(given), ctypes.byref(buffer), 0)
+        ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(argument), ctypes.byref(buffer), 0)
     except TypeError:
-        return int(given)
+        return int(argument)
     address = buffer.buf or 0
     # the caller holds the object while the call lasts
     ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
@@ -373,18 +373,18 @@ class Arrays:
             made.desc = self._channels(read.format, read.numChannels)
         return code, resource
 
-    def _copy_resource(self, given: Any, made: Any, *, to_driver: bool) -> tuple[Any, Any]:
+    def _copy_resource(self, source: Any, made: Any, *, to_driver: bool) -> tuple[Any, Any]:
         """Copy all but the type and the format; return the two structures that have the format, or None for both."""
-        kind = int(given.resType)
-        if hasattr(given, "flags") and hasattr(made, "flags"):  # the runtime has them since CUDA 13.0
-            made.flags = given.flags
+        kind = int(source.resType)
+        if hasattr(source, "flags") and hasattr(made, "flags"):  # the runtime has them since CUDA 13.0
+            made.flags = source.flags
         if kind < len(_HANDLES):
             place, *names = _HANDLES[kind]
             old, new = names if to_driver else reversed(names)
-            setattr(getattr(made.res, place), new, address_of(getattr(getattr(given.res, place), old)))
+            setattr(getattr(made.res, place), new, address_of(getattr(getattr(source.res, place), old)))
             return None, None
         place, sizes = self._table["linear_resources"][kind - 2]
-        read, written = getattr(given.res, place), getattr(made.res, place)
+        read, written = getattr(source.res, place), getattr(made.res, place)
         written.devPtr = address_of(read.devPtr)
         for name in sizes:
             setattr(written, name, getattr(read, name))

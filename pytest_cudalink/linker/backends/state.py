@@ -130,8 +130,8 @@ class LinkState(ABC):
             raise self._false_success(call, "its log has errors")
 
     @staticmethod
-    def _closed(what: str) -> RuntimeError:
-        return RuntimeError(f"cannot {what}: the linker is closed")
+    def _closed(name: str) -> RuntimeError:
+        return RuntimeError(f"cannot {name}: the linker is closed")
 
     @abstractmethod
     def _add(self, kind: str, code: bytes, name: bytes) -> None: ...

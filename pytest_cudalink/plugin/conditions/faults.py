@@ -66,11 +66,11 @@ class Faults:
         """Return the faults, and which were triggered, for the process that adds up."""
         return {"faults": self._faults, "triggered": sorted(self.triggered), "complete": self.complete}
 
-    def add(self, given: Mapping[str, Any]) -> None:
+    def add(self, counts: Mapping[str, Any]) -> None:
         """Add what `as_json` returned in another process."""
-        self._faults = self._faults or tuple(given["faults"])
-        self.triggered.update(given["triggered"])
-        self.complete = self.complete and given["complete"]
+        self._faults = self._faults or tuple(counts["faults"])
+        self.triggered.update(counts["triggered"])
+        self.complete = self.complete and counts["complete"]
 
     def asked_for(self) -> list[AskedFor]:
         """Return how many of the faults were triggered."""

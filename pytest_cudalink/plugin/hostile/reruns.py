@@ -131,16 +131,16 @@ class RunsAgain(Check, ABC, Generic[T]):
         return done
 
     @abstractmethod
-    def again(self, item: pytest.Item, found: T) -> None:
+    def again(self, item: pytest.Item, totals: T) -> None:
         """Run a test again, as often as it takes, and add what that finds."""
 
     def as_json(self) -> Any:
         """Return everything for the process that adds up."""
         return msgspec.to_builtins(self.totals)
 
-    def add(self, given: Mapping[str, Any]) -> None:
+    def add(self, counts: Mapping[str, Any]) -> None:
         """Add what `as_json` returned in another process."""
-        self.totals.add(msgspec.convert(given, type(self.totals)))
+        self.totals.add(msgspec.convert(counts, type(self.totals)))
 
     def add_notes(self, worker: str) -> None:
         """Add what a worker of xdist has noted in this run before it died."""
@@ -163,12 +163,12 @@ class ProcessNotes(Generic[T]):
         self.done: dict[str, T] = {}
         self.kept = True
 
-    def add(self, nodeid: str, found: T) -> None:
+    def add(self, nodeid: str, totals: T) -> None:
         """Note what was found in a test."""
         try:
             with (self.folder / f"{self._worker or 'main'}{self._suffix}").open("a", encoding="utf-8") as file:
                 # the line before may be cut
-                file.write(f"\n{json.dumps([nodeid, msgspec.to_builtins(found)])}\n")
+                file.write(f"\n{json.dumps([nodeid, msgspec.to_builtins(totals)])}\n")
         except OSError:
             self.kept = False
 
@@ -186,12 +186,12 @@ class ProcessNotes(Generic[T]):
         return noted, damaged
 
 
-def show(item: pytest.Item, found: str, *, verbosity: int) -> None:
+def show(item: pytest.Item, text: str, *, verbosity: int) -> None:
     """Show from a verbosity on what the other runs of a test have found, while the next tests wait."""
     reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None and item.config.get_verbosity() >= verbosity:
         reporter.ensure_newline()
-        reporter.write_line(line(f"cudalink: {found}: {item.nodeid}"))
+        reporter.write_line(line(f"cudalink: {text}: {item.nodeid}"))
 
 
 # -- the command that finds something again

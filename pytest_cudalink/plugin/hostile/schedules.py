@@ -80,19 +80,19 @@ class Schedules(RunsAgain[ScheduleTotals]):
 
     # -- the runs
 
-    def again(self, item: pytest.Item, found: ScheduleTotals) -> None:
+    def again(self, item: pytest.Item, totals: ScheduleTotals) -> None:
         """Run a test under schedules."""
         promised = self._option.promised
         clean = self._trial(item, _TrialRequest(0, (), promised=promised))
         if clean is None or clean.kind or clean.outcome != "passed":
             why = self._copies.why_not if clean is None else f"{clean.outcome} in a separate process"
-            left = found.skipped if self.passed else found.spared
+            left = totals.skipped if self.passed else totals.spared
             left[clean.detail if clean is not None and not clean.outcome else why] = 1
             return
         if not clean.works:
-            found.spared[_NOTHING] = 1
+            totals.spared[_NOTHING] = 1
             return
-        found.known = {work.number for work in clean.works}
+        totals.known = {work.number for work in clean.works}
         asked = [
             _TrialRequest(seed, self._option.displaced, promised=promised, left_out=None if promised else ())
             for seed in self._option.seeds
@@ -105,14 +105,14 @@ class Schedules(RunsAgain[ScheduleTotals]):
             if hangs == _HANGS:
                 break
         if lost := len(asked) - len(trials):
-            found.lost[_HUNG if hangs == _HANGS else self._copies.why_not] = lost
-        found.tests, found.runs = 1, len(trials)
+            totals.lost[_HUNG if hangs == _HANGS else self._copies.why_not] = lost
+        totals.tests, totals.runs = 1, len(trials)
         failing = [(asked[number].seed, trial) for number, trial in sorted(trials.items()) if trial.kind]
         alike: dict[tuple[str, str], tuple[int, _Trial]] = {}
         for seed, trial in failing:
             alike.setdefault((trial.kind, trial.detail if trial.kind == "violation" else trial.place), (seed, trial))
         for seed, trial in [*alike.values()][:_SHRUNK]:
-            found.findings.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
+            totals.findings.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
         show(item, f"{counted(len(trials), 'schedule')}, {len(failing)} failing", verbosity=1)
 
     def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> ScheduleFailure:
@@ -147,16 +147,16 @@ class Schedules(RunsAgain[ScheduleTotals]):
         seen = fails(displaced, left_out, full_traceback=True) or seen
         return _failure(item, seed, seen, clean, displaced=displaced, least=least, waits=waits)
 
-    def _trial(self, item: pytest.Item, asked: _TrialRequest, clean: _Trial | None = None) -> _Trial | None:
+    def _trial(self, item: pytest.Item, request: _TrialRequest, clean: _Trial | None = None) -> _Trial | None:
         """Run a test once under a schedule; None where no process can."""
-        trials = [*self._trials(item, [asked], clean)]  # to its end: a process whose answers are not read is ended
+        trials = [*self._trials(item, [request], clean)]  # to its end: a process whose answers are not read is ended
         return trials[0][1] if trials else None
 
     def _trials(
-        self, item: pytest.Item, asked: Sequence[_TrialRequest], clean: _Trial | None
+        self, item: pytest.Item, requests: Sequence[_TrialRequest], clean: _Trial | None
     ) -> Iterator[tuple[int, _Trial]]:
         """Run a test once under each schedule, of which it yields the number."""
-        for number, end, found in self._copies(item, [{"how": "under_schedule", **one._asdict()} for one in asked]):
+        for number, end, found in self._copies(item, [{"how": "under_schedule", **one._asdict()} for one in requests]):
             died = "" if end.exitcode == 0 and not end.stopped else str(end)
             yield number, _Trial(found, died, bool(end.stopped), clean)
 
@@ -232,8 +232,8 @@ class _Trial:
     `detail`: what was seen, in a line.
     """
 
-    def __init__(self, found: Mapping[str, Any] | None, end: str, hung: bool, clean: _Trial | None) -> None:
-        given = found or {}
+    def __init__(self, result: Mapping[str, Any] | None, end: str, hung: bool, clean: _Trial | None) -> None:
+        given = result or {}
         self.outcome: str = given.get("outcome", "")
         self.text: str = given.get("text", "")
         self.place: str = given.get("place", "")
@@ -245,7 +245,7 @@ class _Trial:
         new = self.violations - (clean.violations if clean is not None else Counter())
         if hung:
             self.kind, self.detail = "hang", f"the process {end}"
-        elif end or found is None:
+        elif end or result is None:
             self.kind, self.detail = "crash", f"the process {end or 'ended before the test did'}"
         elif clean is not None and new:
             self.kind, self.detail = "violation", next(iter(new))

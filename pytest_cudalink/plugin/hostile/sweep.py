@@ -223,12 +223,12 @@ class FaultSweep(RunsAgain[SweepTotals]):
 
     # -- the runs
 
-    def again(self, item: pytest.Item, found: SweepTotals) -> None:
+    def again(self, item: pytest.Item, totals: SweepTotals) -> None:
         """Sweep a test."""
-        found.add(self._sweep(item))
-        if found.runs:
-            number = counted(len(sweep_plan.merged(found.findings)), "finding")
-            show(item, f"{counted(found.runs, 'run')} with a fault, {number}", verbosity=0)
+        totals.add(self._sweep(item))
+        if totals.runs:
+            number = counted(len(sweep_plan.merged(totals.findings)), "finding")
+            show(item, f"{counted(totals.runs, 'run')} with a fault, {number}", verbosity=0)
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
         (_, clean, stacks), *_ = [*self._trials(item, [None]), (0, None, [])]
@@ -462,8 +462,8 @@ def _mode(function: str, code: int, stays: str = "alone") -> FailureMode:
     return FailureMode(code, faults.name_of(code), faults.words_of(code), stays)
 
 
-def _trial_of(found: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str] | None]]:
+def _trial_of(result: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str] | None]]:
     """Return the run of a process from what it has written, and how it ended."""
-    if found is None or end.exitcode is None or end.stopped:
+    if result is None or end.exitcode is None or end.stopped:
         return SweptTrial(end=str(end), hung=bool(end.stopped)), []
-    return msgspec.convert(found, SweptTrial), found["stacks"]
+    return msgspec.convert(result, SweptTrial), result["stacks"]

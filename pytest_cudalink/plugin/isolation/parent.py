@@ -235,15 +235,15 @@ def _last_lines(file: Path) -> list[str]:
 
 
 def _with_end(
-    item: pytest.Item, found: Sequence[pytest.TestReport], story: str, spent: float, *, crashed: bool
+    item: pytest.Item, reports: Sequence[pytest.TestReport], story: str, spent: float, *, crashed: bool
 ) -> list[pytest.TestReport]:
     """Return the reports of a process that died: the phase that it was in has failed."""
-    phases = [report for report in found if pytest_private.subtest_description(report) is None]
+    phases = [report for report in reports if pytest_private.subtest_description(report) is None]
     last = phases[-1] if phases else None
     if last is not None and last.when == "teardown":
         fail(last, "end of the process", story)
         last.cudalink_crashed = crashed  # type: ignore[attr-defined]
-        return [*found]
+        return [*reports]
     outcome: str | None = last.outcome if last is not None else None  # plugins bring their own, such as "rerun"
     when: Any = "teardown"
     if last is None or outcome == "rerun":
@@ -252,7 +252,8 @@ def _with_end(
         when = "call"
     failed = _report(item, when, "failed", story, spent)
     failed.cudalink_crashed = crashed  # type: ignore[attr-defined]
-    return [*found, failed] if when == "teardown" else [*found, failed, _report(item, "teardown", "passed", None, 0.0)]
+    ended = [] if when == "teardown" else [_report(item, "teardown", "passed", None, 0.0)]
+    return [*reports, failed, *ended]
 
 
 def _report(item: pytest.Item, when: Any, outcome: Any, longrepr: str | None, duration: float) -> pytest.TestReport:

@@ -235,12 +235,12 @@ class ServerProcess:
         return end
 
     def trials(
-        self, item: pytest.Item, folder: Path, asked: Sequence[Mapping[str, Any]], *, deadline: int, at_once: int
+        self, item: pytest.Item, folder: Path, requests: Sequence[Mapping[str, Any]], *, deadline: int, at_once: int
     ) -> Iterator[tuple[int, ProcessEnd]]:
         """Run one test under several conditions, each in a copy of the process.
 
         `folder`: where each copy leaves ``reports-NUMBER``.
-        `asked`: for each copy the name of a function of `trial` as ``how``, and its other arguments.
+        `requests`: for each copy the name of a function of `trial` as ``how``, and its other arguments.
         `deadline`: seconds after which a copy is ended.
         `at_once`: most copies that run at a time.
         Yields the number of the condition, from 0. None come after a refusal, or after the process itself has died.
@@ -249,7 +249,7 @@ class ServerProcess:
         pids = set()
         orderly = False
         try:
-            self._ask(item, folder, trials=asked, deadline=deadline, at_once=at_once)
+            self._ask(item, folder, trials=requests, deadline=deadline, at_once=at_once)
             while (reply := self._reply()) and "done" not in reply and "refused" not in reply:
                 if "number" not in reply:
                     pids.add(reply["pid"])
@@ -407,25 +407,25 @@ class Copies:
         self._paths = list(dict.fromkeys(str(item.path) for item in session.items))
 
     def __call__(
-        self, item: pytest.Item, asked: Sequence[Mapping[str, Any]]
+        self, item: pytest.Item, requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[tuple[int, ProcessEnd, dict[str, Any] | None]]:
         """Run a test under several conditions, each in a separate process, as many at once as there are cores.
 
-        `asked`: for each condition the name of a function of `trial` as ``how``, and its arguments after the driver.
+        `requests`: for each condition the name of a function of `trial` as ``how``, and its arguments after the driver.
         Yields the number of the condition, from 0, in the order in which they end. One that no process could run does
         not come, see `why_not`.
         Yields how its process ended.
         Yields what the function returned; None if the process ended before.
         """
         deadline = int(self._run.settings.sticky_deadline.value)
-        for start in range(0, len(asked), _PART):
+        for start in range(0, len(requests), _PART):
             # the events of a copy have no reader: a file of all would be as long as there are runs and calls
             server = self._servers.get(self._paths, ServerProcess.close, forks=True, events=False)
             self._server = server
             if not server.alive:
                 return
             with tempfile.TemporaryDirectory(dir=self.folder) as made:
-                folder, part = Path(made), asked[start : start + _PART]
+                folder, part = Path(made), requests[start : start + _PART]
                 for number, end in server.trials(item, folder, part, deadline=deadline, at_once=self._at_once):
                     yield start + number, end, _read_trial(folder / f"reports-{number}")
 

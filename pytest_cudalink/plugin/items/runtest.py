@@ -240,8 +240,8 @@ def _assert(run: Run, documented: _Documented) -> None:
     }
 
 
-def _listed(missing: Sequence[Requirement], found: dict[str, str]) -> str:
-    return " and ".join(f"{requirement} (found {found[requirement.name]})" for requirement in missing)
+def _listed(missing: Sequence[Requirement], versions: dict[str, str]) -> str:
+    return " and ".join(f"{requirement} (found {versions[requirement.name]})" for requirement in missing)
 
 
 def _must(documented: _Documented) -> str:

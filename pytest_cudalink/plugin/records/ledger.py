@@ -160,17 +160,17 @@ class Outside(Counts):
         """Whether anything was counted."""
         return any(vars(self).values())
 
-    def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
+    def add_outside(self, counts: Mapping[str, Any], prefix: str = "") -> None:
         """Add what `as_json` returned, in this process or in another; problems and notes get the prefix."""
-        self.violations.update(given["violations"])
-        self.missing.update(given["missing"])
-        self.problems += [f"{prefix}{text}" for text in given["problems"]]
-        self.unwritten += given["unwritten"]
-        self.notes += [f"{prefix}{text}" for text in given["notes"]]
-        self.reruns += given["reruns"]
-        self.unlinked_modules += given["unlinked_modules"]
-        self.of_processes += given["of_processes"]
-        self._join(given)
+        self.violations.update(counts["violations"])
+        self.missing.update(counts["missing"])
+        self.problems += [f"{prefix}{text}" for text in counts["problems"]]
+        self.unwritten += counts["unwritten"]
+        self.notes += [f"{prefix}{text}" for text in counts["notes"]]
+        self.reruns += counts["reruns"]
+        self.unlinked_modules += counts["unlinked_modules"]
+        self.of_processes += counts["of_processes"]
+        self._join(counts)
 
     def _join(self, facts: Mapping[str, Any]) -> None:
         """Add what a test's facts have in common with those outside of tests."""

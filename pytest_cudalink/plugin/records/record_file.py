@@ -164,9 +164,9 @@ class RecordFile(RunPart):
         sys.stderr.write(f"{block(self._lost)}\n")
         return True
 
-    def write(self, kind: Any, what: object, **more: Any) -> None:
+    def write(self, kind: Any, event: object, **more: Any) -> None:
         """Write a record of what happened, whose other fields have the names of its attributes."""
-        found = {name: getattr(what, name) for name in kind.__struct_fields__ if hasattr(what, name)}
+        found = {name: getattr(event, name) for name in kind.__struct_fields__ if hasattr(event, name)}
         self.writer.write(kind(**{**found, **more}))
 
     # -- the plugin's hooks

@@ -109,9 +109,9 @@ class Account:
         isolated = self._run.get(ISOLATION)
         return [list(entry) for entry in isolated.asked_for()] if isolated is not None else []
 
-    def add(self, given: Iterable[Any]) -> None:
+    def add(self, entries: Iterable[Any]) -> None:
         """Add what `as_json` returned in a worker."""
-        self._of_workers += [AskedFor(*entry) for entry in given]
+        self._of_workers += [AskedFor(*entry) for entry in entries]
 
     def end(self, session: pytest.Session) -> None:
         """Judge the run before pytest writes its JUnit file, whose suite gets what is missing as a property.

@@ -44,7 +44,9 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     _guard_rails(reporter, run.settings, totals, not_routed)
 
 
-def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked: Sequence[str], why: list[str]) -> None:
+def _section(
+    reporter: pytest.TerminalReporter, run: Run, totals: Totals, account: Sequence[str], why: list[str]
+) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did.
 
     `why`: sentences on why the run fails although no test shows it.
@@ -59,7 +61,7 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked:
     elif refused := _refused(totals, run.settings):
         first, *functions = map(str.strip, refused)
         lines.append(f"{first} {listed(functions, _FEW)}")
-    lines += asked  # however quiet the run is: what was asked for may not have happened
+    lines += account  # however quiet the run is: what was asked for may not have happened
     if failing := totals.failing:
         lines += [f"outside of tests: {text}" for text in failing]
         why = ["The run fails because of the problems above, which happened outside any test.", *why]

@@ -163,9 +163,9 @@ class Causes(Check):
             return _Refusals(cause=causes.open_capture(said, self._left_open))
         return _NOTHING
 
-    def _remember(self, error: BaseException, found: _Refusals) -> None:
+    def _remember(self, error: BaseException, refusals: _Refusals) -> None:
         """Recognize the error when the refused runtime of this process leads to it again."""
-        if any(name == _RUNTIME for name, _ in found.calls) and (kind := _kind(error)):
+        if any(name == _RUNTIME for name, _ in refusals.calls) and (kind := _kind(error)):
             self._of_refused_runtime.add(kind)
 
     def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Refusals:
@@ -321,14 +321,14 @@ def _missing_driver(error: BaseException, config: pytest.Config) -> Finding | No
     return Finding("error", said, why=why, kind="no_driver", suggestion=fixes)
 
 
-def _section(found: _Refusals, *, skips: bool = False) -> Finding:
+def _section(refusals: _Refusals, *, skips: bool = False) -> Finding:
     from ...report.wording import explanation, not_emulated
 
-    assert found.cause is not None
-    if not found.calls:
-        return Finding("note", explanation(found.cause), kind=_WHY)
-    text = "\n".join([*(f"{function}: {note}" for function, note in found.calls), "", _ADVICE])
-    reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in found.calls])}"
+    assert refusals.cause is not None
+    if not refusals.calls:
+        return Finding("note", explanation(refusals.cause), kind=_WHY)
+    text = "\n".join([*(f"{function}: {note}" for function, note in refusals.calls), "", _ADVICE])
+    reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in refusals.calls])}"
     return Finding("unknown" if skips else "note", text, why=reason, kind=_NOT_EMULATED)
 
 

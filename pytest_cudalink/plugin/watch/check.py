@@ -145,11 +145,11 @@ class Reporter(RunPart):
         self,
         item: pytest.Item,
         report: pytest.TestReport,
-        found: Iterable[Finding],
+        findings: Iterable[Finding],
         category: type[Warning] = pytest.PytestWarning,
     ) -> None:
         """Show what was seen under the report of a test, and let it count."""
-        for finding in map(_safe, found):
+        for finding in map(_safe, findings):
             match finding.severity:
                 case "error":
                     fail_with(report, item, finding.kind, finding.what, finding.why)
@@ -165,9 +165,9 @@ class Reporter(RunPart):
                     path, number, _ = item.reportinfo()
                     skip_unsupported(report, (str(path), (number or 0) + 1, f"Skipped: {finding.why}"))
 
-    def show_outside(self, found: Iterable[Finding], category: type[Warning] = pytest.PytestWarning) -> None:
+    def show_outside(self, findings: Iterable[Finding], category: type[Warning] = pytest.PytestWarning) -> None:
         """Keep what was seen outside of tests, or in reruns of them, for the summary, or warn of it."""
-        for finding in map(_safe, found):
+        for finding in map(_safe, findings):
             outside = self._run.part(LEDGER).outside
             if isinstance(finding, RerunFinding):
                 text = "\n".join([finding.what, f"  repeat: {finding.repeat}", *finding.evidence])

@@ -92,8 +92,8 @@ class Descendants(RunPart):
         """Whether a violation fails the run; without the check of lifetimes, it is a deadlock."""
         return self._run.settings.lifetime.value != "report"
 
-    def _sort(self, found: Iterable[dict[str, Any]]) -> None:
-        for note in found:
+    def _sort(self, lines: Iterable[dict[str, Any]]) -> None:
+        for note in lines:
             from ...emulator.control import violation_of
 
             one = violation_of(note)
@@ -125,12 +125,12 @@ class Descendants(RunPart):
         refused, self._refused = self._refused, []
         return [note for test, note in refused if test == nodeid]
 
-    def _end(self, found: list[dict[str, Any]]) -> None:
+    def _end(self, lines: list[dict[str, Any]]) -> None:
         """Do what is left when this process ends: fail it, or pass the notes on to the process that fails for them."""
         if self._run.reports_elsewhere and self._notes.above:
-            notes.pass_on(self._notes.above, found)
+            notes.pass_on(self._notes.above, lines)
             return
-        self._sort(found)
+        self._sort(lines)
         if self.say(self._violations, fails=self._fails) and self._driver is not None:
             self._driver.fail_at_exit()
             if (results := self._run.get(RESULTS)) is not None:

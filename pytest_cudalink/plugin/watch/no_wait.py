@@ -65,7 +65,7 @@ class NoWait(ViolationCheck):
                     number=self._number,
                     python_stack=telling_frames(found.python_stack),
                     native_stack=found.native_stack,
-                    seen=True,
+                    noted=True,
                 )
                 self._seen.append(one)
 

@@ -114,14 +114,14 @@ class Sticky(Check):
         """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
         return self._sections(phase, self.found) if self.found is not None else ()
 
-    def _sections(self, phase: Phase, found: LeftBehind) -> Iterator[Finding]:
+    def _sections(self, phase: Phase, left: LeftBehind) -> Iterator[Finding]:
         is_new, self._is_new = self._is_new, False
-        if phase.nodeid != found.nodeid:
+        if phase.nodeid != left.nodeid:
             return
         if phase.when == "teardown":
-            yield from self._end(phase, found, is_late=not is_new)
+            yield from self._end(phase, left, is_late=not is_new)
         elif is_new or phase.when == "call" or phase.report.failed:  # a plugin may run the test again, in vain
-            yield Finding("error", self._story(found), kind=_SECTION)
+            yield Finding("error", self._story(left), kind=_SECTION)
 
     def _note(self, item: pytest.Item) -> None:
         """Note in the facts of a test what it left behind, and prepare this process for its end."""
@@ -135,19 +135,19 @@ class Sticky(Check):
             self._kept.append(dict(getattr(item, "funcargs", None) or {}))
             pytest_private.drop_fixtures(item.session)
 
-    def _end(self, phase: Phase, found: LeftBehind, *, is_late: bool) -> Iterator[Finding]:
+    def _end(self, phase: Phase, left: LeftBehind, *, is_late: bool) -> Iterator[Finding]:
         """Tear down whatever this process has set up, without errors of other tests; hand over the rest of the run.
 
         A late teardown is that of a test that has failed already: with this error it can only fail.
         """
         report, session = phase.report, phase.item.session
         if not is_late:
-            yield Finding("error", self._story(found), kind=_SECTION)
+            yield Finding("error", self._story(left), kind=_SECTION)
         elif phase.error is not None:
             yield Finding("note", report.longreprtext, kind=_LATE_SECTION)
             report.outcome, report.longrepr = "passed", None
             vars(report).pop("wasxfail", None)
-        if found.code == contexts.HANGS:
+        if left.code == contexts.HANGS:
             pytest_private.drop_fixtures(session)
         else:
             rest = pytest.CallInfo.from_call(
@@ -160,30 +160,30 @@ class Sticky(Check):
         if self._run.task is None and not self._stops:
             self._take_over()
 
-    def _story(self, found: LeftBehind) -> str:
+    def _story(self, left: LeftBehind) -> str:
         """Return what a test left behind, in lines."""
-        if found.code == contexts.HANGS:
+        if left.code == contexts.HANGS:
             first = (
                 f"cudalink: work on the device that this test left did not end within {self._deadline} s after its "
-                f"{found.when} (--cudalink-processes=deadline=SECONDS)"
+                f"{left.when} (--cudalink-processes=deadline=SECONDS)"
             )
         else:
-            where = f"in the contexts of the process by this test, seen after its {found.when}"
-            first = f"cudalink: {found.error} was left {where}"
+            where = f"in the contexts of the process by this test, seen after its {left.when}"
+            first = f"cudalink: {left.error} was left {where}"
         goes_on = "the run stops here" if self._stops else "the tests after it run in a fresh process"
-        last = self._last_calls(found)
+        last = self._last_calls(left)
         calls = ["last calls of the driver:", *(f"  {line}" for line in last)]
         if not last:
             calls = ["last calls of the driver: not known, because a real driver does not record them"]
         return "\n".join([first, *calls, f"{goes_on} (--cudalink-processes=sticky={self._run.settings.sticky.value})"])
 
-    def _last_calls(self, found: LeftBehind) -> list[str]:
+    def _last_calls(self, left: LeftBehind) -> list[str]:
         """Return the last calls of an emulated driver up to the one that first answered with the error."""
         present = self._run.emulated
         if present is None:
             return []
         events = [event for event in present.events() if "call" in event]
-        first = next((at for at, event in enumerate(events) if event["result"] == found.code), len(events))
+        first = next((at for at, event in enumerate(events) if event["result"] == left.code), len(events))
         return [f"{event['call']} answered {event['result']}" for event in events[: first + 1][-_LAST_CALLS:]]
 
     def end(self, session: pytest.Session) -> tuple[()]:

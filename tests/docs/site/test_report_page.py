@@ -98,7 +98,7 @@ def test_what_happened_is_in_sight(page) -> None:
     """On a wide window next to the grid, on a narrow one at its lower edge."""
     box = "(({left, top, bottom}) => [left, top, bottom])(document.getElementById('detail').getBoundingClientRect())"
     for width in (1400, 400):
-        with seen(page, width):
+        with opened_report(page, width):
             page.run("document.querySelector('#grid td[tabindex=\"0\"]').focus()")
             page.press("Enter")
             left, top, bottom = page.run(box)
@@ -192,7 +192,7 @@ def open_whole(browser, file: Path) -> None:
 
 
 @contextmanager
-def seen(browser, width: int, scheme: str = "light", media: str = "screen") -> Iterator[None]:
+def opened_report(browser, width: int, scheme: str = "light", media: str = "screen") -> Iterator[None]:
     """A window of a width, a scheme of colours, and paper instead of a screen."""
     browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     # without the motion, what scrolls is there at once
@@ -209,7 +209,7 @@ def seen(browser, width: int, scheme: str = "light", media: str = "screen") -> I
 @pytest.mark.parametrize("width", [1400, 800, 400])
 def test_no_state_makes_the_page_wider_than_the_window(width, browser, every_state) -> None:
     """Not a long name, a crash, damage, records that differ, or links that were not steered."""
-    with seen(browser, width):
+    with opened_report(browser, width):
         open_whole(browser, every_state)
         wide = browser.run(WIDER)
         hidden = browser.run(
@@ -414,7 +414,7 @@ def test_no_column_is_empty(page, browser, every_state) -> None:
 
 def test_the_right_half_is_used(page) -> None:
     """At 1,400 pixels every part has text beyond the middle, or shares the line with another one."""
-    with seen(page, 1400):
+    with opened_report(page, 1400):
         page.run(WHOLE)
         left = page.run("""[...document.querySelectorAll('main > section:not(.half)')].filter((section) => {
           const walker = document.createTreeWalker(section, NodeFilter.SHOW_TEXT), range = document.createRange();
@@ -428,7 +428,7 @@ def test_the_right_half_is_used(page) -> None:
 
 def test_paper(browser, every_state) -> None:
     """Printed, details are open, tools are gone, colours are of the light scheme, words stay together."""
-    with seen(browser, 1030, "dark", "print"):
+    with opened_report(browser, 1030, "dark", "print"):
         open_whole(browser, every_state)
         browser.run("window.dispatchEvent(new Event('beforeprint'))")
         closed = browser.run("document.querySelectorAll('details:not([open])').length")
@@ -449,7 +449,7 @@ def test_paper(browser, every_state) -> None:
 
 def test_every_control_is_reached_by_tab(browser, every_state) -> None:
     """The first is a link past everything to the grid; each shows that it has the focus."""
-    with seen(browser, 1400):
+    with opened_report(browser, 1400):
         open_whole(browser, every_state)
         browser.press("Tab")
         assert browser.run("document.activeElement.textContent") == "Skip to the grid of all tests"
@@ -540,16 +540,16 @@ def test_axe_finds_nothing(width, browser, every_state, axe) -> None:
     found = """axe.run(document, {{resultTypes: ['violations'], {0}}}).then((result) => result.violations
       .map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200))]))"""
     contrast = found.format("runOnly: ['color-contrast']")
-    with seen(browser, width):
+    with opened_report(browser, width):
         open_whole(browser, every_state)
         browser.run(f"{axe};0")
         assert browser.run(found.format("")) == []
-    with seen(browser, width, "dark"):
+    with opened_report(browser, width, "dark"):
         assert browser.run(contrast) == []
         browser.run(CHIP.format("has=FE") + ".click()")
         browser.run("document.querySelector('#grid td[tabindex=\"0\"]').focus()")
         browser.press("Enter")
         browser.run("for (const box of document.querySelectorAll('details')) box.open = true")
         assert browser.run(contrast) == []
-    with seen(browser, width):
+    with opened_report(browser, width):
         assert browser.run(found.format("")) == []

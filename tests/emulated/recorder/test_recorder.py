@@ -40,7 +40,7 @@ def stand_in(tmp_path: Path, *, init: str = "", devices: int = 1, allocate: str 
     return compile_c(tmp_path / "libcuda.so.1", source)
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, *several: DriverQuestion) -> None:
+def use_questions(monkeypatch: pytest.MonkeyPatch, *several: DriverQuestion) -> None:
     """Let these be all questions; those of the package have their versions before."""
     versions()
     for module in (record, grade):
@@ -91,7 +91,7 @@ def test_handles_of_a_stand_in_may_be_equal(monkeypatch, tmp_path) -> None:
     same = "*(size_t *)p = 1"
     file = stand_in(tmp_path, allocate=same)
     for source, last in (("a page", [0, 1]), ("", None)):
-        asked(monkeypatch, DriverQuestion("samples", "same", calls, source))
+        use_questions(monkeypatch, DriverQuestion("samples", "same", calls, source))
         assert record.record(file)["answers"]["samples"]["same"][2] == last
 
 
@@ -104,7 +104,7 @@ def test_programs_fit_every_device() -> None:
 
 def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
     """The driver dies in one call: the question ends there, and the next one is asked."""
-    asked(monkeypatch, ALLOCATES, BEGINS)
+    use_questions(monkeypatch, ALLOCATES, BEGINS)
 
     found = record.record(stand_in(tmp_path, allocate="abort()"))
 
@@ -118,7 +118,7 @@ def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
 @pytest.mark.parametrize(("version", "shown"), [(99_999_999, "99999.99"), (-1, "-1.99"), (0, "0.0")])
 def test_a_version_that_is_not_one(monkeypatch, tmp_path, capsys, version: int, shown: str) -> None:
     """The answers are kept and graded all the same, and the number is shown as the driver says it."""
-    asked(monkeypatch, BEGINS._replace(least_cuda="12.0"))
+    use_questions(monkeypatch, BEGINS._replace(least_cuda="12.0"))
     file, output = stand_in(tmp_path, version=version), tmp_path / "driver.json"
 
     code = main(["driver", "record", f"--driver={file}", f"--output={output}"])
@@ -132,7 +132,7 @@ def test_a_version_that_is_not_one(monkeypatch, tmp_path, capsys, version: int, 
 @pytest.mark.slow
 def test_questions_that_the_time_does_not_allow(monkeypatch, tmp_path) -> None:
     """A slow driver is asked the first questions; the others count as not answered."""
-    asked(monkeypatch, *(ALLOCATES._replace(name=str(number)) for number in range(40)))
+    use_questions(monkeypatch, *(ALLOCATES._replace(name=str(number)) for number in range(40)))
 
     found = record.record(stand_in(tmp_path, allocate="usleep(500000)"), seconds=2)
 
@@ -144,7 +144,7 @@ def test_questions_that_the_time_does_not_allow(monkeypatch, tmp_path) -> None:
 
 def test_a_library_whose_threads_answer(monkeypatch, tmp_path) -> None:
     """A stand-in may start a thread when it is opened, as one in Go does; a fork of it would wait for ever."""
-    asked(monkeypatch, ALLOCATES)
+    use_questions(monkeypatch, ALLOCATES)
     threads = """
     #include <pthread.h>
     static volatile int wanted, given;
@@ -204,7 +204,7 @@ def test_another_system(monkeypatch, capsys) -> None:
 def test_nvml_alone_is_asked_about_nvml(monkeypatch, tmp_path) -> None:
     """A stand-in for NVML needs no libcuda."""
     shuts = DriverQuestion("nvml", "shuts", [["nvmlInit_v2"], ["nvmlShutdown"]], "a page")
-    asked(monkeypatch, BEGINS, shuts)
+    use_questions(monkeypatch, BEGINS, shuts)
     source = """
     int nvmlInit_v2(void) { return 0; }
     int nvmlSystemGetDriverVersion(char *t, unsigned n) { t[0] = '7'; t[1] = 0; return 0; }
@@ -238,7 +238,7 @@ def test_a_sample_fails_at_its_first_wrong_answer(answers, why) -> None:
 def test_a_function_that_a_driver_is_too_old_for(monkeypatch) -> None:
     """What came with a later release than the driver's is no failure."""
     newer = BEGINS._replace(least_cuda="13.0")
-    asked(monkeypatch, newer)
+    use_questions(monkeypatch, newer)
     told = {"driver": "", "cuda": "12.9", "answers": {"samples": {"begins": [["missing"]]}}}
     known = {"answers": {}}
     assert grade.grade(told, known) == grade.Grade()
@@ -271,7 +271,7 @@ def test_real_drivers_pass(path) -> None:
 
 def test_work_that_is_not_done_is_no_difference(monkeypatch) -> None:
     """How soon work is done differs from run to run, whichever driver was slower."""
-    asked(monkeypatch, DriverQuestion("programs", "1", [["cuInit", 0], ["cuEventQuery", 0]]))
+    use_questions(monkeypatch, DriverQuestion("programs", "1", [["cuInit", 0], ["cuEventQuery", 0]]))
     done, pending = ({"cuda": "", "answers": {"programs": {"1": [[0], [code]]}}} for code in (0, 600))
     for pair in ((done, pending), (pending, done)):
         assert grade.grade(*pair).differences == []
@@ -280,7 +280,7 @@ def test_work_that_is_not_done_is_no_difference(monkeypatch) -> None:
 def test_the_grade_in_words(monkeypatch) -> None:
     """Share, functions that differ, questions without an answer, and how a process ended."""
     other = DriverQuestion("programs", "7", [["cuInit", 0], ["cuMemAlloc_v2", ["o", "x"], 16]])
-    asked(monkeypatch, ALLOCATES, BEGINS, other)
+    use_questions(monkeypatch, ALLOCATES, BEGINS, other)
     about = {"driver": "1.2", "cuda": "13.0", "devices": [{"name": "X", "arch": "sm_90"}] * 2, "seconds": 3}
     ended = {"samples": "ends its process with 1"}
     told = {**about, "ended": ended, "answers": {"samples": {"begins": [[0]]}, "programs": {"7": [[0], [2, "-"]]}}}
@@ -328,7 +328,7 @@ def test_two_devices(monkeypatch) -> None:
 
     It starts no kernel.
     """
-    asked(monkeypatch, *(one for one in questions() if one.group == "two"))
+    use_questions(monkeypatch, *(one for one in questions() if one.group == "two"))
     on_emulated(monkeypatch, "h200:2")
 
     told = record.record()
@@ -343,7 +343,7 @@ def test_two_devices(monkeypatch) -> None:
 @pytest.mark.parametrize(("group", "passed", "counted", "computed"), [("samples", 27, 448, 9), ("nvml", 4, 31, 0)])
 def test_each_answer_is_the_recorded_one(monkeypatch, group, passed, counted, computed) -> None:
     """All but the numbers that a kernel writes, which the share of all answers would hide."""
-    asked(monkeypatch, *(one for one in questions() if one.group == group))
+    use_questions(monkeypatch, *(one for one in questions() if one.group == group))
     on_emulated(monkeypatch, "h100")
 
     told = record.record()
