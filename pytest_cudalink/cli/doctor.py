@@ -53,15 +53,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("-v", "--verbose", action="store_true", help="show every part, copy, rule, link and finding")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--ctk-version", metavar="SPECIFIER", help="accept only CUDA releases such as '>=13.2,<14'")
+    parser.add_argument(
+        "--ctk-version", metavar="SPECIFIER", help="accept only CUDA releases such as 13 or '>=13.2,<14'"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the report on this environment; return its exit code, or 2 for an invalid option."""
     from .. import doctor
+    from ..guardrails.rules import parse_constraint
 
     try:
-        report = doctor.examine(options.ctk_version)
+        report = doctor.examine(parse_constraint(options.ctk_version, "--ctk-version"))
     except (ValueError, RuntimeError) as error:
         complain(f"cudalink doctor: {error}")
         return 2

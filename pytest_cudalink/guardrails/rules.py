@@ -37,6 +37,7 @@ from .pipelines import Pipeline, check_pipeline
 from .repair import by_hand, extra_of, published_releases, remedies, repair, worth
 
 _RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
+_NUMBERS: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
 class Driver(Protocol):
@@ -77,28 +78,32 @@ def branch_of(release: str) -> int:
     return int(release.partition(".")[0])
 
 
-def parse_constraint(value: str | SpecifierSet | None) -> SpecifierSet | None:
+def parse_constraint(value: str | SpecifierSet | None, flag: str = "") -> SpecifierSet | None:
     """Read the argument ``ctk_version``.
 
+    `flag`: the option of a command that gave it, where a number alone, ``"13.2"``, stands for ``"==13.2.*"``.
     Raises ValueError if it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier; or if a bound has a
     patch number, as only major and minor of an item's release are known.
     """
+    name = flag or "ctk_version"
     if value is None or isinstance(value, SpecifierSet):
-        return _without_patch(value)
+        return _without_patch(name, value)
     if isinstance(value, str) and value.strip():
         with suppress(InvalidSpecifier):
-            return _without_patch(SpecifierSet(value))
-    msg = f"ctk_version = {value!r}; expected a PEP 440 specifier such as '>=13.2,<14', a SpecifierSet, or None"
+            bare = flag and _NUMBERS.fullmatch(value.strip())
+            return _without_patch(name, SpecifierSet(f"=={value.strip()}.*" if bare else value))
+    others = "or a release such as 13.2" if flag else "a SpecifierSet, or None"
+    msg = f"{name} = {value!r}; expected a PEP 440 specifier such as '>=13.2,<14', {others}"
     raise ValueError(msg)
 
 
-def _without_patch(specifiers: SpecifierSet | None) -> SpecifierSet | None:
+def _without_patch(name: str, specifiers: SpecifierSet | None) -> SpecifierSet | None:
     for specifier in specifiers or ():
         numbers = specifier.version.removesuffix(".*").split(".")
         if any(number.strip("0") for number in numbers[2:]):
             fewer = f"{specifier.operator}{'.'.join(numbers[:2])}"
             msg = (
-                f"ctk_version = '{specifiers}': '{specifier}' has a patch number, but the CUDA release of an item is "
+                f"{name} = '{specifiers}': '{specifier}' has a patch number, but the CUDA release of an item is "
                 f"known as MAJOR.MINOR; write the PEP 440 specifier {fewer}{'.*' if fewer[:2] == '==' else ''}"
             )
             raise ValueError(msg)

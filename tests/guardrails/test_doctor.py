@@ -1013,10 +1013,22 @@ def test_a_command_on_several_lines_is_one_command(characters) -> None:
     assert shlex.split(shown.replace("\\\n", " ")) == shlex.split(str(command))
 
 
-def test_wrong_option(capsys) -> None:
-    """An invalid specifier is reported, with exit code 2."""
-    assert cli.main(["doctor", "--ctk-version", "13.2"]) == 2
-    assert "PEP 440" in capsys.readouterr().err
+def test_the_releases_that_are_wanted(monkeypatch, capsys) -> None:
+    """A number alone means that release, as in the marker; a wrong value is reported by the name of the flag."""
+    asked = []
+    monkeypatch.setattr(doctor, "examine", lambda wanted: asked.append(wanted) or DoctorReport())
+    for text in ("13", " 13.2 ", ">=13.2,<14"):
+        assert cli.main(["doctor", "--ctk-version", text]) == 0
+    assert cli.main(["doctor"]) == 0
+    assert [str(one) for one in asked] == ["==13.*", "==13.2.*", "<14,>=13.2", "None"]
+    capsys.readouterr()
+    for text, words in (
+        ("new", "'new'; expected a PEP 440 specifier such as '>=13.2,<14', or a release such as 13.2\n"),
+        ("", "''; expected"),
+        ("13.2.1", "'==13.2.1.*': '==13.2.1.*' has a patch number"),
+    ):
+        assert cli.main(["doctor", "--ctk-version", text]) == 2
+        assert capsys.readouterr().err.startswith(f"cudalink doctor: --ctk-version = {words}")
 
 
 def test_interrupted(monkeypatch, capsys) -> None:
