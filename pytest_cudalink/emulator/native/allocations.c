@@ -153,13 +153,14 @@ API(cuMemFreeAsync, (CUdeviceptr address, void *stream), (address, stream)) {
   if (captured && address) return cl_capture_free(stream, address);
   result = address && cl_must_wait(stream) ? LOCKED(free_later(stream, address)) : CUDA_ERROR_NOT_READY;
   if (result != CUDA_ERROR_NOT_READY) return result;
-  const Block *block = cl_block_lock(address);
+  Block *block = cl_block_lock(address);
   bool kept = address && block && block->origin == FROM_ALLOCATION && block->start == address;
   bool managed = kept && block->place == MANAGED;
+  if (kept && !managed) cl_block_give(block);
   cl_block_unlock();
   if (managed) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "cuMemFree frees managed memory");
-  /* measured: a second time, cuMemFree and everything else go on as if nothing had been freed */
-  if (kept) return cl_noted(line, CUDA_SUCCESS, "cuMemFree frees what cuMemAlloc gave; it stays");
+  /* until then, cuMemFree and everything else go on as if nothing had been freed (measured: edges/frees) */
+  if (kept) return cl_noted(line, CUDA_SUCCESS, "what cuMemAlloc gave goes as the host waits");
   if (cl_order_on && address) {
     Op *op = cl_order_enter(stream);
     cl_touch_block(op, address, ACCESS_FREE);

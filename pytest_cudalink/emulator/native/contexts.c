@@ -29,10 +29,14 @@ static void mark_dead(Context *context) {
   for (size_t at = 0; at < sizeof ends / sizeof *ends; at++) ends[at](context);
 }
 
-uint64_t cl_next_id(void) {
-  static atomic_uint_least64_t last;
-  return atomic_fetch_add(&last, 1) + 1;
+/* What is numbered: the streams of all contexts, those that a driver keeps for itself, too: five of the process, and
+   eight of each context, the second of which is its legacy one (measured: edges/two_ids). */
+enum { OF_PROCESS = 5, OF_CONTEXT = 8 };
+static uint64_t next_ids(unsigned count) {
+  static atomic_uint_least64_t last = OF_PROCESS;
+  return atomic_fetch_add(&last, count) + 1;
 }
+uint64_t cl_next_id(void) { return next_ids(1); }
 
 /* Each thread changes its own, under the lock where another may read it. */
 typedef struct ThreadStack {
@@ -76,7 +80,9 @@ static void start_context(Context *context, CUdevice device, unsigned flags) {
   context->flags = flags;
   context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
   context->attached = 1;
-  context->id = cl_next_id();
+  static uint64_t last;
+  context->id = ++last;
+  context->legacy_id = next_ids(OF_CONTEXT) + 1;
   for (int limit = 0; limit < CONTEXT_LIMITS; limit++) context->limits[limit] = limits[limit];
   context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = (size_t)multiprocessors << 16;
   context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] =

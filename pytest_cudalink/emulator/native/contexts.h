@@ -17,7 +17,7 @@ struct Context {
   atomic_uint flags;
   atomic_size_t limits[CONTEXT_LIMITS];
   unsigned references;
-  uint64_t id;
+  uint64_t id, legacy_id; /* the latter is that of its legacy stream */
   atomic_int cache_config, attached;
   Site *end;             /* the call that destroyed it; NULL: it is not known */
   const void *green;     /* the resources of a green context; NULL: it is not green */
@@ -55,7 +55,7 @@ CUresult cl_check_peers(const Context *one, const Context *other);
 bool cl_shares(const Context *one, const Context *other);
 /* Whether a context may access the memory of another one of another device. In context_settings.c. */
 bool cl_is_peer(const Context *context, const Context *peer);
-/* The next number that no context and no stream has had. */
+/* The next number that no stream has had. */
 uint64_t cl_next_id(void);
 
 /* How many contexts were made and not destroyed; adds up the references to primary ones. */

@@ -85,10 +85,25 @@ EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size),
          copy(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size))
 EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
          copy_async(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size, stream))
+/* Its contexts say which devices must have access, whichever is current (measured:
+   edges/two_denied). */
+static CUresult copy_peers(EventLine *line, CUdeviceptr to, const Context *to_context, CUdeviceptr from,
+                           const Context *from_context, size_t size, const void *stream, int form) {
+  bool known =
+      size && to_context && from_context && cl_is_known_context(to_context) && cl_is_known_context(from_context);
+  if (known && !(cl_is_open_to(to_context, to) && cl_is_open_to(from_context, from))) return CUDA_ERROR_INVALID_VALUE;
+  cl_as_peers = known;
+  CUresult result = form == FORM_SYNCHRONOUS
+                        ? copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size)
+                        : copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
+  cl_as_peers = false;
+  return result;
+}
+
 API(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
     (to, to_context, from, from_context, size)) {
   if (size) TRY(cl_check_peers(to_context, from_context)); /* of nothing not even dead ones matter (H200) */
-  return copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size);
+  return copy_peers(line, to, to_context, from, from_context, size, NULL, FORM_SYNCHRONOUS);
 }
 
 /* A copy between devices cannot be captured, even if it is between contexts of one
@@ -103,7 +118,7 @@ API(cuMemcpyPeerAsync,
     (to, to_context, from, from_context, size, stream)) {
   TRY(refuse_captured(stream));
   TRY(cl_check_peers(to_context, from_context));
-  return copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
+  return copy_peers(line, to, to_context, from, from_context, size, stream, FORM_ASYNCHRONOUS);
 }
 
 /* -- copying rectangles and boxes -- */

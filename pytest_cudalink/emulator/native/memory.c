@@ -305,6 +305,21 @@ void cl_end_memory(const Context *context) {
   }
 }
 
+static atomic_bool some_given;
+
+void cl_block_give(Block *block) { some_given = block->given = true; }
+
+void cl_free_given(void) {
+  if (!atomic_exchange(&some_given, false)) return;
+  HOLD_TO_WRITE(lock);
+  for (Entry *at = first(), *next; at; at = next) {
+    next = behind(at);
+    if (!at->block.given) continue;
+    Block taken = take_out(at);
+    cl_block_free(&taken);
+  }
+}
+
 uintptr_t cl_pages(size_t size) {
   void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return pages == MAP_FAILED ? 0 : (uintptr_t)pages;
@@ -401,6 +416,11 @@ bool cl_reaches_address(const Context *context, CUdeviceptr address) {
   return !block || cl_reaches(context, block);
 }
 
+bool cl_is_open_to(const Context *context, CUdeviceptr address) {
+  HOLD_BLOCK(block, address);
+  return !block || !(block->barred >> context->device & 1);
+}
+
 enum { NO_DEVICE = -1 };
 
 /* Whether a device may use a block; without a current one, if any device may. */
@@ -428,9 +448,11 @@ static bool covered(CUdeviceptr address, size_t size, bool any, CUdevice device)
   return ok;
 }
 
+_Thread_local bool cl_as_peers;
+
 static CUdevice current_device(void) {
   CUresult state;
-  const Context *context = cl_context(&state);
+  const Context *context = cl_as_peers ? NULL : cl_context(&state);
   return context ? context->device : NO_DEVICE;
 }
 

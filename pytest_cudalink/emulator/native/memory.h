@@ -51,6 +51,7 @@ typedef struct {
   size_t pages_size;     /* 0: nothing */
   Slab *slab;            /* that it is cut from; of memory that was taken out: what goes with it */
   bool freed;            /* by cuMemFreeAsync; its stream has not come to that yet */
+  bool given;            /* to cuMemFreeAsync, though cuMemAlloc made it: it goes as the host waits */
   Site *end;             /* the call that freed it so; NULL: it is not known */
   bool counted;          /* as memory of its device */
   uint64_t barred;       /* devices that have no access to it, one bit each */
@@ -99,6 +100,9 @@ bool cl_is_freed_elsewhere(const Block *block);
 void cl_note_freed_elsewhere(const Block *block);
 /* Frees the memory of a block that was removed. */
 void cl_block_free(const Block *block);
+/* Has a block freed, while it is locked, when all that were given so are freed. */
+void cl_block_give(Block *block);
+void cl_free_given(void);
 
 /* How many blocks of an origin are not freed; adds up their sizes. */
 size_t cl_blocks_alive(Origin origin, size_t *bytes);
@@ -122,6 +126,10 @@ bool cl_is_known(CUdeviceptr address);
 /* Whether a range lies within one allocation, or within mappings side by side, and the current device may use it; an
    empty range always does. */
 bool cl_within(CUdeviceptr address, size_t size);
+/* Whether the device of a context may use what is at an address, if that is ours. */
+bool cl_is_open_to(const Context *context, CUdeviceptr address);
+/* While a copy between contexts is made, which were asked so: the current one does not matter. */
+extern _Thread_local bool cl_as_peers;
 /* Writes bytes within an allocation; false if they are not. */
 bool cl_memory_write(CUdeviceptr to, const void *from, size_t size);
 /* Writes a word of 4 or 8 bytes, aligned to its size, which host threads may use at the same time. */

@@ -51,7 +51,8 @@ static void read_mapping(Known *known, CUdeviceptr address, CUdevice device) {
   known->handle_types = (uint64_t)properties.handle_types;
   known->access = mapping.access[device];
   known->rdma = properties.flags.rdma;
-  cl_reservation_of(address, &known->range_start, &known->range_size);
+  if (!cl_reservation_of(address, &known->range_start, &known->range_size))
+    known->range_start = known->range_size = 0; /* behind the end of one (measured: edges/reservations) */
 }
 
 static Known look_up(CUdeviceptr address) {
@@ -59,6 +60,7 @@ static Known look_up(CUdeviceptr address) {
   const Context *context = cl_context(&state);
   Known known = {.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   const Block *block = cl_block_lock(address);
+  if (block && block->freed) block = NULL; /* though its stream has not come to that (measured: edges/frees) */
   if (block) {
     known.block = *block;
     read_slab(&known, block);

@@ -470,6 +470,7 @@ bool cl_pool_free(CUdeviceptr address, bool counted) {
 
 /* A pool gives back what is above its threshold when the host waits for the device. */
 void cl_synchronized(void) {
+  if (!cl_any_pending()) cl_free_given();
   HOLD(lock);
   EACH (Pool, pool, &all) trim(pool, pool->threshold, 0);
 }

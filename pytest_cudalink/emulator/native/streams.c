@@ -154,7 +154,6 @@ bool cl_dependencies_copy(Dependencies *to, const Dependencies *from) {
 static Stream *new_stream(HandleKind kind, Context *context, Objects *list) {
   Stream *stream = cl_object_make(sizeof *stream, kind, context, list);
   if (!stream) return NULL;
-  stream->id = cl_next_id();
   stream->policy = NO_POLICY;
   stream->domains[1] = 1;
   return stream;
@@ -177,6 +176,7 @@ static Stream *default_stream(bool of_thread) {
   Stream *made = new_stream(NO_HANDLE, context, of_thread ? &cl_streams : NULL);
   if (!made) return NULL;
   made->is_legacy = !of_thread;
+  made->id = of_thread ? cl_next_id() : context->legacy_id;
   if (!of_thread) return context->legacy = made;
   made->sibling = own;
   own = made;
@@ -234,6 +234,7 @@ static CUresult make_stream(Stream **out, unsigned flags, int priority, Context 
   stream->flags = flags;
   stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   stream->context = context;
+  stream->id = cl_next_id();
   *out = stream;
   return CUDA_SUCCESS;
 }

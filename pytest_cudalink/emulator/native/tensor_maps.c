@@ -76,11 +76,9 @@ static uint64_t bytes_of(const Map *map, uint64_t elements) {
   return bytes_of_type[map->type] ? elements * bytes_of_type[map->type] : elements / 2;
 }
 
-/* The innermost dimension of a box: whole units of 16 bytes, and not wider than what is swizzled. */
+/* The innermost dimension of a box has whole units of 16 bytes. */
 static bool valid_row(const Map *map, uint64_t elements) {
-  if (wide_packed(map->type)) return elements == 128;
-  uint64_t bytes = bytes_of(map, elements);
-  return bytes % 16 == 0 && (map->interleave || !map->swizzle || bytes <= span[map->swizzle]);
+  return wide_packed(map->type) ? elements == 128 : bytes_of(map, elements) % 16 == 0;
 }
 
 static CUresult check(EventLine *line, void *out, const Map *map, const unsigned *box) {
@@ -116,10 +114,17 @@ static CUresult encode(void *out, const Map *map, const uint32_t box[3], uint64_
   }
   words[13] |= (box[0] - 1) << 24;
   memcpy(words + 14, box + 1, 2 * sizeof *box);
-  words[16] = (uint32_t)bytes_of(map, elements);
-  words[18] = 8 * span[map->swizzle];
+  int most = 0;
+  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &most);
+  /* a box that does not fit is found out last (measured: edges/tensor_words) */
+  bool fits = bytes_of(map, elements) <= (uint64_t)most &&
+              (map->interleave || !map->swizzle || bytes_of(map, box[0]) <= span[map->swizzle]);
+  if (fits) {
+    words[16] = (uint32_t)bytes_of(map, elements);
+    words[18] = 8 * span[map->swizzle];
+  }
   memcpy(out, words, sizeof words);
-  return CUDA_SUCCESS;
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult encode_tiled(EventLine *line, void *out, const Map *map, const unsigned *box) {
@@ -130,7 +135,7 @@ static CUresult encode_tiled(EventLine *line, void *out, const Map *map, const u
   uint64_t elements = 1;
   for (unsigned at = 0; at < map->rank; at++) {
     if (box[at] > 256) return CUDA_ERROR_INVALID_VALUE;
-    elements *= box[at];
+    elements *= box[at] / map->steps[at];
     sizes[at > 0] |= at ? (box[at] - 1) << 8 * (at - 1) : box[at];
   }
   return encode(out, map, sizes, elements);
@@ -156,12 +161,13 @@ static bool valid_corners(unsigned offsets, const int *lower, const int *upper, 
 }
 
 static CUresult encode_im2col(EventLine *line, void *out, const Map *map, const int *lower, const int *upper,
-                              unsigned channels, unsigned pixels) {
+                              unsigned channels, unsigned pixels, int mode) {
   uint32_t box[3] = {channels, 0, pixels - 1};
   bool wide = map->kind == IM2COL_WIDE;
   TRY(check(line, out, map, NULL));
-  unsigned offsets = wide ? 1 : map->rank - 2, bits = offsets == 3 ? 5 : 16 / offsets;
-  if (!lower || !upper || !channels || channels > 256 || !pixels || pixels > 1024) return CUDA_ERROR_INVALID_VALUE;
+  unsigned offsets = wide ? 1 : map->rank - 2, bits = map->rank == 5 ? 5 : 16 / (map->rank - 2);
+  if (!lower || !upper || !channels || channels > 256 || (!mode && (!pixels || pixels > 1024)))
+    return CUDA_ERROR_INVALID_VALUE;
   if (!valid_corners(offsets, lower, upper, map) || !valid_row(map, channels)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < offsets; at++) {
     box[1] |= ((uint32_t)lower[at] & ((1U << bits) - 1)) << bits * at;
@@ -177,13 +183,13 @@ EXPORTED(cuTensorMapEncodeIm2col,
          encode_im2col(line, out,
                        &(Map){IM2COL, type, rank, (uintptr_t)address, extents, strides, steps, interleave, swizzle,
                               promotion, fill},
-                       pixelBoxLowerCorner, pixelBoxUpperCorner, channels, pixels))
+                       pixelBoxLowerCorner, pixelBoxUpperCorner, channels, pixels, 0))
 
 static CUresult encode_wide(EventLine *line, void *out, const Map *map, int lower, int upper, unsigned channels,
                             unsigned pixels, int mode) {
   if (mode < CU_TENSOR_MAP_IM2COL_WIDE_MODE_W || mode > CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128)
     return CUDA_ERROR_INVALID_VALUE;
-  return encode_im2col(line, out, map, &lower, &upper, channels, mode ? 1 : pixels);
+  return encode_im2col(line, out, map, &lower, &upper, channels, pixels, mode);
 }
 EXPORTED(cuTensorMapEncodeIm2colWide,
          (void *out, int type, unsigned rank, void *address, const uint64_t *extents, const uint64_t *strides,

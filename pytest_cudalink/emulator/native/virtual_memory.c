@@ -12,6 +12,7 @@
 typedef struct {
   AddressNode node;
   size_t size;
+  bool ours; /* what a mapping covers behind the caller's: nothing else may come there meanwhile */
 } Reservation;
 
 /* Under the lock of the physical memory, like all here. */
@@ -54,15 +55,19 @@ static bool anything_mapped(uintptr_t start, size_t size) {
   return last && start < last->node.start + last->size;
 }
 
+static void give(Reservation *old) {
+  cl_tree_leave(&reservations, &old->node);
+  cl_addresses_give(old->node.start, old->size);
+  free(old);
+}
+
 API(cuMemAddressFree, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
   HOLD_MAPPINGS();
   Reservation *found = reservation_at(start);
   if (!found || found->node.start != start || found->size != size || anything_mapped(start, size))
     return CUDA_ERROR_INVALID_VALUE;
-  cl_tree_leave(&reservations, &found->node);
-  cl_addresses_give(start, size);
-  free(found);
+  give(found);
   return CUDA_SUCCESS;
 }
 
@@ -78,7 +83,7 @@ static uintptr_t reserved_up_to(uintptr_t address, uintptr_t stop) {
 bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
   HOLD_MAPPINGS();
   const Reservation *found = reservation_at((uintptr_t)address);
-  if (!found || !contains(found->node.start, found->size, (uintptr_t)address, 1)) return false;
+  if (!found || found->ours || !contains(found->node.start, found->size, (uintptr_t)address, 1)) return false;
   *start = found->node.start;
   *size = found->size;
   return true;
@@ -102,8 +107,33 @@ static void hide(const Mapping *mapping) {
   mprotect((void *)mapping->node.start, mapping->size, PROT_NONE); /* what is left there is out of reach at least */
 }
 
-/* `beyond`: so many bytes at the end are behind the reservation, where nothing else may come meanwhile. */
-static CUresult map(uintptr_t start, size_t size, size_t beyond, Physical *physical) {
+static void uncover(uintptr_t start, uintptr_t stop) {
+  Reservation *at = (Reservation *)cl_tree_from(&reservations, start);
+  for (Reservation *next; at && at->node.start < stop; at = next) {
+    next = (Reservation *)at->node.behind;
+    if (at->ours) give(at);
+  }
+}
+
+/* Reserves what is not between the reservations of a mapping, of which only the start has to be (measured:
+   edges/reservations). */
+static CUresult cover(EventLine *line, uintptr_t start, uintptr_t stop) {
+  for (uintptr_t end = start; (end = reserved_up_to(end, stop)) < stop;) {
+    const Reservation *next = (Reservation *)cl_tree_from(&reservations, end);
+    size_t size = (next && next->node.start < stop ? next->node.start : stop) - end;
+    Reservation *fresh = malloc(sizeof *fresh);
+    if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
+    *fresh = (Reservation){{.start = cl_addresses_take(size, GRANULARITY, end)}, size, true};
+    if (fresh->node.start) cl_tree_enter(&reservations, &fresh->node);
+    if (fresh->node.start == end) continue;
+    if (fresh->node.start) give(fresh);
+    else free(fresh);
+    return cl_noted(line, CUDA_ERROR_INVALID_VALUE, "what is behind the reservation is in use");
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult map(uintptr_t start, size_t size, Physical *physical) {
   Mapping *fresh = calloc(1, sizeof *fresh);
   if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
   const Location *location = &physical->properties.location;
@@ -117,7 +147,7 @@ static CUresult map(uintptr_t start, size_t size, size_t beyond, Physical *physi
       .owner = physical,
       .exported = physical->exported,
   };
-  *fresh = (Mapping){.node.start = start, .size = size, .beyond = beyond, .physical = physical};
+  *fresh = (Mapping){.node.start = start, .size = size, .physical = physical};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (cl_physical_map(physical, cl_bytes_of(start), size)) {
     result = cl_block_enter(&block);
@@ -139,14 +169,12 @@ API(cuMemMap, (CUdeviceptr start, size_t size, size_t offset, uint64_t handle, u
   bool for_tiles = physical && physical->properties.flags.usage & CU_MEM_CREATE_USAGE_TILE_POOL; /* of arrays only */
   if (!physical || for_tiles || flags || !size || !start) return CUDA_ERROR_INVALID_VALUE;
   if (offset || size != physical->size) return CUDA_ERROR_NOT_SUPPORTED; /* only all of it can be mapped */
-  uintptr_t stop = (uintptr_t)start + size, end = reserved_up_to((uintptr_t)start, stop);
-  if (!end || start % GRANULARITY || anything_mapped((uintptr_t)start, size)) return CUDA_ERROR_INVALID_VALUE;
-  /* only its start has to be reserved (measured: edges/vmm_map) */
-  size_t beyond = end < stop ? stop - end : 0;
-  uintptr_t taken = beyond ? cl_addresses_take(beyond, GRANULARITY, end) : end;
-  CUresult result = taken == end ? map((uintptr_t)start, size, beyond, physical)
-                                 : cl_noted(line, CUDA_ERROR_INVALID_VALUE, "what is behind the reservation is in use");
-  if (result && beyond && taken) cl_addresses_give(taken, beyond);
+  uintptr_t stop = (uintptr_t)start + size;
+  if (!reserved_up_to((uintptr_t)start, 0) || start % GRANULARITY || anything_mapped((uintptr_t)start, size))
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cover(line, (uintptr_t)start, stop);
+  if (!result) result = map((uintptr_t)start, size, physical);
+  if (result) uncover((uintptr_t)start, stop);
   return result;
 }
 
@@ -163,7 +191,7 @@ static void unmap(Mapping *mapping) {
   if (cl_block_take(mapping->node.start, FROM_MAPPING, &taken)) cl_block_free(&taken);
   cl_addresses_empty(mapping->node.start, mapping->size);
   hide(mapping);
-  if (mapping->beyond) cl_addresses_give(mapping->node.start + mapping->size - mapping->beyond, mapping->beyond);
+  uncover(mapping->node.start, mapping->node.start + mapping->size);
   cl_physical_drop(mapping->physical);
   free(mapping);
 }
@@ -185,8 +213,7 @@ API(cuMemUnmap, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
   HOLD_MAPPINGS();
   uintptr_t stop = (uintptr_t)start + size, end = reserved_up_to((uintptr_t)start, stop);
-  if (!size || !end || (end < stop && !mapping_of(stop - 1)) || !holds_wholes((uintptr_t)start, size))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!size || end < stop || !holds_wholes((uintptr_t)start, size)) return CUDA_ERROR_INVALID_VALUE;
   Mapping *at = (Mapping *)cl_tree_from(&mappings, (uintptr_t)start);
   for (Mapping *next; at && at->node.start < stop; at = next) {
     next = behind(at);

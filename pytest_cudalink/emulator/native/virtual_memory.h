@@ -8,7 +8,7 @@
 /* A part of a reserved range with what is mapped there. */
 typedef struct {
   AddressNode node;
-  size_t size, beyond; /* and how much of it is behind the end of the reservation */
+  size_t size;
   Physical *physical;
   int access[DEVICES_MAX], host_access;
   bool shown; /* to the host, at the address itself */
