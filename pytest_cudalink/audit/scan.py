@@ -15,7 +15,7 @@ from ..base.finding import Finding
 from ..versions import CudaVersion, Needs
 from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
-from .libraries import MAJORS, majors_of
+from .libraries import MAJORS, majors_of, stem_of
 from .loadable import LoadableLibrary, buffer, data_ranges, is_elf, is_pe, pe_data_ranges, read_elf, read_pe, resolve
 from .members import DEVICE_CODE, Members, members_of
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
@@ -29,6 +29,9 @@ MOST_UNPACKED: Final = 8 << 20
 _MOST_TEXT: Final = 4 << 20
 #: Part of the message of jitify, which refuses an nvJitLink that is older than the release it was built with.
 _REFUSAL: Final = b"need at least version "
+#: A variable that nvJitLink reads, 12.2 to 13.5, in a file that contains the linker, such as that of Warp 1.9.0 or of
+#: pynvjitlink; libraries that link or open it, and cuSPARSE, have other words of it (measured 2026-11-29).
+_LINKER_INSIDE: Final = b"NVJITLINK_TRACE_MESSAGES\0"
 #: Names of libraries in one file; the file of a real wheel that has the most, cuda.pathfinder's, has 200.
 MOST_NAMES: Final = 1000
 
@@ -130,8 +133,11 @@ def _read_device_code(scan: Scan, name: str, stream: IO[bytes]) -> None:
         images = completed(in_file(name, data, found, room=MOST_UNPACKED))
         opens = any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ()))
         ltoir, jitify = nvjitlink_needs(data if opens else b"", images)
+        linked = scan.elves[name].needed if name in scan.elves else ()
+        alone = not opens and "libnvJitLink" not in map(stem_of, linked)
+        own_linker = alone and data.find(_LINKER_INSIDE) >= 0
     scan.images += images
-    if ltoir is not None:
+    if ltoir is not None and not own_linker:
         scan.ltoir[name] = ltoir
     if jitify is not None:
         scan.jitify[name] = jitify

@@ -47,6 +47,22 @@ def test_the_cuda_runtime_that_is_linked(cuda_library, built, tmp_path) -> None:
     assert not has_runtime(str(tmp_path / "d.so"))
 
 
+def test_a_linker_inside(tmp_path) -> None:
+    """LTO-IR in a file that contains nvJitLink, as Warp's does, needs no other; one that it opens may get it."""
+    image = ",".join(map(str, (Path(__file__).parents[1] / "data/artifacts/12.9/main.ltoir").read_bytes()))
+
+    def how(*words: str) -> list[str]:
+        folder = tmp_path / str(len(words))
+        folder.mkdir()
+        names = "".join(f'const char word{number}[] = "{word}";' for number, word in enumerate(words))
+        compile_c(folder / "x.so", f"const unsigned char image[] __attribute__((aligned(8))) = {{{image}}};{names}")
+        return [need.how for need in needs_of(folder) if need.stem == "libnvJitLink"]
+
+    assert how() == ["ltoir"]
+    assert how("NVJITLINK_TRACE_MESSAGES") == []
+    assert how("NVJITLINK_TRACE_MESSAGES", "libnvJitLink.so.12") == ["ltoir", "opened"]
+
+
 def test_a_table_that_begins_is_no_floor(cuda_library, built, tmp_path, capsys) -> None:
     """What the first known release has may be older: neither a driver nor LTO-IR is said to be of CUDA 12.0."""
     driver = cuda_library("libcuda.so.1", "cuInit", node=None)
