@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.stubs import c_source
-
 from .conftest import NOWHERE, compile_c, linked
 
 THREADS = 200
@@ -178,75 +176,6 @@ print(stub.cudaGetDeviceCount(None), stub.cudaGetErrorString(303).decode())
     done = run(code, CUDALINK_STUBS_CUDART=stubs["cudart"])
     assert done.stdout.startswith("303 libstub_cudart.so: no libcudart was found; looked in CUDALINK_STUBS_CUDART=")
     assert "(is a stub itself, or linked with one)" in done.stdout
-
-
-def test_arguments_survive_the_first_call(stubs, run, tmp_path) -> None:
-    """Six registers, the stack and a structure by value reach the function behind the first call unchanged."""
-    real = compile_c(
-        tmp_path / "real.so",
-        """
-        #include <stdio.h>
-        typedef struct { char bytes[64]; } handle_t;
-        typedef struct { unsigned x, y, z; } dim3;
-        int cudaMemcpyPeerAsync(void *a, int b, void *c, int d, size_t e, void *f)
-        { printf("%p %d %p %d %zu %p\\n", a, b, c, d, e, f); fflush(stdout); return 0; }
-        int cudaIpcOpenMemHandle(void **p, handle_t h, unsigned flags)
-        { printf("%d %.64s %u\\n", p != 0, h.bytes, flags); fflush(stdout); return 0; }
-        int cudaLaunchKernel(void *f, dim3 g, dim3 b, void **a, size_t m, void *s)
-        {
-          printf("%p %u %u %u %u %u %u %p %zu %p\\n", f, g.x, g.y, g.z, b.x, b.y, b.z, (void *)a, m, s);
-          return fflush(stdout);
-        }
-        """,
-    )
-    program = compile_c(
-        tmp_path / "program",
-        """
-        #include <stddef.h>
-        #include <string.h>
-        typedef struct { char bytes[64]; } handle_t;
-        typedef struct { unsigned x, y, z; } dim3;
-        extern int cudaMemcpyPeerAsync(void *, int, void *, int, size_t, void *);
-        extern int cudaIpcOpenMemHandle(void **, handle_t, unsigned);
-        extern int cudaLaunchKernel(void *, dim3, dim3, void **, size_t, void *);
-        int main(void)
-        {
-          handle_t h;
-          void *p;
-          memset(h.bytes, 'h', 64);
-          for (int i = 0; i < 2; i++) {
-            cudaMemcpyPeerAsync((void *)1, 2, (void *)3, 4, 5, (void *)6);
-            cudaIpcOpenMemHandle(&p, h, 9);
-            cudaLaunchKernel((void *)1, (dim3){2, 3, 4}, (dim3){5, 6, 7}, (void *)8, 9, (void *)10);
-          }
-          return 0;
-        }
-        """,
-        *linked(stubs["cudart"]),
-    )
-    lines = run(program, CUDALINK_STUBS_CUDART=real).stdout.splitlines()
-    expected = ["0x1 2 0x3 4 5 0x6", f"1 {'h' * 64} 9", "0x1 2 3 4 5 6 7 0x8 9 0xa"]
-    assert lines == expected * 2
-
-
-def test_vector_arguments_survive(run, tmp_path) -> None:
-    """Floating-point arguments of a function of the project's own pass through the first call."""
-    signature = "int cudaMix(double *o, double a, float b, double c, double d, double e, double f, double g, double h)"
-    own = f'only = ["cudaMix"]\n[functions.cudart.cudaMix]\nprototype = "{signature}"\n'
-    (tmp_path / "own.toml").write_text(own, encoding="utf-8")
-    (stub,) = c_source.build_stubs(["cudart"], tmp_path, symbols=tmp_path / "own.toml", prefix="own")
-    body = "*o = a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h; return 0;"
-    real = compile_c(tmp_path / "real.so", f"{signature} {{ {body} }}")
-    program = compile_c(
-        tmp_path / "program",
-        f"""
-        #include <stdio.h>
-        extern {signature};
-        int main(void) {{ double out; int r = cudaMix(&out, 1, 1, 1, 1, 1, 1, 1, 0.5); printf("%d %g\\n", r, out); }}
-        """,
-        *linked(stub),
-    )
-    assert run(program, CUDALINK_STUBS_CUDART=real).stdout == "0 32\n"
 
 
 def test_errno_is_kept(stubs, run, tmp_path) -> None:
