@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _ctypes
 import atexit
-import copy
 import ctypes
 import faulthandler
 import json
@@ -321,93 +320,6 @@ def _first_forks() -> Use:
     return use
 
 
-# -- copies with NULL in them
-
-
-class _Copies:
-    """Sound arguments of each copy, in words: a number, or a list, which the call gets the address of."""
-
-    def __init__(self) -> None:
-        cuda, size = driver(), 64
-        self._cuda, device, array, context = cuda, ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_void_p()
-        assert cuda.cuCtxGetCurrent(ctypes.byref(context)) == 0
-        assert cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(2 * size)) == 0
-        shape = (ctypes.c_uint64 * 3)(size, 1, 1 | 1 << 32)  # one channel of bytes
-        assert cuda.cuArrayCreate_v2(ctypes.byref(array), shape) == 0
-        self._host = ctypes.create_string_buffer(2 * size)
-        d, h, a, c = device.value, ctypes.addressof(self._host), array.value, context.value
-        stream = ctypes.c_void_p()
-        assert cuda.cuStreamCreate(ctypes.byref(stream), 0) == 0
-        s, other = stream.value, d + size
-        sides = {"h": (1, h, 0, 0), "d": (2, 0, d, 0), "a": (3, 0, 0, a), "u": (4, 0, other, 0)}
-        flat = {key: [0, 0, *side, size] for key, side in sides.items()}
-        deep = {key: [0, 0, 0, 0, *side, 0, size, 1] for key, side in sides.items()}
-        rectangles = [[*flat[one], *flat[two], size, 1] for one in sides for two in sides]
-        boxes = [[*deep[one], *deep[two], size, 1, 1] for one in sides for two in sides]
-        operand = [1, d, 0, 0, 1], [1, other, 0, 0, 1]
-        batch = [[other, h], [d, d], [size, size], 2, [1, 0, 0], [0], 1]
-        boxed = [[*operand[0], *operand[1], size, 1, 1, 1]]
-        plain = {
-            "": (d, h),
-            "HtoD_v2": (d, h),
-            "DtoH_v2": (h, d),
-            "DtoD_v2": (other, d),
-            "HtoA_v2": (a, 0, h),
-            "AtoH_v2": (h, a, 0),
-            "DtoA_v2": (a, 0, d),
-            "AtoD_v2": (d, a, 0),
-            "AtoA_v2": (a, 0, a, 0),
-            "Peer": (other, c, d, c),
-        }
-        self.calls: list[tuple[str, list[Any]]] = []
-        for name, words in plain.items():
-            self.calls.append((f"cuMemcpy{name}", [*words, size]))
-            if name not in ("DtoA_v2", "AtoD_v2", "AtoA_v2"):
-                stem, _, version = name.partition("_")
-                tail = f"_{version}" if version else ""
-                self.calls.append((f"cuMemcpy{stem}Async{tail}", [*words, size, s]))
-        for name in ("2D_v2", "2DUnaligned_v2"):
-            self.calls += [(f"cuMemcpy{name}", [one]) for one in rectangles]
-        self.calls += [("cuMemcpy2DAsync_v2", [one, s]) for one in rectangles]
-        for name in ("3D", "3DPeer"):
-            tail = "" if name == "3DPeer" else "_v2"
-            self.calls += [(f"cuMemcpy{name}{tail}", [one]) for one in boxes]
-            self.calls += [(f"cuMemcpy{name}Async{tail}", [one, s]) for one in boxes]
-        self.calls += [
-            ("cuMemcpyBatchAsync", [*batch, [0], s]),
-            ("cuMemcpyBatchAsync_v2", [*batch, s]),
-            ("cuMemcpy3DBatchAsync", [1, *boxed, [0], 0, s]),
-            ("cuMemcpy3DBatchAsync_v2", [1, *boxed, 0, s]),
-        ]
-
-    def __call__(self, name: str, words: list[Any]) -> int:
-        """Return the result of a call."""
-        given = [(ctypes.c_uint64 * len(one))(*one) if isinstance(one, list) else ctypes.c_uint64(one) for one in words]
-        return int(getattr(self._cuda, name)(*given))
-
-
-def _nulls() -> Use:
-    """Copy with NULL at one or two places of the arguments, or of what they point to; no copy may crash."""
-    copies = _Copies()
-    for name, words in copies.calls:
-        assert copies(name, words) == 0, (name, words)
-
-    def use(_: Subject, data: bytes) -> Outcome:
-        pick = random.Random(data)
-        name, words = pick.choice(copies.calls)
-        words = copy.deepcopy(words)
-        for _once in range(pick.choice((1, 1, 2))):
-            inside: list[Any] = words
-            at = pick.randrange(len(inside))
-            if isinstance(inside[at], list) and pick.random() < 0.8:
-                inside = inside[at]
-                at = pick.randrange(len(inside))
-            inside[at] = 0
-        return Outcome.REFUSED_BY_LIBRARY if copies(name, words) else Outcome.ACCEPTED
-
-    return use
-
-
 _SEED: Final = frozenset({"ptx"})
 
 # -- violations in processes below
@@ -485,7 +397,6 @@ EDGES: Final = {
     "nvml-forks": Scenario("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
     "unloads": Scenario("dlclose beside threads", _SEED, _unloads, emulated=True),
     "first-forks": Scenario("forks beside a first link", _SEED, _first_forks, emulated=False),
-    "nulls": Scenario("copies with NULL", _SEED, _nulls, emulated=True),
     "daemons": Scenario("descriptors that are closed and opened again", _SEED, _daemons, emulated=True),
     "crash": Scenario("SIGABRT beside events", _SEED, _crash, emulated=True),
 }

@@ -12,7 +12,7 @@ from .edges import EDGES
 
 ROOT = Path(__file__).parents[2]
 #: Rounds in which the fault that a campaign was written for shows in 99 of 100 runs.
-ROUNDS = {"crash": 20, "nvml-forks": 40, "unloads": 4, "daemons": 10, "first-forks": 12, "nulls": 2000}
+ROUNDS = {"crash": 20, "nvml-forks": 40, "unloads": 4, "daemons": 10, "first-forks": 12}
 ROUNDS["descendants"] = 4
 SLOW = ("first-forks",)
 
