@@ -29,7 +29,7 @@ from pytest_cudalink.linker.backends.state import LinkState
 from pytest_cudalink.loader import imports
 from pytest_cudalink.loader.jitlink import jitlink_calls
 from pytest_cudalink.plugin import fixtures
-from pytest_cudalink.plugin.conditions import backends
+from pytest_cudalink.plugin.watch import backends
 from pytest_cudalink.report.records import ViolationRecord, Writer
 from pytest_cudalink.targets import steering
 from pytest_cudalink.targets.base import Backend, BackendChoice, Bundled
