@@ -304,7 +304,8 @@ class DriverState(NamedTuple):
     threads: tuple[tuple[str, ...], ...] = ()  # the same for each other thread whose stack is not empty
     captures: int = 0  # captures of streams that are not over
     mode: int = 0  # of capture, of the calling thread
-    invalid: tuple[int, str] = (0, "")  # how many captures were ever invalidated, the last one by this call
+    #: How many captures were ever invalidated, the call that last did, and whether another mode of capture allows it.
+    invalid: tuple[int, str, bool] = (0, "", False)
 
 
 class ScheduledWork(NamedTuple):
@@ -588,9 +589,9 @@ class DriverControl:
         rows = [line.split("\t") for line in self._text(self._library.cudalinkState).splitlines()]
         (captures, mode), *_ = [map(int, values) for kind, *values in rows if kind == "captures"]
         (own, *_) = [tuple(names) for kind, *names in rows if kind == "stack"]
-        (number, call) = next(values for kind, *values in rows if kind == "invalid")
+        (number, call, by_mode) = next(values for kind, *values in rows if kind == "invalid")
         threads = tuple(tuple(names) for kind, *names in rows if kind == "thread")
-        return DriverState(own, threads, captures, mode, (int(number), call))
+        return DriverState(own, threads, captures, mode, (int(number), call, by_mode == "1"))
 
     def start_schedule(self, seed: int, displaced: Sequence[int] | None = None, *, stacks: bool = True) -> None:
         """Do queued work early, late or in between from now on, in any order that CUDA allows.

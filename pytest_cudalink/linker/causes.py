@@ -118,17 +118,29 @@ def linker_failed(function: str, failure: str) -> Finding:
 
 
 def open_capture(said: str, nodeid: str) -> Finding:
-    """Return the cause of a failure by a call that a capture forbids which an earlier test has left open."""
+    """Return the cause of a failure by a call that a capture forbids which a test (empty: the same) has left open."""
+    if not nodeid:
+        why = "the test captures a stream; until it ends that capture other calls fail, and so does work in stream 0"
+        fix: tuple[str, ...] = (
+            "do this before the capture begins or after it ends",
+            "for work in stream 0, capture a stream that was created with CU_STREAM_NON_BLOCKING",
+        )
+        return Finding("error", said, why=why, kind="open_capture", suggestion=fix)
     why = f"{nodeid} began to capture a stream and did not end it; until then other calls of the process fail"
     fix = ("end it there with cuStreamEndCapture, also where the test fails", "--cudalink-processes=isolated")
     return Finding("error", said, why=why, kind="open_capture", suggestion=fix)
 
 
-def invalid_capture(said: str, call: str, nodeid: str) -> Finding:
-    """Return the cause of a failure by a capture that a call of a test (empty: the same test) has invalidated."""
+def invalid_capture(said: str, call: str, nodeid: str, *, by_mode: bool) -> Finding:
+    """Return the cause of a failure by a capture that a call of a test (empty: the same test) has invalidated.
+
+    `by_mode`: a capture in mode RELAXED would have allowed the call.
+    """
     where = f"in {nodeid} " if nodeid else ""
     why = f"{call} {where}is a call that a capture forbids, and it invalidated the capture of a stream"
-    fix = (f"call {call} before the capture begins or after it ends", "capture with CU_STREAM_CAPTURE_MODE_RELAXED")
+    fix = [f"call {call} before the capture begins or after it ends"]
+    if by_mode:
+        fix.append("capture with CU_STREAM_CAPTURE_MODE_RELAXED")
     return Finding("error", said, why=why, kind="open_capture", suggestion=fix)
 
 

@@ -188,20 +188,32 @@ def begin():
     must(driver.cuStreamBeginCapture(stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL))
     return stream
 
-def test_fine(): must(driver.cuStreamEndCapture(begin()))
-def test_leaves(): assert begin() is None
+def test_fine():
+    global stream, other, event, memory
+    must(driver.cuStreamEndCapture(begin()))
+    stream, other, event = must(driver.cuStreamCreate(1)), must(driver.cuStreamCreate(1)), must(driver.cuEventCreate(0))
+    memory = must(driver.cuMemAlloc(64))
+def test_leaves(): assert begin() is None or must(driver.cuMemAlloc(8))
 def test_passes(): pass
 def test_later(): must(driver.cuMemAlloc(8))
 def test_own_fault(): assert 1 == 2
+def test_unjoined():
+    must(driver.cuStreamBeginCapture(stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL))
+    must(driver.cuEventRecord(event, stream))
+    must(driver.cuStreamWaitEvent(other, event, 0))
+    must(driver.cuMemsetD8Async(memory, 0, 64, other))
+    must(driver.cuStreamEndCapture(stream))
 """
 
 
 def test_a_capture_that_an_earlier_test_left_open(run, toolkit) -> None:
-    """The test that a later one fails for is named; a failure that says nothing of a capture has another reason."""
+    """The test that a later one fails for is named, as is the own one; other failures have other reasons."""
     _, tests = run(LEFT_OPEN, driver="13.0")
 
     named = {name: test.cause for name, test in tests.items() if test.cause is not None}
-    assert named.keys() == {"test_later"}
+    assert named.keys() == {"test_leaves", "test_later"}
+    assert named["test_leaves"]["why"].startswith("the test captures a stream; until it ends that capture other calls")
+    assert tests["test_unjoined"].outcome == "failed"
     assert named["test_later"]["kind"] == "open_capture"
     assert named["test_later"]["why"].startswith(f"{tests['test_leaves'].nodeid} began to capture a stream and did not")
     assert "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" in named["test_later"]["what"]

@@ -47,7 +47,7 @@ class Driver:
     def __init__(self) -> None:
         self.events: list[dict] = [{"call": "cuOld", "unsupported": True}]
         self.below: list[tuple[str, dict]] = []
-        self.captures, self.invalid = 0, (0, "")
+        self.captures, self.invalid = 0, (0, "", False)
 
     @property
     def refusal_count(self) -> int:
@@ -435,12 +435,15 @@ def test_errors_that_come_from_others(bare, run) -> None:
 def test_a_capture_that_a_call_invalidated(run) -> None:
     """The call is named by its name in cuda.h, and its test if that was another; without one nothing is said."""
     driver, error, rest = run._emulated, ValueError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), "is a call that a capture"
-    driver.invalid = (1, "cuMemAlloc_v2")
+    driver.invalid = (1, "cuMemAlloc_v2", True)
     driver.events.append({})
     begin(run)
     assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, error)
-    driver.invalid = (2, "cuMemAlloc_v2")
-    assert f"\nwhy    cuMemAlloc {rest} forbids" in why(run, error)
+    assert "RELAXED" in failed(run, error)[0][1]
+    driver.invalid = (2, "cuStreamSynchronize", False)
+    assert f"\nwhy    cuStreamSynchronize {rest} forbids" in why(run, error)
+    assert "RELAXED" not in failed(run, error)[0][1]
+    driver.invalid = (2, "cuMemAlloc_v2", True)
     assert why(run, ValueError("900")) == ""
     for nodeid in ("B", "C"):
         driver.events.append({})
@@ -451,12 +454,13 @@ def test_a_capture_that_a_call_invalidated(run) -> None:
         driver.events.append({})
         begin(run, nodeid)
     assert "\nwhy    C began to capture" in why(run, ValueError("900"))
+    assert why(run, ValueError("CUDA_ERROR_STREAM_CAPTURE_UNJOINED (904)")) == ""  # the fault of this capture
     assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, ValueError("capture invalidated"))
     driver.captures = 0
     driver.events.append({})
     begin(run)
     assert why(run, ValueError("900")) == ""
-    driver.invalid = (0, "")
+    driver.invalid = (0, "", False)
     assert why(run, error) == ""
 
 

@@ -82,16 +82,17 @@ static void write_stack(void *text, bool own, Context *const *list, size_t count
 
 /* Writes what later calls depend on: a line for the calling thread's stack of contexts, outermost first, and for that
    of each other thread that has one; one with the number of open captures and the calling thread's mode of capture; one
-   with that of captures that were ever invalidated, and the call that last did.
+   with that of captures that were ever invalidated, the call that last did, and whether another mode allows it.
    Returns the size with the NUL that this takes, also where it does not fit. */
 EXPORT size_t cudalinkState(char *out, size_t size) {
   Text text = {out, size, 0};
   int mode;
   uint64_t invalid;
   const char *call;
-  size_t open = cl_captures_open(&mode, &invalid, &call);
+  bool by_mode;
+  size_t open = cl_captures_open(&mode, &invalid, &call, &by_mode);
   if (size) *out = 0;
   cl_each_stack(write_stack, &text);
-  write(&text, "captures\t%zu\t%d\ninvalid\t%llu\t%s\n", open, mode, (unsigned long long)invalid, call);
+  write(&text, "captures\t%zu\t%d\ninvalid\t%llu\t%s\t%d\n", open, mode, (unsigned long long)invalid, call, by_mode);
   return text.length + 1;
 }

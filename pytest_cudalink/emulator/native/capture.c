@@ -37,9 +37,10 @@ static bool prohibits(const Capture *capture) {
 
 static const char *spoiler; /* the call that last invalidated a capture, and how many captures ever were */
 static uint64_t spoiled;
+static bool spoiled_by_mode; /* that call may run beside a capture in another mode */
 
 void cl_invalidate(Capture *capture) {
-  if (!capture->invalid) spoiler = cl_called(), spoiled++;
+  if (!capture->invalid) spoiler = cl_called(), spoiled++, spoiled_by_mode = false;
   capture->invalid = true;
 }
 
@@ -47,7 +48,7 @@ CUresult cl_prohibited(void) {
   CUresult result = CUDA_SUCCESS;
   for (Capture *capture = captures; capture; capture = capture->next)
     if (prohibits(capture)) {
-      cl_invalidate(capture);
+      if (!capture->invalid) cl_invalidate(capture), spoiled_by_mode = true;
       result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   return result;
@@ -82,11 +83,12 @@ CUresult cl_guard_call(Sym symbol) {
   return result ? CUDA_SUCCESS : LOCKED(refuse(symbol, context));
 }
 
-size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call) {
+size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call, bool *by_mode) {
   HOLD_STREAMS();
   *mode = thread_mode;
   *invalid = spoiled;
   *call = spoiler ? spoiler : "";
+  *by_mode = spoiled_by_mode;
   return (size_t)atomic_load(&capture_count);
 }
 

@@ -27,8 +27,8 @@ Capture *cl_capture_numbered(uint64_t number);
 /* Has the call of this thread invalidate a capture. */
 void cl_invalidate(Capture *capture);
 /* How many captures are not over; *mode is that of the calling thread. *invalid: how many ever were invalidated, the
-   last one by *call. Takes the lock. */
-size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call);
+   last one by *call, *by_mode: which a capture of another mode allows. Takes the lock. */
+size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call, bool *by_mode);
 /* Ends every part that a stream has in a capture. */
 void cl_capture_abandon(Stream *stream);
 

@@ -39,8 +39,8 @@ _NO_DRIVER: Final = (
 #: one lacks the tables that it asks for once in a process.
 _INSUFFICIENT: Final = r"cudaErrorInsufficientDriver|CUDA driver version is insufficient"
 _NOT_SUPPORTED: Final = r"cudaErrorNotSupported|CUDA.*operation not supported"
-#: What the driver and the runtime say of calls that a capture forbids: 900 to 908 of cuda.h.
-_OF_CAPTURE: Final = r"(?i)stream_?capture|is capturing|during capture|\b90[0-8]\b"
+#: What the driver and the runtime say of calls that an open capture forbids, whosever it is: 900 and 906 of cuda.h.
+_OF_CAPTURE: Final = r"(?i)capture_?(unsupported|implicit)|a capturing|is capturing|during capture|\b90[06]\b"
 #: The same of a capture that such a call has invalidated: 901.
 _INVALID_CAPTURE: Final = r"(?i)capture_?invalidated|capture invalidated|\b901\b"
 #: How libraries say so, too: enough where the runtime of the process is known to have been refused.
@@ -155,11 +155,13 @@ class Causes(Check):
         """Return what an error comes from that says something of a capture."""
         from ...linker import causes
 
-        number, call = self._driver.state().invalid if self._driver is not None else (0, "")
+        assert self._driver is not None
+        state = self._driver.state()
+        number, call, by_mode = state.invalid
         if number and (said := _telling(error, _INVALID_CAPTURE)):
             where = "" if number > self._invalid else self._invalidated
-            return _Refusals(cause=causes.invalid_capture(said, _in_header({"call": call}), where))
-        if self._left_open and (said := _telling(error, _OF_CAPTURE)):
+            return _Refusals(cause=causes.invalid_capture(said, _in_header({"call": call}), where, by_mode=by_mode))
+        if (self._left_open or state.captures) and (said := _telling(error, _OF_CAPTURE)):
             return _Refusals(cause=causes.open_capture(said, self._left_open))
         return _NOTHING
 
