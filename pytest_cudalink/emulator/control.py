@@ -116,7 +116,7 @@ def _rule_of(kind: str, rule: str, after: str) -> tuple[str, str, str]:
     elif not after:
         found = rules.get(rule, rules["memory of a link state"])
     else:
-        found = rules["freed memory" if rule == "CUdeviceptr" else "destroyed handle"]
+        found = rules.get(kind, rules["freed memory" if rule == "CUdeviceptr" else "destroyed handle"])
     words = {"rule": rule, "end": after}
     return found["verb"], found["advice"].format_map(words), found["fix"].format_map(words)
 

@@ -138,9 +138,8 @@ def invalid_capture(said: str, call: str, nodeid: str, *, by_mode: bool) -> Find
     """
     where = f"in {nodeid} " if nodeid else ""
     why = f"{call} {where}is a call that a capture forbids, and it invalidated the capture of a stream"
-    fix = [f"call {call} before the capture begins or after it ends"]
-    if by_mode:
-        fix.append("capture with CU_STREAM_CAPTURE_MODE_RELAXED")
+    other = ("capture with CU_STREAM_CAPTURE_MODE_RELAXED",) if by_mode else ()
+    fix = (f"call {call} before the capture begins or after it ends", *other)
     return Finding("error", said, why=why, kind="open_capture", suggestion=fix)
 
 

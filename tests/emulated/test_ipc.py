@@ -183,7 +183,9 @@ ok(cuda.cuMemsetD8_v2(address, 7, 64))
 ok(cuda.cuIpcCloseMemHandle(address))
 for one, call in zip(control.violations, ("cuMemsetD8_v2", "cuIpcCloseMemHandle"), strict=True):
     assert (one.rule, one.what, one.call) == ("CUdeviceptr", "used after cuMemFree_v2", call)
-    assert one.text.startswith("memory of another process 1: ")
+    said = "expected memory of another process that is allocated, found an address of freed memory"
+    assert one.text.startswith("memory of another process 1: ") and said in one.text, one
+    assert "after the other process has called cuIpcCloseMemHandle" in one.fix
     assert one.history[0] == "memory of another process 1 was freed by cuMemFree_v2, called from:"
     assert any(line.startswith(f"  process {sys.argv[2]}: ") and line.endswith("in give_up") for line in one.history)
 assert cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1) == 1

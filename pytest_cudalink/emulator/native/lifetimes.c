@@ -1,5 +1,6 @@
 /* The use of what is dead: a handle after its end, memory after it was freed. */
 #include <stdio.h>
+#include <string.h>
 
 #include "config.h"
 #include "handles.h"
@@ -25,9 +26,12 @@ void cl_check_dead_use(const char *call, unsigned kinds) {
   if (cl_config()->lifetime && kinds >> use.kind & 1) {
     const struct KindName *kind = &cl_kinds[use.kind];
     const char *after = use.end ? use.end->call : "its end";
+    bool memory = !strcmp(kind->type, "CUdeviceptr");
     char what[64], expected[64];
     snprintf(what, sizeof what, "used after %s", after);
-    snprintf(expected, sizeof expected, "a %s that is alive", kind->name);
+    if (memory) snprintf(expected, sizeof expected, "%s that is allocated", kind->name);
+    else
+      snprintf(expected, sizeof expected, "%s %s that is alive", strchr("aei", *kind->name) ? "an" : "a", kind->name);
     cl_note_violation_of(&(Violation){
         .kind = kind->name,
         .number = use.number,
@@ -36,7 +40,7 @@ void cl_check_dead_use(const char *call, unsigned kinds) {
         .call = call,
         .after = after,
         .expected = expected,
-        .found = "the handle of a destroyed one",
+        .found = memory ? "an address of freed memory" : "the handle of a destroyed one",
         .maker = use.end ? use.end->call : NULL,
         .made = use.end ? &use.end->stack : NULL,
     });
