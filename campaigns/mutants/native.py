@@ -30,6 +30,8 @@ from .operators import weighed
 
 ROOT = Path(__file__).parents[2]
 _PARTS: Final = ("artifacts", "emulator")
+#: Parts whose libraries have some of the same C, and tests of it.
+_BESIDE: Final = ("emulator/worker", "loader/jitlink")
 #: The answer about a mutant that the compiler refuses, or of which it makes the same code.
 EQUAL: Final = "="
 CACHE = ROOT / ".cudalink" / "mutants.json"
@@ -50,7 +52,8 @@ _PYTEST: Final = ("-q", "-n0", "-pno:cacheprovider", "-pno:randomly", "--assert=
 
 def mutants() -> list[tuple[str, CMutant]]:
     """Return every mutant of the C with its file, less some of those of texts."""
-    return [(file, one) for file, source in _sources().items() for one in weighed(source.mutants())]
+    judged = {str(source.relative_to(ROOT)) for _, library in _libraries(_PARTS) for source in library.sources}
+    return [(file, one) for file in sorted(judged) for one in weighed(_sources()[file].mutants())]
 
 
 def key(file: str, mutant: CMutant) -> str:
@@ -102,14 +105,14 @@ def judge_all(
     return f"{len(left_out)} tests that fail without a change: {', '.join(left_out)}" if left_out else ""
 
 
-def _libraries() -> list[tuple[str, compiler.SharedLibrary]]:
-    """The libraries whose C is judged, each with its part of the package."""
-    return [(part, library) for part, library in sources.libraries(compiler) if part in _PARTS]
+def _libraries(parts: Collection[str] = (*_PARTS, *_BESIDE)) -> list[tuple[str, compiler.SharedLibrary]]:
+    """The libraries of some parts of the package, each with its part."""
+    return [(part, library) for part, library in sources.libraries(compiler) if part in parts]
 
 
 @cache
 def _sources() -> dict[str, CSource]:
-    """Each C file that is judged, by its path in the repository."""
+    """Each C file of the libraries, by its path in the repository."""
     paths = sorted({source for _, library in _libraries() for source in library.sources})
     return {str(path.relative_to(ROOT)): CSource(path.read_text(encoding="utf-8")) for path in paths}
 
