@@ -137,7 +137,7 @@ def operations(drawn: Recipe) -> Iterator[str]:
     if drawn.driver:  # where both majors are, programs of each find their own
         once = [part for part in FIRST_CALL if part != "cudart" and sum(here[part]) == 1]
         yield from (f"begins {part}" for part in once if _is_whole(PARTS[part][not here[part][0]], wheels))
-        yield from ["rmm-stream"] * ("rmm" in modules)
+        yield from (one for module, one in (("rmm", "rmm-stream"), ("torch", "torch-cuda")) if module in modules)
         opens = {key: file for name in names for key, file in PACKAGES[name].get("opens", {}).items()}
         yield from (f"opened {part} {file}" for part, file in opens.items() if sum(here[part]) == 1)
     if names & _LINKING:

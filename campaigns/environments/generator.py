@@ -308,12 +308,22 @@ def _used_files_of(name: str, version: str) -> dict[str, int]:
 
 @cache
 def requirements(name: str, version: str) -> tuple[Requirement, ...]:
-    """What a released wheel requires without extras."""
+    """What a released wheel requires, with what the extras bring that it names of the toolkit."""
+    found = [*_required(name, version, "")]
+    toolkits = [need for need in found if need.name == "cuda-toolkit"]
+    for need in toolkits:
+        fitting = [one for one in PACKAGES[need.name]["releases"] if need.specifier.contains(one)]
+        found += [more for one in fitting[-1:] for extra in need.extras for more in _required(need.name, one, extra)]
+    return tuple(found)
+
+
+def _required(name: str, version: str, extra: str) -> Iterator[Requirement]:
+    """Yield what a released wheel requires without extras, or for one of them."""
     (info,) = unpacked(name, version).glob("*.dist-info")
-    needs = [Requirement(text) for text in importlib.metadata.PathDistribution(info).requires or ()]
-    for need in needs:
-        need.name = canonicalize_name(need.name)
-    return tuple(need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""}))
+    for need in map(Requirement, importlib.metadata.PathDistribution(info).requires or ()):
+        if need.marker.evaluate({"extra": extra}) if need.marker else not extra:
+            need.name = canonicalize_name(need.name)
+            yield need
 
 
 @cache
@@ -372,8 +382,7 @@ def make(drawn: Recipe, prefix: Path) -> dict[str, str]:
         (site / place).parent.mkdir(parents=True, exist_ok=True)
         _link(path, site / place)
     needed = {need.name for name, version in drawn.packages for need in requirements(name, version)}
-    if "numba" in needed:
-        needed |= {"llvmlite", "numpy"}
+    needed |= {"llvmlite", "numpy"} if "numba" in needed else {"mpmath", "markupsafe"} if "sympy" in needed else set()
     for name in needed & _SUPPORT.keys():
         _lay(unpacked(name, _SUPPORT[name]), site)
     for name, version in drawn.packages:

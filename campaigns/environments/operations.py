@@ -311,6 +311,11 @@ def rmm_stream() -> None:
     _asks_the_driver(stream.Stream)
 
 
+def torch_cuda() -> None:
+    """Let torch ask its CUDA runtime for devices, as it does before its first tensor there."""
+    _asks_the_driver(importlib.import_module("torch").cuda.init)
+
+
 def opened(what: str) -> None:
     """Open a library by its name, as a package does where it uses a GPU, in a process that has loaded the toolkit's."""
     name, file = what.split()

@@ -230,6 +230,8 @@ def test_severity() -> None:
         ("libcudnn libcudnn_ops", ("numpy",), (), [("undeclared", "note")]),
         ("libcudnn", ("nvidia-cudnn-cu12",), (), []),
         ("libcutensorMg", ("cutensor-cu12; extra == 'tensor'",), ("tensor",), []),
+        ("libcupti", ("cuda-toolkit[cupti]==13.0.3",), (), []),
+        ("libcupti", ("cuda-toolkit[nvtx]==13.0.3",), (), [("undeclared", "error")]),
         ("libnvshmem_host libcudss", ("nvidia-nvshmem-cu13",), (), [("undeclared", "note")]),
         ("libcudart libnccl", ("nvidia-cuda-runtime-cu12<13",), (), [("undeclared", "note")]),
         ("libcuda libnccl", (), (), [("undeclared", "error")]),

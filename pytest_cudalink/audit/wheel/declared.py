@@ -289,8 +289,11 @@ def _without_table(needs: Iterable[Need], declared: Declared, dependent: Collect
     It is an error where no file of the wheel does without the library, as a file alone may be an optional plugin.
     """
     linked = [need for need in needs if need.how == "linked"]
-    required = (canonicalize_name(one.name) for one in chain(declared.always, *declared.extras.values()))
-    reached = {*_reached(required), declared.name}
+    required = [*chain(declared.always, *declared.extras.values())]
+    toolkits = [one for one in required if canonicalize_name(one.name) == _TOOLKIT]
+    brought = (line.name for one in toolkits for version in _toolkit_extras() if one.specifier.contains(version)
+               for line in _lines(one, version))  # fmt: skip
+    reached = {*_reached([*(canonicalize_name(one.name) for one in required), *brought]), declared.name}
     packages_by_stem = {need.stem: packages_of(need.stem) for need in linked}
     for names in dict.fromkeys(packages_by_stem.values()):
         if not names or reached & {*names}:
