@@ -26,7 +26,8 @@ def compile_c(output: Path, source: str, *flags: str) -> Path:
 
     What is linked is known by its name and bytes, wherever it lies: give its path, and ``$ORIGIN`` to find it by.
     """
-    shared = ["-shared", "-fPIC", f"-Wl,-soname,{output.name}"] if ".so" in output.name else []
+    # as GNU's linker does, and zig's does not, keep what nothing uses
+    shared = ["-shared", "-fPIC", f"-Wl,-soname,{output.name}", "-Wl,--no-gc-sections"] if ".so" in output.name else []
     head = [*find_compiler(), "-std=gnu17", "-O1", "-g", *shared, "-x", "c", "-", "-x", "none"]
     known = hashlib.sha256("\0".join([*head, source]).encode())
     for flag in flags:
@@ -40,6 +41,8 @@ def compile_c(output: Path, source: str, *flags: str) -> Path:
         if not made.exists():
             command = [*head, *flags, "-pthread", "-ldl", "-o", str(made)]
             done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+            if "UnableToSpawnSelf" in done.stderr:  # zig 0.17 cannot start its linker with one number of arguments
+                done = subprocess.run([*command, "-L/"], input=source, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
     output.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(made, output)

@@ -23,6 +23,10 @@ from pytest_cudalink.base.compiler import find_compiler
 from tools import make_exports, package_index
 from tools.dynamic_symbols import of_beginning, of_file
 
+needs_gnu_ld = pytest.mark.skipif(
+    "ziglang" in find_compiler(),
+    reason="needs GNU ld, with which NVIDIA links: zig's linker writes hash tables behind the symbols",
+)
 SOURCE = "int {0}(void) {{ return 1; }}\n"
 #: Put behind each library, so that one which was inflated whole is noticed.
 REST = Random(0).randbytes(1 << 20)
@@ -158,6 +162,7 @@ def row_of(index: Index, project: str, version: str) -> dict:
     return next(row for row in index.projects[project] if f"-{version}-" in row["filename"])
 
 
+@needs_gnu_ld
 def test_made_from_wheels(index) -> None:
     """Releases, wheels and changes are found; a range means the wheel of the release; what lacks has a reason."""
     majors = make_exports.make(index.url)["libfoo"]["majors"]
@@ -435,6 +440,7 @@ def test_how_an_index_is_asked(monkeypatch) -> None:
     assert asked == [("https://x/y/", {"Accept": "application/vnd.pypi.simple.v1+json"}, 60.0)] * 4
 
 
+@needs_gnu_ld
 @pytest.mark.parametrize("style", ["sysv", "gnu", "both"])
 def test_hash_styles(tmp_path, style) -> None:
     """Symbols are found through each kind of hash table; a name that does not have its hash is not believed."""

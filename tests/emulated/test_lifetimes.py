@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import shutil
 
 import pytest
 
@@ -374,7 +373,6 @@ assert noticed() == []
     )
 
 
-@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler")
 def test_a_thread_that_python_does_not_know(check, tmp_path) -> None:
     """Its cuLinkCreate does not wait for Python's lock, which the thread that waits for it may hold."""
     library = compile_c(tmp_path / "liblate.so", LATE)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from pytest_cudalink.base import compiler
 from tests.emulated import checkers, locks
 
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler for programs of its own"
-)
-
 
 @pytest.mark.slow
-@needs_compiler
 def test_whole_api_from_c(tmp_path, monkeypatch) -> None:
     """A program built against cuda.h gets the expected answer from every function, with sound and damaged images.
 
@@ -38,7 +31,6 @@ def test_table_of_locks() -> None:
     assert locks.defined() == locks.table().keys()
 
 
-@needs_compiler
 def test_damaged_images() -> None:
     """Whatever is changed in an image, reading it never ends in our code by a signal."""
     assert checkers.fuzz(rounds=40) == []
@@ -67,7 +59,6 @@ def test_a_lost_object_is_seen() -> None:
     assert any("bytes of the device" in problem for problem in checkers.object_leaks(rounds=200, way="losing-objects"))
 
 
-@needs_compiler
 @pytest.mark.parametrize(("scenario", "dies"), checkers.SCENARIOS.items())
 def test_lifetimes_from_c(scenario: str, dies: bool, once) -> None:
     """The emulated driver notices each way in which option memory can die too early, and nothing else."""

@@ -12,7 +12,6 @@ import pytest
 
 from pytest_cudalink.base import compiler
 from tests.emulated import checkers, conftest, locks
-from tests.emulated.test_native import needs_compiler
 from tests.planted.expected_order import ORDER
 
 Check = Callable[..., str]
@@ -462,7 +461,6 @@ def test_random_programs(on_driver: Callable[..., Any], count: int) -> None:
     assert 0 < in_order < count < named
 
 
-@needs_compiler
 def test_locks(on_driver: Callable[..., Any], tmp_path: Path) -> None:
     """Threads take the driver's locks in the order of the table with the check on, too."""
     flags, source = ("-shared", "-fvisibility=default", "-ldl"), checkers.HERE / "native" / "lock_order.c"

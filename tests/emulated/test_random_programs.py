@@ -17,6 +17,7 @@ from campaigns.conformance.programs import compare as comparer
 from campaigns.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
 from campaigns.conformance.programs.generate import generate
 from campaigns.conformance.programs.record import load
+from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.execute import execute, layouts
 from pytest_cudalink.emulator.recorder.grade import ENDS
@@ -225,7 +226,7 @@ def test_layouts_are_those_of_the_header(headers, tmp_path) -> None:
     source = tmp_path / "layouts.c"
     source.write_text('#include <stddef.h>\n#include "cuda.h"\n' + "".join(lines), encoding="utf-8")
     done = subprocess.run(
-        [os.environ.get("CC", "cc"), "-fsyntax-only", f"-I{headers}", str(source)],
+        [*find_compiler(), "-c", "-o", str(tmp_path / "layouts.o"), f"-I{headers}", str(source)],
         capture_output=True,
         text=True,
         check=False,

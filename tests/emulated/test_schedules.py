@@ -9,7 +9,6 @@ import pytest
 
 from tests.emulated import checkers
 from tests.emulated.conftest import programs
-from tests.emulated.test_native import needs_compiler
 from tests.emulated.test_queues import GATES, Check
 
 SCHEDULES = (
@@ -499,7 +498,6 @@ for seed in range(20):
 test_programs = programs(PROGRAMS, fixture="schedules")
 
 
-@needs_compiler
 @pytest.mark.parametrize("thousands", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_orders_of_schedules(thousands: int) -> None:
     """A checker that knows the rules alone forbids none of the orders; `checkers orders` makes a million."""

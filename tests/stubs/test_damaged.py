@@ -119,8 +119,8 @@ def without_hash(path: Path) -> None:
 
 def zeroed(path: Path) -> None:
     """Fill a library with zeros after its headers, as a download that was interrupted leaves it."""
-    size = path.stat().st_size
-    os.truncate(path, 1024)
+    size, (count,) = path.stat().st_size, struct.unpack_from("<H", path.read_bytes(), 56)
+    os.truncate(path, 64 + 56 * count)
     os.truncate(path, size)
 
 

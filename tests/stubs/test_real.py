@@ -18,6 +18,7 @@ import pytest
 from pytest_cudalink import artifacts
 from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.stubs.catalog import CATALOG_FILE, Catalog
+from tools.dynamic_symbols import of_file
 
 from .conftest import compile_c, succeed
 
@@ -199,8 +200,8 @@ def test_exact_entry_points(wheels, catalog) -> None:
     """Every symbol that the catalog gives for this release is exported by the release's libraries, and no later one."""
     for name, pattern in (("cudart", "libcudart.so.*"), ("nvrtc", "libnvrtc.so.*")):
         (library,) = wheels.glob(f"nvidia/*/lib/{pattern}")
-        listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
-        exported = {line.split()[-1].partition("@")[0] for line in listed.stdout.splitlines()}
+        with library.open("rb") as file:
+            exported = of_file(file).symbols
         (builtins,) = (p.name for p in wheels.glob("nvidia/*/lib/libnvrtc-builtins.so.*") if ".alt." not in p.name)
         release = tuple(map(int, builtins.rpartition("so.")[2].split(".")))
         for function in catalog.libraries[name].functions:
@@ -238,7 +239,15 @@ def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, cat
     lines += size_checks("\n".join(lines), catalog, now[0])
     source = tmp_path / "check.c"
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    command = [*find_compiler(), "-fsyntax-only", "-Werror", *(f"-I{folder}" for folder in folders), str(source)]
+    command = [
+        *find_compiler(),
+        "-c",
+        "-o",
+        str(tmp_path / "a.o"),
+        "-Werror",
+        *(f"-I{folder}" for folder in folders),
+        str(source),
+    ]
     succeed(*command)
 
 

@@ -16,6 +16,7 @@ import pytest
 from native_build.sources import SHARED
 from pytest_cudalink.loader.jitlink import jitlink_contract
 from tests.compiled import compile_c
+from tests.emulated.checkers import sanitizers_missing
 
 #: As the real one: it has a code for a NULL handle, and gives a new handle the address of the last destroyed one.
 LIBRARY = """
@@ -307,6 +308,8 @@ def test_library_that_goes_on_after_many_handles(run) -> None:
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_random_calls_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     """Random calls of five threads: the library sees none on a handle that is not alive, and no memory is misused."""
+    if missing := sanitizers_missing((f"-fsanitize={sanitizer}",)):
+        pytest.skip(missing)
     sources = Path(jitlink_contract.__file__).parent / "native"
     program = tmp_path / "program"
     shared = SHARED
