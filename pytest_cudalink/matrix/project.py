@@ -156,12 +156,17 @@ def _of_setuptools(root: Path) -> tuple[str, dict[str, object]]:
 
 
 def _literal(node: ast.expr, values: Mapping[str, object]) -> object:
-    """Return the value of an expression of literals and names; None for another, also inside a dictionary."""
+    """Return the value of literals, names, sums of lists and ``dict(a=…)``; None for another, also in a dictionary."""
     if isinstance(node, ast.Name):
         return values.get(node.id)
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         return {key.value: _literal(value, values) for key, value in pairs if isinstance(key, ast.Constant)}
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "dict" and not node.args:
+        return {one.arg: _literal(one.value, values) for one in node.keywords if one.arg}
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _literal(node.left, values), _literal(node.right, values)
+        return [*left, *right] if isinstance(left, list) and isinstance(right, list) else None
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

@@ -125,6 +125,11 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
             "c",
             {},
         ),
+        (
+            {"setup.py": "N = ['a']\nsetup(name='e', extras_require=dict(dev=N + ['b'], x=f() + N, y=N * 2, **MORE))"},
+            "e",
+            {"dev": ["a", "b"], "x": None, "y": None},
+        ),
         ({"setup.py": "setup(", "setup.cfg": "not an ini file"}, "", {}),
         ({"setup.py": "setup(name=3)", "pyproject.toml": "[tool.poetry]\ndependencies.python = '>=3 || 2'"}, "", {}),
         ({"setup.py": "setup(name=3)"}, "", {}),
