@@ -10,13 +10,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
+
+# (`cudalink can-link` compares versions alone, and would take twice its time with the rest of packaging)
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from packaging.tags import Tag
 
 #: Whether a specifier accepts a version.
 Accepts = Callable[[str, str], bool]
@@ -35,6 +37,8 @@ def parse_requirement(line: str) -> Requirement:
 
     Raises ValueError if it is invalid, nested too deep, or has a number with thousands of digits.
     """
+    from packaging.requirements import Requirement
+
     try:
         requirement = Requirement(line)
     except RecursionError as error:
@@ -137,6 +141,8 @@ def targets_of(
     `machine`: of its libraries, for a wheel of any platform; the default is x86_64.
     """
     inside = (_SYSTEMS["win"], "AMD64") if windows else (_LINUX, machine or "x86_64")
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
     try:
         tags: Iterable[Tag] = parse_wheel_filename(re.split(r"[\\/]", path)[-1])[3]
     except InvalidWheelFilename:

@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from packaging.requirements import Requirement
-
 from ..audit.targets import accepts, common_version
 from ..base.install_command import NO_COMMAND, Command
 from ..compat.exports import brought_by, is_open, pinned_versions
@@ -85,7 +83,7 @@ def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False
     bound = up_to if at_most else exactly
     words = [f"cuda-toolkit[{extras}]{bound}"]
     linker = next(name for name in NVJITLINK if name.endswith("-cu12") == (version.major == 12))
-    if is_open(linker, version) and any(item.name == "nvJitLink" for item in items):
+    if any(item.name == "nvJitLink" for item in items) and is_open(linker, version):
         words.append(f"{linker}{bound}")
     return Command(tuple(words), newer_wheels(items, version.major))
 
@@ -212,6 +210,8 @@ def _trial(
     command = repair(by_extra, release, at_most=at_most) if by_extra else NO_COMMAND
     if (by_extra and not command) or unfit - {*NVJITLINK}:
         return None
+    from packaging.requirements import Requirement  # (which `cudalink can-link` would import for nothing)
+
     words = [word for word in command.install if fits.get(Requirement(word).name, True)]
     words += [f"{name}{bounds[name]}" for name in named]
     if not words:

@@ -173,7 +173,8 @@ def _loader_may_find(*beginnings: str) -> bool:
     folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)), *_FOLDERS]
     try:
         for folder in filter(os.path.isdir, folders):
-            if any(name.startswith(beginnings) for name in os.listdir(folder)):  # noqa: PTH208 (of a variable)
+            names = "/".join(["", *os.listdir(folder)])  # noqa: PTH208 (of a variable)
+            if any(f"/{one}" in names for one in beginnings):
                 return True
         cache = _CACHE.read_bytes()
     except OSError:  # a folder that cannot be read; or musl, where a file that is not there is no answer

@@ -319,15 +319,14 @@ class Ledger(RunPart):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        last = report.when == "teardown"
-        if last and not hasattr(report, "cudalink"):
+        if report.when != "teardown":  # the last report of a test has its facts
+            return
+        if not hasattr(report, "cudalink"):
             self.put_on(report)  # what was found while that report was made can have opened the ledger
-        facts = getattr(report, "cudalink", None)
-        if not (last or facts is not None) or self._run.reports_elsewhere:
+        if self._run.reports_elsewhere:
             return
         worker = pytest_private.worker_of(report)
-        if last:
-            self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
-            self.totals.count_after_sticky(report.nodeid, worker)
-        if facts is not None:
+        self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
+        self.totals.count_after_sticky(report.nodeid, worker)
+        if (facts := getattr(report, "cudalink", None)) is not None:
             self.totals.add(report.nodeid, facts, worker)

@@ -223,8 +223,7 @@ class Lifetimes(DriverCheck):
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        below = self._below.violations()
-        return super().violations + below if below or self.driver.violations else ()
+        return super().violations + self._below.violations()
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         super().consume(violations)
