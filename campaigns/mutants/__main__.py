@@ -176,7 +176,11 @@ def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
         Judged(
             one["file"],
             (*one["tests"], *(() if one.get("fixtures") else (WITHOUT_FIXTURES,))),
-            tuple(weighed(mutants((ROOT / one["file"]).read_text(encoding="utf-8")))),
+            tuple(
+                mutant
+                for mutant in weighed(mutants((ROOT / one["file"]).read_text(encoding="utf-8")))
+                if mutant.function.startswith(tuple(one.get("only", [""])))
+            ),
         )
         for one in configuration["module"]
     ]

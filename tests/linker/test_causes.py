@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_cudalink.artifacts import read_words
+from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.compat.atlas import load
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
@@ -17,7 +18,8 @@ from pytest_cudalink.linker import causes
 from pytest_cudalink.linker.causes import Refusal, explain
 from pytest_cudalink.linker.errors import LinkError, VersionSkewError
 from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
-from pytest_cudalink.report.wording import cause_record
+from pytest_cudalink.report.records import CauseRecord
+from pytest_cudalink.report.wording import cause_of, cause_record
 from pytest_cudalink.versions import CudaVersion
 
 PIP = install_command("x").removesuffix(" x")
@@ -53,6 +55,13 @@ LIBRARY = ["library", "object", "fatbin", words("cubin", V12_2), words("cubin", 
 def of_nvjitlink(*images: str, code: int = 6, **changes: object) -> Refusal:
     """A refusal by nvJitLink 13.0."""
     return replace(Refusal("nvJitLinkAddData", code, read_words(images), "nvjitlink", V13_0), **changes)
+
+
+def recorded(cause: Finding) -> CauseRecord:
+    """What a record has of a cause, which is all of it."""
+    found = cause_record(cause)
+    assert cause_of(found) == cause
+    return found
 
 
 def needs(driver: str) -> str:
@@ -223,7 +232,7 @@ CASES = {
 def test_reasons(name: str) -> None:
     """The error, the rule with both versions, and the changes, the smallest first."""
     given, what, why, fix = CASES[name]
-    assert cause_record(explain(given)) == {"kind": "skew", "what": what, "why": why, "fix": fix}
+    assert recorded(explain(given)) == {"kind": "skew", "what": what, "why": why, "fix": fix}
 
 
 WORDS = {
@@ -473,7 +482,7 @@ def test_a_runtime_of_a_newer_major(driver: CudaVersion, needs: str) -> None:
 
 def test_a_linker_that_failed() -> None:
     """The code need not be wrong where the process that links it was killed."""
-    assert cause_record(causes.linker_failed("cuLinkAddData_v2", "the linker's process ended")) == {
+    assert recorded(causes.linker_failed("cuLinkAddData_v2", "the linker's process ended")) == {
         "kind": "linker",
         "what": "CUDA_ERROR_UNKNOWN (999): cuLinkAddData_v2",
         "why": "the linker's process ended",
@@ -486,7 +495,7 @@ def test_a_linker_that_failed() -> None:
 
 def test_an_open_capture() -> None:
     """The test that left the capture open is named, and where to end it."""
-    assert cause_record(causes.open_capture("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)", "a.py::test_b")) == {
+    assert recorded(causes.open_capture("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)", "a.py::test_b")) == {
         "kind": "open_capture",
         "what": "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)",
         "why": "a.py::test_b began to capture a stream and did not end it; until then other calls of the process fail",
@@ -495,22 +504,23 @@ def test_an_open_capture() -> None:
 
 
 @pytest.mark.parametrize(("nodeid", "where"), [("a.py::test_b", "in a.py::test_b "), ("", "")])
-def test_an_invalid_capture(nodeid: str, where: str) -> None:
-    """The call is named, and its test if that was another."""
-    assert cause_record(causes.invalid_capture("901", "cuMemAlloc", nodeid)) == {
+@pytest.mark.parametrize("by_mode", [True, False])
+def test_an_invalid_capture(nodeid: str, where: str, by_mode: bool) -> None:
+    """The call is named, its test if that was another, and another mode if that allows the call."""
+    assert recorded(causes.invalid_capture("901", "cuMemAlloc", nodeid, by_mode=by_mode)) == {
         "kind": "open_capture",
         "what": "901",
         "why": f"cuMemAlloc {where}is a call that a capture forbids, and it invalidated the capture of a stream",
         "fix": [
             "call cuMemAlloc before the capture begins or after it ends",
-            "capture with CU_STREAM_CAPTURE_MODE_RELAXED",
+            *["capture with CU_STREAM_CAPTURE_MODE_RELAXED"][:by_mode],
         ],
     }
 
 
 def test_a_call_that_is_not_emulated() -> None:
     """A launch is no skew: only a real driver helps, or the option that skips it."""
-    assert cause_record(causes.not_emulated("cuLaunchKernel", "it does not execute kernels")) == {
+    assert recorded(causes.not_emulated("cuLaunchKernel", "it does not execute kernels")) == {
         "kind": "not_emulated",
         "what": "CUDA_ERROR_NOT_SUPPORTED (801): cuLaunchKernel",
         "why": "it does not execute kernels",
