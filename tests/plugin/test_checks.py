@@ -56,7 +56,7 @@ def test_the_facts_of_a_test() -> None:
     """Each becomes a property where there is something to say, and plain values for another process."""
     seen = ledger.Facts()
     plain = {"links": {}, "unsteered": {}, "violations": {}, "verdicts": [], "unsupported": {}, "undestroyed": 0}
-    plain |= {"documented": None, "missing": None, "refused": [], "cause": None, "sticky": None}
+    plain |= {"documented": None, "missing": None, "refused": [], "passed_over": [], "cause": None, "sticky": None}
     assert (seen.properties(), seen.as_json()) == ([], plain)
     seen.refuse([("cuA", "no"), ("cuB", "")], None)
     seen.refuse([], cause := Finding("error", "x", why="y", kind="skew", suggestion=("z",)))
@@ -751,7 +751,9 @@ def test_the_sums_of_a_run() -> None:
     seen.violations["order"], seen.links["a/driver"] = 3, 4
     seen.sticky = {"code": 700, "error": "E"}
     totals.add("A", seen.as_json(), "gw0")
-    totals.add("B", ledger.Facts().as_json())
+    other = ledger.Facts()
+    other.passed_over = ["cuC"]
+    totals.add("B", other.as_json())
     assert totals.as_json() == {
         "violations": {"order": 4},
         "missing": {"a GPU": 5},
@@ -769,6 +771,7 @@ def test_the_sums_of_a_run() -> None:
         "undestroyed": {"A": 2},
         "documented": [("A", "r", "E")],
         "refused": {"A": ["cuA", "cuB"]},
+        "passed_over": {"B": ["cuC"]},
         "sticky": [{"nodeid": "A", "worker": "gw0", "code": 700, "error": "E", "after": 0}],
         "_after_sticky": {"A"},
     }

@@ -140,6 +140,7 @@ def test_only_failures_are_skipped(run, pytester, arguments) -> None:
     counted = dict(line.strip().split(" is not emulated: ") for line in result.outlines if line.startswith("  cu"))
     assert counted == {"cuBroken": "2", "cuFirst": "2", "cuSecond": "1", "cuLate": "1"}
     assert "3 of 9 tests ran; 5 need a GPU" in result.outlines
+    assert "2 tests went on although the emulated driver refused a call: cuFirst (2)" in result.outlines
     reason = REASON.format("cuFirst, cuSecond are")
     result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_it.py:*: {reason}"])
     text = (pytester.path / "junit.xml").read_text()

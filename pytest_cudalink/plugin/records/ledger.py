@@ -66,6 +66,7 @@ class Facts(Counts):
         self.missing = missing  # the requirement that the skipped test needs
         # calls that the emulated driver refused and because of which the test failed: `function` and `note`
         self.refused: list[dict[str, str]] = []
+        self.passed_over: list[str] = []  # functions that the driver refused in phases which did not fail
         self.cause: Finding | None = None  # why the test failed
         # the error with which the test left the contexts of its process: `code` and `error`; code -1 for work that does
         # not end
@@ -192,6 +193,7 @@ class Totals(Outside):
         self.documented: list[tuple[str, str, str]] = []
         # tests whose last attempt failed because the emulated driver refused calls, with the functions
         self.refused: dict[str, list[str]] = {}
+        self.passed_over: dict[str, list[str]] = {}  # the same of tests that it refused calls and that went on
         self.sticky: list[dict[str, Any]] = []  # the events "sticky" of the run
         self._after_sticky: set[str] = set()
 
@@ -222,6 +224,8 @@ class Totals(Outside):
             self.undestroyed[nodeid] += undestroyed
         if refused := facts["refused"]:
             self.refused[nodeid] = sorted({str(one["function"]) for one in refused})
+        elif passed_over := facts["passed_over"]:
+            self.passed_over[nodeid] = passed_over
         self._join(facts)
 
     @property
@@ -326,7 +330,8 @@ class Ledger(RunPart):
         if self._run.reports_elsewhere:
             return
         worker = pytest_private.worker_of(report)
-        self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
+        for of_tests in (self.totals.refused, self.totals.passed_over):
+            of_tests.pop(report.nodeid, None)  # of an earlier attempt
         self.totals.count_after_sticky(report.nodeid, worker)
         if (facts := getattr(report, "cudalink", None)) is not None:
             self.totals.add(report.nodeid, facts, worker)

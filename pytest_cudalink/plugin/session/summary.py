@@ -61,6 +61,10 @@ def _section(
     elif refused := _refused(totals, run.settings):
         first, *functions = map(str.strip, refused)
         lines.append(f"{first} {listed(functions, _FEW)}")
+    if passed_over := Counter(function for functions in totals.passed_over.values() for function in functions):
+        refusals = listed([f"{function} ({count})" for function, count in passed_over.most_common()], _FEW)
+        number = counted(len(totals.passed_over), "test")
+        lines.append(f"{number} went on although the emulated driver refused a call: {refusals}")
     lines += account  # however quiet the run is: what was asked for may not have happened
     if failing := totals.failing:
         lines += [f"outside of tests: {text}" for text in failing]
