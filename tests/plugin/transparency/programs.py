@@ -67,6 +67,12 @@ def on_driver(function):
     return function
 
 
+def in_a_fork(function):
+    """Make a function one of the programs that need a driver, and do that in a forked child."""
+    DRIVER[function.__name__] = lambda: forked(function)
+    return function
+
+
 def note(name, kind, answer):
     """Append an answer to the notes of the run; one write is whole, whichever processes write."""
     line = json.dumps([name, kind, answer], default=repr, sort_keys=True) + "\n"
@@ -112,18 +118,23 @@ def environment():
     return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
-def modules(names=None):
-    """The names of modules that are here, without those of the plugin and those that are named by a number."""
-    found = set(sys.modules if names is None else names)
-    return sorted(name for name in found if not name.startswith("pytest_cudalink"))
+def modules():
+    """The names of modules that are here, without those of the plugin."""
+    return sorted(name for name in sys.modules if not name.startswith("pytest_cudalink"))
 
 
 # -- processes
 
 
-@program
-def fork():
-    return forked(lambda: [os.getppid() == parent, len(threading.enumerate())]) if (parent := os.getpid()) else None
+PROGRAMS |= {
+    "fork": lambda: (
+        forked(lambda: [os.getppid() == parent, len(threading.enumerate())]) if (parent := os.getpid()) else None
+    ),
+    "multiprocessing_fork": lambda: _with_pool("fork"),
+    "multiprocessing_forkserver": lambda: _with_pool("forkserver"),
+    "multiprocessing_spawn": lambda: _with_pool("spawn"),
+    "subprocess_output": lambda: started("import sys; print(sys.path[0] == '', len(sys.argv), sys.flags.utf8_mode)"),
+}
 
 
 @program
@@ -147,24 +158,25 @@ def _with_pool(method):
     return found
 
 
-@program
-def multiprocessing_fork():
-    return _with_pool("fork")
-
-
-@program
-def multiprocessing_forkserver():
-    return _with_pool("forkserver")
-
-
-@program
-def multiprocessing_spawn():
-    return _with_pool("spawn")
-
-
-@observer
-def spawned_again():
-    return multiprocessing.get_start_method(allow_none=True)
+OBSERVERS |= {
+    "spawned_again": lambda: multiprocessing.get_start_method(allow_none=True),
+    "children": lambda: len(Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()),
+    "parent": lambda: os.getppid() == RUNNER,
+    "session_and_group": lambda: [
+        os.getsid(0) == os.getsid(RUNNER),
+        os.getpgrp() == os.getpgid(RUNNER),
+        os.getpriority(os.PRIO_PROCESS, 0),
+    ],
+    "limits": lambda: {
+        name: resource.getrlimit(getattr(resource, name))
+        for name in sorted(dir(resource))
+        if name.startswith("RLIMIT_")
+    },
+    "working_folder": lambda: [
+        os.path.relpath(Path.cwd(), Path(__file__).parent),
+        os.environ.get("PWD") == os.environ.get("OLDPWD"),
+    ],
+}
 
 
 @program
@@ -181,11 +193,6 @@ def posix_spawn():
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@program
-def subprocess_output():
-    return started("import sys; print(sys.path[0] == '', len(sys.argv), sys.flags.utf8_mode)")
-
-
 @observer
 def no_child_of_others():
     try:
@@ -195,42 +202,10 @@ def no_child_of_others():
 
 
 @observer
-def children():
-    return len(Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split())
-
-
-@observer
-def parent():
-    return os.getppid() == RUNNER
-
-
-@observer
-def session_and_group():
-    return [os.getsid(0) == os.getsid(RUNNER), os.getpgrp() == os.getpgid(RUNNER), os.getpriority(os.PRIO_PROCESS, 0)]
-
-
-@observer
-def limits():
-    return {
-        name: resource.getrlimit(getattr(resource, name))
-        for name in sorted(dir(resource))
-        if name.startswith("RLIMIT_")
-    }
-
-
-@observer
 def umask():
     before = os.umask(0o027)
     os.umask(before)
     return before
-
-
-@observer
-def working_folder():
-    return [
-        os.path.relpath(Path.cwd(), Path(__file__).parent),
-        os.environ.get("PWD") == os.environ.get("OLDPWD"),
-    ]
 
 
 @observer
@@ -381,9 +356,21 @@ def tracing():
 # -- environment and descriptors
 
 
-@observer
-def variables():
-    return environment()
+OBSERVERS |= {
+    "variables": environment,
+    "open_files": lambda: sorted(kind for number, kind in _open_files() if number > 2),
+    "files_that_children_inherit": lambda: [
+        number for number, _ in _open_files() if number > 2 and os.get_inheritable(number)
+    ],
+    "standard_streams": lambda: [
+        [os.isatty(number) for number in range(3)],
+        os.path.realpath("/proc/self/fd/0") == "/dev/null",
+        [f"{type(one).__module__}.{type(one).__name__}" for one in (sys.stdin, sys.stdout, sys.stderr)],
+        [one.encoding for one in (sys.stdout, sys.stderr)],
+        sys.__stdout__.fileno(),
+    ],
+    "temporary_folder": lambda: [tempfile.gettempdir(), tempfile.tempdir, tempfile.template],
+}
 
 
 @observer
@@ -423,11 +410,6 @@ def _open_files():
     return found
 
 
-@observer
-def open_files():
-    return sorted(kind for number, kind in _open_files() if number > 2)
-
-
 @program
 def files_left_open():
     before = _open_files()
@@ -436,76 +418,53 @@ def files_left_open():
     return len(_open_files()) - len(before)
 
 
-@observer
-def files_that_children_inherit():
-    return [number for number, _ in _open_files() if number > 2 and os.get_inheritable(number)]
-
-
-@observer
-def standard_streams():
-    return [
-        [os.isatty(number) for number in range(3)],
-        os.path.realpath("/proc/self/fd/0") == "/dev/null",
-        [f"{type(one).__module__}.{type(one).__name__}" for one in (sys.stdin, sys.stdout, sys.stderr)],
-        [one.encoding for one in (sys.stdout, sys.stderr)],
-        sys.__stdout__.fileno(),
-    ]
-
-
-@observer
-def temporary_folder():
-    return [tempfile.gettempdir(), tempfile.tempdir, tempfile.template]
-
-
 # -- Python
 
 
-@observer
-def search_path():
-    return sys.path
-
-
-@observer
-def command_line():
-    return [without_ours(sys.argv), without_ours(sys.orig_argv)]
-
-
-@observer
-def command_line_that_the_system_shows():
-    return without_ours(Path("/proc/self/cmdline").read_text(encoding="utf-8").split("\0"))
-
-
-@observer
-def options_of_python():
-    return [repr(sys.flags), sys.warnoptions, sys._xoptions, sys.dont_write_bytecode, sys.executable]
+OBSERVERS |= {
+    "search_path": lambda: sys.path,
+    "command_line": lambda: [without_ours(sys.argv), without_ours(sys.orig_argv)],
+    "command_line_that_the_system_shows": lambda: without_ours(
+        Path("/proc/self/cmdline").read_text(encoding="utf-8").split("\0")
+    ),
+    "options_of_python": lambda: [
+        repr(sys.flags),
+        sys.warnoptions,
+        sys._xoptions,
+        sys.dont_write_bytecode,
+        sys.executable,
+    ],
+    "finders": lambda: [
+        [getattr(one, "__name__", type(one).__name__) for one in sys.meta_path],
+        [getattr(one, "__qualname__", repr(one)) for one in sys.path_hooks],
+    ],
+    "imported_modules": modules,
+    "modules_of_cuda": lambda: [
+        name
+        for name in modules()
+        if name.partition(".")[0] in ("cuda", "numba", "pynvjitlink", "numpy", "_cffi_backend")
+    ],
+    "builtin_functions": lambda: [
+        sorted(vars(builtins)),
+        [type(vars(builtins)[name]).__name__ for name in ("print", "open", "__import__", "exec")],
+    ],
+    "garbage": lambda: [
+        gc.isenabled(),
+        gc.get_threshold(),
+        gc.get_freeze_count() > 0,
+        len(gc.callbacks),
+        gc.get_debug(),
+        len(gc.garbage),
+    ],
+    "random_numbers": lambda: [random.random()],  # what follows the seed of the conftest
+    "context_variables": lambda: sorted(one.name for one in contextvars.copy_context()),
+}
 
 
 @observer
 def main_module():
     main = sys.modules["__main__"]
     return [getattr(main, "__file__", None), getattr(main.__spec__, "name", None), main.__name__]
-
-
-@observer
-def finders():
-    return [
-        [getattr(one, "__name__", type(one).__name__) for one in sys.meta_path],
-        [getattr(one, "__qualname__", repr(one)) for one in sys.path_hooks],
-    ]
-
-
-@observer
-def imported_modules():
-    return modules()
-
-
-@observer
-def modules_of_cuda():
-    return [
-        name
-        for name in modules()
-        if name.partition(".")[0] in ("cuda", "numba", "pynvjitlink", "numpy", "_cffi_backend")
-    ]
 
 
 @program
@@ -588,14 +547,6 @@ def cffi_module():
     return library.dlopen(None).abs(-3)
 
 
-@observer
-def builtin_functions():
-    return [
-        sorted(vars(builtins)),
-        [type(vars(builtins)[name]).__name__ for name in ("print", "open", "__import__", "exec")],
-    ]
-
-
 @program
 def filters_of_warnings():
     with warnings.catch_warnings(record=True) as seen:
@@ -638,24 +589,6 @@ def atexit_order():
 _exits = []
 
 
-@observer
-def garbage():
-    return [
-        gc.isenabled(),
-        gc.get_threshold(),
-        gc.get_freeze_count() > 0,
-        len(gc.callbacks),
-        gc.get_debug(),
-        len(gc.garbage),
-    ]
-
-
-@observer
-def random_numbers():
-    """What follows the seed of the conftest."""
-    return random.random()
-
-
 @program
 def text_encoding():
     return [
@@ -683,11 +616,6 @@ def event_loop():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
         return [asyncio._get_running_loop(), asyncio.run(_asynchronous())]
-
-
-@observer
-def context_variables():
-    return sorted(one.name for one in contextvars.copy_context())
 
 
 @observer
@@ -736,22 +664,18 @@ def session_of_pytest(request):
     ]
 
 
-@observer
-def current_test():
-    return (
+OBSERVERS |= {
+    "current_test": lambda: (
         os.environ.get("PYTEST_CURRENT_TEST"),
         os.environ.get("PYTEST_XDIST_WORKER"),
         os.environ.get("PYTEST_VERSION"),
-    )
-
-
-@observer
-def plugins_of_pytest(request):
-    return sorted(
+    ),
+    "plugins_of_pytest": lambda request: sorted(
         name
         for name, _ in request.config.pluginmanager.list_name_plugin()
         if "cudalink" not in name and not name.isdigit()
-    )
+    ),
+}
 
 
 # -- the driver
@@ -794,11 +718,6 @@ def _state():
     }
 
 
-def _in_a_process(function):
-    """What a function returns in a process that is forked here, in which no test has used the driver yet."""
-    return forked(function)
-
-
 @on_driver
 def before_the_first_call():
     """Nothing is initialized, in this process nor in one that it forks, and there that can be done."""
@@ -826,20 +745,18 @@ def _initialized():
     return [driver.cuInit(0), _state()]
 
 
-def _hidden():
+@in_a_fork
+def devices_hidden_late():
+    """A variable that is set before cuInit counts, however late that is."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where an emulated driver explains why it has none
     driver = Driver()
     return [driver.cuInit(0), driver.number("cuDeviceGetCount")]
 
 
-@on_driver
-def devices_hidden_late():
-    """A variable that is set before cuInit counts, however late that is."""
-    return forked(_hidden)
-
-
-def _stack():
+@in_a_fork
+def contexts():
+    """The stack is empty, and the primary context is active exactly while it is retained."""
     driver = Driver()
     driver.cuInit(0)
     context, popped = ctypes.c_void_p(), ctypes.c_void_p()
@@ -850,13 +767,8 @@ def _stack():
     return [*found, driver.cuDevicePrimaryCtxRelease_v2(0), _state()["primary"]]
 
 
-@on_driver
-def contexts():
-    """The stack is empty, and the primary context is active exactly while it is retained."""
-    return forked(_stack)
-
-
-def _in_threads():
+@in_a_fork
+def contexts_of_threads():
     driver = Driver()
     driver.cuInit(0)
     context = ctypes.c_void_p()
@@ -869,12 +781,8 @@ def _in_threads():
     return [found, driver.pointer("cuCtxGetCurrent")]
 
 
-@on_driver
-def contexts_of_threads():
-    return forked(_in_threads)
-
-
-def _memory():
+@in_a_fork
+def memory():
     driver = Driver()
     driver.cuInit(0)
     context, at = ctypes.c_void_p(), ctypes.c_uint64()
@@ -889,21 +797,12 @@ def _memory():
     return [*found, driver.cuMemFree_v2(at), driver.cuCtxSynchronize()]
 
 
-@on_driver
-def memory():
-    return forked(_memory)
-
-
-def _forked_again():
+@in_a_fork
+def forked_after_initialization():
+    """A child of a process that has used the driver cannot use it."""
     driver = Driver()
     driver.cuInit(0)
     return forked(lambda: [driver.cuInit(0), driver.number("cuDeviceGetCount"), driver.cuCtxSynchronize()])
-
-
-@on_driver
-def forked_after_initialization():
-    """A child of a process that has used the driver cannot use it."""
-    return forked(_forked_again)
 
 
 @on_driver
@@ -919,7 +818,8 @@ def library():
     ]
 
 
-def _bound():
+@in_a_fork
+def bindings():
     try:
         from cuda.bindings import driver, nvrtc
     except ImportError:
@@ -933,22 +833,13 @@ def _bound():
     return [*found, size, int(name[0]), type(driver.cuInit).__name__, type(driver.cuLinkCreate).__name__, b"\0"[0]]
 
 
-@on_driver
-def bindings():
-    return forked(_bound)
-
-
-def _runtime_of_bindings():
+@in_a_fork
+def runtime_of_bindings():
     try:
         from cuda.bindings import runtime
     except ImportError:
         return None
     return [int(runtime.cudaGetLastError()[0]), int(runtime.cudaGetDeviceCount()[0]), type(runtime.cudaMalloc).__name__]
-
-
-@on_driver
-def runtime_of_bindings():
-    return forked(_runtime_of_bindings)
 
 
 @on_driver
@@ -966,7 +857,7 @@ def in_this_process():
     before = [driver.cuInit(0), _state()["context"], _state()["primary"]]
     context = ctypes.c_void_p()
     codes = [driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), driver.cuDevicePrimaryCtxRelease_v2(0)]
-    return [before, codes, _state()["context"], _state()["primary"], children()]
+    return [before, codes, _state()["context"], _state()["primary"], OBSERVERS["children"]()]
 
 
 @on_driver
