@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,10 +76,11 @@ def begin(run: Run, nodeid: str = "A") -> None:
     run.config.hook.pytest_runtest_logstart(nodeid=nodeid, location=("f.py", 0, nodeid))
 
 
-def watching(unsupported: str) -> Run:
-    """A run that watches an emulated driver of CUDA 12.9."""
+def watching(unsupported: str, captures: int = 0) -> Run:
+    """A run that watches an emulated driver of CUDA 12.9, with captures that are open before the first test."""
     run = begun(unsupported=unsupported)
     run._emulated = driver = Driver()
+    driver.captures = captures
     run.config.pluginmanager.register(SimpleNamespace(refusals=driver.below_of), "cudalink-descendants")
     run.part(CAUSES).watch()
     begin(run)
@@ -297,11 +299,13 @@ def test_what_the_runtime_says(run, bare, text: str, explained: bool) -> None:
         ("this needs CUDA 12.9", True),
         ("a resource requires CUDA 13.1 or higher", False),
         ("requires CUDA 13 or a stream", False),
+        ("a driver without a version: requires CUDA 1.0", False),
+        ("a driver without a version: requires CUDA 0.1", False),
     ],
 )
 def test_a_refusal_that_a_library_swallowed(run, monkeypatch, text: str, explained: bool) -> None:
     """One that asks for an older release than the driver's did not get the answer to its question for the version."""
-    monkeypatch.setattr(environment_facts, "driver_version", lambda: V13_0)
+    monkeypatch.setattr(environment_facts, "driver_version", lambda: None if "without" in text else V13_0)
     assert why(run, RuntimeError(text)) == ""
     run._emulated.refuse("cuGetExportTable")
     begin(run)
@@ -320,7 +324,8 @@ def test_a_runtime_that_was_refused(run, refused_in: str) -> None:
     repeats = (
         f"the CUDA runtime: it was refused in {place}, and repeats that for as long as its process lasts\n\n{ADVICE}"
     )
-    for text in (SAYS, "operation not supported", "not supported with this CUDA", "Error: 801", "status = 801"):
+    texts = (SAYS, "operation not supported", "not supported with this CUDA", "Error: 801", "status = 801")
+    for text in (*texts, "status 801: a resource requires CUDA 99.0"):
         assert why(run, RuntimeError(text)) == repeats
     for name in ("stdout", "stderr"):
         assert why(run, sections=[(f"Captured {name} call", "Warp CUDA error 801")])
@@ -343,6 +348,30 @@ def test_a_runtime_that_was_refused(run, refused_in: str) -> None:
         f"the CUDA runtime of a process was refused in {place}, and refuses every later call; 2 later tests without a "
         "known cause may have failed because of it: --cudalink-processes=isolated shows which"
     )
+
+
+def raised(error: BaseException, otherwise: bool) -> BaseException:
+    """The error, raised in one of two lines."""
+
+    def library() -> None:
+        if otherwise:
+            raise error
+        raise error
+
+    with suppress(type(error)):
+        library()
+    return error
+
+
+@pytest.mark.parametrize(("kind", "known"), [(RuntimeError, True), (AssertionError, False)])
+def test_an_error_without_words_that_is_raised_where_the_first_was(run, kind: type[Exception], known: bool) -> None:
+    """A library's own error is known by its line and its text, but not a comparison of values."""
+    run._emulated.refuse("cuGetExportTable")
+    assert why(run, raised(kind("at the refusal"), False))
+    assert why(run, raised(kind("with its words"), False), sections=[("Captured stderr call", "CUDA error 801")])
+    for text in ("at the refusal", "with its words"):
+        assert bool(why(run, raised(kind(text), False))) is known
+    assert why(run, raised(kind("at the refusal"), True)) == why(run, raised(kind("another"), False)) == ""
 
 
 def test_failures_before_the_runtime_is_refused(run) -> None:
@@ -455,6 +484,8 @@ def test_a_capture_that_a_call_invalidated(run) -> None:
         begin(run, nodeid)
     assert "\nwhy    C began to capture" in why(run, ValueError("900"))
     assert why(run, ValueError("CUDA_ERROR_STREAM_CAPTURE_UNJOINED (904)")) == ""  # the fault of this capture
+    assert why(run) == ""
+    assert "\nwhy    code outside of tests began to capture" in why(watching("report", captures=1), ValueError("900"))
     assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, ValueError("capture invalidated"))
     driver.captures = 0
     driver.events.append({})

@@ -152,14 +152,13 @@ class Causes(Check):
             return of_runtime
         if self._driver is None:
             return _Refusals(cause=_missing_driver(error, self._run.config))
-        return self._of_capture(error)
+        return self._of_capture(error, self._driver)
 
-    def _of_capture(self, error: BaseException) -> _Refusals:
+    def _of_capture(self, error: BaseException, driver: DriverControl) -> _Refusals:
         """Return what an error comes from that says something of a capture."""
         from ...linker import causes
 
-        assert self._driver is not None
-        state = self._driver.state()
+        state = driver.state()
         number, call, by_mode = state.invalid
         if number and (said := _telling(error, _INVALID_CAPTURE)):
             where = "" if number > self._invalid else self._invalidated
