@@ -40,6 +40,8 @@ _BRANCHES: Final = (
     *("for-each-ref", "--format=%(refname) %(symref)", "refs/remotes/origin/HEAD"),
     *(f"{where}/{name}" for where in ("refs/remotes/origin", "refs/heads") for name in ("main", "master")),
 )
+#: Asks git for the branch that is checked out, which needs no commit yet.
+_UNBORN: Final = ("symbolic-ref", "HEAD")
 _GIT_SECONDS: Final = 2.0
 
 
@@ -54,7 +56,7 @@ def repository(root: Path, environment: Mapping[str, str] = os.environ) -> Repos
     """Return the repository that a folder is in; its branch is ``main`` where git names no other.
 
     The default branch is that of the remote ``origin`` as the clone found it, else ``main`` or ``master``, which is
-    there.
+    there or will be with the first commit.
     """
     top = _git(_TOP, root, environment)
     if top is None:
@@ -63,7 +65,8 @@ def repository(root: Path, environment: Mapping[str, str] = os.environ) -> Repos
     found = dict(line.split(" ", 1) for line in lines)
     remote = found.pop("refs/remotes/origin/HEAD", "").removeprefix("refs/remotes/origin/")
     names = {name.rpartition("/")[2] for name in found}
-    there = "master" if names == {"master"} else "main"
+    is_master = names == {"master"} or (not names and _git(_UNBORN, root, environment) == b"refs/heads/master\n")
+    there = "master" if is_master else "main"
     return Repository(Path(os.fsdecode(top.removesuffix(b"\n"))).resolve(), remote or there)
 
 

@@ -383,15 +383,17 @@ def git(folder: Path, *words: str) -> None:
     ("branches", "head", "expected"),
     [
         (["topic"], "", "main"),
+        (["master"], None, "master"),
         (["topic", "master"], "", "master"),
         (["main", "master"], "", "main"),
         (["main"], "dev/1.x", '"dev/1.x"'),
     ],
 )
 def test_the_workflow_runs_on_the_default_branch(tmp_path, branches, head, expected) -> None:
-    """The one of the remote as the clone found it, whatever is checked out; else the usual one that is there."""
+    """The one of the remote as the clone found it, whatever is checked out; else the usual one that is or will be."""
     git(tmp_path, "init", "-q", "-b", branches[0])
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "a")
+    if head is not None:
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", "a")
     for name in branches[1:]:
         git(tmp_path, "branch", name)
     if head:
