@@ -90,10 +90,14 @@ def test_without_the_library_that_unpacks(on_driver, tmp_path: Path, entry: str,
     shutil.copy(stranger, tmp_path / library)  # a library of the name without the function
     image, events = tmp_path / "image.fatbin", tmp_path / "events"
     image.write_bytes(fatbin(entry))
-    text = f"from tests.emulated.cu import *\nstart()\nprint(load(Path({str(image)!r}).read_bytes())[0])"
+    text = f"""
+from tests.emulated.cu import *
+start()
+data = Path({str(image)!r}).read_bytes()
+print(load(data)[0], link([(FATBINARY, data)])[0])"""
     folders = f"{tmp_path}:{emulator.emulation_for('13.0').environment()['LD_LIBRARY_PATH']}"
     done = on_driver("13.0", "-c", text, env={"LD_LIBRARY_PATH": folders}, events=events)
-    assert done.stdout.strip() == "801", done.stderr
+    assert done.stdout.strip() == "801 801", done.stderr
     lines = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
     notes = [line["note"] for line in lines if line.get("unsupported")]
     assert notes

@@ -171,6 +171,8 @@ for arguments, code in (((one_launch, 1, 0), 801), ((one_launch, 0, 0), 1), ((No
     assert cuda.cuLaunchCooperativeKernelMultiDevice(*arguments) == code, arguments
 numbers[0] = 0
 assert cuda.cuLaunchCooperativeKernelMultiDevice(one_launch, 1, 0) == 1
+numbers[0], one_launch[0] = 1, new(cuda.cuStreamCreate, 1).value  # not a function
+assert cuda.cuLaunchCooperativeKernelMultiDevice(one_launch, 1, 0) == 400
 """,
 }
 test_programs = programs(PROGRAMS, START)

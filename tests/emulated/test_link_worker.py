@@ -117,6 +117,7 @@ assert code == 218 and log.decode() == ("error   : libnvJitLink 13.0 did not fin
     "the emulated driver goes on with a new link worker. CUDALINK_LINK_TIMEOUT sets another limit, in seconds"), log
 assert ended()[0]["linker"] == "late"
 sound()
+assert [one["linker"].rpartition("/")[2] for one in events() if one.get("loaded")] == ["libfake.so"]  # said once
 """,
     "modules_are_compiled_in_the_worker": """
 # A load whose PTX ends the library fails as that of bad PTX does.
@@ -130,7 +131,11 @@ keys, values = (c_int * 2)(5, 6), (c_void_p * 2)(ctypes.addressof(error), 4096)
 text, module = CASES["ptx"][1](b"!kill"), c_void_p()
 assert cuda.cuModuleLoadDataEx(byref(module), text, 2, keys, values) == 999
 assert error.value.startswith(b"error   : the linker's process ended without a word, as by SIGKILL"), error.value
-assert cuda.cuModuleLoadData(byref(module), text) == 999
+open_files = []
+for _ in range(3):
+    assert cuda.cuModuleLoadData(byref(module), text) == 999
+    open_files.append(os.listdir("/proc/self/fd"))
+assert open_files[0] == open_files[2]
 assert cuda.cuLibraryLoadData(byref(module), text, None, None, 0, None, None, 0) in (0, 999)
 assert [one["call"] for one in events() if "linker failed" in one][:2] == ["cuModuleLoadDataEx", "cuModuleLoadData"]
 code, image, log = link([(CUBIN, artifact("13.0/main.cubin") + b"?undefined\\n")])
@@ -184,11 +189,14 @@ test_programs = programs(PROGRAMS, fixture="on_fake", a_hang={"CUDALINK_LINK_TIM
         ("missing", "cannot be started: No such file or directory; if it is missing, install pytest-cudalink again"),
         ("plain", "cannot be started: Permission denied; if it is missing, install pytest-cudalink again"),
         ("ends", "ended without a word, as by SIGKILL, while it read its options; the next link gets a new one"),
+        ("damaged.so", "cannot open nvJitLink 13.0: "),
     ],
 )
 def test_no_program(check, tmp_path, program, reason) -> None:
-    """Without the program an add, a complete and a load answer 999, and say which one they need."""
+    """Without the program or its library an add, a complete and a load answer 999, and say which one they need."""
     (tmp_path / "plain").write_text("")
+    (tmp_path / "damaged.so").write_text("no library")
+    needed = "CUDALINK_EMULATOR_NVJITLINK" if program.endswith(".so") else "CUDALINK_EMULATOR_WORKER"
     (tmp_path / "ends").symlink_to("/bin/false")
     words = f" {reason}"
     check(
@@ -204,7 +212,7 @@ failed = [one for one in events() if "linker failed" in one]
 assert [one["call"] for one in failed] == ["cuLinkAddData_v2", "cuLinkComplete", "cuModuleLoadData"], failed
 assert all({words!r} in one["linker failed"] for one in failed)
 """,
-        env={"CUDALINK_EMULATOR_WORKER": str(tmp_path / program)},
+        env={needed: str(tmp_path / program)},
     )
 
 

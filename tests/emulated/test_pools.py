@@ -98,5 +98,16 @@ pool = c_void_p()
 assert cuda.cuMemPoolCreate(byref(pool), byref(PoolProperties(PINNED, 0, Location(DEVICE, 0)))) == 801
 assert last_event()["injected"]
 """,
+    "managed_pools_are_of_13": """
+# Only pinned memory comes from pools before CUDA 13 (cuda.h).
+codes = [cuda.cuMemPoolCreate(byref(c_void_p()), byref(PoolProperties(kind, 0, Location(DEVICE, 0))))
+         for kind in (PINNED, MANAGED)]
+assert codes == [0, 1]
+""",
 }
-test_programs = programs(PROGRAMS, HEAD, faults={"faults": "cuMemAllocAsync:2=2;cuMemPoolCreate:1=801"})
+test_programs = programs(
+    PROGRAMS,
+    HEAD,
+    faults={"faults": "cuMemAllocAsync:2=2;cuMemPoolCreate:1=801"},
+    managed_pools_are_of_13={"version": "12.9"},
+)

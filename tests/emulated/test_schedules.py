@@ -131,7 +131,7 @@ for seed in seeds():
     assert len(found) == work.displaced, (work, found)
     for one in found:
         assert one.rule == "asynchronous copy" and "submit" in str(one.history), one
-        assert "the memory was changed, noticed by the stream, when the copy ended" in one.text, one.text
+        assert ": the memory was changed, noticed by the stream, when the copy ended" in one.text, one.text
 assert 20 < told < 60, told
 driver.start_schedule(late, stacks=False)
 work = change()
@@ -435,6 +435,7 @@ for seed in range(60):
     ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(into), c_void_p(large), c_size_t(4 << 20), other))
     memset(large, 8, 4 << 20)
     ok(cuda.cuCtxSynchronize())
+    rows = [one.row for one in driver.unpromised_waits()]; assert rows[0] == 0 < rows[1], rows
     driver.keep_waits()
     seen.add((read(), read(into)))
     driver.leave_out_waits()

@@ -167,6 +167,9 @@ static void waits(void) {
 }
 
 static void unused(void *data) { (void)data; }
+static void unnoted(CUasyncNotificationInfo *info, void *data, CUasyncCallbackHandle notes) {
+  (void)info, (void)data, (void)notes;
+}
 
 static CUresult capture(CUstream stream, CUdeviceptr memory) {
   CUgraph graph = NULL;
@@ -175,6 +178,9 @@ static CUresult capture(CUstream stream, CUdeviceptr memory) {
   CUresult inside = cuMemsetD8Async(memory, 1, 64, stream);
   if (!inside) inside = cuLaunchHostFunc(stream, unused, NULL);
   result = cuStreamEndCapture(stream, &graph);
+  size_t edges = 0;
+  if (!inside && !result) OK(cuGraphGetEdges(graph, NULL, NULL, NULL, &edges));
+  if (!inside && !result) EXPECT(1, edges);
   if (graph) OK(cuGraphDestroy(graph));
   return inside ? inside : result;
 }
@@ -262,6 +268,8 @@ static void memory_of_all_kinds(void) {
 
 int main(void) {
   CUcontext context, own;
+  CUgreenCtx green;
+  CUasyncCallbackHandle notes = NULL;
   CUstream stream;
   CUevent event;
   CUmodule module;
@@ -277,6 +285,9 @@ int main(void) {
   OK(cuDevicePrimaryCtxRetain(&context, 0));
   WITHOUT_MEMORY(cuCtxPushCurrent(context), );
   WITHOUT_MEMORY(cuCtxCreate(&own, NULL, 0, 0), OK(cuCtxDestroy(own)));
+  WITHOUT_MEMORY(cuGreenCtxCreate(&green, NULL, 0, CU_GREEN_CTX_DEFAULT_STREAM), OK(cuGreenCtxDestroy(green)));
+  WITHOUT_MEMORY(cuDeviceRegisterAsyncNotification(0, unnoted, NULL, &notes),
+                 OK(cuDeviceUnregisterAsyncNotification(0, notes)));
   WITHOUT_MEMORY(cuStreamCreate(&stream, 0), OK(cuStreamDestroy(stream)));
   WITHOUT_MEMORY(cuEventCreate(&event, 0), OK(cuEventDestroy(event)));
   WITHOUT_MEMORY(cuMemAlloc(&address, 100), OK(cuMemFree(address)));
