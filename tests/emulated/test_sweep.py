@@ -170,7 +170,7 @@ assert driver.alive() == {
 }
 PROGRAMS["state_that_is_left"] = """
 # Contexts on the stacks of threads, open captures and the mode of capture are read without a call.
-assert driver.state() == ((), (), 0, 0, (0, "")) and driver.event_count() == 0
+assert driver.state() == ((), (), 0, 0, (0, "", False)) and driver.event_count() == 0
 context, made = start(), c_void_p()
 ok(cuda.cuCtxCreate_v2(byref(made), 0, 0)), ok(cuda.cuCtxPushCurrent_v2(context))
 one, two = "primary context of device 0", "context"
