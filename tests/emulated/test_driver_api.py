@@ -672,6 +672,30 @@ assert nvml.nvmlDeviceGetIndex(device, byref(c_uint())) == 15
 ok(cuda.cuLinkDestroy(state))
 assert cuda.cudalinkLiveStates() == 0
 """,
+    "graphics_data": """
+# It is refused where there is some, and left alone where there is none; shares of multiprocessors are another request.
+start()
+context, affinity, graphics = c_void_p(), (c_uint * 2)(0, 4), (c_uint64 * 2)(1, 0x1000)
+assert cuda.cuCtxGetExecAffinity(None, 0) == 1
+both = (c_uint64 * 3)(addressof(affinity), 1, addressof(graphics))
+assert cuda.cuCtxCreate_v4(byref(context), both, 0, 0) == 1
+both[0] = both[1] = 0
+assert "graphics" in refused("cuCtxCreate_v4", byref(context), both, 0, 0)
+graphics[1] = 0
+assert cuda.cuCtxCreate_v4(byref(context), both, 0, 0) == 1
+both[2] = 0
+ok(cuda.cuCtxCreate_v4(byref(context), both, 0, 0))
+""",
+    "without_a_context": """
+# A context that was destroyed has no flags, and what needs one says so.
+primary = start()
+dead = new(cuda.cuCtxCreate_v2, 1, 0)
+ok(cuda.cuCtxPushCurrent_v2(dead))
+ok(cuda.cuCtxDestroy_v2(dead))
+assert (get(cuda.cuCtxGetFlags, c_uint), cuda.cuCtxGetLimit(byref(c_size_t()), 0)) == (0, 709)
+ok(cuda.cuCtxPopCurrent_v2(byref(dead))), ok(cuda.cuCtxSetCurrent(None))
+assert [cuda.cuCtxGetApiVersion(one, byref(c_int())) for one in (None, primary)] == [201, 0]
+""",
     "both_libraries_have_one_driver": """
 # A program that opens libcuda.so gets the same driver as one that opens libcuda.so.1.
 alias = CDLL("libcuda.so")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.emulated.conftest import programs
 
 START = """
@@ -36,35 +34,6 @@ def green(*resources, device=0):
     ok(code)
     return cuda.cuGreenCtxCreate(byref(made), description, device, 1), made
 """
-
-
-@pytest.mark.parametrize(
-    ("arch", "all_of", "least", "unit", "groups"),
-    [("sm_75", 40, 2, 2, 4), ("sm_80", 108, 4, 2, 10), ("sm_90", 132, 8, 8, 8)],
-)
-def test_splitting_by_count(check, arch: str, all_of: int, least: int, unit: int, groups: int) -> None:
-    """Groups have at least what was asked for, rounded up to the unit of the architecture; the rest is left."""
-    check(
-        START
-        + f"""
-code, whole = of_device()
-ok(code)
-assert (whole.type, whole.count, whole.least, whole.unit) == (1, {all_of}, {least}, {unit})
-code, count, _, rest = split(10)
-ok(code)
-size = -(-10 // {unit}) * {unit}
-assert (count, rest.count) == ({all_of} // size, 0), (count, rest.count)  # only counted, so nothing is left
-assert count == {groups}
-code, count, result, rest = split(1, 2)
-assert (count, result[0].count, result[1].count, rest.count) == (2, {least}, {least}, {all_of - 2 * least})
-code, count, result, rest = split(1, 100, 1)  # coscheduling ignored
-assert (count, result[0].count) == ({all_of} // 2, 2) and not rest.count and not rest.type
-assert split({all_of} + 1)[0] == 915
-ok(split(1, flags=8)[0])  # flags that it does not know
-ok(split({all_of})[0])  # the whole, whatever the unit (recorded)
-""",
-        device=arch,
-    )
 
 
 PROGRAMS = {

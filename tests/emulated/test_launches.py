@@ -71,41 +71,6 @@ assert launch(required, one, (2, 1, 1)) == launch(required, one, (64, 1, 1)) == 
 
 
 PROGRAMS = {
-    "launches_of_before_cuda_4": """
-# cuLaunch and its neighbours take block, shared memory and parameters from the function.
-assert cuda.cuLaunch(plain) == 801  # a block of one thread
-ok(cuda.cuFuncSetBlockShape(plain, 64, 2, 1))
-for call in (cuda.cuLaunch(plain), cuda.cuLaunchGrid(plain, 2, 3), cuda.cuLaunchGridAsync(plain, 2, 3, None)):
-    assert call == 801
-assert "does not execute" in last_event()["note"]
-assert cuda.cuLaunchGridAsync(plain, 1, 1, c_void_p(0x1234)) == 400
-assert cuda.cuFuncSetBlockShape(plain, 0, 1, 1) == cuda.cuFuncSetSharedSize(plain, 49153) == 1
-assert cuda.cuLaunchGrid(plain, 0, 3) == 1
-ok(cuda.cuFuncSetBlockShape(bounded, 1, 1, 1))
-assert cuda.cuLaunch(bounded) == 801  # with parameters that were never set
-ok(cuda.cuParamSeti(bounded, 0, 5))
-ok(cuda.cuParamSetv(bounded, 8, char_buffer(b"1234"), 4))
-ok(cuda.cuParamSetSize(bounded, 12))
-assert cuda.cuLaunch(bounded) == 801
-ok(cuda.cuParamSetSize(bounded, 5000))
-assert cuda.cuLaunch(bounded) == 701
-assert cuda.cuParamSetSize(bounded, 100000) == cuda.cuParamSeti(bounded, -4, 5) == 1
-""",
-    "handles": """
-# No kernel and no such kernel are 400; so is a stream that is not alive; no context is 201.
-for wrong in (None, c_void_p(0x1234), module):
-    assert launch(wrong, one, one) == launch_with(wrong, one, one) == 400
-    assert cuda.cuLaunchCooperativeKernel(wrong, *(c_uint(1),) * 6, 0, None, None) == 400
-    assert cuda.cuFuncSetBlockShape(wrong, 1, 1, 1) == 400
-assert launch(plain, one, one, stream=c_void_p(0x1234)) == 400
-assert cuda.cuLaunchKernelEx(None, plain, None, None) == 1
-library = new(cuda.cuLibraryLoadData, image, None, None, 0, None, None, 0)
-handle = new(cuda.cuLibraryGetKernel, library, b"plain")
-assert launch(handle, one, one) == 801  # a kernel of a library may stand for its function
-ok(cuda.cuCtxSetCurrent(None))
-assert launch(None, one, one) == launch(plain, one, one) == 201
-assert launch(plain, (0, 1, 1), one) == 201
-""",
     "refused_by_name": """
 # A launch in which nothing is wrong answers 801, and the event says why and which kernel was meant.
 for call in (lambda: launch(plain, one, one), lambda: launch_with(plain, one, one)):
@@ -128,20 +93,6 @@ ok(cuda.cuFuncSetAttribute(plain, 8, 100000))
 assert (launch(plain, one, one, 100000), launch(plain, one, one, 100001)) == (801, 1)
 ok(cuda.cuFuncSetAttribute(plain, 8, 0))
 assert launch(plain, one, one, 1) == 1
-""",
-    "parameters": """
-# A kernel with parameters needs them, by one of two ways; a buffer must not be larger.
-values = (c_void_p * 2)(addressof(c_uint64()), addressof(c_uint()))
-buffer, size = char_buffer(b"", 64), c_size_t(12)
-extra = (c_void_p * 5)(1, addressof(buffer), 2, addressof(size), None)
-assert launch(bounded, one, one, parameters=values) == launch(bounded, one, one, extra=extra) == 801
-assert launch(bounded, one, one) == launch(bounded, one, one, parameters=values, extra=extra) == 1
-for key in (2, 7):
-    assert launch(bounded, one, one, extra=(c_void_p * 3)(key, addressof(size), None)) == 1
-size.value = 11
-assert launch(bounded, one, one, extra=extra) == 801
-size.value = 13
-assert launch(bounded, one, one, extra=extra) == 1
 """,
     "cooperative_and_clusters": """
 # A cooperative grid must be resident as a whole; clusters must divide the grid and not be too large.

@@ -279,33 +279,6 @@ own = new(cuda.cuCtxPopCurrent_v2)
 ok(cuda.cuMemFree_v2(second))
 assert (export(first, 4096), of(second, MAPPING_START)) == (1, [-1])
 """,
-    "small_pinned_allocations_have_the_flags_of_their_slab": """
-# Pinned memory has the flags of the first in its slab, as on an H100; write-combined memory has its own slabs.
-PORTABLE, COMBINED, flags = 1, 4, c_uint()
-
-def pinned(size, wanted):
-    ok(cuda.cuMemHostAlloc(byref(out), c_size_t(size), wanted))
-    return out.value
-
-def flags_of(address):
-    ok(cuda.cuMemHostGetFlags(byref(flags), c_void_p(address)))
-    return flags.value & ~2
-
-first, second = pinned(64, 0), pinned(MIB, PORTABLE)
-combined, large = pinned(64, PORTABLE | COMBINED), pinned(2 * MIB, PORTABLE)
-assert [flags_of(at) for at in (first, second, combined, large)] == [0, 0, PORTABLE | COMBINED, PORTABLE]
-late = pinned(MIB, PORTABLE)  # there is no room for it in the first slab
-assert flags_of(late) == PORTABLE
-third = pinned(MIB, 0)
-assert flags_of(third) == PORTABLE
-ok(cuda.cuMemFreeHost(first))
-assert flags_of(pinned(MIB, PORTABLE)) == 0 and flags_of(second) == 0
-for address in (out.value, second, combined, large, late, third):
-    ok(cuda.cuMemFreeHost(address))
-assert flags_of(pinned(64, PORTABLE)) == PORTABLE  # nothing is left of the slabs
-other = new(cuda.cuCtxCreate_v2, 0, 0)
-assert flags_of(pinned(64, 0)) == 0
-""",
     "addresses_are_taken_again_late": """
 # Freed addresses stay dead for long; large ones are taken again, and bytes are zeros each time.
 def once(size):
