@@ -124,10 +124,12 @@ def row_of(call: str, facts: Mapping[str, Any], loading: str = "lazy") -> no_wai
 def reaches(waits_for: str, stream: str, place: str) -> bool:
     """Whether a gate is among what a call with a stream waits for, whatever the gate is and what stands behind it."""
     place = place.partition(", ")[0]
-    if waits_for == "device":
+    if waits_for == "devices":
         return place != "none"
-    if place == "none":
+    if place in ("none", "another device"):
         return False
+    if waits_for == "device":
+        return True
     if waits_for == "context":
         return place == "same" or place in _OF_CONTEXT
     if waits_for == "legacy":

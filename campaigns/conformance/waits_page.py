@@ -22,7 +22,8 @@ WAITS_FOR = {
     "legacy": "the legacy stream and all blocking ones",
     "event": "what the event records",
     "context": "every stream of the context",
-    "device": "every stream of every context",
+    "device": "every stream of every context of the device",
+    "devices": "every stream of every context",
 }
 
 

@@ -21,7 +21,7 @@ class Wait(NamedTuple):
     calls: tuple[str, ...]  # symbols, such as "cuMemFree_v2"
     given: Mapping[str, Any]  # conditions on the arguments of the call; the head of the file names them
     loading: str  # "lazy" or "eager" if the calls wait only there
-    waits_for: str  # "own", "stream", "legacy", "event", "context" or "device"
+    waits_for: str  # "own", "stream", "legacy", "event", "context", "device" or "devices"
     holds: tuple[str, ...]  # the locks that the call holds while it waits
     promised: str  # what CUDA's documentation says about this wait; empty if it says nothing
     may: bool  # whether it says only that the call may wait
@@ -67,7 +67,8 @@ _WORDS: Final = {
     "legacy": "all that new work in the legacy stream would wait for",
     "event": "the work that the event records",
     "context": "all streams of the context",
-    "device": "all streams of all contexts",
+    "device": "all streams of all contexts of the device",
+    "devices": "all streams of all contexts",
 }
 _PINNED: Final = "Copy between pinned memory and the device instead"
 _PAGEABLE: Final = (

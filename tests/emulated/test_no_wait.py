@@ -319,7 +319,7 @@ ADVICE = {
     ),
     ("cuModuleLoadData", ""): (CONTEXT, NOT_SAID, ("Call cuLibraryLoadData instead", "cuModuleLoadData")),
     ("cuLibraryUnload", "device"): (
-        "all streams of all contexts",
+        "all streams of all contexts of the device",
         NOT_SAID,
         ("Call it elsewhere", "cuLibraryUnload"),
     ),

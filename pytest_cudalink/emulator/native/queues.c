@@ -68,7 +68,7 @@ FORGET_IN_CHILDREN(forget);
 static void finish(const Context *context) {
   if (!cl_any_pending() || cl_in_host_function) return;
   HOLD_STREAMS();
-  cl_wait_for_context(context);
+  cl_wait_for_context(context, false);
 }
 
 void cl_finish(const Context *context) {
@@ -80,12 +80,12 @@ void cl_finish(const Context *context) {
 void cl_finish_by(const WaitRow *row, const Context *context) {
   CUresult state;
   if (!context) context = cl_context(&state);
-  bool of_all = row->waits_for == WAITS_FOR_DEVICE;
-  if (!cl_any_pending() || cl_in_host_function || (!context && !of_all)) return;
+  bool of_all = row->waits_for == WAITS_FOR_DEVICES, of_device = row->waits_for == WAITS_FOR_DEVICE;
+  if (!cl_any_pending() || cl_in_host_function || (!context && !of_all && !of_device)) return;
   Holder holder;
   HOLD_STREAMS();
   if (row->holds) cl_hold(&holder, row->holds, context);
-  cl_wait_for_context(of_all ? NULL : context);
+  cl_wait_for_context(of_all ? NULL : context, of_device);
   if (row->holds) cl_let_go(&holder);
 }
 
@@ -500,17 +500,17 @@ void cl_wait_for_stream(Stream *stream) {
   cl_wait_for(work);
 }
 
-static Work *pending_of(const Context *context) {
+static Work *pending_of(const Context *context, bool of_device) {
   Work *work = cl_pending;
-  while (work && context && work->context != context) work = work->behind;
+  while (work && !cl_is_work_of(work, context, of_device)) work = work->behind;
   return work;
 }
 
-void cl_wait_for_context(const Context *context) {
+void cl_wait_for_context(const Context *context, bool of_device) {
   if (!cl_any_pending()) return;
   Work *work = cl_work_make(&cl_no_work, NULL);
-  if (!work || !cl_work_after_context(work, context)) {
-    for (Work *one; (one = pending_of(context));) cl_wait_for(one);
+  if (!work || !cl_work_after_context(work, context, of_device)) {
+    for (Work *one; (one = pending_of(context, of_device));) cl_wait_for(one);
     return;
   }
   cl_work_start(work);

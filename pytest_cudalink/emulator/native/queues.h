@@ -41,9 +41,9 @@ CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *para
 void cl_asked_for(Work *work);
 void cl_asked_for_stream(const Stream *stream);
 /* Waits, and lets go of the lock meanwhile: for a work, for a stream as it is now, for the work of a context as it is
-   now (NULL: of all). */
+   now (NULL: of all), or of all contexts of its device. */
 void cl_wait_for(Work *work);
 void cl_wait_for_stream(Stream *stream);
 /* Waits until new work of a stream could be done; a call that then does it itself keeps the order. */
 void cl_drain(Stream *stream);
-void cl_wait_for_context(const Context *context);
+void cl_wait_for_context(const Context *context, bool of_device);

@@ -270,7 +270,7 @@ static CUresult record_all(Context *context, void *handle) {
   if (result || !cl_any_pending()) return result;
   NodeParameters parameters = {.type = NODE_RECORD, .event = event};
   Work *work = cl_work_make(&parameters, context);
-  if (!work || !cl_work_after_context(work, context)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!work || !cl_work_after_context(work, context, false)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (cl_order_on) cl_order_place(work->op = cl_order_fork(true));
   return record_by(work, event);
 }

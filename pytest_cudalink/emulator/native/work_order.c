@@ -80,9 +80,13 @@ bool cl_is_busy(const Stream *stream, bool alone) {
   return cl_any_pending() && !cl_visit_earlier(stream, alone, is_nothing, NULL);
 }
 
-bool cl_work_after_context(Work *work, const Context *context) {
+bool cl_is_work_of(const Work *work, const Context *context, bool of_device) {
+  return !context || work->context == context || (of_device && work->context->device == context->device);
+}
+
+bool cl_work_after_context(Work *work, const Context *context, bool of_device) {
   for (Work *other = cl_pending; other; other = other->behind)
-    if ((!context || other->context == context) && !cl_work_after(work, other)) return false;
+    if (cl_is_work_of(other, context, of_device) && !cl_work_after(work, other)) return false;
   return true;
 }
 

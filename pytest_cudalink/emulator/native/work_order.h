@@ -55,7 +55,8 @@ bool cl_work_after(Work *work, Work *earlier);
 /* Has work wait for all that comes before it in a stream; `alone`: not for the streams that synchronize with it. */
 bool cl_work_in_order(Work *work, const Stream *stream, bool alone);
 /* Has work wait for all that a context has pending; NULL: for all. */
-bool cl_work_after_context(Work *work, const Context *context);
+bool cl_is_work_of(const Work *work, const Context *context, bool of_device);
+bool cl_work_after_context(Work *work, const Context *context, bool of_device);
 /* The first pending work that is what is looked for, or NULL. */
 Work *cl_find_pending(bool (*is)(const Work *work, const void *data), const void *data);
 /* Makes it the last of a stream. */
