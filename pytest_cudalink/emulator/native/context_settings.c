@@ -80,8 +80,10 @@ API(cuCtxSetLimit, (int limit, size_t value), (limit, value)) {
     size_t part = (size_t)cache / 16;
     value = (value + part - 1) / part * part;
   }
-  value = rounded(limit, value);
-  bool changed = value != context->limits[limit] || limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE; /* always */
+  /* a stack that is rounded to what it has keeps the value as it is given (H200) */
+  bool same = limit == CU_LIMIT_STACK_SIZE && rounded(limit, value) == rounded(limit, context->limits[limit]);
+  if (!same) value = rounded(limit, value);
+  bool changed = (!same && value != context->limits[limit]) || limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE; /* always */
   state = changed ? cl_wait_by_table(&(WaitFacts){.limit = limit}) : CUDA_SUCCESS;
   if (!state) context->limits[limit] = value;
   return state;

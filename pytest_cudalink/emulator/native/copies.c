@@ -61,7 +61,7 @@ static CUresult find_place(const Side *side, const Box *box, Extent *place) {
   size_t rows = side->height, last;
   if (__builtin_add_overflow(side->y, box->height, &last)) return CUDA_ERROR_INVALID_VALUE;
   if (!rows) rows = last;
-  if ((box->depth > 1 || side->z) && rows < last) return CUDA_ERROR_INVALID_VALUE;
+  if ((box->depth > 1 || side->z || side->y) && rows < last) return CUDA_ERROR_INVALID_VALUE;
   size_t last_layer, last_row;
   if (__builtin_mul_overflow(rows, place->row, &place->layer) ||
       __builtin_mul_overflow(side->z, place->layer, &first) || __builtin_mul_overflow(side->y, place->row, &bytes) ||

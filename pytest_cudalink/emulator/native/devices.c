@@ -151,6 +151,7 @@ API(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device), (value, 
 }
 
 API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), (bytes, device)) {
+  if (bytes) *bytes = 0; /* of an invalid device, too (H200) */
   TRY(cl_asked_of(line, bytes, device));
   *bytes = cl_device_memory();
   return CUDA_SUCCESS;

@@ -52,16 +52,14 @@ static CUresult gather(const Adding *adding, const Graph *graph, int type, Depen
 static CUresult adopt_child(ChildNode *child, Graph *parent) {
   Graph *graph = cl_graph(child->graph);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if (child->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ? cl_graph_is_unique(graph)
-                                                               : graph->conditionals != NULL)
-    return CUDA_ERROR_NOT_SUPPORTED;
+  bool moves = child->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE; /* any other number copies (H200) */
+  if (moves ? graph->conditionals != NULL : cl_graph_is_unique(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   if (cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
-  if (child->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
+  if (moves) {
     if (graph->owner || graph->capture || graph->executables) return CUDA_ERROR_INVALID_VALUE;
     graph->moved = true;
     return CUDA_SUCCESS;
   }
-  if (child->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_INVALID_VALUE;
   child->graph = cl_graph_copy(graph, parent->hidden);
   return child->graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -122,7 +120,7 @@ static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *param
 
 /* Whether a child is refused even before its parent and the dependencies are looked at (measured: programs/graphs). */
 static bool cannot_be_child(const NodeParameters *parameters) {
-  if (parameters->type != NODE_CHILD || parameters->child.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+  if (parameters->type != NODE_CHILD || parameters->child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
     return false;
   const Graph *graph = cl_graph(parameters->child.graph);
   return graph && graph->sole;
@@ -193,8 +191,8 @@ EXPORTED(cuGraphAddMemAllocNode, ADDING(AllocateNode *given), add_allocation(lin
 
 /* Whether everything is zero that a caller must leave so. */
 static bool is_clean(const NodeParameters *parameters) {
-  const size_t all = sizeof parameters->reserved1, used = sizeof(ConditionalNode);
-  bool has_rest = parameters->type == NODE_CONDITIONAL; /* (measured: edges/graph_conditional) */
+  bool has_rest = parameters->type == NODE_CONDITIONAL || parameters->type == NODE_EMPTY; /* (H200) */
+  const size_t all = sizeof parameters->reserved1, used = parameters->type == NODE_EMPTY ? 0 : sizeof(ConditionalNode);
   if (has_rest && !cl_are_zeros((const char *)parameters->reserved1 + used, all - used)) return false;
   return cl_are_zeros(parameters->reserved0, sizeof parameters->reserved0) && !parameters->reserved2;
 }

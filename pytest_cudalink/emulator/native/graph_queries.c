@@ -247,10 +247,11 @@ API(cuGraphKernelNodeSetAttribute, (Node * handle, int attribute, const Attribut
   if (!read_kernel(handle, &kernel) || !value) return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) return CUDA_SUCCESS; /* and cannot be asked */
   if (!is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !cl_is_window(value)) return CUDA_ERROR_INVALID_VALUE;
+  AttributeValue fit = *value;
+  if (!cl_fit_attribute(attribute, &fit)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result =
       attribute == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ? cl_check_cluster(&kernel, value) : CUDA_SUCCESS;
-  return result ? result : LOCKED(set_attribute(handle, attribute, value));
+  return result ? result : LOCKED(set_attribute(handle, attribute, &fit));
 }
 
 API_LOCKED(cuGraphKernelNodeCopyAttributes, (Node * to, Node *from), (to, from)) {

@@ -34,7 +34,8 @@ static CUresult prepare_kernel(KernelNode *kernel) {
 
 static CUresult prepare_copy(CopyNode *copy) {
   TRY(complete_context(&copy->context));
-  if (copy->flags || !copy->box.width || !copy->box.height || !copy->box.depth) return CUDA_ERROR_INVALID_VALUE;
+  if (copy->flags || copy->reserved || !copy->box.width || !copy->box.height || !copy->box.depth)
+    return CUDA_ERROR_INVALID_VALUE;
   return cl_check_box(&copy->box);
 }
 

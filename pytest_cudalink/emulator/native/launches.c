@@ -173,29 +173,24 @@ static CUresult check_cooperative(const LaunchConfig *config, const Function *fu
 }
 
 static CUresult check_attribute(const LaunchAttribute *attribute) {
+  AttributeValue value;
+  memcpy(&value, &attribute->value, sizeof value);
   int number = attribute->value.number;
   bool valid = true;
   switch (attribute->id) {
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      valid = number >= CU_SYNC_POLICY_AUTO && number <= CU_SYNC_POLICY_BLOCKING_SYNC;
-      break;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY: return CUDA_ERROR_INVALID_VALUE; /* that of a stream */
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       valid = number >= CU_CLUSTER_SCHEDULING_POLICY_DEFAULT && number <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
       break;
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: valid = number == 0 || number == 1; break;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
       return attribute->value.event.event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      valid = number == CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT || number == CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
-      break;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: valid = number == 0; break; /* for nodes of graphs only */
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: valid = number >= -1 && number <= 100; break;
     default:
       valid = attribute->id >= CU_LAUNCH_ATTRIBUTE_IGNORE &&
               attribute->id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING &&
-              attribute->id != CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT + 1; /* it has no name */
+              attribute->id != CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT + 1 && /* it has no name */
+              cl_fit_attribute(attribute->id, &value);
   }
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

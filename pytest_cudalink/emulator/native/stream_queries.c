@@ -78,7 +78,7 @@ typedef struct {
 
 /* The bytes of a window have the attribute's bound by the programming guide; -1 is beyond it (recorded programs). What
    misses cannot persist (cuda.h, CUaccessPolicyWindow). */
-bool cl_is_window(const AttributeValue *value) {
+static bool is_window(const AttributeValue *value) {
   int most = 0;
   Window window;
   memcpy(&window, value, sizeof window);
@@ -87,30 +87,34 @@ bool cl_is_window(const AttributeValue *value) {
          window.miss != CU_ACCESS_PROPERTY_PERSISTING;
 }
 
-static CUresult set_attribute(const void *handle, int attribute, const AttributeValue *value) {
+bool cl_fit_attribute(int attribute, AttributeValue *value) {
+  const int number = value->number;
+  switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: return is_window(value);
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      return number >= CU_SYNC_POLICY_AUTO && number <= CU_SYNC_POLICY_BLOCKING_SYNC;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      value->number = number > 0 ? 0 : number < GREATEST_PRIORITY ? GREATEST_PRIORITY : number;
+      return true;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      return (uint8_t)value->bytes[0] < DOMAINS && (uint8_t)value->bytes[1] < DOMAINS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING: return number == 0 || number == 1;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return number >= 0 && number <= 100;
+    default: return true;
+  }
+}
+
+static CUresult set_attribute(const void *handle, int attribute, AttributeValue value) {
   Stream *stream;
   TRY(cl_stream_ready(handle, &stream));
-  int number = value->number;
+  if (!cl_fit_attribute(attribute, &value)) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      if (!cl_is_window(value)) return CUDA_ERROR_INVALID_VALUE;
-      stream->window = *value;
-      break;
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      if (number < CU_SYNC_POLICY_AUTO || number > CU_SYNC_POLICY_BLOCKING_SYNC) return CUDA_ERROR_INVALID_VALUE;
-      stream->policy = number;
-      break;
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      stream->priority = number > 0 ? 0 : number < GREATEST_PRIORITY ? GREATEST_PRIORITY : number;
-      break;
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      if ((uint8_t)value->bytes[0] >= DOMAINS || (uint8_t)value->bytes[1] >= DOMAINS) return CUDA_ERROR_INVALID_VALUE;
-      memcpy(stream->domains, value->bytes, sizeof stream->domains);
-      break;
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      if (number < 0 || number > 1) return CUDA_ERROR_INVALID_VALUE;
-      stream->domain = number;
-      break;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: stream->window = value; break;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY: stream->policy = value.number; break;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY: stream->priority = value.number; break;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP: memcpy(stream->domains, value.bytes, sizeof stream->domains); break;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: stream->domain = value.number; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
@@ -132,4 +136,4 @@ API_LOCKED(cuStreamCopyAttributes, (Stream *to, Stream *from), (to, from)) {
 EXPORTED(cuStreamGetAttribute, (Stream *stream, int attribute, AttributeValue *value_out),
          value_out ? LOCKED(get_attribute(stream, attribute, value_out)) : CUDA_ERROR_INVALID_VALUE)
 EXPORTED(cuStreamSetAttribute, (Stream *stream, int attribute, const AttributeValue *value),
-         value ? LOCKED(set_attribute(stream, attribute, value)) : CUDA_ERROR_INVALID_VALUE)
+         value ? LOCKED(set_attribute(stream, attribute, *value)) : CUDA_ERROR_INVALID_VALUE)

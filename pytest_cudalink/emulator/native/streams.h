@@ -97,8 +97,8 @@ void cl_streams_wait_until(pthread_cond_t *condition, const struct timespec *unt
 
 /* Under the lock: the stream of a handle, a default one too; NULL if there is none. */
 Stream *cl_stream(const void *handle);
-/* Whether a value is a window that accesses of a stream or a kernel can have. */
-bool cl_is_window(const AttributeValue *value);
+/* Whether an attribute of a stream or a kernel can have a value; that of a priority is brought within its range. */
+bool cl_fit_attribute(int attribute, AttributeValue *value);
 /* Writes the value of an attribute to a caller; of a map the two bytes that it has (measured: edges/streams). */
 void cl_write_attribute(AttributeValue *to, const AttributeValue *from, int attribute);
 /* The answer to a call on a stream: 0, 400 if it does not exist, 201 if its context died, and 709 if the current one
