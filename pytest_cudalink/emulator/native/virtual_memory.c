@@ -76,7 +76,10 @@ static uintptr_t reserved_up_to(uintptr_t address, uintptr_t stop) {
   const Reservation *at = reservation_at(address);
   if (!at || !contains(at->node.start, at->size, address, 1)) return 0;
   uintptr_t end = at->node.start + at->size;
-  while (end < stop && (at = (const Reservation *)at->node.behind) && at->node.start == end) end += at->size;
+  for (; end < stop; end += at->size) {
+    at = (const Reservation *)at->node.behind;
+    if (!at || at->node.start != end) break;
+  }
   return end;
 }
 
@@ -124,10 +127,13 @@ static CUresult cover(EventLine *line, uintptr_t start, uintptr_t stop) {
     Reservation *fresh = malloc(sizeof *fresh);
     if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
     *fresh = (Reservation){{.start = cl_addresses_take(size, GRANULARITY, end)}, size, true};
-    if (fresh->node.start) cl_tree_enter(&reservations, &fresh->node);
+    if (!fresh->node.start) {
+      free(fresh);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    cl_tree_enter(&reservations, &fresh->node);
     if (fresh->node.start == end) continue;
-    if (fresh->node.start) give(fresh);
-    else free(fresh);
+    give(fresh);
     return cl_noted(line, CUDA_ERROR_INVALID_VALUE, "what is behind the reservation is in use");
   }
   return CUDA_SUCCESS;
