@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -101,15 +102,29 @@ def test_agreement(failed, codes, agrees: bool, words: str) -> None:
     assert f"agreement {100 if agrees else 0}.0 %" in table([result])
 
 
-def test_the_same_seed_gives_the_same_environments(monkeypatch) -> None:
-    """Numbers do not depend on each other; most environments differ."""
+def undamaged(monkeypatch) -> None:
+    """Draw environments without a look into wheels."""
     monkeypatch.setattr(generator, "requirements", lambda *_: ())
     monkeypatch.setitem(generator._KINDS, "missing", (lambda *_: None, None))
     monkeypatch.setitem(generator._KINDS, "cut", (lambda *_: None, None))
+
+
+def test_the_same_seed_gives_the_same_environments(monkeypatch) -> None:
+    """Numbers do not depend on each other; most environments differ."""
+    undamaged(monkeypatch)
     first = [str(recipe(1, number)) for number in range(50)]
     assert [str(recipe(1, number)) for number in reversed(range(50))] == first[::-1]
     assert [str(recipe(2, number)) for number in range(50)] != first
     assert len(set(first)) == 50
+
+
+def test_the_gate_fetches_no_gigabytes(monkeypatch) -> None:
+    """Of the environments that it may try, none has torch, whose wheels take longer to download than it has."""
+    gate = (Path(__file__).parents[2] / ".ci" / "run").read_text(encoding="utf-8")
+    ((count, seed),) = re.findall(r"environments=(\d+) --seed=(\d+)", gate)
+    undamaged(monkeypatch)  # torch is drawn before what is required and what is damaged
+    assert [number for number in range(int(count)) if "torch" in recipe(int(seed), number).names] == []
+    assert any("torch" in recipe(1, number).names for number in range(int(count)))
 
 
 def test_a_campaign_fails_for_one_that_disagrees(monkeypatch, capsys, tmp_path) -> None:
