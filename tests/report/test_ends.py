@@ -10,7 +10,7 @@ from pytest_cudalink import cli
 from pytest_cudalink.report.cell_run import Lines, doubts
 from pytest_cudalink.report.records import CollectedRecord, EndRecord
 
-from .test_merge import RUN, lines, one, result
+from .test_merge import RUN, cell_of, lines, result
 
 A, B = "t.py::a", "t.py::b"
 
@@ -110,7 +110,7 @@ def test_a_file_that_failed_was_not_collected(tmp_path) -> None:
     """It stands in the record like a test of its name."""
     assert doubts(run(1, collected=[CollectedRecord(tests={"t.py": ["a"]})]), {A}, explained=True) == []
     end = {**WHOLE, "exitstatus": 1, "counts": {"passed": 1, "error": 1}}
-    cell = one(lines(tmp_path / "c.jsonl", RUN, COLLECTED, START, result(), result("f.py", "error"), end))
+    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, COLLECTED, START, result(), result("f.py", "error"), end))
     assert (cell.outcomes["f.py"], cell.problems) == ("E", [])
 
 
@@ -154,6 +154,6 @@ WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts"
 def test_the_report_of_such_a_record(events, said, tmp_path) -> None:
     """Its cell is incomplete, and the exit code of the report is 1."""
     file = lines(tmp_path / "c.jsonl", RUN, *events)
-    fault = one(file).fault
+    fault = cell_of(file).fault
     assert fault.startswith(said.format(file=file)) if said else not fault
     assert cli.main(["report", str(file), "-q"]) == bool(said)

@@ -1,6 +1,7 @@
 /* Starting the link worker: as an orphan from its first moment, in its own session, with an environment of its use. */
 #include "spawn.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -55,14 +56,17 @@ static bool left_out(const char *entry) {
   return false;
 }
 
-/* Whether a folder of the search path is the emulated driver's: the worker's nvJitLink must not open that one. */
+/* Whether a folder of the search path is the emulated driver's, which may be the library that this code is in: the
+   worker's nvJitLink must not open that one. */
 static bool is_emulator(const char *folder, size_t length) {
   static const char *const ends[] = {"/pytest_cudalink/emulator/lib", "/pytest_cudalink/emulator/lib/absent"};
   for (size_t at = 0; at < sizeof ends / sizeof *ends; at++) {
     size_t end = strlen(ends[at]);
     if (length >= end && !memcmp(folder + length - end, ends[at], end)) return true;
   }
-  return false;
+  Dl_info own;
+  const char *slash = dladdr((void *)lw_spawn, &own) && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
+  return slash && length == (size_t)(slash - own.dli_fname) && !memcmp(folder, own.dli_fname, length);
 }
 
 /* An entry LD_LIBRARY_PATH without the emulated driver. */
