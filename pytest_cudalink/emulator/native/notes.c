@@ -175,8 +175,8 @@ static void say(const char *sentence, const char *fix) {
   if (notes.said++ >= (later ? 1 : SAID_MAX)) return;
   const char *end = notes.fails ? "An exit code of 0 becomes 1." : "The exit code stays as it is.";
   char text[sizeof notes.late];
-  snprintf(text, sizeof text, "cudalink: process %d (%s): lifetime violation%s: %s. %s %s\n", (int)getpid(),
-           notes.command, later ? " after pytest's last report" : "", sentence, fix, end);
+  snprintf(text, sizeof text, "cudalink: process %d (%s): lifetime violation%s: %s.%s%s %s\n", (int)getpid(),
+           notes.command, later ? " after pytest's last report" : "", sentence, fix ? " " : "", fix ? fix : "", end);
   if (later) memcpy(notes.late, text, sizeof text);
   else cl_say("%s", text);
 }
