@@ -252,7 +252,9 @@ class Made:
         """Do what users do; return what went wrong, by operation."""
         (site,) = self._prefix.glob("lib/python*/site-packages")
         names = self._drawn.names | outside(self._drawn)
-        toolkit = "cu13" if (site / "nvidia" / "cu13" / "bin").is_dir() else "cuda_nvcc"
+        # cuobjdump and nvdisasm are in that folder, too
+        of_13 = any((site / "nvidia" / "cu13" / "bin" / name).exists() for name in ("nvcc", "ptxas", "cudafe++"))
+        toolkit = "cu13" if of_13 else "cuda_nvcc"
         plan = {
             "operations": wanted,
             "bindings": "cuda-bindings" in names,

@@ -241,7 +241,7 @@ def ptxas() -> None:
 
 def nvdisasm() -> None:
     """Disassemble a cubin that a program brings, which needs no driver."""
-    run(PLAN["programs"] + "/nvdisasm", PLAN["cubin"])
+    run(f"{PLAN['packages']}/nvidia/cu13/bin/nvdisasm", PLAN["cubin"])
 
 
 def load(name: str) -> None:
