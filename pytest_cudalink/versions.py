@@ -9,12 +9,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
     from packaging.version import Version
 
 __all__ = ["FIRST_BRANCH", "CudaVersion", "Needs", "ranges", "skew_remedy"]
 
 #: Numbers from here on are branches of drivers, such as 575, and no versions of CUDA.
 FIRST_BRANCH: Final = 100
+#: A release as a number alone, or in a longer text.
+NUMBERS: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
 class CudaVersion(NamedTuple):
@@ -69,6 +72,16 @@ class Needs(NamedTuple):
 
     def __str__(self) -> str:
         return f"newer than CUDA {self.version}" if self.newer_than else f"CUDA {self.version}"
+
+
+def specifier_of(text: str) -> SpecifierSet:
+    """Return a specifier; a number alone, ``"13.2"``, stands for all that begins with it, ``"==13.2.*"``.
+
+    Raises InvalidSpecifier, a ValueError, for another text that is none.
+    """
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(f"=={text}.*" if NUMBERS.fullmatch(text) else text)
 
 
 def distribution_version(text: str) -> Version | None:

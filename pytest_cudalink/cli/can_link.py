@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -144,7 +143,9 @@ def _code(options: argparse.Namespace) -> _Code:
 
 
 def _is_release(text: str) -> bool:
-    return re.fullmatch(r"\d+(\.\d+)*", text, re.ASCII) is not None
+    from ..versions import NUMBERS
+
+    return NUMBERS.fullmatch(text) is not None
 
 
 def _release(text: str, argument: str) -> CudaVersion:

@@ -275,12 +275,9 @@ def _in_use(items: Sequence[Item], system: System, audit: EnvironmentAudit) -> l
     inside = [item for item in items if not system.is_outside(item)]
 
     def is_opened(item: Item) -> bool:
-        of_major = (
-            one.partition(" ")
-            for one in audit.used_libraries
-            if not item.version or one.endswith(f" {item.version.major}")
-        )
-        return item.kind == "dynamic-libs" and f"lib{item.name}" in {stem for stem, _, _ in of_major}
+        library, major = f"lib{item.name} ", str(item.version.major) if item.version else ""
+        used = (one for one in audit.used_libraries if one.startswith(library))
+        return item.kind == "dynamic-libs" and any(major in ("", one.removeprefix(library)) for one in used)
 
     core = [item for item in items if item.kind == "dynamic-libs" and item.name in _CORE]
     reached = [item for item in (core if inside else items) if looks_up or is_opened(item)]

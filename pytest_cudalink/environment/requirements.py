@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..compat.architectures import ARCHITECTURES, known_architectures
 from ..compat.releases import DRIVER_RELEASES, driver_numbered, may_exist, not_a_branch
-from ..versions import distribution_version, ranges
+from ..versions import NUMBERS, distribution_version, ranges, specifier_of
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -24,7 +24,6 @@ NAMES: Final = ("ctk", "nvjitlink", "driver", "gpu", "arch")
 _ARCHITECTURE: Final = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)", re.ASCII)
 #: The only compute capability that does not belong to the family of a smaller minor.
 _OWN_FAMILY: Final = (10, 1)
-_BARE: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,9 @@ def _shown(specifier: SpecifierSet) -> str:
 
 
 def _specifier(name: str, value: object, example: str) -> SpecifierSet:
-    from packaging.specifiers import SpecifierSet
-
     if isinstance(value, str) and value.strip():
-        text = value.strip()
         with suppress(ValueError):  # InvalidSpecifier is one, and so is InvalidVersion
-            specifier = SpecifierSet(f"=={text}.*" if _BARE.fullmatch(text) else text)
+            specifier = specifier_of(value.strip())
             _shown(specifier)  # (=== takes anything)
             return specifier
     msg = f"{name}={value!r} is not a version specifier; write {example}"
@@ -115,7 +111,7 @@ def _fault(name: str, specifier: SpecifierSet) -> str:
     """What makes a specifier one that no environment ever meets: a branch of drivers, or no release of CUDA."""
     ends = {""}  # third numbers, which versions of wheels have
     for part in specifier:
-        text = _BARE.search(part.version)[0]  # type: ignore[index] # (each version has a number)
+        text = NUMBERS.search(part.version)[0]  # type: ignore[index] # (each version has a number)
         try:
             (driver_numbered if name == "driver" else not_a_branch)(text)
         except ValueError as error:

@@ -20,7 +20,7 @@ from ..base.finding import NO_DRIVER
 from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
-from ..versions import CudaVersion
+from ..versions import CudaVersion, specifier_of
 from .items import (
     ALREADY_LOADED,
     Fact,
@@ -37,7 +37,6 @@ from .pipelines import Pipeline, check_pipeline
 from .repair import by_hand, extra_of, published_releases, remedies, repair, worth
 
 _RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
-_NUMBERS: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
 class Driver(Protocol):
@@ -90,8 +89,7 @@ def parse_constraint(value: str | SpecifierSet | None, flag: str = "") -> Specif
         return _without_patch(name, value)
     if isinstance(value, str) and value.strip():
         with suppress(InvalidSpecifier):
-            bare = flag and _NUMBERS.fullmatch(value.strip())
-            return _without_patch(name, SpecifierSet(f"=={value.strip()}.*" if bare else value))
+            return _without_patch(name, specifier_of(value.strip()) if flag else SpecifierSet(value))
     others = "or a release such as 13.2" if flag else "a SpecifierSet, or None"
     msg = f"{name} = {value!r}; expected a PEP 440 specifier such as '>=13.2,<14', {others}"
     raise ValueError(msg)

@@ -127,13 +127,17 @@ def _toolkit_extras() -> dict[str, dict[str, list[Requirement]]]:
 def _brought(requirement: Requirement, distribution: str) -> dict[str, SpecifierSet | None]:
     """The specifiers that a requirement of cuda-toolkit leads to, by its version; None for one without the package."""
     brought: dict[str, SpecifierSet | None] = {}
-    for version in _toolkit_extras():
-        if requirement.specifier.contains(version):
-            lines = _lines(requirement, version)
-            found = [str(one.specifier) for one in lines if one.name == distribution]
-            reached = distribution in _reached(one.name for one in lines)
-            brought[version] = SpecifierSet(",".join(found)) if reached else None
+    for version, lines in _lines_by_version(requirement):
+        found = [str(one.specifier) for one in lines if one.name == distribution]
+        reached = distribution in _reached(one.name for one in lines)
+        brought[version] = SpecifierSet(",".join(found)) if reached else None
     return brought
+
+
+def _lines_by_version(requirement: Requirement) -> Iterator[tuple[str, list[Requirement]]]:
+    """Yield each version of cuda-toolkit that a requirement accepts, with what it requires for the extras."""
+    accepted = filter(requirement.specifier.contains, _toolkit_extras())
+    return ((version, _lines(requirement, version)) for version in accepted)
 
 
 def _lines(requirement: Requirement, version: str) -> list[Requirement]:
@@ -291,8 +295,7 @@ def _without_table(needs: Iterable[Need], declared: Declared, dependent: Collect
     linked = [need for need in needs if need.how == "linked"]
     required = [*chain(declared.always, *declared.extras.values())]
     toolkits = [one for one in required if canonicalize_name(one.name) == _TOOLKIT]
-    brought = (line.name for one in toolkits for version in _toolkit_extras() if one.specifier.contains(version)
-               for line in _lines(one, version))  # fmt: skip
+    brought = (line.name for one in toolkits for _, lines in _lines_by_version(one) for line in lines)
     reached = {*_reached([*(canonicalize_name(one.name) for one in required), *brought]), declared.name}
     packages_by_stem = {need.stem: packages_of(need.stem) for need in linked}
     for names in dict.fromkeys(packages_by_stem.values()):

@@ -39,16 +39,18 @@ static const char *spoiler; /* the call that last invalidated a capture, and how
 static uint64_t spoiled;
 static bool spoiled_by_mode; /* that call may run beside a capture in another mode */
 
-void cl_invalidate(Capture *capture) {
-  if (!capture->invalid) spoiler = cl_called(), spoiled++, spoiled_by_mode = false;
+static void invalidate(Capture *capture, bool by_mode) {
+  if (!capture->invalid) spoiler = cl_called(), spoiled++, spoiled_by_mode = by_mode;
   capture->invalid = true;
 }
+
+void cl_invalidate(Capture *capture) { invalidate(capture, false); }
 
 CUresult cl_prohibited(void) {
   CUresult result = CUDA_SUCCESS;
   for (Capture *capture = captures; capture; capture = capture->next)
     if (prohibits(capture)) {
-      if (!capture->invalid) cl_invalidate(capture), spoiled_by_mode = true;
+      invalidate(capture, true);
       result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   return result;

@@ -13,12 +13,6 @@ const struct KindName cl_kinds[] = {
 enum { REMEMBERED = 1024 };
 
 typedef struct {
-  HandleKind kind; /* NO_HANDLE: there is none */
-  uint64_t number;
-  Site *end; /* the call that ended it; NULL: it is not known */
-} DeadHandle;
-
-typedef struct {
   const void *handle; /* NULL: there is nothing in it */
   DeadHandle died;
 } Grave;

@@ -62,6 +62,12 @@ size_t cl_handles_alive(HandleKind kind);
 
 /* -- the use of what is dead: lifetimes.c -- */
 
+typedef struct {
+  HandleKind kind; /* NO_HANDLE: there is none */
+  uint64_t number;
+  Site *end; /* the call that ended it; NULL: it is not known */
+} DeadHandle;
+
 /* Notes that this thread's call was given a handle that had died, or memory that was freed. */
 void cl_note_dead_use(HandleKind kind, uint64_t number, Site *end);
 /* Whether this thread's call was given a handle of a kind that had died. */

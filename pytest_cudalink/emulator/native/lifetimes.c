@@ -7,22 +7,18 @@
 #include "violations.h"
 
 /* The first that this thread's call was given. */
-static _Thread_local struct DeadUse {
-  HandleKind kind; /* NO_HANDLE: none */
-  uint64_t number;
-  Site *end; /* the call that ended it; NULL: it is not known */
-} used;
+static _Thread_local DeadHandle used;
 
 void cl_note_dead_use(HandleKind kind, uint64_t number, Site *end) {
-  if (!used.kind) used = (struct DeadUse){kind, number, cl_site_keep(end)};
+  if (!used.kind) used = (DeadHandle){kind, number, cl_site_keep(end)};
 }
 
 bool cl_used_dead(HandleKind kind) { return kind && used.kind == kind; }
 
 void cl_check_dead_use(const char *call, unsigned kinds) {
   if (!used.kind) return;
-  struct DeadUse use = used;
-  used = (struct DeadUse){0};
+  DeadHandle use = used;
+  used = (DeadHandle){0};
   if (cl_config()->lifetime && kinds >> use.kind & 1) {
     const struct KindName *kind = &cl_kinds[use.kind];
     const char *after = use.end ? use.end->call : "its end";

@@ -61,8 +61,8 @@ def _section(
     elif refused := _refused(totals, run.settings):
         first, *functions = map(str.strip, refused)
         lines.append(f"{first} {listed(functions, _FEW)}")
-    if passed_over := Counter(function for functions in totals.passed_over.values() for function in functions):
-        refusals = listed([f"{function} ({count})" for function, count in passed_over.most_common()], _FEW)
+    if passed_over := _by_function(totals.passed_over):
+        refusals = listed([f"{function} ({count})" for function, count in passed_over], _FEW)
         number = counted(len(totals.passed_over), "test")
         lines.append(f"{number} went on although the emulated driver refused a call: {refusals}")
     lines += account  # however quiet the run is: what was asked for may not have happened
@@ -118,11 +118,15 @@ def _refused(totals: Totals, settings: Settings) -> list[str]:
     if not number:
         return []
     verb = {"fail": "failed", "skip": "was skipped" if number == 1 else "were skipped"}[settings.unsupported.value]
-    functions = Counter(function for refused in totals.refused.values() for function in refused)
     return [
         f"{counted(number, 'test')} {verb} because the emulated driver refused a call:",
-        *(f"  {function} is not emulated: {count}" for function, count in functions.most_common()),
+        *(f"  {function} is not emulated: {count}" for function, count in _by_function(totals.refused)),
     ]
+
+
+def _by_function(tests: Mapping[str, Collection[str]]) -> list[tuple[str, int]]:
+    """Return each function that tests were refused, with the number of tests, the largest first."""
+    return Counter(function for functions in tests.values() for function in functions).most_common()
 
 
 def _share(reporter: pytest.TerminalReporter, refused: Collection[str]) -> list[str]:
