@@ -186,10 +186,11 @@ class Result:
 
     @property
     def agrees(self) -> bool:
-        return self.broken == self.red and not self.crashed
+        return self.broken == self.red and len({*self.codes}) == 1 and not self.crashed
 
     def __str__(self) -> str:
-        kind = "crash" if self.crashed else "false green" if self.broken else "false red"
+        wrong = "two verdicts" if self.broken == self.red else "false green" if self.broken else "false red"
+        kind = "crash" if self.crashed else wrong
         lines = [f"{kind if not self.agrees else 'agreed'}: {self.recipe}", f"   exit codes {self.codes}"]
         lines += [f"   failed: {name}: {text}" for name, text in self.failed.items()]
         lines += [f"   said: {text}" for text in self.said]

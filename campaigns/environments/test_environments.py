@@ -88,9 +88,11 @@ def test_what_is_meant_to_be_there() -> None:
     ("failed", "codes", "agrees", "words"),
     [
         ({}, [0, 0], True, "agreed"),
-        ({}, [2, 0], True, "agreed"),
+        ({}, [2, 2], True, "agreed"),
+        ({}, [2, 0], False, "two verdicts"),
         ({}, [0, 1], False, "false red"),
-        ({"nvrtc": "x"}, [1, 0], True, "agreed"),
+        ({"nvrtc": "x"}, [1, 1], True, "agreed"),
+        ({"nvrtc": "x"}, [1, 0], False, "two verdicts"),
         ({"nvrtc": "x"}, [2, 2], False, "false green"),
         ({}, ["KeyError: 1", 0], False, "crash"),
     ],

@@ -131,30 +131,35 @@ def _read_device_code(scan: Scan, name: str, stream: IO[bytes]) -> None:
         if not found:
             return
         images = completed(in_file(name, data, found, room=MOST_UNPACKED))
-        opens = any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ()))
-        ltoir, jitify = nvjitlink_needs(data if opens else b"", images)
         linked = scan.elves[name].needed if name in scan.elves else ()
-        alone = not opens and "libnvJitLink" not in map(stem_of, linked)
-        own_linker = alone and data.find(_LINKER_INSIDE) >= 0
+        ltoir, jitify = nvjitlink_needs(data, images, linked, scan.opened.get(name, ()))
     scan.images += images
-    if ltoir is not None and not own_linker:
+    if ltoir is not None:
         scan.ltoir[name] = ltoir
     if jitify is not None:
         scan.jitify[name] = jitify
 
 
 def nvjitlink_needs(
-    data: Buffer, images: Iterable[DeviceImage | UnreadImage]
+    data: Buffer,
+    images: Iterable[DeviceImage | UnreadImage],
+    linked: Iterable[str],
+    opened: Iterable[OpenedLibrary],
 ) -> tuple[Needs | None, CudaVersion | None]:
     """What the device code of a file asks of nvJitLink: what its newest LTO-IR needs, and the release of jitify.
 
-    jitify compares the nvJitLink that it opened with the release that it was built with. That release is a constant in
-    machine code; the cubins of the same library name the release of their compiler.
+    LTO-IR asks nothing where the file contains the linker, and neither links nor opens another one. jitify compares the
+    nvJitLink that it opened with the release that it was built with. That release is a constant in machine code; the
+    cubins of the same library name the release of their compiler.
     """
+    links = "libnvJitLink" in map(stem_of, linked)
+    alone = not links and all(stem_of_name(one.name) != "libnvJitLink" for one in opened)
+    own = alone and data.find(_LINKER_INSIDE) >= 0
+    refuses = not links and (not alone or data.find(b"libnvJitLink") >= 0) and data.find(_REFUSAL) >= 0
     found = [one for one in images if isinstance(one, DeviceImage)]
-    ltoir = max((one.needs for one in found if one.kind == "ltoir" and one.needs), default=None)
+    ltoir = (one.needs for one in found if one.kind == "ltoir" and one.needs and not own)
     made = (one.producer for one in found if one.kind == "cubin" and one.producer)
-    return ltoir, max(made, default=None) if data.find(_REFUSAL) >= 0 else None
+    return max(ltoir, default=None), max(made, default=None) if refuses else None
 
 
 def completed(images: Iterable[DeviceImage | UnreadImage]) -> list[DeviceImage | UnreadImage]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -143,20 +144,14 @@ def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
     brought = {wheel: [name for name, wheels in components().items() if wheel in wheels] for wheel in _wheels()}
     for given, text in versions.items():
         name = re.sub(r"[-_.]+", "-", given).lower()
+        release: CudaVersion | None = None
         if name in components():
-            try:
-                release: CudaVersion | None = CudaVersion.parse(text)
-            except ValueError:
-                release = None
-            names = [name]
-        elif name in brought:
-            release, names = release_of_wheel(name, text), brought[name]
-        else:
-            version = distribution_version(text)
-            if version is not None:
-                found.setdefault(name, set()).add(version)
-            continue
-        for component in names if release else ():
+            with suppress(ValueError):
+                release = CudaVersion.parse(text)
+        elif (version := distribution_version(text)) is not None:
+            found.setdefault(name, set()).add(version)
+            release = release_of_wheel(name, text) if name in brought else None
+        for component in brought.get(name, [name]) if release else ():
             found.setdefault(component, set()).add(Version(str(release)))
     return {name: frozenset(one) for name, one in found.items()}
 

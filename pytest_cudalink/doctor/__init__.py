@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -198,6 +198,7 @@ def examine(
         if not report.items and not audit.cuda_libraries:
             fix = Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
             judged.findings.append(Finding("unknown", "no part of a CUDA toolkit was found", fix))
+        judged.findings += _bindings_findings(judged, system)
         judged.findings += _rule_findings(judged, facts, assume_forward=assume_forward)
         judged.findings += _predictions(judged, facts, system.versions().keys())
         judged.findings += _link_findings(judged, system)
@@ -209,7 +210,6 @@ def examine(
     _merge_repairs(judged, conflicts, judge, facts, audit)
     absent = (*_missing_companions(report, system), *_missing_when_used(report, system))
     report.findings[:0] = [*_damaged_files(judged, system), *absent]
-    report.findings += _bindings_findings(report, system)
     report.findings += judged.findings
     report.findings += _runtime_findings(system, facts, audit, assume_forward=assume_forward)
     report.findings += _outside_findings(report, judged, judge)
@@ -217,7 +217,7 @@ def examine(
     report.findings += conflicts.values()
     _add_newer_libraries(report, system, facts, assume_forward=assume_forward)
     report.findings += [Finding("unknown", f"{one.path}: {one.text}") for one in audit.unreadable]
-    report.findings += _known_bad_findings(report, system)
+    report.findings += _known_bad_findings(report, judged.items, system)
     report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
     held = {one.name for one in audit.claims if not one.by_name.startswith("nvidia-") and one.by_name != "cuda-toolkit"}
@@ -254,6 +254,7 @@ def examine_environment(target: str | Path | None = None, *, driver: str = "", g
         findings=(
             *(repaired.get(one.what, one) for one in audit.findings),
             *(replace(one, kind="doctor", place="") for one in own),
+            *(one for one in found if one.kind == "doctor"),
             *(replace(one, severity="note") for one in found if (one.kind, one.severity) == ("machine", "warning")),
         ),
     )
@@ -297,6 +298,7 @@ def _outside_findings(
             f"{and_more(len(aside) - 1)}) do not fit the toolkit in it, or the driver; their "
             "programs use the parts beside them",
             why=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
+            kind="doctor",
         )
 
 
@@ -478,16 +480,26 @@ def _missing_companions(report: DoctorReport, system: System) -> Iterator[Findin
 
 def _missing_when_used(report: DoctorReport, system: System) -> Iterator[Finding]:
     """Yield the distributions that lack a library which they load as they are imported or used."""
+    versions = {name: distribution_version(text) for name, text in system.versions().items()}
     for row in component_table()["loads-when-used"]:
-        name, label = row["distribution"], label_of("dynamic-libs", row["library"])
-        version = distribution_version(system.versions().get(name, ""))
-        if version is None or label not in report.missing or version not in SpecifierSet(row["versions"]):
+        name, library, steers = row["distribution"], row["library"], row.get("of-the-major-of", "")
+        version, needed, found = versions.get(name), versions.get(steers), report.version_of(library)
+        if version is None or version not in SpecifierSet(row["versions"]):
             continue
-        wanted = Item("dynamic-libs", row["library"], "", "site-packages", "ctk", None, "")
+        wanted = Item("dynamic-libs", library, "", "site-packages", "ctk", None, "")
+        there, fix = "none", repair((wanted,), report.newest)
+        if wanted.label not in report.missing:
+            # without a driver such a module is of no use anyway; and the loader's library serves it, too
+            if not (needed and found and report.driver["version"]) or needed.major == found.major:
+                continue
+            if any(one.role.endswith(f" lib{library}.so.{needed.major}") for one in report.copies):
+                continue
+            there = f"first that of CUDA {found}; expected CUDA {needed.major}, as {steers} has"
+            fix = Command((f"{steers}=={found.major}.*",))
         yield Finding(
             "error",
-            f"{name} {version} loads the {label} {row['when']}, and there is none",
-            repair((wanted,), report.newest),
+            f"{name} {version} loads the {wanted.label} {row['when']}, and there is {there}",
+            fix,
             why=f"{name} lacks what it loads {row['when']}",
         )
 
@@ -584,7 +596,8 @@ def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[PredictedLink]:
 
 def _link_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     """Yield what cannot be linked: a fault if nothing here links although a distribution does, else a note."""
-    if not report.items:
+    linking = sorted(system.versions().keys() & component_table()["links-at-run-time"]["distributions"])
+    if not report.items and not linking:
         return
     possible = {
         (link.policy, link.kind): link.backend == "nvjitlink"
@@ -596,19 +609,26 @@ def _link_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     fix = NO_COMMAND if version else repair((_LINKER,), report.newest)
     if not any(possible.values()):
         text = f"nothing here links PTX or LTO-IR: there is no driver, and {there}"
-        linking = sorted(system.versions().keys() & component_table()["links-at-run-time"]["distributions"])
         if linking:
             text += f"; {linking[0]} links at run time"
         yield Finding("error" if linking else "note", text, fix, "install the NVIDIA driver", _NO_LINK)
-    elif not possible[DEFAULT_POLICY, "ltoir"]:
+    elif report.items and not possible[DEFAULT_POLICY, "ltoir"]:
         others = [policy for policy, kind in possible if kind == "ltoir" and possible[policy, kind]]
         why = f"the policies {' and '.join(others)} do" if others else there
         yield Finding("note", f"the policy {DEFAULT_POLICY} does not link LTO-IR here: {why}", fix)
 
 
 def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
-    nvjitlink = _usable_nvjitlink(report)
-    if nvjitlink is not None and not system.has_bindings():
+    """Yield what is of no use without the other, or with this nvJitLink: cuda-bindings, or the bundled linker."""
+    nvjitlink, bindings = report.version_of("nvJitLink"), system.has_bindings()
+    if nvjitlink and nvjitlink < FIRST_USABLE_NVJITLINK and bindings:
+        yield Finding(
+            "error",
+            f"cuda-bindings calls no nvJitLink {nvjitlink}, only {FIRST_USABLE_NVJITLINK} or newer: "
+            "FunctionNotFoundError: function nvJitLinkVersion is not found",
+            repair((_LINKER,), CudaVersion(12, 9)),
+        )
+    elif nvjitlink and nvjitlink >= FIRST_USABLE_NVJITLINK and not bindings:
         yield Finding(
             "warning",
             f"nvJitLink {nvjitlink} is installed, but the bundled linker needs cuda-bindings to use it",
@@ -736,14 +756,21 @@ def _copy_findings(report: DoctorReport) -> Iterator[Finding]:
         )
 
 
-def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
+def _known_bad_findings(report: DoctorReport, items: Iterable[Item], system: System) -> Iterator[Finding]:
     """Yield versions that are known to fail on some machines; a note if nothing here decides it.
+
+    `items`: those in use, of which the libraries of a toolkit outside count as wheels of their release do.
 
     Those that fail on every machine are findings of the audit, and so are those of a machine that it is asked about.
     """
     arch, driver = report.driver["arch"], report.driver["release"]
     said = {one.what for one in report.findings}
-    for one in known_bad.known_bad(system.versions(), arch=arch, driver=driver):
+    outside = {
+        exports.distributions(f"lib{one.name}").get(one.version.major, ""): str(one.version)
+        for one in items
+        if one.kind == "dynamic-libs" and one.version and not one.wheel
+    }
+    for one in known_bad.known_bad(outside | system.versions(), arch=arch, driver=driver):
         if not one.open_conditions() or f"known to fail: {one.text}" in said:
             continue
         is_open = one.open_conditions(arch=arch, driver=driver)

@@ -463,7 +463,7 @@ def test_errors_come_first_and_a_command_once(made, capsys, monkeypatch) -> None
 
 
 def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
-    """Its own errors and unknowns, once; its command for a finding of both; a note on the GPU; nothing on Windows."""
+    """Its errors and unknowns, once; its command for a finding of both; two kinds of notes; nothing on Windows."""
     made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
     made.wheel("x", "1", "nvidia-nvjitlink-cu12>=12.9")
     record = made.wheel("y", "1") / "RECORD"
@@ -474,16 +474,17 @@ def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
     both = replace(alone.findings[0], fix=Command(("repairs-both",)))
     own = Finding("error", "an error"), Finding("unknown", "a doubt")
     left = Finding("warning", "no verdict"), Finding("unknown", f"{unread.path}: {unread.text}")
-    part = Finding("warning", "a part", kind="machine")
+    part, unused = Finding("warning", "a part", kind="machine"), Finding("note", "not used", kind="doctor")
     asked = []
 
     def examine(*, facts: DriverFacts, system: System) -> doctor.DoctorReport:
         asked.append((facts, system))
-        return doctor.DoctorReport(findings=[both, *own, *left, part])
+        return doctor.DoctorReport(findings=[both, *own, *left, part, unused])
 
     monkeypatch.setattr(doctor, "examine", examine)
     found = doctor.examine_environment(made.prefix, driver="12.8", gpu="A100")
-    assert found.findings == (both, *(replace(one, kind="doctor") for one in own), replace(part, severity="note"))
+    own = (*(replace(one, kind="doctor") for one in own), unused)
+    assert found.findings == (both, *own, replace(part, severity="note"))
     assert (found.exit_code, found.unreadable) == (1, alone.unreadable)
     ((facts, system),) = asked
     assert (str(facts.cuda().value), facts.release().value) == ("12.8", DRIVER_RELEASES[facts.cuda().value])

@@ -330,8 +330,9 @@ def test_a_library_of_either_major_will_do(made: Faked) -> None:
 
 def test_what_is_read_of_a_library(made: Faked) -> None:
     """LTO-IR counts where nvJitLink is opened, and not in NVIDIA's own wheels; what cannot be read is named."""
-    names = b"\0libnvJitLink.so.12\0"
+    names, inside = b"\0libnvJitLink.so.12\0", b"\0libnvJitLink \0NVJITLINK_TRACE_MESSAGES\0"
     contents = {"both": names + LTOIR, "alone": LTOIR, "nvidia-x": names + LTOIR, "jitify": JITIFY}
+    contents["linker"] = inside + LTOIR
     for name, content in contents.items():
         made.wheel(name, "1", files=(made.put(f"{name}.so", content=content),))
     made.wheel("program", "1", files=("program.so",))
@@ -916,6 +917,18 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
         assert [(one.severity, one.what) for one in on_it if "numba" in one.what] == numba
 
 
+def test_libraries_of_the_system_that_are_known_to_fail(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVRTC of a toolkit outside counts where cuda-bindings looks for it."""
+    nvrtc = made.path(made.put("libnvrtc.so.13", content=b"libnvrtc-builtins.so.13.3"))
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: [nvrtc])
+    made.wheel("nvidia-cuda-cccl", "13.0.85")
+    made.wheel("nvidia-cuda-runtime-cu12", "12.6.77")
+    assert told(made.audit()) == []
+    made.wheel("cuda-bindings", "12.9.0")
+    of_cccl, of_bindings = (one.what for one in made.audit().findings if one.kind == "known-bad")
+    assert ("without NVRTC 12" in of_bindings, "CCCL of CUDA 13" in of_cccl) == (True, True)
+
+
 def test_command_for_what_is_known_to_fail(made: Faked) -> None:
     """It is for the environment that was audited, by what installed the package."""
     made.wheel("cuda-core", "1.0.0", installer="uv")
@@ -1133,6 +1146,7 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("libcudart.so.12.9.79", "", "", "12.9"),
         ("libcudart.so.12", "", "", None),
         ("libnvJitLink.so.12", "", "", "12.4"),
+        ("libnvrtc.so.12", "", "", "12.6"),
         ("libcublas.so.12.9.1.4", "", "", None),
         ("a/b/c/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
         ("a/b/c/d/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', None),
@@ -1148,7 +1162,7 @@ def test_release_of_a_library_of_the_system(
     """By the whole name of the file that the link leads to, or by the version.json of its toolkit, three folders up."""
     library, link = tmp_path / path, tmp_path / f"{path.rpartition('/')[2].partition('.')[0]}.so.12"
     library.parent.mkdir(parents=True, exist_ok=True)
-    library.write_bytes(b"\0__nvJitLinkCreate_12_4\0")
+    library.write_bytes(b"\0__nvJitLinkCreate_12_4\0libnvrtc-builtins.so.12.6\0")
     if library != link:
         link.symlink_to(library)
     if content:

@@ -154,10 +154,12 @@ def test_device_code_that_needs_a_linker() -> None:
         *made,
         DeviceImage("a", "ptx", "sm_80", needs=Needs(CudaVersion(13, 5)), producer=CudaVersion(13, 5)),
     ]
-    refuses = b"need at least version "
-    assert nvjitlink_needs(refuses, [UnreadImage("a", ""), *images]) == (NEW, CudaVersion(12, 9))
-    assert nvjitlink_needs(b"x" + refuses[:-1], images) == (NEW, None)
-    assert nvjitlink_needs(refuses, []) == (None, None)
+    refuses = b"libnvJitLink.so.need at least version "
+    assert nvjitlink_needs(refuses, [UnreadImage("a", ""), *images], (), ()) == (NEW, CudaVersion(12, 9))
+    assert nvjitlink_needs(b"x" + refuses[:-1], images, (), ()) == (NEW, None)
+    assert nvjitlink_needs(refuses[9:], images, (), ()) == (NEW, None)
+    assert nvjitlink_needs(refuses, images, ["libnvJitLink.so.12"], ()) == (NEW, None)
+    assert nvjitlink_needs(refuses, [], (), ()) == (None, None)
 
 
 LTOIR = b"\xed\x43\x4e\x7f\x01\x40\x02\x5d" + bytes(8) + b"\x40\0\0\0" + bytes(6) + b"\x84\x03" + bytes(36)

@@ -19,6 +19,7 @@ from pytest_cudalink.compat import atlas, exports, known_bad
 from pytest_cudalink.versions import CudaVersion
 
 ROOT = Path(__file__).parents[2]
+CCCL = {"nvidia-cuda-cccl": "13.0.85", "nvidia-cuda-nvrtc": "13.2.86"}
 LINKS = read_table("cudadevrt.toml")["links"]
 
 
@@ -96,6 +97,9 @@ def test_components_are_the_distributions_of_the_exports() -> None:
         ({"libcudf-cu12": "26.8.0"}, set()),
         ({"torch-memory-saver": "0.0.9", "nvidia-cuda-runtime": "13.0.96"}, {"torch-memory-saver-0-0-9"}),
         ({"torch-memory-saver": "0.0.9.post1", "nvidia-cuda-runtime": "13.0.96"}, set()),
+        (CCCL | {"nvidia-cuda-runtime-cu12": "12.6.77"}, {"cccl-13-older-runtime-headers"}),
+        (CCCL | {"nvidia-cuda-runtime-cu12": "12.8.90"}, set()),
+        (CCCL | {"nvidia-cuda-runtime-cu12": "12.6.77", "nvidia-cuda-runtime": "13.0.96"}, set()),
         ({"tilelang": "0.1.15"}, {"tilelang-0-1-15-entry-points"}),
         ({"numba": "not a version", "nvjitlink": "?"}, set()),
         ({}, set()),

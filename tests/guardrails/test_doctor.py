@@ -208,6 +208,7 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             f"{NO_LINK}there is no nvJitLink; * => {REST} / install the NVIDIA driver",
         ]),
         (several("nvrtc 12.1, nvJitLink 12.1"), "", None, 1, [
+            "error: cuda-bindings calls no nvJitLink 12.1, * => pip install * / nothing else",
             NO_DRIVER,
             f"{NO_LINK}nvJitLink 12.1 is older than 12.3; * => pip install * / install the NVIDIA driver",
         ]),
@@ -581,6 +582,10 @@ def test_what_decides_whether_versions_fail(monkeypatch) -> None:
     found = made(*WHOLE, facts=facts_of("13.0", "580.65.06"), arch="sm_90").findings[-1]
     decides = {"arch": "sm_90", "driver": "580.65.06"}
     assert asked == [(dict(Machine.installed), decides), {}, decides]
+    for place, (name, more) in enumerate((("numpy", {}), ("cuda-bindings", {"nvidia-nvjitlink": "13.2"})), 1):
+        monkeypatch.setattr(Machine, "installed", {name: "12.9.0"})
+        made(*outside("nvJitLink 13.2, nvrtc 13.2 headers"), facts=facts_of("13.2"))
+        assert asked[3 * place][0] == more | {name: "12.9.0"}
     assert found == Finding("note", "known to fail: x crashes; only on Windows", otherwise="install y")
 
 
@@ -815,8 +820,10 @@ def test_bindings(monkeypatch, tmp_path) -> None:
 
 
 def test_nothing_links_and_nothing_would(monkeypatch) -> None:
-    """It is a fault only where an installed distribution links at run time, which is named."""
+    """It is a fault only where an installed distribution links at run time, which is named, also without a toolkit."""
     (_, fault) = made(*several("nvrtc 13.0"), facts=facts_of(None)).findings
+    assert (fault.what, fault.severity) in [(one.what, one.severity) for one in made(facts=facts_of(None)).findings]
+    assert [one.severity for one in made(facts=facts_of("13.0")).findings] == ["unknown"]
     assert (fault.severity, fault.what.endswith("; nvmath-python links at run time")) == ("error", True)
     monkeypatch.setattr(Machine, "installed", {"numpy": "2"})
     (_, note) = made(*several("nvrtc 13.0"), facts=facts_of(None)).findings
@@ -828,13 +835,35 @@ def test_nothing_links_and_nothing_would(monkeypatch) -> None:
 )
 def test_what_a_module_loads_as_it_is_imported(monkeypatch, version, more, red) -> None:
     """No metadata requires it; cuda.compute of cuda-cccl 1.2 looks the CUDA runtime up."""
-    monkeypatch.setattr(Machine, "installed", {"cuda-cccl": version})
+    monkeypatch.setattr(Machine, "installed", {"cuda-cccl": version, "cuda-bindings": "13.0.3"})
     report = made(*several(", ".join(("nvrtc 13.0", "nvJitLink 13.0", *more))), facts=facts_of("13.0"))
     found = [one for one in report.findings if "cuda.compute" in one.what]
     assert [(one.severity, one.what) for one in found] == [
         ("error", f"cuda-cccl {version} loads the cudart library as cuda.compute is imported, and there is none")
     ] * red
     assert [str(one.fix) for one in found] == ["pip install 'cuda-toolkit[cudart]==13.0.*'"] * red
+
+
+@pytest.mark.parametrize(
+    ("bindings", "driver", "cached", "red"),
+    [
+        ("12.9.4", "13.0", "", ["nvrtc", "nvJitLink"]),
+        ("12.9.4", "13.0", "nvrtc", ["nvJitLink"]),
+        ("12.9.4", None, "", []),
+        ("13.0.3", "13.0", "", []),
+    ],
+)
+def test_what_a_module_loads_of_one_major(monkeypatch, bindings, driver, cached, red) -> None:
+    """cuda.compute links the libraries of cuda-bindings' major, and gets the first found, or the loader's."""
+    monkeypatch.setattr(Machine, "installed", {"cuda-cccl": "1.0.2", "cuda-bindings": bindings})
+    copies = (Copy(cached, f"/{cached}", f"first for the loader as lib{cached}.so.12", None, ""),) if cached else ()
+    found = [one for one in made(*WHOLE, facts=facts_of(driver), copies=copies).findings if "cuda.compute" in one.what]
+    assert [one.what for one in found] == [
+        f"cuda-cccl 1.0.2 loads the {name} library as cuda.compute is imported, and there is first that of CUDA 13.0; "
+        "expected CUDA 12, as cuda-bindings has"
+        for name in red
+    ]
+    assert [str(one.fix) for one in found] == ["pip install 'cuda-bindings==13.*'"] * len(red)
 
 
 @pytest.mark.parametrize(

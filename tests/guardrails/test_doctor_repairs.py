@@ -26,11 +26,11 @@ def driver(cuda: str | None) -> DriverFacts:
 
 
 @pytest.mark.parametrize("version", toolkit_versions())
-def test_every_toolkit_of_nvidia_is_coherent(tmp_path, version: str) -> None:
+def test_every_toolkit_of_nvidia_is_coherent(tmp_path, monkeypatch, version: str) -> None:
     """All that ``cuda-toolkit[all]==X`` installs is of one release, as the wheels' own numbers need not say."""
-    environment = Environment(tmp_path / "site-packages")
+    environment, release = Environment(tmp_path / "site-packages"), CudaVersion.parse(version)
     environment.install(f"cuda-toolkit[all]=={version}")
-    release = CudaVersion.parse(version)
+    monkeypatch.setattr(environment, "has_bindings", lambda: release >= (12, 3))  # they call no older nvJitLink
     report = examine(facts=driver("13.5" if release.major == 13 else "12.9"), system=environment)
     assert (report.exit_code, [one for one in report.findings if one.severity != "note"]) == (0, [])
     assert len(report.items) > 10

@@ -25,7 +25,7 @@ from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
 from ...base.install_command import NO_COMMAND, Command, Installer, install_command, installer_here
 from ...base.regular_files import has_hash
 from ...base.words import and_more, counted
-from ...compat import known_bad
+from ...compat import exports, known_bad
 from ...compat.architectures import architecture_of
 from ...compat.releases import driver_named
 from ...environment.installed import (
@@ -496,10 +496,12 @@ def _known_to_fail(
 ) -> Iterator[Finding]:
     """Installed versions that meet a known-bad entry; a note where it also depends on a machine that is not known."""
     versions = {one.name: one.version for one in everything}
-    for name, major in (("nvidia-nvjitlink", 13), ("nvidia-nvjitlink-cu12", 12)):
-        system = providers.of("libnvJitLink", major, "")
-        if system is not None and system.owner is None and system.release:  # a program finds it, too
-            versions.setdefault(name, str(system.release))
+    # programs find those of the system, too; NVRTC those that cuda-bindings makes look for it
+    for stem in ("libnvJitLink", "libnvrtc") if "cuda-bindings" in versions else ("libnvJitLink",):
+        for major, name in exports.distributions(stem).items():
+            system = providers.of(stem, major, "")
+            if system is not None and system.owner is None and system.release:
+                versions.setdefault(name, str(system.release))
     arch, driver = (machine.arch or None, machine.release) if machine else (None, None)
     for one in known_bad.known_bad(versions, arch=arch, driver=driver):
         is_open = one.open_conditions(arch=arch, driver=driver)

@@ -249,7 +249,8 @@ def _cached() -> Iterator[str]:
 def _system_release(stem: str, path: str) -> CudaVersion | None:
     """The CUDA release of a system's library: from its symbols, its full name, or the toolkit's version.json."""
     real = os.path.realpath(path)
-    if stem == "libnvJitLink" and (release := exports.nvjitlink_release(real)):
+    by_content = {"libnvJitLink": exports.nvjitlink_release, "libnvrtc": exports.nvrtc_release}
+    if stem in by_content and (release := by_content[stem](real)):
         return release
     match = _FULL_VERSION.search(real)
     if match and is_numbered(stem):

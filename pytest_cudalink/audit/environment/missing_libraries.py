@@ -58,12 +58,12 @@ def needs_of_files(place: Place, package: Installed, unreadable: list[Unreadable
             if of_cuda:
                 continue
             with open_regular(path) as stream:
-                if opened := names_in_data(stream, data_ranges(stream)):
-                    scan.opened[name] = opened[:MOST_NAMES]
+                if opened := names_in_data(stream, data_ranges(stream))[:MOST_NAMES]:
+                    scan.opened[name] = opened
                 with buffer(stream) as content:
                     found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
                     images = in_file(name, content, found_code, room=MOST_UNPACKED)
-                    ltoir, jitify = nvjitlink_needs(content, images)
+                    ltoir, jitify = nvjitlink_needs(content, images, found.needed, opened)
             if ltoir is not None:
                 scan.ltoir[name] = ltoir
             if jitify is not None:
