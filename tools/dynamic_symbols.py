@@ -200,7 +200,7 @@ def of_file(file: BinaryIO) -> Exports:
     try:
         elf = ELFFile(file)
         dynamic = next(segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment))
-        sonames = [tag.soname for tag in dynamic.iter_tags("DT_SONAME")]
+        sonames = [vars(tag)["soname"] for tag in dynamic.iter_tags("DT_SONAME")]
         names = {
             symbol.name
             for symbol in dynamic.iter_symbols()
