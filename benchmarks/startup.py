@@ -7,12 +7,14 @@ are installed. ``pytest --version`` ends before plugins are loaded, so that the 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
@@ -43,6 +45,8 @@ UNUSED_LIMIT = 1.05
 DRIVER_LIMIT = 1.26
 #: Processor time of ``cudalink can-link`` divided by that of ``cudalink --help``.
 CAN_LINK_LIMIT = 3.0
+#: Bytes in the wheel that is audited; the megabytes that this may need, and its time in that of reading them.
+WHEEL_SIZE, AUDIT_LIMIT, AUDIT_RATIO = 900e6, 150.0, 3.0
 
 
 def starts(report: measure.Report, rounds: int, folder: Path) -> None:
@@ -142,22 +146,46 @@ def as_users_run(report: measure.Report, folder: Path) -> None:
         report.limit(f"one empty test as users run it, {name}, instructions", counted[name] / counted["without"], limit)
 
 
+def _run(*words: str) -> tuple[float, int]:
+    """Run Python with these arguments; return the processor time, and the most memory that it had, in bytes."""
+    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
+    _, _, usage = os.wait4(process.pid, 0)
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
 def commands(report: measure.Report, rounds: int) -> None:
     """Compare a command that answers from tables with the shortest one."""
     cases = {"--help": ("--help",), "can-link": ("can-link", "12.4", "nvjitlink-13.2", "ltoir")}
 
     def prepare(words: tuple[str, ...]) -> measure.Prepare:
-        def run() -> measure.Seconds:
-            process = subprocess.Popen([sys.executable, "-m", "pytest_cudalink.cli", *words], stdout=subprocess.DEVNULL)
-            _, _, usage = os.wait4(process.pid, 0)
-            return measure.Seconds(usage.ru_utime + usage.ru_stime)
-
-        return lambda: run
+        return lambda: lambda: measure.Seconds(_run("-m", "pytest_cudalink.cli", *words)[0])
 
     times = measure.rounds({name: prepare(words) for name, words in cases.items()}, rounds)
     for name, seconds in times.items():
         report.row("cudalink, processor time", name, seconds)
     report.limit_ratio("cudalink can-link to --help", times["can-link"], times["--help"], CAN_LINK_LIMIT)
+
+
+def large_wheel(report: measure.Report, folder: Path) -> None:
+    """Audit a wheel of 900 MB, of the toolkit's own libraries; compare it with reading its members once."""
+    libraries = [
+        path
+        for distribution in metadata.distributions()
+        for path in (Path(str(file.locate())) for file in distribution.files or ())
+        if distribution.name.startswith("nvidia-") and ".so" in path.name and path.stat().st_size > 1 << 20
+    ]
+    wheel, size = folder / "large-1.0-py3-none-manylinux_2_28_x86_64.whl", 0
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("large-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: large\nVersion: 1.0\n")
+        for number, library in enumerate(itertools.cycle(libraries)):
+            if size > WHEEL_SIZE:
+                break
+            archive.write(library, f"large/part{number}/{library.name}")
+            size += library.stat().st_size
+    read, _ = _run("-c", f"import zipfile; print(zipfile.ZipFile({str(wheel)!r}).testzip())")
+    audited, memory = _run("-m", "pytest_cudalink.cli", "audit", str(wheel))
+    report.limit(f"audit of {size / 1e6:.0f} MB in a wheel, memory", memory / 1e6, AUDIT_LIMIT, "MB")
+    report.limit("the same, processor time to that of reading its members", audited / read, AUDIT_RATIO, "x")
 
 
 def main() -> int:
@@ -171,6 +199,7 @@ def main() -> int:
         neighbours(report, options.rounds, folder)
         one_test(report, options.rounds, folder)
         as_users_run(report, folder)
+        large_wheel(report, folder)
     commands(report, options.rounds)
     probe = "import sys, pytest_cudalink.plugin; print(*[n for n in sys.modules if n.split('.')[0] == 'cuda'])"
     loaded = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True).stdout.split()
