@@ -241,40 +241,6 @@ WORDS = {
         NEWER_PTX,
         ["compile with CUDA 12.9", needs("13.0"), can_link("13.0 driver-12.9 ptx")],
     ),
-    "PTX of an ISA that two releases write": (
-        refusal("ptx sm_90 12.6 8.5", code=222, version=V12_2, arch=""),
-        "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.6 wrote 8.5",
-        ["link it with nvJitLink 12.6", "compile with CUDA 12.2", needs("12.5"), can_link("12.6 driver-12.2 ptx")],
-    ),
-    "PTX of a release whose nvJitLink is not usable": (
-        refusal("ptx sm_90 12.1 8.1", code=222, version=CudaVersion(12, 0)),
-        "a driver of CUDA 12.0 reads PTX up to ISA 8.0; CUDA 12.1 wrote 8.1",
-        [
-            "compile to a cubin, with -arch=sm_90",
-            "compile with CUDA 12.0",
-            needs("12.1"),
-            can_link("12.1 driver-12.0 ptx"),
-        ],
-    ),
-    "PTX of the driver's major that is linked": (
-        refusal("ptx sm_90 12.9 8.8", code=222, call="cuLinkAddData", version=V12_2),
-        "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.9 wrote 8.8",
-        ["link it with nvJitLink 12.9", "compile with CUDA 12.2", needs("12.9"), can_link("12.9 driver-12.2 ptx")],
-    ),
-    "LTO-IR in a fatbin that is loaded": (
-        refusal("fatbin", words("ltoir", V12_9)),
-        "no driver loads LTO-IR",
-        ["link it with nvJitLink 12.9", can_link("12.9 driver-12.9 ltoir")],
-    ),
-    "LTO-IR of a minor release of the next major, for another architecture": (
-        refusal(words("ltoir", V13_5, "sm_100"), code=221, call="cuLinkAddData"),
-        NO_LTOIR,
-        [
-            "compile with CUDA 12.9, and link with nvJitLink 12.9",
-            needs("13.0 (580.65.06) or newer, and link with nvJitLink 13.5"),
-            can_link("13.5 driver-12.9 ltoir"),
-        ],
-    ),
     "LTO-IR of a toolkit that no table has": (
         of_nvjitlink("ltoir sm_90 - 9.99"),
         f"nvJitLink 13.0 links code of CUDA 13.0 or older; a toolkit newer than CUDA {max(NVVM_IR)} made this",
@@ -285,11 +251,6 @@ WORDS = {
         "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 99.2 made this one",
         ["compile with CUDA 12", needs("99.0 or newer"), can_link("99.2 driver-12.9 linked")],
     ),
-    "a cubin for a newer device of the same major": (
-        refusal("cubin sm_89 12.9 linked", arch="sm_86"),
-        "a cubin for sm_89 runs on devices of compute capability 8.9 to 8.9 only; this device is sm_86",
-        ["compile with -arch=sm_86", "compile with -arch=compute_86"],
-    ),
     "PTX for a family of devices": (
         refusal("ptx sm_100f 12.9 8.8", code=218, arch="sm_120"),
         "PTX for sm_100f runs on devices of compute capability 10.0 to 10.9 only; this device is sm_120",
@@ -299,11 +260,6 @@ WORDS = {
         refusal("fatbin", *(f"cubin sm_{number} 12.9 linked" for number in (50, 52, 53, 60, 61, 62, 70, 72))),
         "a cubin for sm_50 runs",
         ["compile with -arch=sm_90", "compile with -arch=compute_90"],
-    ),
-    "a driver's code that means something else to nvJitLink": (
-        refusal("ptx sm_90 13.0 9.0", code=1),
-        NEWER_PTX,
-        ["compile with CUDA 12.9", needs("13.0"), can_link("13.0 driver-12.9 ptx")],
     ),
 }
 

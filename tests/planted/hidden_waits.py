@@ -1,4 +1,4 @@
-"""Twenty hidden waits: in a hot path of each function a call waits for unfinished work, and in that of its twin none.
+"""Hidden waits: in a hot path of each function a call waits for unfinished work, and in that of its twin none.
 
 Each function is given what wraps its hot path, and whether it is the twin. `expected_waits.WAITS` says which call
 waits.
@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from .error_paths import call
-from .order_bugs import SIZE, HostFunction, Pieces
+from .order_bugs import SIZE, Pieces
 
 #: What a function wraps its hot path in.
 Hot = Callable[[], AbstractContextManager[object]]
@@ -143,20 +143,6 @@ def buffer_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
 
 
 @planted
-def managed_buffer_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
-    """Free managed memory; the twin frees it later."""
-    memory = managed()
-    if not mended:
-        with hot():
-            call("cuMemFree_v2", memory)
-        return
-    stream = pieces.stream()
-    pieces.callback(call, "cuMemFree_v2", memory)
-    with hot():
-        fill(memory, stream)
-
-
-@planted
 def staging_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Free pinned memory; the twin keeps it."""
     there = pieces.pinned(kept=mended)
@@ -216,13 +202,6 @@ def parameters_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
 
 
 @planted
-def pinned_parameters_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
-    """Send pinned parameters without a stream."""
-    given = pieces.device(), pieces.pinned(), c_size_t(SIZE)
-    in_stream("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", pieces, *given, hot=hot, sound=mended)
-
-
-@planted
 def large_batch_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Send more pageable memory in a stream than the driver stages; that of the twin is pinned."""
     stream, memory, there = pieces.stream(BLOCKING), device(LARGE), c_void_p()
@@ -237,40 +216,10 @@ def large_batch_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
 
 
 @planted
-def staged_by_the_driver(pieces: Pieces, hot: Hot, mended: bool) -> None:
-    """Copy memory of the host to a staging buffer in a stream; the twin has a host function do it."""
-    stream, staging, there = pieces.stream(BLOCKING), pieces.pinned(), pageable()
-    copies = HostFunction(lambda _: (ctypes.memmove(staging, there, SIZE), None)[1])
-    with hot():
-        if mended:
-            call("cuLaunchHostFunc", stream, copies, None)
-        else:
-            call("cuMemcpyAsync", staging, there, c_size_t(SIZE), stream)
-    call("cuCtxSynchronize")
-
-
-@planted
 def pinned_memory_cleared(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Fill pinned memory without a stream."""
     given = pieces.pinned(), c_uint(0), c_size_t(SIZE)
     in_stream("cuMemsetD8_v2", "cuMemsetD8Async", pieces, *given, hot=hot, sound=mended)
-
-
-@planted
-def managed_memory_cleared(pieces: Pieces, hot: Hot, mended: bool) -> None:
-    """Fill managed memory without a stream."""
-    memory = managed()
-    pieces.callback(call, "cuMemFree_v2", memory)
-    given = memory, c_uint(0), c_size_t(SIZE // 4)
-    in_stream("cuMemsetD32_v2", "cuMemsetD32Async", pieces, *given, hot=hot, sound=mended)
-
-
-@planted
-def copied_from_managed_memory(pieces: Pieces, hot: Hot, mended: bool) -> None:
-    """Copy managed memory to the device without a stream."""
-    memory, there = pieces.device(), managed()
-    pieces.callback(call, "cuMemFree_v2", there)
-    in_stream("cuMemcpy", "cuMemcpyAsync", pieces, memory, there, c_size_t(SIZE), hot=hot, sound=mended)
 
 
 @planted
@@ -307,19 +256,6 @@ def module_loaded(pieces: Pieces, hot: Hot, mended: bool) -> None:
             library(pieces)
         else:
             pieces.callback(call, "cuModuleUnload", module())
-
-
-@planted
-def module_unloaded(pieces: Pieces, hot: Hot, mended: bool) -> None:
-    """Unload a module; the twin does it later."""
-    function, made = c_void_p(), module()
-    if mended:
-        pieces.callback(call, "cuModuleUnload", made)
-    with hot():
-        if mended:
-            call("cuModuleGetFunction", byref(function), made, b"empty")
-        else:
-            call("cuModuleUnload", made)
 
 
 @planted
