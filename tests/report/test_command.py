@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import subprocess
 import sys
-import time
 import webbrowser
 from dataclasses import replace
 
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.base import progress
 from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.report import text
 from pytest_cudalink.report.cell_run import CellRun
@@ -173,22 +170,6 @@ def test_a_page_that_is_not_written_is_not_shown(records, tmp_path, browser):
     assert browser == []
 
 
-def test_a_terminal_shows_what_is_read(records, monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    module = sys.modules[merge.__module__]
-    monkeypatch.setattr(module, "merge", lambda *given, **named: time.sleep(0.05) or merge(*given, **named))
-    monkeypatch.setattr(progress, "DELAY", 0)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    for name, value in (("TERM", "xterm"), ("CI", "")):
-        monkeypatch.setenv(name, value)
-
-    assert cli.main(["report", str(records), "--fail-on=none"]) == 0
-
-    assert "reading the records, " in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r\x1b[K")
-
-
 @pytest.mark.parametrize("given", ["no-such", "empty"])
 def test_a_wrong_folder_names_those_with_records(given, records, tmp_path, monkeypatch, capsys):
     """A file of another program is not a record; a pipe is not waited for."""
@@ -302,12 +283,3 @@ def test_several_older_reports_are_a_history(tmp_path, capsys):
     ]
     assert "| flaky | tests/test\\_a.py::a | one | PFP |" in (tmp_path / "markdown").read_text()
     assert "flaky" in (tmp_path / "html").read_text()
-
-
-def test_without_dates_the_given_order_counts(tmp_path, capsys):
-    oldest, newest = saved(tmp_path, "x", "F", 0), saved(tmp_path, "y", "P", 0)
-    now = saved(tmp_path, "now", "F", 0)
-
-    assert cli.main(["report", str(now), "--against", str(oldest), "--against", str(newest), "-q"]) == 1
-    assert cli.main(["report", str(now), "--against", str(newest), "--against", str(oldest), "-q"]) == 0
-    assert [cli.main(["report", str(now), "--against", str(one), "-q"]) for one in (oldest, newest)] == [0, 1]

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.records import EVENTS, RecordError
 
@@ -270,21 +269,9 @@ def test_a_saved_report_that_cannot_be_read(error, words, tmp_path, monkeypatch)
     assert report.damaged == {str(saved): f"{saved} cannot be read: {words}"}
 
 
-def test_the_damaged_files_of_a_saved_report(tmp_path) -> None:
-    (tmp_path / "saved.json").write_text(MatrixReport([], damaged={"x.json": "is empty"}).as_json())
-    assert merge([tmp_path / "saved.json"]).damaged == {"x.json": "is empty"}
-
-
 def test_a_path_that_no_file_can_have() -> None:
     with pytest.raises(RecordError, match="embedded null .*; expected a folder"):
         merge(["a\0b"])
-
-
-def test_a_start_without_a_name_is_no_test(tmp_path) -> None:
-    """Nothing crashed that has a name, and the damage explains the missing end."""
-    damaged(tmp_path, BAD + line(event="start", time=1.0, nodeid=7))
-    cell = merge([tmp_path]).cells[0]
-    assert (cell.outcomes, cell.crashes, len(cell.damage)) == ({}, [], 1)
 
 
 @pytest.mark.parametrize("rest", [b"no\n", b'{"ev'], ids=["damaged", "cut"])
@@ -292,11 +279,6 @@ def test_a_damaged_record_without_an_end_claims_no_crash(rest, tmp_path) -> None
     """The end may have been in the part that is lost."""
     damaged(tmp_path, BAD + line(**result("x")) + rest)
     assert merge([tmp_path]).cells[0].crashes == []
-
-
-def test_a_wrong_time_of_a_run_is_named_once(tmp_path) -> None:
-    damaged(tmp_path, line(**{**RUN, "cell": "bad", "time": -1}) + line(**END))
-    assert len(merge([tmp_path]).cells[0].damage) == 1
 
 
 def test_a_damaged_older_report_is_no_success(tmp_path, capsys) -> None:

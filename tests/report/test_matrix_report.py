@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_cudalink.report import views
-from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
-from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
-from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.matrix_report import MatrixReport, _saved_cell
 from pytest_cudalink.report.records import CrashRecord, FindingRecord, RecordError, ViolationRecord
 from pytest_cudalink.report.wording import cause_of
 
@@ -162,11 +161,6 @@ def test_a_package_that_no_cell_has() -> None:
         ("b", "ctk"),
         ("b", "cupy"),
     ]
-
-
-def test_mismatches_are_sorted() -> None:
-    version = {"requested": "13.0", "found": "12.9", "source": "", "kind": "real"}
-    assert [name for name, *_ in cell("c", {}, versions=dict.fromkeys("ba", version)).mismatches] == ["a", "b"]
 
 
 def test_tests_are_sorted_by_file_only() -> None:
@@ -418,26 +412,6 @@ def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
     report.reasons, report.allowed = {"x": "no Python"}, {"y"}
     assert [report.why_missing(name) for name in ("x", "y")] == ["no records: no Python", "no records (allowed)"]
     assert report.faults_of_files == {"f": "is empty", "c": "first"}
-
-
-def test_what_a_saved_place_has(tmp_path) -> None:
-    """Every key is read; one that a saved report lacks has a value that can be shown."""
-    file = tmp_path / "saved.json"
-    place = UnsteeredLinks("v", "c", "w", "driver", "nvjitlink", 3)
-    file.write_text(MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"]]})]).as_json())
-    (cell,) = MatrixReport.load(file).cells
-    assert cell.unsteered == [place, UnsteeredLinks("", "", "", "unknown", None, 1)]
-    assert cell.differing == {"t": [["F", "x"]]}
-
-
-@pytest.mark.parametrize("change", [{"cells": 5}, {"missing": "gone"}, {"missing": [7]}, {"damaged": []}])
-def test_a_saved_report_with_a_wrong_list(change, tmp_path) -> None:
-    """It is refused as a whole, and the report that it is a part of names it."""
-    file = tmp_path / "report.json"
-    file.write_text(json.dumps({"format": _FORMAT, "schema": SCHEMA, "cells": [], "missing": [], **change}))
-    with pytest.raises(RecordError, match=r"report\.json: not a saved report of this version .*Expected"):
-        MatrixReport.load(file)
-    assert str(file) in merge([file]).damaged
 
 
 def test_details_of_a_saved_cell() -> None:

@@ -13,8 +13,7 @@ import pytest
 from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.matrix_report import MatrixReport, Plan
 from pytest_cudalink.report.merge import joined, merge
-from pytest_cudalink.report.origin import Origin
-from pytest_cudalink.report.records import CrashRecord, RecordError, VerdictRecord, ViolationRecord
+from pytest_cudalink.report.records import CrashRecord, RecordError
 
 RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
 END = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5}
@@ -162,22 +161,6 @@ def test_why_a_cell_of_a_saved_report_is_missing(tmp_path) -> None:
     }
 
 
-def test_keys_that_a_record_lacks(tmp_path) -> None:
-    """Node ID and outcome are enough."""
-    failed = {"event": "test", "nodeid": "t.py::t", "outcome": "failed"}
-    cell = cell_of(lines(tmp_path / "x.jsonl", {"event": "run", "time": 5, "schema": 1}, failed, {"event": "end"}))
-
-    assert cell == CellRun(
-        "x",
-        [str(tmp_path / "x.jsonl")],
-        finished=True,
-        outcomes={"t.py::t": "F"},
-        durations={"t.py::t": 0.0},
-        details={"t.py::t": Detail()},
-        origins=[Origin(started="1970-01-01T00:00:05Z")],
-    )
-
-
 def test_a_run_without_an_end(tmp_path) -> None:
     """A test that began and has no result crashed; a crash that was written down is not counted twice."""
     starts = [{"event": "start", "time": 5.5, "nodeid": name} for name in ("a", "b", "c")]
@@ -266,15 +249,6 @@ def test_a_run_without_an_end_took_until_its_last_event(events, cut, seconds, tm
     assert cell_of(file).duration == seconds
 
 
-def test_a_start_that_was_cut(tmp_path) -> None:
-    """The last line may be half a start: it is no test, and the file counts as cut."""
-    file = lines(tmp_path / "c.jsonl", RUN, {"event": "start", "time": 5.5, "nodeid": "a"})
-    file.write_bytes(file.read_bytes()[:-4])
-    cell = cell_of(file)
-
-    assert (cell.outcomes, cell.truncated) == ({}, True)
-
-
 def test_several_runs_in_one_file(tmp_path) -> None:
     """Each is a record, with its own cell: files may be appended to one another."""
     start = {"event": "start", "time": 5.5, "nodeid": "cut"}
@@ -359,58 +333,6 @@ def test_a_file_that_was_cut_in_its_first_line(tmp_path) -> None:
     assert cell_of(file).name == "c"
     file.write_text('{"event": "run", "cell": "ctk-\\u00')
     assert cell_of(file).name == "c"
-
-
-def test_shards_are_joined_in_the_order_of_their_runs(tmp_path) -> None:
-    """The time counts, not the name of the file; every count is added up."""
-    link, crash = {"event": "link", "backend": "driver"}, {"event": "crash", "nodeid": None}
-    both = [{"event": "violation", "nodeid": None}, {"event": "verdict", "nodeid": None}, link, crash]
-    version = {"requested": None, "found": "13.0", "source": "", "kind": "real"}
-    late = {"time": 8.0, "versions": {"driver": version}, "python": "3.12.1", "platform": "late"}
-    lines(
-        tmp_path / "a.jsonl",
-        {**RUN, **late},
-        *both,
-        result("x", duration=2.0),
-        result("y", "failed", reason="new"),
-        result("z", "rerun"),
-        {**END, "exitstatus": 1},
-    )
-    lines(
-        tmp_path / "b.jsonl",
-        {**RUN, "versions": {"ctk": version}, "python": "3.11.1", "platform": "early"},
-        *both,
-        result("x", "failed", reason="gone"),
-        result("y", "failed", reason="old"),
-        result("w", "skipped", reason="kept", duration=1.0),
-        result("z", "rerun"),
-        {**END, "exitstatus": 5},
-    )
-
-    (cell,) = merge([tmp_path]).cells
-
-    assert cell == CellRun(
-        "c",
-        [str(tmp_path / "b.jsonl"), str(tmp_path / "a.jsonl")],
-        axes={"ctk": "13.0", "python": "3.12", "driver": "13.0"},
-        versions={"ctk": version, "driver": version},
-        python="3.12.1",
-        platform="late",
-        finished=True,
-        exitstatus=5,
-        duration=5.0,
-        outcomes={"x": "P", "y": "F", "w": "S"},
-        durations={"x": 2.0, "y": 0.0, "w": 1.0},
-        details={"w": Detail("kept"), "y": Detail("new")},
-        links={"driver": 2},
-        violations=[ViolationRecord()] * 2,
-        verdicts=[VerdictRecord()] * 2,
-        crashes=[CrashRecord()] * 2,
-        reruns=2,
-        differing={"x": [["F", str(tmp_path / "b.jsonl")], ["P", str(tmp_path / "a.jsonl")]]},
-        repeated=1,
-        origins=[Origin(started="1970-01-01T00:00:05Z"), Origin(started="1970-01-01T00:00:08Z")],
-    )
 
 
 def test_order_of_the_cells(tmp_path) -> None:
@@ -578,9 +500,3 @@ def test_tests_of_several_records() -> None:
     assert found.outcomes == {"same": "P", "other": "P", "alone": "P", "new": "S"}
     assert found.differing == {"other": [["F", "a.jsonl, b.jsonl"], ["P", "record 3"]]}
     assert found.repeated == 3
-
-
-def test_a_single_record_repeats_nothing() -> None:
-    """What a saved report says of its cells stays."""
-    only = CellRun("c", outcomes={"a": "P"}, differing={"a": [["F", "x"], ["P", "y"]]}, repeated=2)
-    assert joined([only]) == only

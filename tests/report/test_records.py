@@ -234,15 +234,6 @@ def test_processes_share_a_file(tmp_path) -> None:
     assert all(start.nodeid == start.worker * 500 for start in found.starts)
 
 
-def test_closed_writer_is_silent(tmp_path) -> None:
-    """Writing after the end does nothing."""
-    writer = Writer(tmp_path / "run.jsonl")
-    writer.close()
-    writer.close()
-    writer.write(RUN)
-    assert (tmp_path / "run.jsonl").read_bytes() == b""
-
-
 def test_a_short_count_is_continued(tmp_path, monkeypatch) -> None:
     """A system that takes a part of a line gets the rest."""
     real = os.write

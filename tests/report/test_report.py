@@ -16,15 +16,13 @@ from msgspec.structs import replace
 from pytest_cudalink import cli
 from pytest_cudalink.report import html, records, text, views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
-from pytest_cudalink.report.compare import Comparison, OutcomeChange, figures, findings
+from pytest_cudalink.report.compare import Comparison, OutcomeChange, figures
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.views import Section
 
 from .forms import page
 from .samples import NASTY, SKEW, write
-
-TESTS = "tests/test_a.py"
 
 
 @pytest.fixture
@@ -38,23 +36,6 @@ def four(tmp_path) -> Path:
     write(folder, "c-13-12", worse, end=False, ctk="13.0", driver="12.9", asked="13.2", violations=["array freed"])
     write(folder, "c-13-13", {**every, "newer": "passed", "ctk": "failed"}, ctk="13.0", linked="driver", result="X")
     return folder
-
-
-def test_save_and_load(four, tmp_path) -> None:
-    """A saved report is read again as it was; other JSON is refused."""
-    report = merge([four], ["gone"])
-    (tmp_path / "r.json").write_text(report.as_json())
-    again = merge([tmp_path / "r.json"])
-    assert (again.cells, again.missing, again.grid) == (report.cells, report.missing, report.grid)
-    write(tmp_path / "more", "late", {"a": "passed"})
-    both = merge([tmp_path / "r.json", tmp_path / "more"])
-    assert [cell.name for cell in both.cells] == [*(cell.name for cell in report.cells), "late"]
-    for content in ('{"format": "cudalink-report", "schema": 1, "cells": []}', "{}", "[", "\\ud800", "[" * 9000):
-        (tmp_path / "o.json").write_text(content)
-        other = merge([tmp_path / "r.json", tmp_path / "o.json"])
-        assert other.cells == report.cells
-        assert "o.json: not a saved report of this version" in other.damaged[str(tmp_path / "o.json")]
-        assert findings(other, None)["damaged"] == 1
 
 
 def test_cells_that_may_be_missing(tmp_path, capsys) -> None:
