@@ -1,7 +1,5 @@
 """A headless Chromium, spoken to by the DevTools protocol through a pipe: no driver, no network, no port."""
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Record files, as runs write them, for the tests of the report."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

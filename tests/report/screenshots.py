@@ -1,7 +1,5 @@
 """The pictures of the report's page in the documentation: ``python -m tests.report.screenshots [FOLDER]``."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """What a run was asked for: one rule for all kinds, and its sentences."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """``cudalink report`` as a command: its first line, its streams, its errors, several older reports, the browser."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

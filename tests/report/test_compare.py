@@ -1,7 +1,5 @@
 """What changed between two reports, what is wrong with a report, and the figures of both."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

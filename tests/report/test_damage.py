@@ -1,7 +1,5 @@
 """Records that are damaged, unreadable or repeated: their cell is incomplete and named, and the others are reported."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

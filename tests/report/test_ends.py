@@ -1,7 +1,5 @@
 """The end of a run against its lines: what does not agree makes the cell incomplete."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

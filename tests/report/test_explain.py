@@ -1,7 +1,5 @@
 """Which axis explains that a test fails in some cells only."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

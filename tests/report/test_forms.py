@@ -1,7 +1,5 @@
 """Every form of a report with something in every place is the one beside `tests.report.forms`."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """Several reports together: what is new, fixed, flaky, and still failing."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun

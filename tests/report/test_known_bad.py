@@ -1,7 +1,5 @@
 """Known-bad combinations in the report: beside the failures of a cell, and nowhere else."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.report import html, text

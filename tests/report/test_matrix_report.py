@@ -1,7 +1,5 @@
 """The results of a cell and of all cells, without files."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

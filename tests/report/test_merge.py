@@ -1,7 +1,5 @@
 """Record files in, one run for each cell out."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """What names the error with which a call has failed: exceptions, and what a clean run does not say."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.report.naming import Error, Frame, Raised, Said, came_of, new, tells

@@ -1,7 +1,5 @@
 """What a run was of: read from CI systems and from git, and recorded."""
 
-from __future__ import annotations
-
 import platform
 import re
 import shutil

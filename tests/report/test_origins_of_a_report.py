@@ -1,7 +1,5 @@
 """What the runs of a report were of: read from records, joined, merged, saved."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The cells that could still run, and which of them tells causes apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

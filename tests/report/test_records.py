@@ -1,7 +1,5 @@
 """The record file: what is written is read back, also when it was cut, and the published schema is that of the code."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing

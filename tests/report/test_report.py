@@ -1,7 +1,5 @@
 """The report: records of several cells in, one answer out, in every form."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Hostile text: whatever a test, a cell or a version is called, every form is valid and obeys none of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import re

@@ -1,7 +1,5 @@
 """The verdict on a matrix in one sentence."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun, Detail

@@ -1,7 +1,5 @@
 """A report is written as a whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """The words and keys that pytest's summary and the report of all cells share."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.base.finding import NO_DRIVER

@@ -3,8 +3,6 @@
 ``python -m tests.report.forms`` writes the files again, for a person to read the difference.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
