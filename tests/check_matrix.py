@@ -4,8 +4,6 @@ Toolkit and driver decide everything here: LTO-IR is refused across major versio
 another major version must not, and a driver that is older than the compiler answers 222 to its PTX.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -5,8 +5,6 @@ GitHub. Whatever the project, its runner and its Python are: one finding fails. 
 file that the how-to page shows instead (``nox -s generate``).
 """
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import subprocess

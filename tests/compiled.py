@@ -1,7 +1,5 @@
 """What tests compile: C, the same text once in a run, by whichever worker asks first, and the sample of two units."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import re

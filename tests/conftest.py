@@ -1,7 +1,5 @@
 """Shared fixtures: sample images of several toolkits, and a guard against silently skipped toolkits."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import importlib

@@ -4,8 +4,6 @@ Unlike GitHub, this refuses a name that its context lacks, except in a `Payload`
 no name escapes, and texts that differ in case are different.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

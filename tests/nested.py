@@ -5,8 +5,6 @@ a program, this file is the process that waits for requests and forks. A run who
 starts, such as ``LD_LIBRARY_PATH``, is started fresh; one whose subject is a plugin that loads by itself is pytester's.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

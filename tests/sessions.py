@@ -1,7 +1,5 @@
 """Sessions of the pages: each command after a prompt, with what it prints under it."""
 
-from __future__ import annotations
-
 import doctest
 import os
 import re

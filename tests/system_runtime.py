@@ -1,7 +1,5 @@
 """CUDA runtimes that look installed on the system, for the tests of where libraries come from."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

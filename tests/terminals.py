@@ -1,7 +1,5 @@
 """Programs on a pseudo-terminal: what a user would see, as bytes."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

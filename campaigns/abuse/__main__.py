@@ -5,8 +5,6 @@
 Exit code 1: a child process died or hung, or an error was not one of those that the documentation names.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import mmap

@@ -1,7 +1,5 @@
 """Mutated device code: input number N of a seed is the same on every machine."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

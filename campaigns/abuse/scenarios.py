@@ -1,7 +1,5 @@
 """The scenarios of a campaign: what is done with a damaged image, and what became of it."""
 
-from __future__ import annotations
-
 import ctypes
 import enum
 import io

@@ -1,7 +1,5 @@
 """The campaign itself: it must see a death, a hang and an unknown error, and go on behind them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

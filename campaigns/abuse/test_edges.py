@@ -1,7 +1,5 @@
 """A share of the campaigns at the edges of a process; ``nox -s abuse`` runs them longer."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Recorded from a real driver, replayed on the emulated one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shlex

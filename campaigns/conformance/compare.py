@@ -1,7 +1,5 @@
 """Comparing what two drivers answered to the same cases."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator

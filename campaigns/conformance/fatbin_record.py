@@ -4,8 +4,6 @@ Each case of fatbins.txt is put together from entries of tests/data/fatbin-entri
 wrote. Each entry has a kernel with its own name, so a loaded module says which entry it was made from.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

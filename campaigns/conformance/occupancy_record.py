@@ -7,8 +7,6 @@ memory, local memory, launch bounds and clusters. Every kernel is asked the same
 file holds lists of answers alone, and the emulated driver is compared by running this program on it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

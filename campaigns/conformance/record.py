@@ -1,7 +1,5 @@
 """Record the cases from the libcuda of this machine: ``python -m campaigns.conformance.record OUT.json [PREFIX]``."""
 
-from __future__ import annotations
-
 import ctypes
 import datetime as dt
 import json

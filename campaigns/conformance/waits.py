@@ -5,8 +5,6 @@ recording is compared with `data/emulator/waits.toml`, or with another recording
 ``--merge FILE ...`` writes FILE anew, with the rows of later files instead of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

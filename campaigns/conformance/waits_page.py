@@ -1,7 +1,5 @@
 """What docs/reference/waits.md shows: which calls wait, from the recordings and `data/emulator/waits.toml`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache

@@ -7,8 +7,6 @@
 Exit code 1: an environment in which something fails and nothing is red, or one in which all works and something is red.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import json

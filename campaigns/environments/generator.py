@@ -1,7 +1,5 @@
 """Draw environments from a seed, and make them: released wheels that no resolver chose, and damage."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

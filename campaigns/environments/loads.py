@@ -5,8 +5,6 @@
 Prints JSON: the error by file, and by imported module; empty for none. Each has a process of its own.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import importlib.metadata

@@ -6,8 +6,6 @@ Each operation has a fresh process, and a JSON line: its name, and what went wro
 cuda-bindings loads them where that is installed, else as cuda.pathfinder does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

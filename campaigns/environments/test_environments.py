@@ -1,7 +1,5 @@
 """The campaign itself, on packages that a test writes: what is drawn, what is done to it, and what counts as agreed."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import re

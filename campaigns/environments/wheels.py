@@ -10,8 +10,6 @@ where it has none, nothing is missing but what its notes name.
 Exit code 1: a wheel for which that is not so. ``--save`` writes each verdict that agrees to wheels.toml, with its date.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import json

@@ -1,7 +1,5 @@
 """The page "What breaks in the field": each session runs as it is shown, in the environments of ``nox -s field``."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -5,8 +5,6 @@
 them.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

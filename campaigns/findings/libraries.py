@@ -4,8 +4,6 @@
 docs/findings/index.md shows. `campaigns/findings/libraries.toml` lists the releases.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import datetime as dt

@@ -4,8 +4,6 @@
 release listed as bad does not show the fault, or one listed as good does. `nox -s finding-releases` runs it.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

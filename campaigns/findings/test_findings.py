@@ -1,7 +1,5 @@
 """The sessions of the findings, in the environments of ``nox -s findings``."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ Exit code 0: every stage that was asked for passed; 1: one of them failed or did
 option is invalid.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

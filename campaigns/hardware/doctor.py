@@ -1,7 +1,5 @@
 """What ``cudalink doctor`` says on this machine: ``python -m campaigns.hardware.doctor``."""
 
-from __future__ import annotations
-
 import sys
 
 from campaigns.hardware.result import Result

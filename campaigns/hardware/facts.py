@@ -1,7 +1,5 @@
 """What the results of a machine depend on: its driver, device and clocks, Python and packages."""
 
-from __future__ import annotations
-
 import ctypes
 import datetime as dt
 import json

@@ -3,8 +3,6 @@
 Each function is called there with zeros for arguments; a process that one of them ends is started again behind it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The planted hidden waits within closed gates, on this machine's driver: ``python -m campaigns.hardware.no_wait``."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

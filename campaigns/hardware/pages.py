@@ -3,8 +3,6 @@
 ``python -m campaigns.hardware.pages FILE...`` takes files of results over into that folder.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

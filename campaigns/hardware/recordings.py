@@ -5,8 +5,6 @@ driver of the same version, release and architecture on this machine. A differen
 explains does not count as a failure.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

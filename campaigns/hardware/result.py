@@ -1,7 +1,5 @@
 """What a program of a stage hands to the runner: counts, reasons and tables, as one line of JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field

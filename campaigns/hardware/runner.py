@@ -1,7 +1,5 @@
 """Run stages in child processes, and return what ran, what failed and how long it took."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

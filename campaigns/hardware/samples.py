@@ -1,7 +1,5 @@
 """The sample on this machine: ``python -m campaigns.hardware.samples dispatch`` or ``numbers``."""
 
-from __future__ import annotations
-
 import sys
 
 from campaigns.hardware.result import Result

@@ -4,8 +4,6 @@ A stage runs tests, or a program of this folder that prints a `Result` as JSON, 
 ``__main__.py``; a stage that runs nothing counts as failed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

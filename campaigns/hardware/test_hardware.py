@@ -1,7 +1,5 @@
 """The stages on an emulated driver as far as they go, and pages that are what their files generate."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

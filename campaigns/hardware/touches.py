@@ -5,8 +5,6 @@ protects one of them during that step: it dies if the driver touches the page. A
 death shows a write. The answers are compared with those of driver 580.159.04.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

@@ -7,8 +7,6 @@ compresses. It needs no package but Python. Each row is written to FILE.rows as 
 process costs no other.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import itertools

@@ -7,8 +7,6 @@ Exit code 1: something was left behind at a place where a signal can arrive, or,
 `allowed.txt` does not list.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

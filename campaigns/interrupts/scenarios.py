@@ -1,7 +1,5 @@
 """What is walked: each scenario with what there is outside of it. Runs in a process on an emulated driver."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import gc

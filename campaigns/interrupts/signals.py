@@ -1,7 +1,5 @@
 """Signals at random times during links, whose handler raises an exception; afterwards nothing may be left behind."""
 
-from __future__ import annotations
-
 import gc
 import random
 import signal

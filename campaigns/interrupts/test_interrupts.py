@@ -1,7 +1,5 @@
 """A share of the walk, and that the walk sees what is left behind."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

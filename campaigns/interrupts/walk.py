@@ -6,8 +6,6 @@ walk says of each place whether a signal can arrive there. After a call of a Pyt
 signal can: tracing does not tell the two apart.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dis
 import gc

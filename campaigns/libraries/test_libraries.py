@@ -1,7 +1,5 @@
 """Published libraries, unmodified, on emulated drivers. `nox -s libraries` makes an environment for each."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ ours, once. Each mutant is a fork of it, which loads the changed module in the p
 that `modules.toml` names for it.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import importlib

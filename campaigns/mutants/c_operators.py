@@ -4,8 +4,6 @@ Both work on tokens, and rely on the format of the sources: clang-format writes 
 operands, and none behind one with a single operand.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator

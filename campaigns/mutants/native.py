@@ -4,8 +4,6 @@ Everything happens in copies of the source tree. Libraries whose statements mark
 what, so that a mutant is judged by the tests that reach its statement, the most specific first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

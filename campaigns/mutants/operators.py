@@ -1,7 +1,5 @@
 """Small faults put into a module's source, one at a time: each is a mutant that some test should notice."""
 
-from __future__ import annotations
-
 import ast
 import zlib
 from collections import Counter

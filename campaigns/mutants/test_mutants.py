@@ -1,7 +1,5 @@
 """The faults that are put into the rules, and the list of those that no test notices."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

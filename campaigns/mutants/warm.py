@@ -4,8 +4,6 @@ The words behind it are those for pytest. It answers each line that it reads wit
 with all that it has started.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import json

@@ -5,8 +5,6 @@
 Exit code 1: a traceback, a file that is not valid, or a cell or file that is not in the report.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

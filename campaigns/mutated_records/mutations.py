@@ -1,7 +1,5 @@
 """Mutated records: input number N of a seed is the same on every machine."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The campaign itself, in a form that takes seconds: its inputs are what they say, and it sees what goes wrong."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

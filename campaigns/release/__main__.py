@@ -6,8 +6,6 @@ Exit code 1 at the first thing that fails. What this machine cannot run is named
 fails, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Build the sdist and the wheels twice, in different folders, and compare their bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Unpack packages of a Debian release, for any machine, into a folder, through apt; nothing is installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

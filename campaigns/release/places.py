@@ -1,7 +1,5 @@
 """Install the wheels in bare places and use them: Pythons of this machine, an old glibc, aarch64 under qemu-user."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

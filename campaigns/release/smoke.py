@@ -3,8 +3,6 @@
 `campaigns.release` copies it out of the checkout.
 """
 
-from __future__ import annotations
-
 import ctypes
 
 from pytest_cudalink.linker import LinkerOptions, ObjectCode

@@ -8,8 +8,6 @@ takes in addition is the downloads. With --pythons it walks once more on each ot
 Exit code 1 if a step does not do what its page says, or if a limit is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The steps of a newcomer, read from the README and the tutorials, and a home folder in which nothing else exists."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The path of the session ``stranger`` is the documented one."""
 
-from __future__ import annotations
-
 from .__main__ import missed, table
 from .path import FIRST, MATRIX, MUST_SAY, Step, steps
 

@@ -1,7 +1,5 @@
 """Run published suites on emulated drivers, each file in its own process: ``python -m campaigns.suites --help``."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """The published suites of `suites.toml`: which files they have, and how pytest runs one."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """How many tests of each suite must pass: `expected.toml`."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections import Counter

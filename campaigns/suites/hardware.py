@@ -5,8 +5,6 @@
 test passes on one side and fails on the other; one that is skipped because the emulated driver refused a call has none.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

@@ -1,7 +1,5 @@
 """The results of files of a suite: counts, what the failing tests have in common, and the table of all suites."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

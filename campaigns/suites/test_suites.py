@@ -1,7 +1,5 @@
 """The runner of published suites: files, commands, counts, causes, expectations, and one suite run for real."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -7,8 +7,6 @@ Exit code 0: nothing was found; 77: clang or its libFuzzer is missing. Inputs th
 Used by the session ``fuzz-reader``.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil

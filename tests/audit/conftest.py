@@ -1,7 +1,5 @@
 """Fixtures of the audit's tests: the stubs, and child processes, as the stubs' tests have them; and wheels."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of ten wheels in docs/how-to/audit-a-wheel.md: ``python -m tests.audit.field`` prints it."""
 
-from __future__ import annotations
-
 import io
 import sys
 import tomllib

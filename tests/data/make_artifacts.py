@@ -6,8 +6,6 @@ need ``cuda-tile==1.7.0`` and ``cuda-toolkit[tileiras,nvfatbin]==13.5.*``, of wh
 ``python tests/data/make_artifacts.py …/nvidia/cu13``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import subprocess

@@ -6,8 +6,6 @@ Each file is one entry as nvcc writes it, header and payload. Its kernel has the
 module says which entry it was made from.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Memory that must not be touched any more once it is released; also for programs, which import no pytest for it."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 

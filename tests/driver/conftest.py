@@ -1,7 +1,5 @@
 """Fixtures of the suite that needs a CUDA driver with a device."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink import probes

@@ -5,8 +5,6 @@
 Exit code 0: nothing was found. Used by the tests and by the sessions ``valgrind``, ``sanitizers`` and ``leaks``.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

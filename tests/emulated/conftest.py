@@ -1,7 +1,5 @@
 """Fixtures of the tests that run child processes on an emulated driver."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What child programs of these tests share: the driver of the process through ctypes, and small images to load."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable, Iterable

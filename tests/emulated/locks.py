@@ -1,7 +1,5 @@
 """The order in which threads take the driver's locks, compared with the table in `locks.h`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What child programs of the tests of memory share: the driver's functions for memory through ctypes."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_ushort, c_void_p
 from typing import Any

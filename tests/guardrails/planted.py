@@ -1,7 +1,5 @@
 """Environments of metadata folders and empty files: what cuda-toolkit installs, and what a command changes."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

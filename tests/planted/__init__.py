@@ -1,7 +1,5 @@
 """A small library with planted bugs, each beside a twin without it: a fault sweep has to tell them apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar

@@ -4,8 +4,6 @@ The first five are rebuilt from torchcomms#2334, lupine#679, nccl#48, nvbench#13
 answers is left alone: the driver gives it up. `expected_deadlocks.NAMED` says which calls wait.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time

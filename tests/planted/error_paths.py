@@ -3,8 +3,6 @@
 `expected.PLANTED` has the kind of finding that a fault sweep must report for each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import gc

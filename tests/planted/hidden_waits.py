@@ -4,8 +4,6 @@ Each function is given what wraps its hot path, and whether it is the twin. `exp
 waits.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager

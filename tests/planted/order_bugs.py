@@ -3,8 +3,6 @@
 `expected_order.ORDER` says for each what finds it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time

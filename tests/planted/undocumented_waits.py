@@ -3,8 +3,6 @@
 `expected_waits.RELIES` says which call each of them relies on.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 from ctypes import c_size_t, c_uint, c_uint64, c_void_p

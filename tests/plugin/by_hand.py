@@ -1,7 +1,5 @@
 """A run without a session, whose hooks a test calls by hand: its decisions then need no nested pytest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 

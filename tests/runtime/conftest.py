@@ -1,7 +1,5 @@
 """What the tests of the CUDA runtime share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

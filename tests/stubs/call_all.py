@@ -3,8 +3,6 @@
 usage: call_all.py STUB LIBRARY
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import re

@@ -1,7 +1,5 @@
 """Fixtures of the stubs' tests: stubs built from this tree, small C libraries, child processes."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Fixtures of the suite that steers real libraries, on whichever release of them is installed."""
 
-from __future__ import annotations
-
 import os
 from importlib import metadata
 

@@ -1,7 +1,5 @@
 """Fixtures of the suite that runs on the real wheels of one toolkit."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.linker import ObjectCode

@@ -4,8 +4,6 @@ It prints each question whose answers differ, ``NAME CASE/QUESTION: RECORDED | O
 `differences.txt` lists those that are known. Where the recorded driver died, an error of ours is as good an answer.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Record programs from the libcuda of this machine: ``python -m campaigns.conformance.edges.record OUT [NAME...]``."""
 
-from __future__ import annotations
-
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor

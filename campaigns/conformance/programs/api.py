@@ -1,7 +1,5 @@
 """What programs call: the functions of functions.txt and the arguments of arguments.txt, and themes of programs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -11,8 +11,6 @@ difference, calls that need what it made or changed are not counted.
 ==================================  ==================================================================================
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -6,8 +6,6 @@ object holds is up to the allocator: those questions are asked twice, the second
 what is freed.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import ctypes

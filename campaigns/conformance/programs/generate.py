@@ -1,7 +1,5 @@
 """Making a random program from a seed, the same with every release of Python."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

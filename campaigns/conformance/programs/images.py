@@ -1,7 +1,5 @@
 """What recorded programs load: the images of the package, and files of tests/data."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 It needs nothing but a checkout. It stops at a limit with what it has.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -3,8 +3,6 @@
 Python imports this when it starts, in pytest and in the processes that tests start: its folder is in their PYTHONPATH.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from types import ModuleType

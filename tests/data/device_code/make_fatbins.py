@@ -4,8 +4,6 @@
 ``empty.cubin`` is of a program without device code.
 """
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from pathlib import Path

@@ -3,8 +3,6 @@
 usage: runtime_stub.py STUB
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

@@ -4,8 +4,6 @@ It needs a driver with a device, ctypes and pytest alone. The culprits neither w
 result, so that they pass without the guard, and every test after the first of them fails.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from ctypes import byref, c_uint64, c_void_p

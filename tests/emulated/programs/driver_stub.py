@@ -3,8 +3,6 @@
 usage: driver_stub.py STUB PTX
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

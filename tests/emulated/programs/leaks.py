@@ -8,8 +8,6 @@ back, mappings, open files, bytes of shared memory, and bytes that the device ha
 process that opens an IPC handle of this one, `python leaks.py opening ROUNDS HANDLE`
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

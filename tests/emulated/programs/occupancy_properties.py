@@ -1,7 +1,5 @@
 """Properties of occupancy that hold on every device, for the kernels of the recording; run on an emulated driver."""
 
-from __future__ import annotations
-
 import sys
 from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_void_p
 

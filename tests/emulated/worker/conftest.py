@@ -1,7 +1,5 @@
 """Fixtures of the link worker's tests: a library that does what it is asked to, and the processes that hold it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The fake libnvJitLink of `native/fake.c`, and the workers that hold it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ An answer says what a program saw, in values that are equal in any two runs; wha
 address or a time is compared within the program. `runs.py` runs them, and compares the answers of runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import builtins

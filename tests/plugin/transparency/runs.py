@@ -3,8 +3,6 @@
 ``python -m tests.plugin.transparency.runs [--driver=real]`` prints the counts and each difference.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
