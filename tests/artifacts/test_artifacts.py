@@ -1,7 +1,5 @@
 """Looking at images: what they are, and that damage is found before a library sees it."""
 
-from __future__ import annotations
-
 import re
 import struct
 from io import BytesIO

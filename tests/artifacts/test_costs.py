@@ -1,7 +1,5 @@
 """What an image costs follows from its size, whatever it claims; and every buffer is taken."""
 
-from __future__ import annotations
-
 import array
 import inspect as signatures
 import json

@@ -1,7 +1,5 @@
 """What libFuzzer found worth keeping, and the program that feeds the reader with it."""
 
-from __future__ import annotations
-
 import zipfile
 
 import pytest

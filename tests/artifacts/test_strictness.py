@@ -1,7 +1,5 @@
 """Damage that killed nvJitLink although the earlier checks passed it, and sound images that look like it."""
 
-from __future__ import annotations
-
 import struct
 from io import BytesIO
 

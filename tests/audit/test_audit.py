@@ -1,7 +1,5 @@
 """The audit of wheels, on libraries that are made here, damaged ones, and the plugin's fixture."""
 
-from __future__ import annotations
-
 import io
 import mmap
 import os

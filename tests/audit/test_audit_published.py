@@ -1,7 +1,5 @@
 """The audit over published wheels, with what is known of each. ``nox -s audit`` downloads them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """What the audit of one wheel may cost: entries, bytes and seconds; a folder, which is there already, has no bounds."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

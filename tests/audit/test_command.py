@@ -1,7 +1,5 @@
 """``cudalink audit`` as it is typed: nothing that was asked for is passed over, and nothing reaches a terminal raw."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

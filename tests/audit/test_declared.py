@@ -1,7 +1,5 @@
 """What files need, compared with the requirements of the wheel: which faults are found, and what is suggested."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

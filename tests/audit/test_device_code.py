@@ -1,7 +1,5 @@
 """The audit of device code: finding it, what drivers do with it, and what nvJitLink makes of its PTX."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

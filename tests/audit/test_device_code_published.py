@@ -1,7 +1,5 @@
 """The device code of published wheels, as cuobjdump lists it. ``nox -s device-code`` downloads them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import zipfile

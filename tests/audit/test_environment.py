@@ -1,7 +1,5 @@
 """The audit of environments: made prefixes of wheels, of editable installs and of conda, sound ones and broken ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What the audit of an environment says of packages and libraries that are made up: every finding, word for word."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What is read off the bytes of device code: fatbins, cubins, LTO-IR and PTX that are made or changed by hand."""
 
-from __future__ import annotations
-
 import struct
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The audit in the CI of other projects: the action of ``action.yml``, and the hook of ``.pre-commit-hooks.yaml``."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

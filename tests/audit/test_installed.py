@@ -1,7 +1,5 @@
 """Where an environment keeps its packages, and what its metadata says: prefixes of empty files; nothing runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

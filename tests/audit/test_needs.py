@@ -1,7 +1,5 @@
 """What files need of CUDA's libraries: floors from symbols, LTO-IR, and names that are opened at run time."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import distribution
 from io import BytesIO

@@ -1,7 +1,5 @@
 """One run of ``cudalink audit`` with no option: needs, device code and copies, briefly."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """DLLs of Windows wheels: imports, exports, names that are opened, and damaged files. The DLLs are made here."""
 
-from __future__ import annotations
-
 import json
 import struct
 import time

@@ -1,7 +1,5 @@
 """What a driver does with images: the cases at the edges of the rule; `test_device_code.py` has the recorded ones."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Pythons and platforms of a wheel, by its file name, and its requirements there; never those of the auditor."""
 
-from __future__ import annotations
-
 import platform
 import sys
 

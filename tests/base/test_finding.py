@@ -1,7 +1,5 @@
 """Findings and commands are data: no module reads a sentence back."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers with their nouns."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.base.words import and_more, counted, listed, plural

@@ -1,7 +1,5 @@
 """The line that shows what a command waits for, on a terminal and elsewhere."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

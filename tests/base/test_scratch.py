@@ -1,7 +1,5 @@
 """The temporary folder of a process: nothing of it is left, and nothing that is another's is taken."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

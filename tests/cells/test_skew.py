@@ -3,8 +3,6 @@
 Where toolkit and driver do not fit, the tests assert the documented failure; the report shows them as such.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 

@@ -1,7 +1,5 @@
 """``cudalink can-link``: the answer, its sources, and what to do instead."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

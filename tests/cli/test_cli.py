@@ -1,7 +1,5 @@
 """The command as a program: what becomes of its output."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

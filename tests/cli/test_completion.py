@@ -1,7 +1,5 @@
 """Completion, as the shells ask for it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `cudalink` says of itself, and of words that it does not know."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

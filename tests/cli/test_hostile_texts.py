@@ -1,7 +1,5 @@
 """Hostile texts of devices, recordings, packages and files: commands show them, and no terminal or CI runner obeys."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

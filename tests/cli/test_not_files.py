@@ -1,7 +1,5 @@
 """Where a command expects a file it may find a pipe, a device, a folder or a file with a hole: it says so at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

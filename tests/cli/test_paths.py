@@ -1,7 +1,5 @@
 """Every option and argument that takes a path, with paths that cannot be used."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

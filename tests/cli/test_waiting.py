@@ -1,7 +1,5 @@
 """What commands show while they wait: a line on a terminal, and not a byte in a pipe."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

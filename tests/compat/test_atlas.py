@@ -1,7 +1,5 @@
 """The atlas: valid by its schema, complete, and read as it was written."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

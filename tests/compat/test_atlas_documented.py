@@ -1,7 +1,5 @@
 """What NVIDIA documents, and where the atlas disagrees."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The JSON of what is known of CUDA: current, valid by its schema, and the same data again."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema

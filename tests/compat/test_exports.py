@@ -1,7 +1,5 @@
 """What CUDA libraries export: the table, compared with the libraries that are here, and facts known from the field."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

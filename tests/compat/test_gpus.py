@@ -1,7 +1,5 @@
 """Names of GPUs and ranges of drivers, at their edges; `tests/audit/test_device_code.py` has the common ones."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

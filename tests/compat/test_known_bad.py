@@ -1,7 +1,5 @@
 """Known-bad combinations: the table, which entries a set of versions meets, and those that can be run here."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Known-bad entries with the released wheels, each in a separate folder. ``nox -s known-bad`` runs this."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

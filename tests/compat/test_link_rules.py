@@ -1,7 +1,5 @@
 """The rules of what reads what, and the evidence that goes with them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

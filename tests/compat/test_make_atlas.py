@@ -1,7 +1,5 @@
 """Measuring the atlas: fresh answers are those of the file, a crash stays one answer, the file is deterministic."""
 
-from __future__ import annotations
-
 import json
 import random
 import tarfile

@@ -1,7 +1,5 @@
 """The maker of the table of exports, on a small package index with made wheels."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

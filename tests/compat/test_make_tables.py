@@ -1,7 +1,5 @@
 """The makers of the tables of cuda-toolkit and of requirements, and the wheels of a package index."""
 
-from __future__ import annotations
-
 import threading
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The generated constants, against the data files that they are made from."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

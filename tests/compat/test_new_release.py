@@ -1,7 +1,5 @@
 """The command for a new CUDA release: it gives back a release that was taken out of the tables."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

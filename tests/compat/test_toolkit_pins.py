@@ -1,7 +1,5 @@
 """The CUDA release of a wheel, by what the releases of cuda-toolkit require."""
 
-from __future__ import annotations
-
 import pytest
 from packaging.version import Version
 

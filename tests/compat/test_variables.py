@@ -1,7 +1,5 @@
 """Environment variables: every name that the project reads is known, and a mistake is named with the nearest one."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

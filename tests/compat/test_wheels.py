@@ -1,7 +1,5 @@
 """Installed wheels: which of the packages that bring one library are there."""
 
-from __future__ import annotations
-
 from pytest_cudalink import emulator, probes
 from pytest_cudalink.compat import wheels
 from pytest_cudalink.versions import CudaVersion

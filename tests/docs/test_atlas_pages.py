@@ -1,7 +1,5 @@
 """The pages of the atlas are drawn from its data, and say nothing that the data do not."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace

@@ -1,7 +1,5 @@
 """The documentation: every example is a file that runs, and every command that it shows works."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

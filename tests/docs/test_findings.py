@@ -1,7 +1,5 @@
 """The findings agree with their reproducers, with recordings and the atlas; ``nox -s findings`` runs their sessions."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

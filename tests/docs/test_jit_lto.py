@@ -1,7 +1,5 @@
 """The page on JIT-LTO shows the figures beside it: its tables and its plots."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import ModuleType

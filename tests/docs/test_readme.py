@@ -1,7 +1,5 @@
 """The README: its test is red as shown, its links work on PyPI, its first commands are where tools look for them."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of recipes: each session runs as it is shown."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

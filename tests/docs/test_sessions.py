@@ -1,7 +1,5 @@
 """The tutorials and how-to pages whose sessions need nothing but one toolkit run as they are shown."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from importlib import metadata

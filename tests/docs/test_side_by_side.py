@@ -1,7 +1,5 @@
 """The page of comparisons shows all figures."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every block of code on every page is covered by a check: by its language, or by name."""
 
-from __future__ import annotations
-
 import argparse
 import configparser
 import re

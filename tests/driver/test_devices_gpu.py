@@ -1,7 +1,5 @@
 """Which devices a driver shows, real or emulated, and what it says of peers; every answer is that of an H200."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

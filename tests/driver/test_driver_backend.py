@@ -1,7 +1,5 @@
 """Linking for real through cuLink*, on memory that the backend owns."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

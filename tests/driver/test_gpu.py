@@ -1,7 +1,5 @@
 """Results on a GPU: needs a real device, because an emulated driver does not execute kernels."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.cli import demo

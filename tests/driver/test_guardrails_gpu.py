@@ -1,7 +1,5 @@
 """The guard rails on the driver that is there; on a machine with a GPU the real one."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

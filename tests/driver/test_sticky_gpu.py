@@ -1,7 +1,5 @@
 """Real errors of kernels, and a kernel without an end: the guard fails their tests, and the others pass."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

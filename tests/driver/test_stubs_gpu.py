@@ -3,8 +3,6 @@
 Runtimes are those of site-packages and of the folders that CUDALINK_STUBS_WHEELS names.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What is found of the toolkit where no wheel has it, and of nvJitLink where one has."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

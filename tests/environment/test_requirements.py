@@ -1,7 +1,5 @@
 """Requirements and documented failures: pure rules."""
 
-from __future__ import annotations
-
 import re
 import string
 

@@ -1,7 +1,5 @@
 """Which CUDA release a file belongs to: trees and metadata as they occur, and the driver's own words."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -1,7 +1,5 @@
 """The answer to one question of the atlas, with what real drivers and GPUs add to it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The doctor: what it finds, its page, its JSON and its exit codes."""
 
-from __future__ import annotations
-
 import _ctypes
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """The doctor on what NVIDIA publishes: every release of cuda-toolkit, mixtures, and what its command makes of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

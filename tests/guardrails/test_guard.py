@@ -1,7 +1,5 @@
 """The guard: modes, variables, caching, pipelines, routing; on the toolkit of this environment."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """How items and verdicts read, which items are related, and where they come from."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

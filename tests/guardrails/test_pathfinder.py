@@ -1,7 +1,5 @@
 """What the guard rails take from cuda.pathfinder, by stand-ins for its parts; `test_guard.py` asks the real one."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import site

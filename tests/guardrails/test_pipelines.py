@@ -1,7 +1,5 @@
 """What one library makes and another one reads."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

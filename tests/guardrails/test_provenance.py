@@ -1,7 +1,5 @@
 """Where a library is from, for whom it was loaded, and what may not be in one process."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The commands that are tried, and their words: those of the program that installs packages into the environment."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The commands that repair a set of items."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules of the guard rails: boundary versions in tables, and what holds for any set of items."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace

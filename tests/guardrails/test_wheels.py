@@ -1,7 +1,5 @@
 """The guard rails on real wheels and toolkits: the situations that they are for."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Why code was refused: every rule has its reason, and every change that it names leaves nothing to explain."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What `Linker` does before it calls a library: the order of its checks, and every row of the table."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Contained links: what nvJitLink does to its process is a LinkError that names the input."""
 
-from __future__ import annotations
-
 import os
 import signal
 from types import SimpleNamespace

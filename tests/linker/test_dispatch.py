@@ -1,7 +1,5 @@
 """The dispatch table: the file, its expansion, and the pure function over it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

@@ -1,7 +1,5 @@
 """One handle of a library, which several threads and the end of the process may use at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Code as a value: what is found out about it, and when."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

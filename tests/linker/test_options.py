@@ -1,7 +1,5 @@
 """Options: checked when made, written for one backend."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import warnings

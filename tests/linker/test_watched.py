@@ -1,7 +1,5 @@
 """Calls of a library that are watched for what it prints; one that calls Python stands in for libnvJitLink."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Whether a process has used a real driver, which is known without a call of it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from unittest.mock import Mock
 

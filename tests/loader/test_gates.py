@@ -3,8 +3,6 @@
 `tests/emulated/test_gates.py` closes gates on an emulated driver.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Calling back when a module is imported, and calls that are postponed until then."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

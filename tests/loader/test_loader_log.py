@@ -1,7 +1,5 @@
 """The list that glibc's loader writes becomes programs with their objects, whatever else is in the text."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

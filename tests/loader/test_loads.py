@@ -1,7 +1,5 @@
 """The objects of this process are listed with what they need, and Python code that opens libraries is seen."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys

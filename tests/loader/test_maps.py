@@ -1,7 +1,5 @@
 """The memory map of a process: which files are in it."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

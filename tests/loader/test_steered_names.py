@@ -1,7 +1,5 @@
 """Constants that start-up uses, against what they stand for."""
 
-from __future__ import annotations
-
 from pytest_cudalink.loader.imports import STEERED
 from pytest_cudalink.plugin.watch.backends import TARGETS
 from pytest_cudalink.targets.base import Bundled

@@ -1,7 +1,5 @@
 """An nvJitLink that cuda-bindings cannot use: run by ``nox -s old-nvjitlink`` on the wheels of 12.0 and 12.2."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

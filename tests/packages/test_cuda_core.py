@@ -1,7 +1,5 @@
 """Releases of cuda-core with releases of cuda-bindings: run in the cells that have an axis for each of them."""
 
-from __future__ import annotations
-
 import importlib
 import os
 

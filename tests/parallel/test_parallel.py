@@ -3,8 +3,6 @@
 The cell ctk-13.0-python-3.14t runs each test in eight threads at once, on free-threaded Python.
 """
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 import threading

@@ -1,7 +1,5 @@
 """The driver as another process finds it: what it answers, and that this process loads nothing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Libraries of which the loader would die are an error that names the file and the remedy."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import struct

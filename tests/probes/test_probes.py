@@ -1,7 +1,5 @@
 """Probes: faked per context, cached, lazy, and clear about what is missing."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import errno

@@ -1,7 +1,5 @@
 """The CUDA runtime of cuda-bindings on an emulated driver: which driver function answers, and with what."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Arrays, textures and nodes of graphs of the CUDA runtime on an emulated driver."""
 
-from __future__ import annotations
-
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator.runtime.cuda_runtime_arrays import Arrays
 

@@ -1,7 +1,5 @@
 """Functions whose signature or structures changed between CUDA majors: callers of each, on libraries of each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The generator, its C for other machines, and what the built libraries export and need."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The catalog's reader: prototypes, and symbol files with anything in them."""
 
-from __future__ import annotations
-
 import string
 import tomllib
 from collections.abc import Callable

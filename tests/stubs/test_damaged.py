@@ -1,7 +1,5 @@
 """A damaged library: every call answers that there is none, and the process lives on."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """The example projects build wheels with CMake and with Meson, which import without CUDA and use any that is there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The first call: from many threads, before main, under the loader's lock, with the stub in the global scope."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

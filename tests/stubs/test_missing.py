@@ -1,7 +1,5 @@
 """With nothing installed: every function answers with its error, and nothing is left unwritten."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Toolkits are folders with the wheels' ``nvidia``: site-packages, and those that 
 (``nox -s stubs`` unpacks 11.8, 12.0, 12.9, 13.0 and 13.2).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Where a stub looks for its library, in which order, and how it tells."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -3,8 +3,6 @@
 Here the C function behind the first call is replaced by one that destroys every register that a function may destroy.
 """
 
-from __future__ import annotations
-
 import struct
 import sys
 from importlib.util import find_spec

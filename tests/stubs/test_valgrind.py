@@ -1,7 +1,5 @@
 """Under valgrind: no invalid read or write and no leak, with the library and without."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

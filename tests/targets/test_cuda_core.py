@@ -1,7 +1,5 @@
 """cuda.core, as released: forced, watched, faked, and given back. ``nox -s targets`` runs this on each branch."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

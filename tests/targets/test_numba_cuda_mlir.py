@@ -1,7 +1,5 @@
 """numba-cuda-mlir, as released: forced and watched, and its links count for it. ``nox -s targets`` installs it."""
 
-from __future__ import annotations
-
 import pytest
 
 HEAD = """

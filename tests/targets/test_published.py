@@ -1,7 +1,5 @@
 """A target that a library publishes in its own wheel: the example of docs/how-to/force-a-backend.md, installed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Recipes against modules that are made up: what they need, set and give back."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

@@ -1,7 +1,5 @@
 """What a project's hook may return as targets."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.targets import Target

@@ -1,7 +1,5 @@
 """Bundles: made from real wheels, split, damaged, and installed without a network."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

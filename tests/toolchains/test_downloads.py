@@ -1,7 +1,5 @@
 """What uv and pip write while they download."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

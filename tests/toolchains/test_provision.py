@@ -1,7 +1,5 @@
 """An emulated driver whose nvJitLink is missing is made whole before the first test."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Toolchains: real wheels of several releases in a cache, and the command that puts them there."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

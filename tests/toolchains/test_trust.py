@@ -1,7 +1,5 @@
 """The cache is trusted only where no other user can change it, and where it is what its names say."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Damaged images reach no library: errors, not signals. Each is linked in a separate process."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """The demo without a GPU."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The guard rails in the environment of one toolkit."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Linking for real through nvJitLink."""
 
-from __future__ import annotations
-
 import gc
 import re
 import subprocess

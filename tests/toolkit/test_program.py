@@ -1,7 +1,5 @@
 """Compiling with NVRTC."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

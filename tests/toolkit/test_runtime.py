@@ -1,7 +1,5 @@
 """Functions that the CUDA runtime has since 13.1, of the real cuda-bindings, on an emulated driver of that release."""
 
-from __future__ import annotations
-
 import pytest
 
 LATER = """

@@ -1,7 +1,5 @@
 """The pages of the atlas in a real browser: the chooser, the grids, and a reader without a mouse or without scripts."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """The HTML report in a real browser: what a person sees and does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

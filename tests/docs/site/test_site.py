@@ -1,7 +1,5 @@
 """The built site in a real browser: what a reader sees, finds and can follow."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

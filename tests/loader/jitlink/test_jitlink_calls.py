@@ -3,8 +3,6 @@
 A library that is made here stands in for libnvJitLink, and another one for the code that calls it.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A library that is made here stands in for libnvJitLink. It writes down what it was called with.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
