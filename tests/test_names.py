@@ -1,7 +1,5 @@
 """Names that a search finds in one place."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Nested pytests: a forked one finds what a fresh one finds, and ends as it would."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The wheel, the cells and the sessions."""
 
-from __future__ import annotations
-
 import fcntl
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Versions and the tables that order them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The repository's own workflows and its files for GitHub and Read the Docs: pins, rights, and names that exist."""
 
-from __future__ import annotations
-
 import fnmatch
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Arrays, textures and tensor maps: what copies move, and what is given back."""
 
-from __future__ import annotations
-
 from tests.emulated.conftest import programs
 
 START = """

@@ -1,7 +1,5 @@
 """Capture on the emulated driver: operations become nodes, and what would break a capture is refused."""
 
-from __future__ import annotations
-
 from tests.emulated.conftest import programs
 
 CAPTURE = """

@@ -1,7 +1,5 @@
 """What a damaged header claims is never reserved, and one link state survives several threads."""
 
-from __future__ import annotations
-
 #: No more memory than there is, and 256 MiB.
 LIMIT = """
 def limit():

@@ -1,7 +1,5 @@
 """The recorded answers of a real driver, against those of the emulated one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

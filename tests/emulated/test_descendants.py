@@ -1,7 +1,5 @@
 """Violations and refused calls that no phase of a test sees: in processes that it starts, and after the last report."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Which devices a driver shows: chosen by name or architecture, with a memory that fits the machine or the user."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What the emulated driver answers, function by function, to child programs that talk to it through ctypes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The tests of the driver backend, which run on a GPU too, on the emulated driver."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """``--cudalink-driver``: which driver a run gets, what the header says, and what cannot be."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The recorded answers to the questions of `campaigns/conformance/edges`, against those of the emulated driver."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which functions a driver of a version has: by dlsym, by the loader, and by cuGetProcAddress."""
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Which entry of a fatbin a driver takes: as recorded, and for devices that no recording has."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Closed gates on an emulated driver, which honours them as a GPU does: what waits, who is named, and what goes on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Graphs on the emulated driver: what they are made of, how they are copied, updated and launched."""
 
-from __future__ import annotations
-
 from tests.emulated.conftest import programs
 
 #: A graph with a node that fills 16 bytes, and what makes more.

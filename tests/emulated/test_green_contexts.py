@@ -1,7 +1,5 @@
 """Green contexts, and the groups of multiprocessors that they are made from."""
 
-from __future__ import annotations
-
 from tests.emulated.conftest import programs
 
 START = """

@@ -1,7 +1,5 @@
 """The guard rails on emulated drivers: the driver rule, asked of a driver and of its NVML."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

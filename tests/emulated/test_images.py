@@ -1,7 +1,5 @@
 """Which images a driver takes, and what it finds in them: child programs load what NVRTC compiled for them."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What processes share on the emulated driver: memory, pools and events by handles, and the memory of a device."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The kernels of ``benchmarks/jit_lto.py`` compile and link in every way, and an emulated driver loads the images."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

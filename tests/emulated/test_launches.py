@@ -1,7 +1,5 @@
 """Launches are checked as a driver checks them, and only then refused."""
 
-from __future__ import annotations
-
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 from tests.emulated.conftest import programs
 

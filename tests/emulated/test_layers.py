@@ -3,8 +3,6 @@
 `FLOORS` in the module of sources of each package names them.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Memory that the driver was given must live until cuLinkDestroy: red where it does not, and no false alarm."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 

@@ -1,7 +1,5 @@
 """Values of the environment that are long, or beyond a limit: the driver takes them whole, or says what it does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The emulated driver's links are in a worker: what nvJitLink does to its process costs a call, not the program."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

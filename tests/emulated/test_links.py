@@ -1,7 +1,5 @@
 """What the emulated driver's linker answers: after failures, to a link that has failed, and where it writes."""
 
-from __future__ import annotations
-
 from tests.emulated.conftest import programs
 
 HEAD = """start()

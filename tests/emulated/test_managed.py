@@ -1,7 +1,5 @@
 """Managed memory of the emulated driver: prefetches are remembered for each range of pages (recorded: advice)."""
 
-from __future__ import annotations
-
 from tests.emulated.conftest import programs
 
 HEAD = """from tests.emulated.memory_calls import *

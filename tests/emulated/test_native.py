@@ -1,7 +1,5 @@
 """C programs on the emulated driver; the sessions valgrind, sanitizers and leaks go on from here."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.base import compiler

@@ -1,7 +1,5 @@
 """Tests that forbid calls which wait, by the table and by gates: the marker, the fixture, and what a finding says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The emulated NVML: what it exports, what an idle card answers, and that its clients run on it."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

@@ -1,7 +1,5 @@
 """Occupancy: as recorded, as the rules say, and in what holds for every kernel."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

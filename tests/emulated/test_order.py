@@ -1,7 +1,5 @@
 """The check of order on the emulated driver: accesses to memory that nothing orders, with the planted bugs."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Memory of the emulated driver: pointers of every kind, slabs, memory of the host, and virtual memory."""
 
-from __future__ import annotations
-
 from tests.emulated.conftest import programs
 
 HEAD = """from tests.emulated.memory_calls import *

@@ -1,7 +1,5 @@
 """Memory pools of the emulated driver: what is reserved and used, whose they are, and faults."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.emulated.conftest import programs

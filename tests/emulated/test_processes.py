@@ -1,7 +1,5 @@
 """Processes on one emulated driver: their children, forks and events."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Queues of streams on the emulated driver: closed gates, order, host functions, default streams of threads."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

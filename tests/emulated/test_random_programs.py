@@ -1,7 +1,5 @@
 """Random programs: what a real driver answered to them, against what the emulated one answers."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """What waits: the table beside the recordings of GPUs, and how they are compared."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

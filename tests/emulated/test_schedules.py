@@ -1,7 +1,5 @@
 """Schedules on the emulated driver: work is done early or late, as a seed says, and never against the rules."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

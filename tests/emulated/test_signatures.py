@@ -4,8 +4,6 @@ C links a definition with whatever a caller declares. Both sides are compared by
 library, and that of a file that includes cuda.h and points at each of its functions.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """Errors that stay, on the emulated driver: which calls answer them, and how the contexts of a process are asked."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.loader.contexts import STICKY_ERRORS

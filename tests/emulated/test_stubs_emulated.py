@@ -1,7 +1,5 @@
 """The cuda stub on the emulated driver, which has the entry points of both generations under their own names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

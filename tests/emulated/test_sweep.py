@@ -1,7 +1,5 @@
 """A fault sweep counts the calls of a program, fails one of them by its number, and sees what is left alive."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.emulator import faults

@@ -3,8 +3,6 @@
 Measured on an H100 with driver 580.159.04, 2026-11-24, with images as those of ``tests/data/artifacts/tile``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 #: Program that gives the answers to the images: as a module, and as a library at its first look-up.

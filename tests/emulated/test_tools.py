@@ -1,7 +1,5 @@
 """What profilers, debuggers and checkpointing tools ask a driver."""
 
-from __future__ import annotations
-
 from pytest_cudalink.emulator import notes
 from tests.emulated.conftest import programs
 

@@ -1,7 +1,5 @@
 """Which calls wait for unfinished work: the table, and what the emulated driver makes of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The project is like cudf before cudf#23089: its library is linked with libnvrtc.so.12, and its metadata do not say so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

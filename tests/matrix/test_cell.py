@@ -1,7 +1,5 @@
 """The facts of one cell: its description, axes, toolchains, tags and environment."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.matrix import Cell, select

@@ -1,7 +1,5 @@
 """The language of ``cells.toml``: what a file may say, what it means, and what is said of a wrong one."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import time

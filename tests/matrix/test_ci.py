@@ -1,7 +1,5 @@
 """The matrix of a workflow: the Python and the machine of each cell."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

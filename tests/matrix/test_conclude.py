@@ -1,7 +1,5 @@
 """The runners of cells conclude: they add to a record how its pytest ended, and fail where it died; here nox does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

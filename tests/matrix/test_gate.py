@@ -1,7 +1,5 @@
 """The gate, the workflow that runs everything each week, and the folders of tests that sessions have to themselves."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

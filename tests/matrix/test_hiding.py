@@ -3,8 +3,6 @@
 Both ways are real: a namespace of users in which no other may be made refuses as a locked-down machine does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

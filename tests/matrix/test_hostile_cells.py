@@ -1,7 +1,5 @@
 """Files of cells that no runner could use: each is refused at once, with a line and what was needed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A project that adopts the matrix: from the built wheel, in an environment of its own, as its people would."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

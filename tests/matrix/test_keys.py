@@ -1,7 +1,5 @@
 """The keys of a cell: their valid values, and what is said of the others."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink import toolchains

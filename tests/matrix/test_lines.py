@@ -1,7 +1,5 @@
 """The lines of the keys of a TOML file."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

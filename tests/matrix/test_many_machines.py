@@ -1,7 +1,5 @@
 """A matrix on many machines: shards by the seconds of records, and cells that share a job."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sessions of nox for cells: what each installs and runs, and what is said of one that fails."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """What a project requires, and the warnings where that does not fit the toolkits of its cells."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The versions that a cell chooses: uv resolves them from a folder of empty wheels, and every runner installs them."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

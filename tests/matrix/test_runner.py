@@ -1,7 +1,5 @@
 """What nox, tox and CI share: how a cell is installed and run, with which arguments, and what is said of its end."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

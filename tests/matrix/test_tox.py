@@ -1,7 +1,5 @@
 """The environments of tox for cells: their settings besides the project's, and what is said of one that fails."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What the reports of a run become in its record: the real collector of results, without a nested pytest."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Why tests fail: the block under each failure that versions explain, in the report, the records and JUnit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

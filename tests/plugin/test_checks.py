@@ -1,7 +1,5 @@
 """How checks decide: real checks, reporter and ledger on hooks that are called by hand, without a nested pytest."""
 
-from __future__ import annotations
-
 import gc
 import os
 import weakref

@@ -1,7 +1,5 @@
 """Links in worker processes for a whole run: the switch, the limit, and what the header says of both."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

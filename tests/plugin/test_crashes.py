@@ -1,7 +1,5 @@
 """One model of a crash: isolated, under xdist or plain, a test that dies is crashed, and what is lost is listed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """How a failed phase is explained: the real check on hooks that are called by hand, without a nested pytest."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """A fault sweep of a run: each call of each test fails in turn, and what is wrong then fails the run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The emulated driver is loaded before pytest imports a library because of a filter of warnings."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """A record file that cannot be written: one warning, the run goes on, and the exit code is not 0."""
 
-from __future__ import annotations
-
 import os
 import resource
 import select

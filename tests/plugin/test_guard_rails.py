@@ -1,7 +1,5 @@
 """The guard rails of a test run: option and twins, fixture, summary, workers."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.report import records

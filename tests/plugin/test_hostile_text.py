@@ -1,7 +1,5 @@
 """Text that a terminal or a parser would obey, in the plugin's own header, summary, JUnit properties and records."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 

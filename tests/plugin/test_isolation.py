@@ -1,7 +1,5 @@
 """Tests in processes of their own: a crash is that test's failure, and the rest goes on."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

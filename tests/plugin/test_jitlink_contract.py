@@ -1,7 +1,5 @@
 """nvJitLink's contract in a run: a violation fails the test that made it, and sound links fail none."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.report import read

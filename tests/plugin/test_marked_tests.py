@@ -1,7 +1,5 @@
 """How a test ends that has a plan or lacks a driver: its hooks are called by hand, without a nested pytest."""
 
-from __future__ import annotations
-
 import sys
 import unittest
 import weakref

@@ -1,7 +1,5 @@
 """The marker from outside: requirements, documented failures, backends, and what is wrong with it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.nested import ALONE, XDIST

@@ -1,7 +1,5 @@
 """Links that native code makes through libnvJitLink: seen, attributed to the object that made them, once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Another nvJitLink than the environment's: none, or the real one of another release."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

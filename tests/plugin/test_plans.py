@@ -1,7 +1,5 @@
 """What markers mean for tests: the functions that pytest's hooks call, on items made by hand."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The plugin from outside: options and their twins, header, fixtures, marker, errors."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Every CUDA library that a run loads is listed; one from elsewhere fails the test that loaded it, and for whom."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Tests that fail because an emulated driver refused a call: the section, the skip, the records and the summary."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.report import read

@@ -1,7 +1,5 @@
 """Commands to paste: a shell runs each, from the folder of the run, and it finds the same again."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

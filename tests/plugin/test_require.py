@@ -1,7 +1,5 @@
 """What a run asked for, and what it got: ``--cudalink-driver=real``, markers without a GPU, ``--cudalink-require``."""
 
-from __future__ import annotations
-
 import json
 import re
 

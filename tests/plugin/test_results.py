@@ -1,7 +1,5 @@
 """What a run leaves behind: the record file, JUnit properties, header and summary, whatever happens to it."""
 
-from __future__ import annotations
-
 import json
 import sys
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """Schedules: what the option asks for, the search for the fewest displaced operations, and the timeline."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import combinations

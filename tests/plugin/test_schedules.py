@@ -1,7 +1,5 @@
 """Tests that run under schedules: what fails only when queued work is late is found, repeated and shown."""
 
-from __future__ import annotations
-
 import re
 import time
 from contextlib import suppress

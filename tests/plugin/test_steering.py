@@ -1,7 +1,5 @@
 """Steering without a library of NVIDIA's: a project's own target, its hooks, verification, and the bundled linker."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.compat.options import OPTIONS

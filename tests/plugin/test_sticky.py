@@ -1,7 +1,5 @@
 """The guard against errors that stay: the test that left one fails, and the others run as if it had not."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

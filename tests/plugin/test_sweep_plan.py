@@ -1,7 +1,5 @@
 """The verdicts of a fault sweep, the choice of its runs, and its baseline."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import chain, pairwise

@@ -1,7 +1,5 @@
 """Tests that link in several threads, as on free-threaded Python: each link and violation counts once."""
 
-from __future__ import annotations
-
 import contextvars
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A run that is watched is the run that was written: what a test can tell stands in one table of the manual."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

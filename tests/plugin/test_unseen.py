@@ -1,7 +1,5 @@
 """A run that is watched makes no call of the driver before its first test does, whatever watches it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

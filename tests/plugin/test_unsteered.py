@@ -1,7 +1,5 @@
 """Links that no target steers: seen, counted, and where a backend is forced, never green on another one."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_cudalink.report import read

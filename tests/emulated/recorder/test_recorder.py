@@ -1,7 +1,5 @@
 """Asking a driver: the emulated one, libraries that die, and what a recording tells of its machine."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import re

@@ -1,7 +1,5 @@
 """Workers of processes that fork, execute another program, are interrupted or killed: none is left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

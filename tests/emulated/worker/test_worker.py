@@ -1,7 +1,5 @@
 """What happens in a link worker: answers, and every way in which a library can end it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
