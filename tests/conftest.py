@@ -129,6 +129,19 @@ def kept_programs(once) -> None:
     compiled.keep_in(once("compiled", lambda _: None))
 
 
+@pytest.fixture
+def as_kept(tmp_path: Path) -> Callable[[Path, str], None]:
+    """Compare a text with the file that keeps it; a failure names the file with the new one."""
+
+    def compare(file: Path, text: str) -> None:
+        new = tmp_path / file.name
+        new.write_text(text, encoding="ascii")
+        if text != file.read_text(encoding="ascii"):
+            pytest.fail(f"see diff {file} {new}; if the new answers are right, copy that file there")
+
+    return compare
+
+
 @pytest.fixture(scope="session")
 def wheel(once) -> Path:
     """A wheel built from this tree, whose libraries are not optimized: that takes half the time."""

@@ -43,6 +43,8 @@ _OPTIMIZED, _QUICK = "-O1", "-O0"
 _CLOCK, _CPU, _TIMES = 10, 5, 5
 #: Tests that judge a mutant, those that reach the fewest statements first: what notices a fault is mostly about it.
 _MOST: Final = 40
+#: Seconds beyond which a test comes last of those that judge a mutant.
+_LONG: Final = 2.5
 #: A test, whether it passed, its seconds, and the marks that it reached, as bits in hexadecimal.
 Row: TypeAlias = tuple[str, bool, float, str]
 _PYTEST: Final = ("-q", "-n0", "-pno:cacheprovider", "-pno:randomly", "--assert=plain")
@@ -340,7 +342,7 @@ class Judges:
         chosen = [name for name, reached in self._reach.items() if reached >> number & 1]
         chosen.sort(key=lambda name: (self._reach[name].bit_count(), name))
         always = [name for name in chosen if name.startswith(self._always)]
-        return list(dict.fromkeys([*chosen[:_MOST], *always]))
+        return sorted(dict.fromkeys([*chosen[:_MOST], *always]), key=lambda name: self._seconds[name] > _LONG)
 
     def judge(self, file: str, mutant: CMutant, chosen: list[str]) -> str:
         """Return the test of some that kills a mutant, "" for a survivor, or `EQUAL`."""

@@ -14,7 +14,7 @@ from pytest_cudalink import emulator
 from pytest_cudalink.compat.names import EMULATED_DEVICES
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
-from tests.emulated.conftest import HEAD, programs
+from tests.emulated.conftest import HEAD, ROOT, programs
 
 DATA = emulator._HERE.parent / "data" / "emulator"
 
@@ -271,6 +271,86 @@ print(json.dumps(answers))
         "cuModuleGetSurfRef",
         "cuModuleGetTexRef",
     }
+
+
+#: What `test_answers` leaves out: what ends or keeps waiting what others need, calls back, or answers by this machine.
+APART = re.compile(
+    "Destroy|Free|Unload|Reset|Release|Exit|Detach|Pop|Unregister|Unmap|Capture|Checkpoint|Callback|Logs|Ipc|Total|MemGetInfo"
+    "|WaitValue|BatchMemOp|cuMemcpy(Async)?$|HostFunc|Potential"
+)
+
+
+def declared(header: str) -> dict[str, list[str]]:
+    """The kind of each parameter of every function of cuda.h, by its symbol: "p" for a pointer, or the type."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", header, flags=re.DOTALL)
+    symbols = dict(re.findall(r"#define (cu\w+) +(?:__CUDA_API_PT[SD]Z\()?(cu\w+)", text))
+    functions = re.findall(r"\bCUresult CUDAAPI (cu\w+)\s*\(([^()]+)\);", text)
+    return {  # of two declarations the first counts: the others are of older forms
+        symbols.get(name, name): [
+            "p" if {"*", "["} & {*one} else re.sub(r"\b(const|unsigned) ", "", one.strip()).split()[0]
+            for one in parameters.split(",")
+            if one != "void"
+        ]
+        for name, parameters in reversed(functions)
+    }
+
+
+def test_answers(check, toolchain, as_kept) -> None:
+    """The answers of the API are the kept ones: for live objects and numbers, with each argument in turn another one.
+
+    A line has an answer: its code, the first word of each room for results ("+": an address) and what the event says;
+    then the calls that gave it: a number for all numbers, or the place of an argument and what stood there.
+    """
+    header = (toolchain("13.0") / "include" / "cuda.h").read_text(encoding="utf-8")
+    functions = {name: kinds for name, kinds in declared(header).items() if not APART.search(name)}
+    assert len(functions) > 300
+    out = check(
+        f"""
+context, graph = start(), new(cuda.cuGraphCreate, 0)
+library = new(cuda.cuLibraryLoadData, small_ptx(), None, None, 0, None, None, 0)
+handles = {{
+    "CUstream": stream(), "CUevent": event(), "CUcontext": context, "CUlibrary": library,
+    "CUmodule": (module := loaded(small_ptx())), "CUfunction": kernel_of(module, "small"),
+    "CUkernel": new(cuda.cuLibraryGetKernel, library, b"small"),
+    "CUlinkState": new(cuda.cuLinkCreate_v2, 0, None, None, c_void_p),
+    "CUgraph": graph, "CUgraphNode": new(cuda.cuGraphAddEmptyNode, graph, None, c_size_t(0)),
+    "CUgraphExec": new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0)),
+    "CUarray": new(cuda.cuArrayCreate_v2, (c_uint64 * 3)(8, 8, 1 << 32 | 0x20)),
+    "CUmemoryPool": new(cuda.cuDeviceGetMemPool, 0), "CUtexref": new(cuda.cuTexRefCreate),
+}}
+values = {{"CUdeviceptr": c_uint64(allocate(4096)), "CUdevice": 0, "CUmemLocation": c_uint64(1)}}
+driver, rooms = control.attach(cuda), [char_buffer(size=4096) for _ in range(16)]
+plain = CDLL("libcuda.so.1")  # without declared arguments
+usual = {{"n", "pid", "thread", "threads", "call", "result", "what", "stack", "python"}}
+def called(name, kinds, number, place=None, other=None):
+    for room in rooms:
+        memset(room, 0, 4096)
+    plainly = {{"float": c_float(number), **handles, **values}}
+    given = [room if one == "p" else plainly.get(one, c_uint64(number)) for one, room in zip(kinds, rooms)]
+    if place is not None:
+        given[place] = other
+    before = driver.event_count()
+    code = getattr(plain, name)(*given)
+    words = [c_uint64.from_buffer(room).value for one, room in zip(kinds, rooms) if one == "p"]
+    noted = [f"{{key}}={{re.sub('0x[0-9a-f]+', '+', str(value))}}" for one in driver.events(before)
+             for key, value in one.items() if key not in usual and (not isinstance(value, int) or value < 1 << 32)]
+    cuda.cuCtxSetCurrent(context)
+    return " ".join([str(code), *(str(word) if word < 1 << 32 else "+" for word in words), *noted])
+for name, kinds in {functions}.items():
+    found = {{}}
+    for number in (0, 1, 2, 3, 8):
+        found.setdefault(called(name, kinds, number), []).append(str(number))
+    for place, one in enumerate(kinds):
+        others = {{"p": (None,), "float": ()}}.get(one, (None, handles["CUevent"]) if one in handles else (0, 7, 77))
+        for other in others:
+            words = f"{{place}}:{{'event' if isinstance(other, c_void_p) else other}}"
+            found.setdefault(called(name, kinds, 1, place, other), []).append(words)
+    for answer, ways in found.items():
+        print(name, answer, "<-", *ways)
+""",
+        device="h100:2",
+    )
+    as_kept(ROOT / "tests" / "data" / "cuda_answers.txt", out)
 
 
 @pytest.mark.parametrize("version", ["12.9", "13.0", "13.2"])

@@ -1,6 +1,6 @@
 """What the emulated driver's linker answers: after failures, to a link that has failed, and where it writes."""
 
-from tests.emulated.conftest import programs
+from tests.emulated.conftest import ROOT, programs
 
 HEAD = """start()
 def ptx(text, version="8.0"):
@@ -76,3 +76,32 @@ assert values[1] == values[3] == 7777
 """,
 }
 test_programs = programs(PROGRAMS, HEAD, sizes_of_logs={"lifetime": "off"})
+
+
+def test_answers(check, as_kept) -> None:
+    """The answers to inputs that are cut short, or have a bit of their head changed, are the kept ones.
+
+    A line has the kind, the codes of a link of it, of its completion again, and of loading it; then the error log.
+    """
+    out = check(
+        HEAD
+        + """
+import collections
+INPUTS = {CUBIN: "13.0/user.cubin", PTX: "13.0/user.ptx", FATBINARY: "nvcc/user-plain.fatbin", OBJECT: "nvcc/user.o",
+          LIBRARY: "nvcc/user.a", NVVM: "13.0/user.ltoir"}
+found = collections.Counter()
+for kind, name in INPUTS.items():
+    data = artifact(name)
+    cuts = {*range(0, 80, 13), 15, 16, 64, len(data) // 2, len(data) - 1, len(data) - 63, len(data) - 64}
+    changed = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1:] for at in (4, 16, 18, 40, 60, 300)]
+    for image in (data, *(data[:cut] for cut in sorted(cuts)), *changed):
+        error = char_buffer(size=1024)
+        state = create(2, (c_int * 2)(5, 6), (c_void_p * 2)(addressof(error), 1024))
+        codes = [add(state, kind, image), complete(state), complete(state), load(image + bytes(8))[0]]
+        ok(cuda.cuLinkDestroy(state))
+        found[kind, *codes, re.sub("0x[0-9a-f]+|[0-9]+", "#", ascii(error.value.decode(errors="replace")))] += 1
+for answer, count in sorted(found.items()):
+    print(count, *answer)
+"""
+    )
+    as_kept(ROOT / "tests" / "data" / "link_answers.txt", out)
