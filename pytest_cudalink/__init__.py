@@ -57,5 +57,4 @@ def __getattr__(name: str) -> object:
         from .environment.requirements import Raises
 
         return Raises
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -34,8 +34,7 @@ class CudaVersion(NamedTuple):
         """
         match = re.fullmatch(r"(\d{1,4})(?:\.(\d{1,4})(?:\.\d+)*)?", text.strip(), re.ASCII)
         if match is None:
-            msg = f"{text!r} is not a CUDA version; write MAJOR.MINOR, such as '13.0'"
-            raise ValueError(msg)
+            raise ValueError(f"{text!r} is not a CUDA version; write MAJOR.MINOR, such as '13.0'")
         return cls(int(match[1]), int(match[2] or 0))
 
     @classmethod
@@ -45,8 +44,7 @@ class CudaVersion(NamedTuple):
         Raises ValueError if the number is negative.
         """
         if number < 0:
-            msg = f"a CUDA driver version is not negative, got {number}"
-            raise ValueError(msg)
+            raise ValueError(f"a CUDA driver version is not negative, got {number}")
         return cls(number // 1000, number % 1000 // 10)
 
     def __str__(self) -> str:

@@ -131,8 +131,7 @@ def _batch(folder: Path, jobs: Mapping[int, dict[str, Any]]) -> dict[int, dict[s
     environment = {"CUDA_CACHE_DISABLE": "1"}
     said = run_job({"step": "batch", "library": "", "jobs": str(listed), "each": _EACH}, environment)
     if not said["ok"]:
-        msg = f"the batch ended: {said}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"the batch ended: {said}")
     return dict(zip(jobs, said["answers"], strict=True))
 
 
@@ -163,8 +162,7 @@ def _machine() -> dict[str, str]:
         ("nvmlDeviceGetName", (handle, device, 96)),
     ):
         if code := getattr(nvml, name)(*arguments):
-            msg = f"{name} answers {code}; expected 0; run on a machine with an NVIDIA driver and a GPU"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"{name} answers {code}; expected 0; run on a machine with an NVIDIA driver and a GPU")
     return {
         "driver": driver.value.decode(),
         "cuda": f"{number.value // 1000}.{number.value % 1000 // 10}",

@@ -159,8 +159,7 @@ def make(
 
 def _check_options(out: Path, wanted: Wanted) -> None:
     if os.path.lexists(out):
-        msg = f"{out} exists; expected a new folder, or a new file .tar; remove it, or name another"
-        raise ToolchainError(msg)
+        raise ToolchainError(f"{out} exists; expected a new folder, or a new file .tar; remove it, or name another")
     if out.suffix == ".tar" and wanted.volume_size is not None:
         msg = f"{out} is one file; expected a folder for the volumes of --volume-size; leave out .tar or the option"
         raise ToolchainError(msg)
@@ -168,14 +167,12 @@ def _check_options(out: Path, wanted: Wanted) -> None:
         msg = f"--wheel is {wanted.wheel}; expected a wheel of {_OWN}; name another, or leave the option out"
         raise ToolchainError(msg)
     if not re.fullmatch(r"3\.\d{1,2}", wanted.python):
-        msg = f"--python is {wanted.python!r}; expected a version such as 3.12; correct it"
-        raise ToolchainError(msg)
+        raise ToolchainError(f"--python is {wanted.python!r}; expected a version such as 3.12; correct it")
     if not _PLATFORM.fullmatch(wanted.platform):
-        msg = (
+        raise ToolchainError(
             f"--platform is {wanted.platform!r}; expected manylinux_2_N_x86_64 or manylinux_2_N_aarch64, where 2.N is "
             "the glibc of the machine; `ldd --version` prints it"
         )
-        raise ToolchainError(msg)
     for release in wanted.releases:
         packages(release)  # raises for an unknown one
 
@@ -219,8 +216,7 @@ def _uv() -> str:
     ours = Path(sys.executable).with_name("uv")
     found = str(ours) if ours.is_file() else shutil.which("uv")
     if found is None:
-        msg = "making a bundle needs uv, which resolves requirements for other machines; install uv"
-        raise ToolchainError(msg)
+        raise ToolchainError("making a bundle needs uv, which resolves requirements for other machines; install uv")
     return found
 
 
@@ -242,11 +238,10 @@ def _run(command: Sequence[str], what: str, environment: dict[str, str] | None =
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if not line.startswith("WARNING")]
         said = "\n".join(f"  {line}" for line in lines[-12:])
-        msg = (
+        raise ToolchainError(
             f"{what} could not be made or fetched; no bundle was written. Output of {Path(command[0]).name}:\n{said}\n"
             "  Is the package index reachable? Does every package have a wheel for this Python and platform?"
         )
-        raise ToolchainError(msg)
     return done.stdout
 
 

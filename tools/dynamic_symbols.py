@@ -216,6 +216,5 @@ def of_file(file: BinaryIO) -> Exports:
             if not version.entry.vd_flags & _BASE
         }
     except (ELFError, StopIteration, struct.error, UnicodeDecodeError) as error:
-        msg = f"not an ELF library with dynamic symbols: {error!r}"
-        raise ValueError(msg) from None
+        raise ValueError(f"not an ELF library with dynamic symbols: {error!r}") from None
     return Exports(frozenset(names - nodes), tuple(sorted(nodes)), sonames[0] if sonames else None)

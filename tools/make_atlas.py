@@ -353,8 +353,7 @@ class _Bench:
             file.flush()
             said = run_job({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment)
         if not said["ok"]:
-            msg = f"a batch of {library or 'jobs'} ended: {said}"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"a batch of {library or 'jobs'} ended: {said}")
         for one in said["answers"]:
             if "fault" in one:
                 raise RuntimeError(one["fault"])

@@ -167,8 +167,7 @@ def _member(archive: zipfile.ZipFile, stem: str) -> str:
     found = [name for name in archive.namelist() if pattern.fullmatch(PurePosixPath(name).name)]
     found = found or [name for name in archive.namelist() if PurePosixPath(name).name == f"{stem}.so"]
     if len(found) != 1:
-        msg = f"the wheel has {len(found)} files {stem}.so"
-        raise ValueError(msg)
+        raise ValueError(f"the wheel has {len(found)} files {stem}.so")
     return found[0]
 
 

@@ -40,8 +40,7 @@ def facts_of(library: Path) -> Facts:
     ltoir = _compiled(nvrtc, "LTOIR", f"-arch=sm_{known[-1]}", "-dlto")
     version = re.search(rb"\.version (\d+)\.(\d+)", ptx)
     if version is None or not ltoir:
-        msg = f"{library} compiled no PTX or no LTO-IR for sm_{known[-1]}; ask it with another program"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"{library} compiled no PTX or no LTO-IR for sm_{known[-1]}; ask it with another program")
     cubins = {one: _compiled(nvrtc, "CUBIN", f"-arch=sm_{one}") for one in known}
     return Facts(
         (int(version[1]), int(version[2])),

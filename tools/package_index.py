@@ -62,8 +62,7 @@ def default_index() -> str:
 def _read(url: str, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
     """Read what a URL answers, several times if the server or the way there fails."""
     if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
-        msg = f"{url} is not an http or https address"
-        raise PackageIndexError(msg)
+        raise PackageIndexError(f"{url} is not an http or https address")
     fault = ""
     for attempt in range(_ATTEMPTS):
         if attempt:
@@ -79,8 +78,7 @@ def _read(url: str, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, 
                 break
         except (OSError, http.client.HTTPException) as error:
             fault = f"cannot be read: {error}"
-    msg = f"{url} {fault}"
-    raise PackageIndexError(msg)
+    raise PackageIndexError(f"{url} {fault}")
 
 
 def files_of(index: str, project: str) -> list[IndexedFile]:
@@ -114,8 +112,7 @@ def wheel_named(name: str) -> IndexedFile:
     for file in files_of(default_index(), project):
         if file.name == name:
             return file
-    msg = f"{default_index()} has no {name}"
-    raise PackageIndexError(msg)
+    raise PackageIndexError(f"{default_index()} has no {name}")
 
 
 def metadata_of(file: IndexedFile) -> bytes:
@@ -193,11 +190,9 @@ class RangeFile(io.RawIOBase):
             raise PackageIndexError(msg)
         self._start, self._data = int(place.partition("-")[0]), data
         if self.file.size not in {None, int(total)}:
-            msg = f"{self.file.name} has {total} bytes; the index says {self.file.size}"
-            raise PackageIndexError(msg)
+            raise PackageIndexError(f"{self.file.name} has {total} bytes; the index says {self.file.size}")
         if start >= 0 and self._start != start:
-            msg = f"{self.file.url} answers from byte {self._start} on; asked for {asked}"
-            raise PackageIndexError(msg)
+            raise PackageIndexError(f"{self.file.url} answers from byte {self._start} on; asked for {asked}")
         return int(total)
 
     def _keep(self, data: bytes) -> int:

@@ -76,8 +76,7 @@ def _described(path: Path, members: str) -> dict[str, Any]:
         msg = f"{path} is damaged ({error!r}); expected JSON that `python -m tools.bundle` wrote; copy the file again"
         raise BundleError(msg) from error
     if form != FORMAT:
-        msg = f"{path} has format {form!r}; expected {FORMAT}; use the unbundle.py that lies next to it"
-        raise BundleError(msg)
+        raise BundleError(f"{path} has format {form!r}; expected {FORMAT}; use the unbundle.py that lies next to it")
     for name in names:
         if not _is_inside(name):
             msg = f"{path} names the file {name!r}; expected a path inside of the bundle; do not use this bundle"
@@ -102,8 +101,7 @@ def _compare(folder: Path, entries: dict[str, dict[str, Any]], remedy: str) -> N
             wrong.append(f"{name} {problem}")
     if wrong:
         more = [f"and {len(wrong) - _MOST_LISTED} more"] if len(wrong) > _MOST_LISTED else []
-        msg = "\n  ".join([f"the bundle {folder} is damaged; {remedy}:", *wrong[:_MOST_LISTED], *more])
-        raise BundleError(msg)
+        raise BundleError("\n  ".join([f"the bundle {folder} is damaged; {remedy}:", *wrong[:_MOST_LISTED], *more]))
 
 
 def _difference(path: Path, entry: dict[str, Any]) -> str:
@@ -212,17 +210,15 @@ def _check_machine(manifest: dict[str, Any]) -> None:
     ours = ".".join(map(str, sys.version_info[:2]))
     if ours != manifest["python"]:
         wanted = manifest["python"]
-        msg = (
+        raise BundleError(
             f"Python is {ours}; expected {wanted}, for which the bundle was made; run it with python{wanted}, or make "
             f"one with --python {ours}"
         )
-        raise BundleError(msg)
     if sys.platform != "linux" or not manifest["platform"].endswith(platform.machine()):
-        msg = (
+        raise BundleError(
             f"this machine is {sys.platform} on {platform.machine()}; expected {manifest['platform']}; make a bundle "
             "with its --platform"
         )
-        raise BundleError(msg)
 
 
 def _of_the_machine(wanted: list[dict[str, str]]) -> dict[str, metadata.Distribution]:

@@ -228,8 +228,7 @@ class Made:
             command, env=self._env, cwd=self._prefix, capture_output=True, text=True, check=False, timeout=300
         )
         if done.returncode or not done.stdout:
-            msg = f"{self._drawn}: {command} ends with {done.returncode}: {done.stdout}{done.stderr}"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"{self._drawn}: {command} ends with {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout.splitlines()
 
     def ask(self) -> tuple[list[Any], list[str], list[str]]:
@@ -273,8 +272,7 @@ class Made:
         lines = self._run(str(_OPERATIONS), str(file))
         answers = dict(json.loads(line) for line in lines if line.startswith("["))
         if [*answers] != wanted:
-            msg = f"{self._drawn}: {lines}"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"{self._drawn}: {lines}")
         return {name: text for name, text in answers.items() if text is not None}
 
     def has(self, operation: str) -> bool:

@@ -74,8 +74,7 @@ def audited(wheel: Path) -> tuple[tuple[str, ...], ...]:
     """
     done = _run(sys.executable, "-m", "pytest_cudalink.cli", "audit", wheel, "--format", "json")
     if done.returncode not in (0, 1):
-        msg = f"{wheel}: {done.stdout}{done.stderr}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"{wheel}: {done.stdout}{done.stderr}")
     (audit,) = json.loads(done.stdout)
     return tuple(
         tuple(f"{one['place']} {one['what']}" for one in audit["findings"] if one["severity"] == severity)
@@ -140,8 +139,7 @@ def judge(wheel: Path) -> Verdict:
             if not lacks:
                 otherwise.add(f"{name.rpartition('/')[2]}: {text[-120:]}")
     if not environments:
-        msg = f"{wheel.name}: no environment was made"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"{wheel.name}: no environment was made")
     errors, notes = audited(wheel)
     return Verdict(
         wheel.name, errors, notes, tuple(sorted(missing)), files, tuple(environments), tuple(sorted(otherwise))
@@ -158,8 +156,7 @@ def downloaded(name: str, folder: Path) -> Path:
     words = ("pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", folder, wanted)
     done = _run(sys.executable, "-m", *words)
     if done.returncode:
-        msg = f"{wanted}: {done.stderr.strip()[-300:]}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"{wanted}: {done.stderr.strip()[-300:]}")
     (wheel,) = folder.glob("*.whl")
     return wheel
 

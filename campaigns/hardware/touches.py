@@ -129,8 +129,7 @@ def _dies(question: tuple[str, str, str, int]) -> bool:
             os._exit(_UNEXPECTED)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code > 0:
-        msg = f"the link {question} ended with exit code {code}; expected 0 or a signal"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"the link {question} ended with exit code {code}; expected 0 or a signal")
     return code < 0
 
 

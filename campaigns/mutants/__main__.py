@@ -194,8 +194,7 @@ def survivors(text: str, name: str = SURVIVORS.name) -> dict[str, str]:
         if line.strip() and not line.startswith("#"):
             key, separator, reason = line.rpartition(" -- ")
             if not (separator and key and reason.strip()):
-                msg = f"{name}:{number} is {line!r}; expected 'MUTANT -- REASON'"
-                raise ValueError(msg)
+                raise ValueError(f"{name}:{number} is {line!r}; expected 'MUTANT -- REASON'")
             found[key] = reason.strip()
     return found
 

@@ -187,8 +187,7 @@ class Sources:
         def one(unit: Unit) -> Path:
             made = self.compiled(unit, texts[str(unit.source.relative_to(ROOT))], self.folder / folder)
             if made is None:
-                msg = f"{unit.source} does not compile; expected C; run: uv pip install -e ."
-                raise compiler.CompilerError(msg)
+                raise compiler.CompilerError(f"{unit.source} does not compile; expected C; run: uv pip install -e .")
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -252,8 +251,7 @@ class Tests:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            msg = f"the tests in {self._tree} cannot be collected; run pytest --collect-only there"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"the tests in {self._tree} cannot be collected; run pytest --collect-only there")
         return json.loads(line)
 
 

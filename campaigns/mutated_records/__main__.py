@@ -138,8 +138,7 @@ def _report(folder: Path, saved: list[Path], records: list[Path]) -> Counter[str
 
 
 def _refuse(name: str) -> None:
-    msg = f"{name} is not JSON"
-    raise AssertionError(msg)
+    raise AssertionError(f"{name} is not JSON")
 
 
 def try_batch(seed: int, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:

@@ -36,11 +36,10 @@ def reader() -> Callable[[bytes], bytes]:
     import ctypes
 
     if not _FILE.is_file():
-        msg = (
+        raise ReaderError(
             f"the reader of device code is not built: {_FILE} is missing. Install pytest-cudalink with pip on Linux "
             "(from a source tree this needs a C compiler or the ziglang wheel)"
         )
-        raise ReaderError(msg)
     inspect = ctypes.CDLL(str(_FILE)).art_inspect
     inspect.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64]
     inspect.restype = ctypes.c_uint64

@@ -168,8 +168,7 @@ def _image(content: elf.Buffer) -> elf.ElfImage | None:
     head = elf.read_header(content)
     if head is None:
         if content[:4] == elf.MAGIC[:4] and content[4:6] not in _OTHERS:
-            msg = "its header is damaged"
-            raise elf.ElfError(msg)
+            raise elf.ElfError("its header is damaged")
         return None
     image = elf.ElfImage(content, head)
     return image if image.is_dynamic else None

@@ -52,8 +52,7 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
         return _wheel(path, budget, every=every) if is_wheel else _single(path, every=every)
     more = ", an archive or device code" if every else ""
     what = "neither a file nor a folder" if path.is_symlink() or path.exists() else "there is no such file"
-    msg = f"{path}: {what}; give a wheel, a folder or a shared library{more}"
-    raise AuditError(msg)
+    raise AuditError(f"{path}: {what}; give a wheel, a folder or a shared library{more}")
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -74,8 +73,7 @@ def _folder(folder: Path) -> Members:
 def _single(path: Path, *, every: bool) -> Members:
     with path.open("rb") as stream:
         if not (every or is_elf(stream)):
-            msg = f"{path}: neither a wheel nor an ELF file"
-            raise AuditError(msg)
+            raise AuditError(f"{path}: neither a wheel nor an ELF file")
     yield path.name, partial(_opened, path)
 
 
@@ -92,8 +90,7 @@ def members_of_archive(name: str, archived: IO[bytes], budget: Budget, *, every:
     try:
         archive = zipfile.ZipFile(archived)
     except Exception as error:  # a damaged directory ends in more than BadZipFile
-        msg = f"{name}: not a wheel: {error}"
-        raise AuditError(msg) from error
+        raise AuditError(f"{name}: not a wheel: {error}") from error
     with archive:
         budget.open(archived.seek(0, os.SEEK_END), len(archive.infolist()))
         for number, member in enumerate(archive.infolist()):

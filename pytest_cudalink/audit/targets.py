@@ -42,8 +42,7 @@ def parse_requirement(line: str) -> Requirement:
     try:
         requirement = Requirement(line)
     except RecursionError as error:
-        msg = "nested too deep"
-        raise ValueError(msg) from error
+        raise ValueError("nested too deep") from error
     for one in requirement.specifier:
         one.contains("1")
     return requirement

@@ -52,5 +52,4 @@ class Budget:
             self._refuse(f"takes more than {MOST_SECONDS:.0f} seconds of processor time")
 
     def _refuse(self, text: str) -> None:
-        msg = f"{self._name}: {text}: unpack it, and audit the folder"
-        raise AuditError(msg)
+        raise AuditError(f"{self._name}: {text}: unpack it, and audit the folder")

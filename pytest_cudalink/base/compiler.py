@@ -81,8 +81,7 @@ def find_compiler() -> list[str]:
         try:
             command = shlex.split(named)
         except ValueError as error:
-            msg = f"CC={named!r}: cannot be split into words: {error}; unset CC or correct it"
-            raise CompilerError(msg) from error
+            raise CompilerError(f"CC={named!r}: cannot be split into words: {error}; unset CC or correct it") from error
         if not command or shutil.which(command[0]) is None:
             msg = f"CC={named!r}: there is no command {''.join(command[:1])!r} on the PATH; unset CC or install it"
             raise CompilerError(msg)
@@ -161,5 +160,4 @@ def _call(command: list[str]) -> None:
     """Run the compiler. Raises CompilerError if it fails; the message has its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the user's compiler)
     if done.returncode:
-        msg = f"{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}"
-        raise CompilerError(msg)
+        raise CompilerError(f"{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}")

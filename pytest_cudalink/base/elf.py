@@ -116,8 +116,7 @@ def read_sections(content: Buffer, head: ElfHeader, at: int = 0) -> list[Section
     Raises ElfError if they lie outside of the content.
     """
     if head.section_count and head.section_size != _SECTION.size:
-        msg = f"its section headers have {head.section_size} bytes; expected {_SECTION.size}"
-        raise ElfError(msg)
+        raise ElfError(f"its section headers have {head.section_size} bytes; expected {_SECTION.size}")
     return list(map(SectionHeader._make, _rows(_SECTION, content, at + head.sections, head.section_count)))
 
 
@@ -132,8 +131,7 @@ def _rows(layout: Struct, content: Buffer, at: int, count: int) -> Iterator[tupl
     """Unpack a table; raise an error if it lies outside of the content."""
     end = at + layout.size * count
     if end > len(content):
-        msg = f"a table at {at:#x} lies outside of the file"
-        raise ElfError(msg)
+        raise ElfError(f"a table at {at:#x} lies outside of the file")
     return layout.iter_unpack(content[at:end])
 
 
@@ -148,8 +146,7 @@ class ElfImage:
         self.head = head
         self._left = _LEAST_NAMES + len(content)
         if head.segment_count and head.segment_size != SEGMENT.size:
-            msg = f"its program headers have {head.segment_size} bytes; expected {SEGMENT.size}"
-            raise ElfError(msg)
+            raise ElfError(f"its program headers have {head.segment_size} bytes; expected {SEGMENT.size}")
         segments = [SegmentHeader._make(row) for row in _rows(SEGMENT, content, head.segments, head.segment_count)]
         self._loads = [one for one in segments if one.kind == PT_LOAD]
         self.tags: dict[int, list[int]] = {}
@@ -200,20 +197,17 @@ class ElfImage:
             place = one.offset + address - one.address
             if one.address <= address < one.address + one.in_file and place < len(self._content):
                 return place
-        msg = f"address {address:#x} of its dynamic section is not in the file"
-        raise ElfError(msg)
+        raise ElfError(f"address {address:#x} of its dynamic section is not in the file")
 
     def _text(self, index: int) -> str:
         """Return the string at an index of the string table."""
         begin = self._strings + index
         end = self._content.find(b"\0", begin, begin + _MOST_NAME)
         if end < 0:
-            msg = f"name {index} has no end"
-            raise ElfError(msg)
+            raise ElfError(f"name {index} has no end")
         self._left -= end - begin
         if self._left < 0:
-            msg = "its symbols have the same long name again and again"
-            raise ElfError(msg)
+            raise ElfError("its symbols have the same long name again and again")
         return self._content[begin:end].decode("utf-8", "replace")
 
     def _versions(self) -> Mapping[int, tuple[str, str]]:
@@ -225,8 +219,7 @@ class ElfImage:
             auxiliary = at + first
             left -= count + 1
             if left < 0:
-                msg = "its tables of versions refer to the same bytes again and again"
-                raise ElfError(msg)
+                raise ElfError("its tables of versions refer to the same bytes again and again")
             for _ in range(count):
                 ((_, _, number, name, more),) = _rows(_AUXILIARY, self._content, auxiliary, 1)
                 found[number] = (self._text(file), self._text(name))
@@ -250,8 +243,7 @@ def check(path: str | os.PathLike[str], remedy: str) -> None:
     Raises DamagedLibraryError.
     """
     if found := damage(path):
-        msg = f"{os.fspath(path)} {found}; {remedy}"
-        raise DamagedLibraryError(msg)
+        raise DamagedLibraryError(f"{os.fspath(path)} {found}; {remedy}")
 
 
 def damage(path: str | os.PathLike[str]) -> str:

@@ -35,8 +35,7 @@ def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
     def find(name: str) -> Any:
         if name not in places:
-            msg = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         found = getattr(import_module(places[name], package), name)
         setattr(offers, name, found)
         return found

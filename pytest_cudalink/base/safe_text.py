@@ -89,8 +89,7 @@ def quote(word: str) -> str:
     Raises ValueError if no command line can carry the word: NUL, or half a character.
     """
     if "\0" in word or word.endswith("\n"):
-        msg = f"{word!r} has a character that no command line can carry"
-        raise ValueError(msg)
+        raise ValueError(f"{word!r} has a character that no command line can carry")
     pieces = []
     for number, piece in enumerate(re.split(_UNQUOTABLE, word)):
         if number % 2:

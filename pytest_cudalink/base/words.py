@@ -53,12 +53,10 @@ def read_words(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str
     for word in filter(None, (part.strip() for part in text.split(","))):
         key, _, value = word.rpartition("=")
         if key in found:
-            msg = f"{key or value!r} comes after another value of the same; expected {form(known)}"
-            raise ValueError(msg)
+            raise ValueError(f"{key or value!r} comes after another value of the same; expected {form(known)}")
         values = known.get(key, () if key else next(iter(known.values())))
         if not value or not (value in values or any(one.isupper() for one in values)):
-            msg = f"{word!r} is unknown; expected {form(known)}{_hint(word, known)}"
-            raise ValueError(msg)
+            raise ValueError(f"{word!r} is unknown; expected {form(known)}{_hint(word, known)}")
         found[key] = value
     everywhere = {} if "" in known or "" not in found else dict.fromkeys(known, found.pop(""))
     return {**everywhere, **found}

@@ -55,12 +55,10 @@ def tagged(cells: Iterable[Cell], tags: str, file: Path, *, none: bool = False) 
     wanted = {word.strip().removeprefix("!") for word in tags.split(",") if word.strip()}
     # the workflows that `cudalink init` writes leave out "nightly", whether or not a cell has it
     if unknown := sorted(wanted - known - {*IMPLIED_TAGS, "nightly"}):
-        msg = f"no cell of {file} has the tag {unknown[0]!r}{hint(unknown[0], sorted(known))}"
-        raise UnknownNameError(msg)
+        raise UnknownNameError(f"no cell of {file} has the tag {unknown[0]!r}{hint(unknown[0], sorted(known))}")
     found = select(every, tags)
     if not found and wanted and not (none and all(word.strip().startswith("!") for word in tags.split(","))):
-        msg = f"no cell of {file} has the tags {tags!r}; known: {', '.join(sorted(known))}"
-        raise UnknownNameError(msg)
+        raise UnknownNameError(f"no cell of {file} has the tags {tags!r}; known: {', '.join(sorted(known))}")
     return found
 
 
@@ -157,8 +155,7 @@ def _input(wrong: Callable[[Path, str], str], expected: str, remedy: str) -> Cal
     def of(text: str) -> Path:
         path = _path(text, expected)
         if why := wrong(path, expected):
-            msg = f"{why}; {remedy}"
-            raise argparse.ArgumentTypeError(msg)
+            raise argparse.ArgumentTypeError(f"{why}; {remedy}")
         return path
 
     return of
@@ -170,8 +167,7 @@ def output_file(text: str) -> Path:
     if path == STDOUT:
         return path
     if path.is_dir():
-        msg = f"is {path}, a folder; expected a file to write; name a file in it"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"is {path}, a folder; expected a file to write; name a file in it")
     try:
         if not stat.S_ISREG(path.stat().st_mode) and os.access(path, os.W_OK):
             return path  # a device or a pipe is not replaced: its folder may be closed, as /dev is
@@ -201,11 +197,9 @@ def _check_place(path: Path, folder: Path, expected: str) -> None:
         raise argparse.ArgumentTypeError(msg) from error
     if not stat.S_ISDIR(kind):
         inside = "" if there == path.absolute() else f", inside of {there}"
-        msg = f"is {path}{inside}, which is not a folder; expected {expected}; name another"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"is {path}{inside}, which is not a folder; expected {expected}; name another")
     if not os.access(there, os.W_OK | os.X_OK):
-        msg = f"is {path}; {there} cannot be written to; expected {expected}; name another"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"is {path}; {there} cannot be written to; expected {expected}; name another")
 
 
 def any_path(text: str) -> Path:
@@ -215,6 +209,5 @@ def any_path(text: str) -> Path:
 
 def _path(text: str, expected: str) -> Path:
     if not text or "\0" in text:
-        msg = f"is {text!r}; expected {expected}; correct the path"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"is {text!r}; expected {expected}; correct the path")
     return Path(text)

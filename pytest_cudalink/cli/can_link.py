@@ -110,8 +110,7 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
 
     if options.consumer is None:
         missing = "CONSUMER is" if options.producer else "PRODUCER and CONSUMER are"
-        msg = f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir"
-        raise _WrongWordError(msg)
+        raise _WrongWordError(f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir")
     options.kind = options.kind and options.kind.lower()
     if options.kind is not None and options.kind not in kinds:
         msg = f"KIND is {options.kind!r}; expected {', '.join(kinds)}{did_you_mean(options.kind, kinds, 3)}"
@@ -120,8 +119,7 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
         try:
             parse_architecture(options.arch)
         except ValueError as error:
-            msg = f"--arch: {error}"
-            raise _WrongWordError(msg) from error
+            raise _WrongWordError(f"--arch: {error}") from error
 
 
 def _code(options: argparse.Namespace) -> _Code:
@@ -133,12 +131,10 @@ def _code(options: argparse.Namespace) -> _Code:
     if _is_release(text.removeprefix(_PREFIX)):
         release = _release(text.removeprefix(_PREFIX), "PRODUCER")
         if options.kind is None:
-            msg = f"KIND is missing; expected {', '.join(KINDS)}; a file of device code needs none"
-            raise _WrongWordError(msg)
+            raise _WrongWordError(f"KIND is missing; expected {', '.join(KINDS)}; a file of device code needs none")
         return _Code(release, options.kind, options.arch or ARCH)
     if not text or "\0" in text:
-        msg = f"PRODUCER is {text!r}; expected a CUDA release such as 12.4, or a file of device code"
-        raise _WrongWordError(msg)
+        raise _WrongWordError(f"PRODUCER is {text!r}; expected a CUDA release such as 12.4, or a file of device code")
     return _of_file(Path(text), options.kind, options.arch)
 
 
@@ -156,8 +152,7 @@ def _release(text: str, argument: str) -> CudaVersion:
         release = CudaVersion.parse(text)
         branch = driver_named(text) if release.major >= FIRST_BRANCH else None
     except ValueError as error:
-        msg = f"{argument}: {error}"
-        raise _WrongWordError(msg) from error
+        raise _WrongWordError(f"{argument}: {error}") from error
     if branch is not None:
         msg = f"{argument}: {text!r} is a branch of drivers, of CUDA {branch}; write driver-{text} as CONSUMER"
         raise _WrongWordError(msg)
@@ -172,13 +167,11 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
 
     expected = "a CUDA release such as 12.4, or a file of device code"
     if wrong := wrong_file(path, expected):
-        msg = f"PRODUCER {wrong}{did_you_mean(str(path), _releases(), 3)}"
-        raise _WrongWordError(msg)
+        raise _WrongWordError(f"PRODUCER {wrong}{did_you_mean(str(path), _releases(), 3)}")
     try:
         found = inspect(read_bounded(path, DATA))
     except (OSError, ReaderError) as error:
-        msg = f"{path} cannot be read: {safe(error)}; expected {expected}"
-        raise _WrongWordError(msg) from error
+        raise _WrongWordError(f"{path} cannot be read: {safe(error)}; expected {expected}") from error
     leaves = list(found.leaves)
     if found.problems or found.kind == "unknown" or not leaves:
         why = found.problems[0] if found.problems else "it is not device code"
@@ -194,8 +187,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
         msg = f"{path} ({found.describe()}) does not say which release made it; expected one that does; name a release"
         raise _WrongWordError(msg)
     if kind is not None and kind != own:
-        msg = f"KIND is {kind!r}, but {path} is {own} ({leaf.describe()}); leave KIND out"
-        raise _WrongWordError(msg)
+        raise _WrongWordError(f"KIND is {kind!r}, but {path} is {own} ({leaf.describe()}); leave KIND out")
     named = (leaf.arch or ARCH).replace("compute_", "sm_")
     parts = "" if len(leaves) == 1 else f", one of {counted(len(leaves), 'image')} in it"
     return _Code(release, own, arch or named, f"{path}: {leaf.describe()}{parts}; asked as {own} of CUDA {release}")
@@ -234,8 +226,7 @@ def _driver(text: str) -> CudaVersion:
     try:
         return driver_named(text)
     except ValueError as error:
-        msg = f"CONSUMER: {error}"
-        raise _WrongWordError(msg) from error
+        raise _WrongWordError(f"CONSUMER: {error}") from error
 
 
 def _installed() -> tuple[Consumer, ...]:

@@ -290,8 +290,7 @@ def _whole(emulation: Emulation, mode: str) -> Emulation:
     from ..toolchains import ToolchainError, provide
 
     if mode == "cached":
-        msg = f"--toolchains is cached, and {emulation.missing}"
-        raise emulator.EmulatorError(msg)
+        raise emulator.EmulatorError(f"--toolchains is cached, and {emulation.missing}")
     try:
         for fetched in provide(emulation.lacks, lambda text: complain(f"cudalink driver run: {text} ...")):
             complain(f"cudalink driver run: {fetched}")

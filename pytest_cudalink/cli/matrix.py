@@ -202,8 +202,7 @@ def _chosen_cell(options: argparse.Namespace, file: Path) -> Cell:
     cells: Mapping[str, Cell] = {cell.name: cell for cell in load_cells(file)}
     if options.cell not in cells:
         known = hint(options.cell, cells, "; `cudalink matrix list` shows them")
-        msg = f"no cell {options.cell!r} in {file}{known}"
-        raise UnknownNameError(msg)
+        raise UnknownNameError(f"no cell {options.cell!r} in {file}{known}")
     return cells[options.cell]
 
 

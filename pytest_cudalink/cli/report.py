@@ -188,8 +188,7 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         with progress("reading the records") as step:
             report = merge(options.paths, expected, progress=step.set, reasons=reasons)
     except RecordError as error:
-        msg = f"{error}{_nearby(options.paths)}"
-        raise RecordError(msg) from error
+        raise RecordError(f"{error}{_nearby(options.paths)}") from error
     if options.cells and (strange := report.keep({cell.name for cell in every})):
         text = f"left out, because {options.cells} has no such cell: {', '.join(strange)}"
         complain(f"cudalink report: {line(text)}")

@@ -109,8 +109,7 @@ def _list(options: argparse.Namespace) -> list[str]:
     lines = []
     for name in _names(options):
         if name not in known.libraries:
-            msg = f"no library {name!r} in the catalog; expected {', '.join(known.libraries)}"
-            raise catalog.CatalogError(msg)
+            raise catalog.CatalogError(f"no library {name!r} in the catalog; expected {', '.join(known.libraries)}")
         for function in known.libraries[name].functions:
             until = f"to {function.until}" if function.until else ""
             lines.append(

@@ -55,8 +55,7 @@ def parse_architecture(text: str) -> tuple[str, int, str]:
     match = re.fullmatch(r"(sm|compute|lto)_(\d{2,3})([af]?)", text, re.ASCII)
     if match is None or f"sm_{match[2]}{match[3]}" not in known_architectures():
         known = ", ".join(known_architectures())
-        msg = f"unknown architecture {text!r}; known: {known} (or compute_ with the same numbers)"
-        raise ValueError(msg)
+        raise ValueError(f"unknown architecture {text!r}; known: {known} (or compute_ with the same numbers)")
     return match[1], int(match[2]), match[3]
 
 

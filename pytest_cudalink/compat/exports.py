@@ -161,8 +161,7 @@ def _packages() -> dict[str, _Major]:
 def _majors(stem: str) -> Mapping[int, _Major]:
     """What is known of a library, by CUDA major."""
     if stem not in libraries():
-        msg = f"the library is {stem!r}; expected one of {', '.join(libraries())}"
-        raise ValueError(msg)
+        raise ValueError(f"the library is {stem!r}; expected one of {', '.join(libraries())}")
     if stem == _DRIVER:
         return MappingProxyType(_driver())
     import json

@@ -60,8 +60,7 @@ def ptx_isa_of(release: CudaVersion) -> tuple[int, int]:
     """
     known = [version for version in PTX_ISA if version <= release]
     if not known:
-        msg = f"CUDA {release} is older than {min(PTX_ISA)}, the first release in the PTX ISA table"
-        raise ValueError(msg)
+        raise ValueError(f"CUDA {release} is older than {min(PTX_ISA)}, the first release in the PTX ISA table")
     return PTX_ISA[max(known)]
 
 
@@ -92,11 +91,10 @@ def driver_named(text: str) -> CudaVersion:
                 return version
         elif numbers[0] >= driver_branch(oldest):
             return max(one for one in releases if driver_branch(one) <= numbers[0])
-    msg = (
+    raise ValueError(
         f"driver {text!r}: expected a release from {driver_branch(oldest)} on, such as 535 or 535.104.05, "
         f"or a CUDA version from {ranges(releases)}"
     )
-    raise ValueError(msg)
 
 
 def drivers_in(text: str) -> tuple[CudaVersion, ...]:
@@ -115,8 +113,7 @@ def drivers_in(text: str) -> tuple[CudaVersion, ...]:
         bound = Specifier(f"{match[1] or '=='}{driver_named(match[2])}")
         chosen = [one for one in chosen if bound.contains(str(one))]
     if not chosen:
-        msg = f"drivers {text!r}: no known driver is in this range"
-        raise ValueError(msg)
+        raise ValueError(f"drivers {text!r}: no known driver is in this range")
     return tuple(chosen)
 
 
@@ -149,8 +146,7 @@ def driver_numbered(text: str) -> CudaVersion:
     """
     wanted = not_a_branch(text)
     if text.count(".") > 1:
-        msg = f"{text!r} has three numbers, and drivers of one CUDA release answer alike; write {wanted}"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} has three numbers, and drivers of one CUDA release answer alike; write {wanted}")
     return wanted
 
 
@@ -163,6 +159,5 @@ def version_named(name: str | CudaVersion) -> CudaVersion:
     wanted = driver_numbered(text)
     if wanted not in known:
         newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
-        msg = f"CUDA {wanted} cannot be emulated; supported: {ranges(known)}; choose one of these{newer}"
-        raise ValueError(msg)
+        raise ValueError(f"CUDA {wanted} cannot be emulated; supported: {ranges(known)}; choose one of these{newer}")
     return wanted

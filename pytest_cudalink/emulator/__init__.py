@@ -67,11 +67,10 @@ def library_folder(*, absent: bool = False) -> Path:
     """
     folder = _HERE / "lib" / "absent" if absent else _HERE / "lib"
     if not (folder / "libcuda.so.1").is_file():
-        msg = (
+        raise EmulatorError(
             f"the emulated driver is not built: {folder / 'libcuda.so.1'} is missing. Install pytest-cudalink with pip "
             "on Linux (from a source tree this needs a C compiler or the ziglang wheel)"
         )
-        raise EmulatorError(msg)
     return folder
 
 
@@ -139,8 +138,7 @@ def recorded(file: Path) -> dict[str, Any]:
         found = json.loads(read_text(file, DATA))
         return {"cuda": str(found["cuda"]), "driver": str(found["driver"]), "devices": list(found["devices"])}
     except OSError as error:
-        msg = f"{file} cannot be read: {error.strerror}; correct the path"
-        raise ValueError(msg) from error
+        raise ValueError(f"{file} cannot be read: {error.strerror}; correct the path") from error
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(_NO_RECORDING.format(file)) from error
 
@@ -285,8 +283,7 @@ def emulation_for(
     except ValueError as error:
         raise EmulatorError(str(error), "device") from error
     if lifetime not in names.CHECK_MODES:
-        msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(names.CHECK_MODES)}"
-        raise EmulatorError(msg, "lifetime")
+        raise EmulatorError(f"lifetime mode {lifetime!r} is unknown; known: {', '.join(names.CHECK_MODES)}", "lifetime")
     since = next(one.since for one in ARCHITECTURES if devices.arch == f"sm_{one.number}")
     if wanted < since:
         msg = f"a driver of CUDA {wanted} has no device of {devices.arch}, which needs CUDA {since} or newer"

@@ -477,8 +477,7 @@ class DriverControl:
             self.injected.extend(starmap(self._library.cudalinkInject, (arguments,)))
             number = self.injected[-1]
         if not number:
-            msg = f"there are {LIMIT_FAULTS} injected faults already; clear them first"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"there are {LIMIT_FAULTS} injected faults already; clear them first")
         return Injected(number, fault.function)
 
     def was_triggered(self, number: int) -> bool:
@@ -535,8 +534,7 @@ class DriverControl:
         answer = code if isinstance(code, int) and code in nvrtc_errors() else code_of(code)
         self._note_lines()
         if not self._library.cudalinkSweep(number, answer, STAYS.index(stays)):
-            msg = "no memory for the list of calls of a sweep"
-            raise MemoryError(msg)
+            raise MemoryError("no memory for the list of calls of a sweep")
 
     @property
     def sweep_of_others(self) -> Any:
@@ -605,12 +603,10 @@ class DriverControl:
         Raises ValueError if `seed` or a number is out of range.
         """
         if not 0 <= seed < 2**64:
-            msg = f"seed = {seed}; expected 0 to 2**64 - 1"
-            raise ValueError(msg)
+            raise ValueError(f"seed = {seed}; expected 0 to 2**64 - 1")
         numbers = sorted(set(displaced or ()))
         if numbers and not (numbers[0] > 0 and numbers[-1] < 2**32):
-            msg = f"displaced = {numbers}; expected numbers from 1 to 2**32 - 1"
-            raise ValueError(msg)
+            raise ValueError(f"displaced = {numbers}; expected numbers from 1 to 2**32 - 1")
         self._note_lines()
         array = (ctypes.c_uint32 * len(numbers))(*numbers)
         if self._library.cudalinkStartSchedule(seed, array, len(numbers), displaced is None, stacks):
@@ -728,8 +724,7 @@ class DriverControl:
         names = (ctypes.c_char_p * len(allowed))(*(name.encode() for name in allowed))
         number = self._library.cudalinkNoWait(ctypes.c_int64(thread), names, ctypes.c_size_t(len(names)))
         if not number:
-            msg = "no memory for a block in which no call may wait"
-            raise MemoryError(msg)
+            raise MemoryError("no memory for a block in which no call may wait")
         if _runs_tasks():
             _BLOCKS.set((*(one for one in _BLOCKS.get() if one in _OPEN), number))
             _OPEN.add(number)

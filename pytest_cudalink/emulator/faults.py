@@ -32,8 +32,7 @@ class Fault:
             msg = f"{self.function}: call number {self.nth} is out of range; 1 is the next call, 0 is every call"
             raise ValueError(msg)
         if not (math.isfinite(self.delay) and 0 <= self.delay <= _LONGEST_DELAY):
-            msg = f"delay {self.delay} s is out of range; expected 0 to {_LONGEST_DELAY:.0f} s"
-            raise ValueError(msg)
+            raise ValueError(f"delay {self.delay} s is out of range; expected 0 to {_LONGEST_DELAY:.0f} s")
 
     @property
     def milliseconds(self) -> int:
@@ -65,11 +64,10 @@ def code_of(code: int | str) -> int:
     known = _codes()
     number = known.get(code, -1) if isinstance(code, str) else code
     if number not in known.values():
-        msg = (
+        raise ValueError(
             f"{code!r} is not a CUresult of a driver; give a number or a name of enum cudaError_enum in cuda.h, such "
             "as 2 or 'CUDA_ERROR_OUT_OF_MEMORY'"
         )
-        raise ValueError(msg)
     return number
 
 
@@ -109,8 +107,7 @@ def symbol_of(function: str, version: CudaVersion) -> str:
     number = sum(since <= version.major * 1000 + version.minor * 10 for since in forms)
     symbol = function if number < 2 else f"{function}_v{number}"
     if not any(symbol in names for names in known["symbols"].values()):
-        msg = f"the driver exports no function {function!r}; give a name of cuda.h, such as 'cuLinkAddData'"
-        raise ValueError(msg)
+        raise ValueError(f"the driver exports no function {function!r}; give a name of cuda.h, such as 'cuLinkAddData'")
     return symbol
 
 
@@ -136,11 +133,10 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
         entry = presets().get(name, name)
         match = re.fullmatch(r"(?:(lost|jit)|(\w+):(\d{1,9}))=(\d{1,9}|CUDA_\w+)(?:@(\d{1,9}))?", entry, re.ASCII)
         if match is None or (match[1] is not None and match[5] is not None):
-            msg = (
+            raise ValueError(
                 f"the fault {entry!r} cannot be read; expected {_FORM}, separated by semicolons. Presets: "
                 f"{', '.join(presets())}"
             )
-            raise ValueError(msg)
         code = code_of(match[4] if match[4].startswith("CUDA_") else int(match[4]))
         if match[1] is not None:
             found.append(Fault(match[1], code))
@@ -148,8 +144,7 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
             function = symbol_of(match[2], version)
             found.append(Fault(function, code, int(match[3]), int(match[5] or 0) / 1000))
     if len(found) > LIMIT_FAULTS:
-        msg = f"{len(found)} faults are too many; expected at most {LIMIT_FAULTS}"
-        raise ValueError(msg)
+        raise ValueError(f"{len(found)} faults are too many; expected at most {LIMIT_FAULTS}")
     return tuple(found)
 
 

@@ -103,8 +103,7 @@ def allowed_symbols(names: Collection[str]) -> frozenset[str]:
         if _plain(name) not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else "give a name of cuda.h, such as 'cuMemFree'"
-            msg = f"the driver has no function {name!r}; {hint}"
-            raise ValueError(msg)
+            raise ValueError(f"the driver has no function {name!r}; {hint}")
         found |= known[_plain(name)]
     return frozenset(found)
 

@@ -91,12 +91,11 @@ def emulate_driver(emulation: Emulation) -> None:
     probes.cache_clear()
     present = emulated_driver()
     if present is None or present.version != emulation.version:
-        msg = (
+        raise LoadedTooLateError(
             f"the emulated driver {emulation.version} cannot be loaded: this process has one of CUDA "
             f"{present.version if present else '(unknown)'} already, from its environment; start it without "
             "`cudalink driver run`, or request the same version"
         )
-        raise LoadedTooLateError(msg)
     _emulation = emulation
 
 
@@ -142,8 +141,7 @@ def preload_nvjitlink(path: Path) -> None:
 def _refuse_other(folder: Path, library: str) -> None:
     present = loaded_file(_DRIVER)
     if present is not None and Path(present).parent != folder:
-        msg = f"{library} cannot be loaded: {present} is in this process already. {_LOAD_EARLY}"
-        raise LoadedTooLateError(msg)
+        raise LoadedTooLateError(f"{library} cannot be loaded: {present} is in this process already. {_LOAD_EARLY}")
 
 
 def found_none_before() -> str | None:
@@ -157,13 +155,12 @@ def found_none_before() -> str | None:
 def _refuse_too_late(version: CudaVersion) -> None:
     library = found_none_before()
     if library is not None:
-        msg = (
+        raise LoadedTooLateError(
             f"the emulated driver {version} comes too late for {library}: it was imported before, found no driver and "
             "does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and `-W` name before it "
             f"loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or name no class of "
             f"{library} there"
         )
-        raise LoadedTooLateError(msg)
 
 
 def _mark_freed_memory() -> None:

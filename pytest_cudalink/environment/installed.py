@@ -100,19 +100,17 @@ def find_place(target: str | Path | None = None) -> Place:
     if path.is_file():
         path = path.parent.parent if path.parent.name.lower() in ("bin", "scripts") else path.parent
     if not path.is_dir():
-        msg = f"{path}: there is no such environment; give a prefix, its Python or a site-packages folder"
-        raise AuditError(msg)
+        raise AuditError(f"{path}: there is no such environment; give a prefix, its Python or a site-packages folder")
     found = [(site, match[1] if (match := _PYTHON.fullmatch(site.parent.name)) else "") for site in _sites_below(path)]
     if not found and (path.name in ("site-packages", "dist-packages") or any(path.glob("*.dist-info"))):
         match = _PYTHON.fullmatch(path.parent.name)
         prefix = path.parent.parent.parent if match else path
         return Place(prefix, (path,), match[1] if match else running)
     if not found and not (path / "conda-meta").is_dir():
-        msg = (
+        raise AuditError(
             f"{path}: no environment; expected lib/pythonX.Y/site-packages, Lib/site-packages or conda-meta in it: "
             "give a prefix, its Python or a site-packages folder"
         )
-        raise AuditError(msg)
     python = next((version for _, version in found if version), running)
     sites = (*(site for site, _ in found), *_system_sites(path, python))
     return Place(path, sites, python, windows=any(site.parent.name == "Lib" for site, _ in found))
@@ -222,11 +220,9 @@ def _read_distribution(folder: Path) -> Installed:
     headers = BytesHeaderParser().parsebytes(read_bounded(_metadata_of(folder), _MOST_METADATA))
     name, version = (str(headers.get(key) or "").strip() for key in ("Name", "Version"))
     if not _NAME.fullmatch(name):
-        msg = f"Name in METADATA is {name[:80]!r}; expected letters, digits, '.', '_' and '-'"
-        raise ValueError(msg)
+        raise ValueError(f"Name in METADATA is {name[:80]!r}; expected letters, digits, '.', '_' and '-'")
     if not version:
-        msg = "Version in METADATA is missing; expected one such as 1.2.3"
-        raise ValueError(msg)
+        raise ValueError("Version in METADATA is missing; expected one such as 1.2.3")
     requires = [str(line) for line in headers.get_all("Requires-Dist") or ()]
     if egg and (folder / "requires.txt").is_file():
         requires = PathDistribution(folder).requires or []
@@ -401,8 +397,7 @@ def _rows(record: Path, wanted: Callable[[str], bool] | None = None) -> Iterator
     try:
         yield from csv.reader(lines if wanted is None else filter(wanted, lines))
     except csv.Error as error:
-        msg = f"RECORD is invalid ({error}); expected lines of PATH,HASH,SIZE"
-        raise ValueError(msg) from error
+        raise ValueError(f"RECORD is invalid ({error}); expected lines of PATH,HASH,SIZE") from error
 
 
 def _named_by_finder(finder: Path) -> Iterator[Path]:

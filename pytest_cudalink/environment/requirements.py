@@ -103,8 +103,7 @@ def _specifier(name: str, value: object, example: str) -> SpecifierSet:
             specifier = specifier_of(value.strip())
             _shown(specifier)  # (=== takes anything)
             return specifier
-    msg = f"{name}={value!r} is not a version specifier; write {example}"
-    raise ValueError(msg)
+    raise ValueError(f"{name}={value!r} is not a version specifier; write {example}")
 
 
 def _fault(name: str, specifier: SpecifierSet) -> str:
@@ -142,8 +141,7 @@ def _parse(name: str, value: object) -> Requirement:
         case _:
             specifier = _specifier(name, value, f"{name}='>=13.0'")
             if fault := _fault(name, specifier):
-                msg = f"{name}={value!r}: {fault}"
-                raise ValueError(msg)
+                raise ValueError(f"{name}={value!r}: {fault}")
     return Requirement(name, f"{name} {_shown(specifier)}", specifier)
 
 
@@ -173,19 +171,16 @@ class Raises:
 
     def __init__(self, *expected: str | int | type[BaseException], match: str | None = None) -> None:
         if not expected and match is None:
-            msg = "Raises() needs a code such as 'CUDA_ERROR_INVALID_PTX', an exception type, or match=..."
-            raise TypeError(msg)
+            raise TypeError("Raises() needs a code such as 'CUDA_ERROR_INVALID_PTX', an exception type, or match=...")
         for item in expected:
             if not _can_be_expected(item):
-                msg = f"Raises({item!r}): expected the name or number of a code, or an exception type"
-                raise TypeError(msg)
+                raise TypeError(f"Raises({item!r}): expected the name or number of a code, or an exception type")
         self.expected = expected
         self.match = match
         try:
             self._pattern = re.compile(match) if match is not None else None
         except re.error as error:
-            msg = f"Raises(match={match!r}) is not a regular expression: {error}"
-            raise ValueError(msg) from error
+            raise ValueError(f"Raises(match={match!r}) is not a regular expression: {error}") from error
 
     def matches(self, error: BaseException) -> bool:
         """Whether an exception is the documented failure."""

@@ -244,8 +244,7 @@ def run_child(program: str, purpose: str, *arguments: str) -> Any:
         return json.loads(done.stdout.rstrip().rpartition("\n")[2])
     except (subprocess.SubprocessError, OSError, ValueError) as error:
         last = (getattr(error, "stderr", "") or "").strip().rpartition("\n")[2]
-        msg = f"{purpose} cannot be determined: {last or error}"
-        raise ResolutionError(msg) from error
+        raise ResolutionError(f"{purpose} cannot be determined: {last or error}") from error
 
 
 def _folders() -> str:

@@ -24,14 +24,12 @@ def _nvml() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(_NVML)
     except OSError as error:
-        msg = f"no NVML: {error}"
-        raise NvmlError(msg) from error
+        raise NvmlError(f"no NVML: {error}") from error
 
 
 def _check(function: str, code: int) -> None:
     if code:
-        msg = f"{function} failed with {code}"
-        raise NvmlError(msg)
+        raise NvmlError(f"{function} failed with {code}")
 
 
 def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
@@ -43,8 +41,7 @@ def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
     nvml = open_nvml()
     for function in ("nvmlInit_v2", "nvmlSystemGetDriverVersion", "nvmlShutdown"):
         if not hasattr(nvml, function):
-            msg = f"an NVML without {function}"
-            raise NvmlError(msg)
+            raise NvmlError(f"an NVML without {function}")
     text = ctypes.create_string_buffer(_RELEASE_SIZE)
     _check("nvmlInit_v2", nvml.nvmlInit_v2())  # NVML counts these and shutdowns, so that other users are not affected
     try:

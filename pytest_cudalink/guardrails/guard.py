@@ -40,8 +40,7 @@ def mode_from_environment() -> Mode:
     """
     value = os.environ.get(MODE_VARIABLE) or DEFAULT_MODE
     if value not in MODES:
-        msg = f"{MODE_VARIABLE}={value!r} is not a mode; expected {', '.join(MODES)}, or unset"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"{MODE_VARIABLE}={value!r} is not a mode; expected {', '.join(MODES)}, or unset")
     return cast("Mode", value)
 
 
@@ -100,8 +99,7 @@ class CompatibilityGuardRails:
         on_verdict: Callable[[Verdict], object] | None = None,
     ) -> None:
         if mode is not None and mode not in MODES:
-            msg = f"mode = {mode!r}; expected one of {', '.join(MODES)}, or None to read the environment"
-            raise ValueError(msg)
+            raise ValueError(f"mode = {mode!r}; expected one of {', '.join(MODES)}, or None to read the environment")
         self._constraint = parse_constraint(ctk_version)
         self._driver = DriverFacts(parse_cuda_version(driver_cuda_version), parse_release(driver_release_version))
         self._mode = mode

@@ -72,8 +72,7 @@ def branch_of(release: str) -> int:
     Raises ValueError if the text is not two or three numbers with dots.
     """
     if not _RELEASE.fullmatch(release):
-        msg = f"{release!r} is not a driver release; write two or three numbers, such as '580.65.06'"
-        raise ValueError(msg)
+        raise ValueError(f"{release!r} is not a driver release; write two or three numbers, such as '580.65.06'")
     return int(release.partition(".")[0])
 
 
@@ -91,8 +90,7 @@ def parse_constraint(value: str | SpecifierSet | None, flag: str = "") -> Specif
         with suppress(InvalidSpecifier):
             return _without_patch(name, specifier_of(value.strip()) if flag else SpecifierSet(value))
     others = "or a release such as 13.2" if flag else "a SpecifierSet, or None"
-    msg = f"{name} = {value!r}; expected a PEP 440 specifier such as '>=13.2,<14', {others}"
-    raise ValueError(msg)
+    raise ValueError(f"{name} = {value!r}; expected a PEP 440 specifier such as '>=13.2,<14', {others}")
 
 
 def _without_patch(name: str, specifiers: SpecifierSet | None) -> SpecifierSet | None:
@@ -100,11 +98,10 @@ def _without_patch(name: str, specifiers: SpecifierSet | None) -> SpecifierSet |
         numbers = specifier.version.removesuffix(".*").split(".")
         if any(number.strip("0") for number in numbers[2:]):
             fewer = f"{specifier.operator}{'.'.join(numbers[:2])}"
-            msg = (
+            raise ValueError(
                 f"{name} = '{specifiers}': '{specifier}' has a patch number, but the CUDA release of an item is "
                 f"known as MAJOR.MINOR; write the PEP 440 specifier {fewer}{'.*' if fewer[:2] == '==' else ''}"
             )
-            raise ValueError(msg)
     return specifiers
 
 

@@ -122,16 +122,14 @@ class Linker:
         backend: Backend | None = None,
     ) -> None:
         if not object_codes:
-            msg = "Linker needs at least one ObjectCode, got none"
-            raise ValueError(msg)
+            raise ValueError("Linker needs at least one ObjectCode, got none")
         for code in object_codes:
             if not isinstance(code, ObjectCode):
                 found = type(code).__name__
                 msg = f"Linker takes ObjectCode instances, got {found}; make one with ObjectCode.from_ptx or a sibling"
                 raise TypeError(msg)
         if options is not None and not isinstance(options, LinkerOptions):
-            msg = f"Linker: options must be a LinkerOptions, got {type(options).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"Linker: options must be a LinkerOptions, got {type(options).__name__}")
         self._options = options or _DEFAULT_OPTIONS
         self._codes = object_codes
         self._has_ltoir = False
@@ -196,14 +194,12 @@ class Linker:
 
     def _obey(self, backend: Backend, source: str) -> Decision:
         if backend not in tuple(OPENERS):  # (a wrong backend may be unhashable)
-            msg = f"Linker: unknown backend {backend!r}; known: {', '.join(map(repr, OPENERS))}"
-            raise ValueError(msg)
+            raise ValueError(f"Linker: unknown backend {backend!r}; known: {', '.join(map(repr, OPENERS))}")
         nvjitlink, driver = None, None
         if backend == "nvjitlink":
             nvjitlink = probes.nvjitlink_version()
             if nvjitlink is None:
-                msg = f"nvJitLink is not available, but the backend nvjitlink is forced by {source}"
-                raise RuntimeError(msg)
+                raise RuntimeError(f"nvJitLink is not available, but the backend nvjitlink is forced by {source}")
         elif self._has_ltoir:
             why = f"that backend is forced by {source}"
             msg = f"Linker: input {self._first_ltoir!r} is LTO-IR, which the driver backend does not link; {why}"
@@ -242,11 +238,10 @@ class Linker:
         """Write the options, after checks that only the first link with the same options and versions needs."""
         arch = self._resolve_arch(backend, version)
         if backend == "nvjitlink" and self._has_ltoir and self._options.link_time_optimization is False:
-            msg = (
+            raise ValueError(
                 f"LinkerOptions.link_time_optimization = False, but input {self._first_ltoir!r} is LTO-IR "
                 "(backend nvjitlink)"
             )
-            raise ValueError(msg)
         return self._options.written(backend, version, arch, lto=self._has_ltoir)
 
     def _resolve_arch(self, backend: Backend, version: CudaVersion | None) -> str:
@@ -254,15 +249,13 @@ class Linker:
         try:
             known = _is_known(arch, version)
         except ValueError as error:
-            msg = f"Linker: the architecture of {source} is not known here: {error}"
-            raise ValueError(msg) from None
+            raise ValueError(f"Linker: the architecture of {source} is not known here: {error}") from None
         if not known:
             where = f"CUDA {version}" if version else "CUDA"
-            msg = (
+            raise ValueError(
                 f"{source} = {arch!r} is not an architecture of {where} (backend {backend}); "
                 f"known: {', '.join(known_architectures(version))}"
             )
-            raise ValueError(msg)
         return arch
 
     def _wanted_arch(self) -> tuple[str, str]:
@@ -278,8 +271,7 @@ class Linker:
                 found.setdefault(arch, name)
         if len(found) != 1:
             named = f"the inputs are for {', '.join(sorted(found))}" if found else "the inputs name none"
-            msg = f"Linker needs LinkerOptions(arch='sm_…'): there is no device to ask, and {named}"
-            raise ValueError(msg)
+            raise ValueError(f"Linker needs LinkerOptions(arch='sm_…'): there is no device to ask, and {named}")
         ((arch, name),) = found.items()
         return arch.replace("sm_", "compute_") if self._options.ptx else arch, f"input {name!r}"
 
@@ -334,8 +326,7 @@ class Linker:
             msg = f"link({target_type!r}): this linker already made a {self._linked.code_type}; make another Linker"
             raise ValueError(msg)
         if self.is_closed:
-            msg = "link() on a closed Linker"
-            raise RuntimeError(msg)
+            raise RuntimeError("link() on a closed Linker")
         if (
             target_type == "ltoir"
             and self._decision.nvjitlink

@@ -61,8 +61,7 @@ class Row:
                 msg = f"dispatch row {self.name!r}: {name} = {getattr(self, name)!r}, expected one of {get_args(kind)}"
                 raise ValueError(msg)
         if (self.result == "error") != bool(self.message):
-            msg = f"dispatch row {self.name!r}: a message goes with result 'error', and only with it"
-            raise ValueError(msg)
+            raise ValueError(f"dispatch row {self.name!r}: a message goes with result 'error', and only with it")
 
     def fits(self, driver_major: int | None, nvjitlink_major: int | None, *, lto: bool) -> bool:
         """Whether this row is for the situation."""
@@ -91,11 +90,10 @@ class Policy:
         fitting = [row for row in self.rows if row.fits(driver_major, nvjitlink_major, lto=lto)]
         if len(fitting) != 1:
             names = ", ".join(repr(row.name) for row in fitting) or "none"
-            msg = (
+            raise ValueError(
                 f"policy {self.name!r}: for driver {driver_major}, nvJitLink {nvjitlink_major}, LTO {lto} "
                 f"exactly one row must fit, but these do: {names}"
             )
-            raise ValueError(msg)
         return fitting[0]
 
 
@@ -119,8 +117,7 @@ def policy_named(name: str) -> Policy:
     """
     found = policies().get(name) if isinstance(name, str) else None
     if found is None:
-        msg = f"unknown linker policy {name!r}; known: {', '.join(policies())}"
-        raise ValueError(msg)
+        raise ValueError(f"unknown linker policy {name!r}; known: {', '.join(policies())}")
     return found
 
 
@@ -267,8 +264,7 @@ class Case:
             return
         if answer != self.expected:
             wanted = f"a RuntimeError that says {self.message!r}" if self.expected == "error" else repr(self.expected)
-            msg = f"{self.id}: expected {wanted} (row {self.row!r}), got {answer!r}"
-            raise AssertionError(msg)
+            raise AssertionError(f"{self.id}: expected {wanted} (row {self.row!r}), got {answer!r}")
 
 
 _STABLE_WORDS = ("nvJitLink is not available", "matching major versions")

@@ -63,8 +63,7 @@ class ObjectCode:
 
     def __init__(self, *_: object, **__: object) -> None:
         makers = "from_ptx, from_ltoir, from_cubin, from_fatbin, from_object or from_library"
-        msg = f"ObjectCode is not made directly; use ObjectCode.{makers}"
-        raise TypeError(msg)
+        raise TypeError(f"ObjectCode is not made directly; use ObjectCode.{makers}")
 
     @classmethod
     def _make(
@@ -80,8 +79,7 @@ class ObjectCode:
             data = read_bounded(path, DATA)
             name = name or str(path)
         else:
-            msg = f"ObjectCode.from_{code_type} takes bytes or a path, got {type(code).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"ObjectCode.from_{code_type} takes bytes or a path, got {type(code).__name__}")
         self = cls.__new__(cls)
         self._code, self._code_type, self._name = data, cast("Kind", code_type), name
         self._symbol_mapping = dict(symbol_mapping) if symbol_mapping else {}
@@ -177,18 +175,16 @@ def refuse_images(inputs: Inputs) -> None:
     for name, code in inputs:
         found = code.artifact
         if found.problems:
-            msg = f"Linker: input {name!r} ({code.code_type}) cannot be linked: {found.problems[0]}"
-            raise ValueError(msg)
+            raise ValueError(f"Linker: input {name!r} ({code.code_type}) cannot be linked: {found.problems[0]}")
         if found.kind != code.code_type:
             msg = f"Linker: input {name!r} was given as {code.code_type}, but its bytes are {found.describe()}"
             raise ValueError(msg)
         if found.kind == "cubin" and not found.relocatable:
             # nvJitLink makes an image without kernels of it and reports no error; the driver refuses it or dies
-            msg = (
+            raise ValueError(
                 f"Linker: input {name!r} ({found.describe()}) is linked already: load it as it is, "
                 "or compile it with relocatable_device_code=True"
             )
-            raise ValueError(msg)
 
 
 def newer_leaves(artifact: Artifact, version: CudaVersion) -> list[tuple[Artifact, Needs]]:

@@ -31,8 +31,7 @@ def names_of(owner: str, field: str, value: object) -> tuple[str, ...] | None:
         or not isinstance(names, Sequence)
         or not all(isinstance(name, str) and name for name in names)
     ):
-        msg = f"{owner}.{field} takes a name or a sequence of names, got {value!r}"
-        raise TypeError(msg)
+        raise TypeError(f"{owner}.{field} takes a name or a sequence of names, got {value!r}")
     return tuple(names)
 
 
@@ -65,11 +64,9 @@ class _Option:
             return names_of(owner, name, value)
         # bool is an int in Python, but 'max_register_count=True' is a mistake
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
-            msg = f"{owner}.{name} takes {self.kind.__name__} or None, got {value!r}"
-            raise TypeError(msg)
+            raise TypeError(f"{owner}.{name} takes {self.kind.__name__} or None, got {value!r}")
         if self.bounds is not None and isinstance(value, int) and not self.bounds[0] <= value <= self.bounds[1]:
-            msg = f"{owner}.{name} = {value}, expected {self.bounds[0]} to {self.bounds[1]}"
-            raise ValueError(msg)
+            raise ValueError(f"{owner}.{name} = {value}, expected {self.bounds[0]} to {self.bounds[1]}")
         return value
 
     def flags(self, value: object, words: tuple[str, str]) -> Iterator[str]:
@@ -200,18 +197,15 @@ class LinkerOptions:
     def __post_init__(self) -> None:
         _check(self)
         if self.arch is not None and parse_architecture(self.arch)[0] == "lto":
-            msg = (
+            raise ValueError(
                 f"LinkerOptions.arch = {self.arch!r}: write {self.arch.replace('lto', 'sm')} (LTO is a separate option)"
             )
-            raise ValueError(msg)
         if self.policy is not None:
             policy_named(self.policy)
         if self.ptx and self.link_time_optimization is False:
-            msg = "LinkerOptions.ptx needs link_time_optimization, which is set to False"
-            raise ValueError(msg)
+            raise ValueError("LinkerOptions.ptx needs link_time_optimization, which is set to False")
         if self.ptx and self.incremental:
-            msg = "LinkerOptions.ptx and LinkerOptions.incremental exclude each other"
-            raise ValueError(msg)
+            raise ValueError("LinkerOptions.ptx and LinkerOptions.incremental exclude each other")
 
     @cached_property
     def lto_requested(self) -> bool:

@@ -46,18 +46,15 @@ class Program:
 
     def __init__(self, code: str, code_type: str = "c++", options: ProgramOptions | None = None) -> None:
         if not isinstance(code_type, str):
-            msg = f"Program: code_type must be the str 'c++', got {type(code_type).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"Program: code_type must be the str 'c++', got {type(code_type).__name__}")
         if code_type.lower() != "c++":
             msg = f"Program: code_type {code_type!r} is not supported, only 'c++'; PTX goes to ObjectCode.from_ptx"
             raise ValueError(msg)
         if not isinstance(code, str):
-            msg = f"Program: code must be the source text as str, got {type(code).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"Program: code must be the source text as str, got {type(code).__name__}")
         self._options = ProgramOptions() if options is None else options
         if not isinstance(self._options, ProgramOptions):
-            msg = f"Program: options must be a ProgramOptions, got {type(options).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"Program: options must be a ProgramOptions, got {type(options).__name__}")
         self._nvrtc = _nvrtc()
         #: NVRTC's answer to nvrtcCreateProgram: empty if the program is closed.
         self._created: list[tuple[Any, ...]] = []
@@ -94,18 +91,15 @@ class Program:
         Raises RuntimeError if the program is closed.
         """
         if target_type not in _GETTERS:
-            msg = f"compile({target_type!r}): unknown target; known: {', '.join(map(repr, _GETTERS))}"
-            raise ValueError(msg)
+            raise ValueError(f"compile({target_type!r}): unknown target; known: {', '.join(map(repr, _GETTERS))}")
         if self._options.link_time_optimization and target_type != "ltoir":
-            msg = (
+            raise ValueError(
                 f"compile({target_type!r}): with ProgramOptions(link_time_optimization=True) NVRTC makes LTO-IR only; "
                 "leave the option out, or compile('ltoir')"
             )
-            raise ValueError(msg)
         expressions = names_of("Program.compile", "name_expressions", name_expressions) or ()
         if self.is_closed:
-            msg = "compile() on a closed Program"
-            raise RuntimeError(msg)
+            raise RuntimeError("compile() on a closed Program")
         nvrtc = self._nvrtc
         arch = self._options.arch or probes.device_arch()
         if target_type == "cubin" and (arch is None or not arch.startswith("sm_")):

@@ -152,8 +152,7 @@ def launch(image: bytes, elements: int = ELEMENTS) -> float:
     try:
         import numpy  # noqa: ICN001 (only with a GPU)
     except ImportError as error:
-        msg = f"comparing results on the GPU needs NumPy; {install_command('numpy')}"
-        raise RuntimeError(msg) from error
+        raise RuntimeError(f"comparing results on the GPU needs NumPy; {install_command('numpy')}") from error
     generator = numpy.random.default_rng(1)
     x = generator.uniform(-8.0, 8.0, elements).astype(numpy.float32)
     y = numpy.full(elements, numpy.nan, numpy.float32)

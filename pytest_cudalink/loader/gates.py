@@ -117,16 +117,13 @@ class _Driver:
         try:
             self._library = ctypes.CDLL(_DRIVER)
         except OSError as error:
-            msg = f"no CUDA driver: {error}"
-            raise NoGatesError(msg) from error
+            raise NoGatesError(f"no CUDA driver: {error}") from error
         if hasattr(self._library, "cudalinkAbsentDriver"):
-            msg = "no CUDA driver: --cudalink-driver=absent hides it"
-            raise NoGatesError(msg)
+            raise NoGatesError("no CUDA driver: --cudalink-driver=absent hides it")
         names = ("cuStreamWaitValue32_v2", "cuStreamWaitValue32")
         self._gate = next((name for name in names if hasattr(self._library, name)), "")
         if not self._gate:
-            msg = "a driver without cuStreamWaitValue32"
-            raise NoGatesError(msg)
+            raise NoGatesError("a driver without cuStreamWaitValue32")
         self.must("cuInit", 0)
 
     def do(self, name: str, *arguments: Any) -> int:
@@ -138,8 +135,7 @@ class _Driver:
     def must(self, name: str, *arguments: Any) -> None:
         """Call the driver; an error says that no gate can stand."""
         if code := self.do(name, *arguments):
-            msg = f"{name} answers {code}"
-            raise NoGatesError(msg)
+            raise NoGatesError(f"{name} answers {code}")
 
     def made(self, name: str, *arguments: Any) -> int:
         """Call a function that writes a handle, and return that."""
@@ -188,8 +184,7 @@ class _Driver:
         count, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
         self.must("cuDeviceGetCount", ctypes.byref(count))
         if not count.value:
-            msg = "no device"
-            raise NoGatesError(msg)
+            raise NoGatesError("no device")
         for device in range(count.value):
             self.do("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
             if active.value or (device == 0 and not found):
@@ -232,8 +227,7 @@ class ClosedGates:
         self.found: list[FoundWait] = []
         self.gave_up = False
         if _native() is None:
-            msg = "no native library of pytest-cudalink for this platform"
-            raise NoGatesError(msg)
+            raise NoGatesError("no native library of pytest-cudalink for this platform")
         self._driver = _Driver()
         self._streams, self._allowed = streams, allowed
         self._places: dict[int, _Place] = {}

@@ -139,8 +139,7 @@ def _places(patterns: Iterable[str]) -> tuple[str, ...]:
     for place, pattern in found.items():
         for what, path in needed.items():
             if _within(path, [place]):
-                msg = f"hidden = {pattern!r} hides {what} ({path}); name the folder of the toolkit"
-                raise HidingError(msg)
+                raise HidingError(f"hidden = {pattern!r} hides {what} ({path}); name the folder of the toolkit")
     return tuple(place for place in sorted(found) if not _within(str(Path(place).parent), found))
 
 

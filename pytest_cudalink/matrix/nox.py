@@ -60,15 +60,13 @@ def sessions(
     except CellsError as error:
         raise SystemExit(str(error)) from error
     except OSError as error:
-        msg = f"cudalink: {error.strerror}: {path}; `cudalink init` writes one"
-        raise SystemExit(msg) from error
+        raise SystemExit(f"cudalink: {error.strerror}: {path}; `cudalink init` writes one") from error
     earlier = nox.registry.get()
     if report in earlier:
-        msg = (
+        raise SystemExit(
             f"the session {report!r} of the noxfile has the name of the one that merges the records; choose another, "
             'as with sessions(..., report="cudalink-report")'
         )
-        raise SystemExit(msg)
     taken = {report, *earlier}
     if clash := next((cell.name for cell in cells if cell.name in taken), None):
         msg = f"{path}: the cell {clash!r} has the name of another session of the noxfile; rename one of them"

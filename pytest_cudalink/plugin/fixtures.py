@@ -208,8 +208,7 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
 
     def force(backend: Literal["driver", "nvjitlink"] | None) -> None:
         if backend not in ("driver", "nvjitlink", None):
-            msg = f"force_backend({backend!r}): expected 'driver', 'nvjitlink' or None"
-            raise ValueError(msg)
+            raise ValueError(f"force_backend({backend!r}): expected 'driver', 'nvjitlink' or None")
         steering.force(Choice(backend, "the fixture force_backend"))
 
     try:

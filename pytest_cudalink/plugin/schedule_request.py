@@ -51,13 +51,12 @@ def parse(text: str) -> ScheduleRequest:
             return ScheduleRequest(
                 int(match[1]), None if match[2] is None else int(match[2]), displaced, bool(match[4])
             )
-    msg = (
+    raise ValueError(
         f"expected a number of schedules, 1 to {_LIMIT_SCHEDULES}, then :SEED (0 to {LIMIT_SEED - 1}) to choose their "
         "seeds, then @NUMBERS to displace only these operations, then +promised to wait only where CUDA promises it, "
         "such as 200, 200:7, 1:7@3,5-6 or 200+promised; put paths of tests before the option, or write "
         "--cudalink-schedules=200"
     )
-    raise ValueError(msg)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -25,8 +25,7 @@ def _check_driver(value: str) -> None:
     except EmulatorError as error:
         # for another parameter, as a cache that is not trusted, no other value would be right
         start = f"expected {', '.join(names.DRIVER_WORDS)} or a CUDA version: " if error.parameter == "version" else ""
-        msg = f"{start}{error}"
-        raise ValueError(msg) from None
+        raise ValueError(f"{start}{error}") from None
 
 
 def _check_devices(value: str) -> None:
@@ -39,8 +38,7 @@ def _check_devices(value: str) -> None:
 
 def _check_seconds(value: str) -> None:
     if not re.fullmatch(r"\d{1,8}", value, re.ASCII) or not 1 <= int(value) <= names.LIMIT_LINK_SECONDS:
-        msg = f"expected a number of seconds, 1 to {names.LIMIT_LINK_SECONDS}"
-        raise ValueError(msg)
+        raise ValueError(f"expected a number of seconds, 1 to {names.LIMIT_LINK_SECONDS}")
 
 
 def _check_faults(value: str) -> None:
@@ -81,8 +79,7 @@ def check_sweep(value: str) -> None:
             for name in calls.split(","):
                 faults.symbol_of(name.strip(), supported_versions()[-1])
     except ValueError as error:
-        msg = f"{expected}: {error}"
-        raise ValueError(msg) from None
+        raise ValueError(f"{expected}: {error}") from None
 
 
 def _check_budget(value: str) -> None:
@@ -102,8 +99,7 @@ def _check_schedules(value: str) -> None:
 def _check_required(value: str) -> None:
     words = {word.strip() for word in value.split(",")}
     if value not in ("auto", "none") and not words <= {"driver", "links"}:
-        msg = "expected auto, none, or some of driver, links, separated by commas"
-        raise ValueError(msg)
+        raise ValueError("expected auto, none, or some of driver, links, separated by commas")
 
 
 def _check_provenance(value: str) -> None:
@@ -114,8 +110,7 @@ def _check_provenance(value: str) -> None:
 
 def _check_release(value: str) -> None:
     if value not in names.NVJITLINK_WORDS and not re.fullmatch(r"\d+\.\d+", value, re.ASCII):
-        msg = f"expected {', '.join(names.NVJITLINK_WORDS)}, or a CUDA release such as 13.0"
-        raise ValueError(msg)
+        raise ValueError(f"expected {', '.join(names.NVJITLINK_WORDS)}, or a CUDA release such as 13.0")
 
 
 #: Checks of free values, by the setting: each raises ValueError with the end of the sentence "LABEL is VALUE; …".
@@ -262,8 +257,7 @@ def _resolve(option: Option, config: pytest.Config, typed: str | list[str] | Non
 def _settings_of(option: Option, setting: Setting) -> dict[str, Setting]:
     """Return what an option says of each of its settings; a ValueError says what is expected."""
     if option.choices and setting.value not in option.choices:
-        msg = f"expected one of {', '.join(option.choices)}"
-        raise ValueError(msg)
+        raise ValueError(f"expected one of {', '.join(option.choices)}")
     # the default is ours: to read it would only cost the start
     if setting.source != "default" and (check := _CHECKS.get(option.name)):
         check(setting.value)
@@ -281,8 +275,7 @@ def _settings_of(option: Option, setting: Setting) -> dict[str, Setting]:
                 if check := _CHECKS.get(name):
                     check(words[part.word])
             except ValueError as error:
-                msg = f"{part.word}: {error}"
-                raise ValueError(msg) from None
+                raise ValueError(f"{part.word}: {error}") from None
         elif passed_on := os.environ.get(part.env):
             found[name] = Setting(passed_on, f"environment {part.env}")
         else:

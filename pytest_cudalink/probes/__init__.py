@@ -80,8 +80,7 @@ def _as_version(value: _Version, name: str) -> CudaVersion | _Unset | None:
         return CudaVersion.parse(value)
     if isinstance(value, tuple) and len(value) == 2 and all(type(number) is int and number >= 0 for number in value):
         return CudaVersion(*value)
-    msg = f"fake {name} version {value!r}: expected '13.0', (13, 0), or None for unknown or absent"
-    raise TypeError(msg)
+    raise TypeError(f"fake {name} version {value!r}: expected '13.0', (13, 0), or None for unknown or absent")
 
 
 @contextmanager
@@ -193,8 +192,7 @@ def version_of_nvjitlink(path: str) -> CudaVersion | None:
         return CudaVersion(12, max(minors)) if minors else None
     major, minor = ctypes.c_uint(), ctypes.c_uint()
     if code := library.nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor)):
-        msg = f"nvJitLinkVersion of {path} failed with {code}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"nvJitLinkVersion of {path} failed with {code}")
     return CudaVersion(major.value, minor.value)
 
 

@@ -60,8 +60,7 @@ def library() -> ctypes.CDLL:
             missing, remedy = "--cudalink-driver=absent hides it", "omit that option"
         elif not _says_missing(missing):
             raise
-    msg = f"no CUDA driver: {missing}; {remedy}, or use another backend"
-    raise DriverNotFoundError(msg, missing)
+    raise DriverNotFoundError(f"no CUDA driver: {missing}; {remedy}, or use another backend", missing)
 
 
 def _says_missing(text: str) -> bool:

@@ -104,8 +104,7 @@ def merge(
     damaged: dict[str, str] = {}
     files = list(dict.fromkeys(file for path in paths for file in _files(Path(path), damaged)))
     if not (files or damaged or reasons):
-        msg = f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first"
-        raise RecordError(msg)
+        raise RecordError(f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first")
     saved = _load_saved([file for file in files if file.suffix == ".json"], damaged)
     records = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]

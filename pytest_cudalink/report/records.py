@@ -704,8 +704,7 @@ def decode(line: bytes) -> tuple[Event | None, str]:
     try:
         return msgspec.convert(content, Event), ""
     except _MISFITS as error:
-        msg = f"is not a valid event {name!r}: {error}"
-        raise RecordError(msg) from error
+        raise RecordError(f"is not a valid event {name!r}: {error}") from error
 
 
 def parse(lines: Iterable[bytes]) -> Recording:
@@ -755,8 +754,7 @@ def read(path: str | os.PathLike[str]) -> Recording:
         with open_regular(path) as file:
             found = parse(file)
     except RecordError as error:
-        msg = f"{os.fspath(path)}: {error}"
-        raise RecordError(msg) from error
+        raise RecordError(f"{os.fspath(path)}: {error}") from error
     if found.run is None and not found.truncated and (found.starts or found.tests or found.links):
         msg = f"{os.fspath(path)}: no event 'run' before the others; expected a file that --cudalink-report wrote"
         raise RecordError(msg)

@@ -46,11 +46,10 @@ def library_path(name: str) -> Path:
     path = _HERE / "lib" / f"libstub_{name}.so"
     if not path.is_file():
         built = sorted(file.name for file in path.parent.glob("libstub_*.so")) or "none"
-        msg = (
+        raise StubNotFoundError(
             f"no stub {path.name} in {path.parent} (there: {built}); "
             "install pytest-cudalink on Linux, or run 'cudalink stubs build'"
         )
-        raise StubNotFoundError(msg)
     return path
 
 
@@ -73,8 +72,7 @@ def describe(stub: str | Path) -> Description:
     # absolute: the loader would search for a name without a folder
     path = Path(stub).absolute() if named else library_path(str(stub))
     if not path.is_file():
-        msg = f"no stub library at {path}; 'cudalink stubs build -o DIR' makes them"
-        raise StubNotFoundError(msg)
+        raise StubNotFoundError(f"no stub library at {path}; 'cudalink stubs build -o DIR' makes them")
     match = re.fullmatch(r"lib(\w+)\.so", path.name)
     function = getattr(ctypes.CDLL(str(path)), f"{match[1]}_describe", None) if match else None
     if function is None:

@@ -68,11 +68,9 @@ def generate(
         msg = "CUDA stubs are written for Linux: on Windows, link with the toolkit's import libraries and /DELAYLOAD"
         raise GeneratorError(msg)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
-        msg = f"prefix {prefix!r}: expected letters, digits and _, as in a C name"
-        raise GeneratorError(msg)
+        raise GeneratorError(f"prefix {prefix!r}: expected letters, digits and _, as in a C name")
     if headers not in (None, 11, 12, 13):
-        msg = f"headers {headers}: expected the CUDA major that callers are compiled with: 11, 12 or 13"
-        raise GeneratorError(msg)
+        raise GeneratorError(f"headers {headers}: expected the CUDA major that callers are compiled with: 11, 12 or 13")
     stubs = [_plan(catalog, name, folder, prefix) for name in names]
     folder.mkdir(parents=True, exist_ok=True)
     for stub in stubs:
@@ -86,13 +84,11 @@ def generate(
 def _plan(catalog: Catalog, name: str, folder: Path, prefix: str) -> Stub:
     library = catalog.libraries.get(name)
     if library is None:
-        msg = f"no library {name!r} in the catalog; expected {', '.join(catalog.libraries)}"
-        raise GeneratorError(msg)
+        raise GeneratorError(f"no library {name!r} in the catalog; expected {', '.join(catalog.libraries)}")
     if not library.functions:
-        msg = (
+        raise GeneratorError(
             f"library {name!r}: the symbol file leaves none of its functions; leave the library out, or name functions"
         )
-        raise GeneratorError(msg)
     base = f"{prefix}_{name}"
     if taken := [sought for sought in _SOUGHT if sought in f"lib{base}.so"]:
         msg = f"prefix {prefix!r}: other programs take lib{base}.so for the real {taken[0]}; choose another prefix"

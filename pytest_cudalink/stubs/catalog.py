@@ -129,28 +129,24 @@ def load_catalog(symbols: Path | None = None) -> Catalog:
             try:
                 lines = read_text(symbols).splitlines()
             except (OSError, UnicodeDecodeError) as error:
-                msg = f"{symbols}: {error}"
-                raise CatalogError(msg) from error
+                raise CatalogError(f"{symbols}: {error}") from error
             only = [name for line in lines if (name := line.partition("#")[0].strip())]
     if unknown := sorted(set(data) - {"libraries", "functions", "types", "headers"}):
-        msg = f"{origin}: unknown table {unknown[0]!r}; known: libraries, functions, types, headers, only"
-        raise CatalogError(msg)
+        raise CatalogError(f"{origin}: unknown table {unknown[0]!r}; known: libraries, functions, types, headers, only")
     try:
         _check_tables(data)
         if only is not None:
             _choose(data, only)
         return _catalog(data)
     except CatalogError as error:
-        msg = f"{origin}: {error}"
-        raise CatalogError(msg) from error
+        raise CatalogError(f"{origin}: {error}") from error
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        msg = f"{path}: {error}"
-        raise CatalogError(msg) from error
+        raise CatalogError(f"{path}: {error}") from error
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -168,14 +164,12 @@ def _check_tables(data: dict[str, Any]) -> None:
         _check_depth(key, data.get(key, {}), depth)
     for major in data.get("headers", {}):
         if major not in ("11", "12", "13"):
-            msg = f"headers.{major}: expected the CUDA major 11, 12 or 13"
-            raise CatalogError(msg)
+            raise CatalogError(f"headers.{major}: expected the CUDA major 11, 12 or 13")
 
 
 def _check_depth(where: str, value: Any, depth: int) -> None:
     if not isinstance(value, dict):
-        msg = f"{where}: expected a table"
-        raise CatalogError(msg)
+        raise CatalogError(f"{where}: expected a table")
     if depth:
         for key, inner in value.items():
             _check_depth(f"{where}.{key}", inner, depth - 1)
@@ -184,8 +178,7 @@ def _check_depth(where: str, value: Any, depth: int) -> None:
 def _choose(data: dict[str, Any], only: Any) -> None:
     """Keep the functions named by `only`, by name or by exact symbol."""
     if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
-        msg = "'only' must be a list of function names"
-        raise CatalogError(msg)
+        raise CatalogError("'only' must be a list of function names")
     wanted = set(only)
     for functions in data["functions"].values():
         for name in list(functions):
@@ -194,11 +187,10 @@ def _choose(data: dict[str, Any], only: Any) -> None:
                 del functions[name]
             wanted -= {name, symbol}
     if wanted:
-        msg = (
+        raise CatalogError(
             f"{', '.join(sorted(wanted))}: not in the catalog ('cudalink stubs list' shows it); "
             "give the prototype in a .toml symbol file, as [functions.LIBRARY.NAME]"
         )
-        raise CatalogError(msg)
 
 
 def _catalog(data: dict[str, Any]) -> Catalog:
@@ -206,11 +198,9 @@ def _catalog(data: dict[str, Any]) -> Catalog:
     meanings = [*types.items(), *(pair for names in data.get("headers", {}).values() for pair in names.items())]
     for name, meaning in meanings:
         if not re.fullmatch(r"[A-Za-z_]\w*", name) or not isinstance(meaning, str):
-            msg = f"types.{name}: expected a C name and a C type as text"
-            raise CatalogError(msg)
+            raise CatalogError(f"types.{name}: expected a C name and a C type as text")
     if strangers := sorted(set(data["functions"]) - set(data["libraries"])):
-        msg = f"functions.{strangers[0]}: there is no [libraries.{strangers[0]}]"
-        raise CatalogError(msg)
+        raise CatalogError(f"functions.{strangers[0]}: there is no [libraries.{strangers[0]}]")
     libraries = {}
     for name, entry in data["libraries"].items():
         entries = data["functions"].get(name, {}).items()
@@ -226,18 +216,16 @@ def _check_symbols(library: str, functions: tuple[Function, ...]) -> None:
     for function in functions:
         owner = owners.setdefault(function.symbol, function.name)
         if owner != function.name:
-            msg = (
+            raise CatalogError(
                 f"functions.{library}.{function.name}: {function.symbol} is the symbol of functions.{library}.{owner} "
                 "already; to replace that one, use its name"
             )
-            raise CatalogError(msg)
 
 
 def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> CatalogLibrary:
     where = f"libraries.{name}"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        msg = f"{where}: a library is named by small letters, digits and _"
-        raise CatalogError(msg)
+        raise CatalogError(f"{where}: a library is named by small letters, digits and _")
     keys = _Keys(where, entry)
     library = CatalogLibrary(
         name=name,
@@ -264,8 +252,7 @@ def _hint(where: str, hint: dict[str, Any] | None) -> tuple[str, int] | None:
             return None
         case {"symbol": str(symbol), "version": int(version)}:
             return symbol, version
-    msg = f"{where}: hint must be {{ symbol = NAME, version = NUMBER }}"
-    raise CatalogError(msg)
+    raise CatalogError(f"{where}: hint must be {{ symbol = NAME, version = NUMBER }}")
 
 
 def _results(where: str, results: dict[str, Any]) -> dict[int, str]:
@@ -282,11 +269,9 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
     symbol = keys.take("symbol", str, default=name)
     match = _PROTOTYPE.match(" ".join(prototype.split()))
     if match is None:
-        msg = f"{where}: not a prototype: {prototype!r}; parameters that are functions need a named type"
-        raise CatalogError(msg)
+        raise CatalogError(f"{where}: not a prototype: {prototype!r}; parameters that are functions need a named type")
     if match["name"] != symbol:
-        msg = f"{where}: the prototype declares {match['name']}, the symbol is {symbol}"
-        raise CatalogError(msg)
+        raise CatalogError(f"{where}: the prototype declares {match['name']}, the symbol is {symbol}")
     parameters = tuple(_parameters(where, match["parameters"]))
     known = {parameter.name for parameter in parameters}
     function = Function(
@@ -308,13 +293,11 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
         msg = f"{where}: answer = {function.answer!r}: expected an error code first, and a text as result or in 'out'"
         raise CatalogError(msg)
     if len(known) < len(parameters):
-        msg = f"{where}: two parameters have the same name"
-        raise CatalogError(msg)
+        raise CatalogError(f"{where}: two parameters have the same name")
     for type_ in (function.result, *(parameter.type for parameter in parameters)):
         for word in re.findall(r"\w+", type_):
             if word != "const" and word not in _BUILTIN and word not in types:
-                msg = f'{where}: the type {word} is not known; add it as [types] {word} = "..."'
-                raise CatalogError(msg)
+                raise CatalogError(f'{where}: the type {word} is not known; add it as [types] {word} = "..."')
     return function
 
 
@@ -337,8 +320,7 @@ def _parameters(where: str, text: str) -> Iterator[Parameter]:
     for number, part in enumerate(text.split(",")):
         match = _PARAMETER.match(" ".join(part.split()))
         if match is None or match["name"] in _BUILTIN:
-            msg = f"{where}: parameter {number + 1}, {part.strip()!r}, must be a type and a name"
-            raise CatalogError(msg)
+            raise CatalogError(f"{where}: parameter {number + 1}, {part.strip()!r}, must be a type and a name")
         yield Parameter(_plain(match["type"]), match["name"])
 
 
@@ -346,15 +328,12 @@ def _output(where: str, text: str, parameters: tuple[Parameter, ...]) -> Output:
     match = _OUTPUT.match(text)
     by_name = {parameter.name: parameter for parameter in parameters}
     if match is None or match["name"] not in by_name or (match["length"] and match["length"] not in by_name):
-        msg = f"{where}: out = {text!r}: expected PARAMETER, PARAMETER[LENGTH] or PARAMETER:BYTES"
-        raise CatalogError(msg)
+        raise CatalogError(f"{where}: out = {text!r}: expected PARAMETER, PARAMETER[LENGTH] or PARAMETER:BYTES")
     parameter = by_name[match["name"]]
     if not parameter.is_pointer or (parameter.pointee.startswith("const ") and "*" not in parameter.pointee):
-        msg = f"{where}: out = {text!r}: a function cannot write to {parameter.type}"
-        raise CatalogError(msg)
+        raise CatalogError(f"{where}: out = {text!r}: a function cannot write to {parameter.type}")
     if parameter.pointee == "void" and not (match["length"] or match["size"]):
-        msg = f"{where}: out = {text!r}: give the size of what void * points to, as {text}:BYTES"
-        raise CatalogError(msg)
+        raise CatalogError(f"{where}: out = {text!r}: give the size of what void * points to, as {text}:BYTES")
     return Output(parameter.name, match["length"], int(match["size"]) if match["size"] else None)
 
 
@@ -364,8 +343,7 @@ class _Keys:
     def __init__(self, where: str, entry: Any) -> None:
         self.where = where
         if not isinstance(entry, dict):
-            msg = f"{where}: expected a table"
-            raise CatalogError(msg)
+            raise CatalogError(f"{where}: expected a table")
         self.left = dict(entry)
 
     _REQUIRED: Any = object()
@@ -374,31 +352,25 @@ class _Keys:
         """One value of the given type."""
         value = self.left.pop(key, default)
         if value is self._REQUIRED:
-            msg = f"{self.where}: {key!r} is missing"
-            raise CatalogError(msg)
+            raise CatalogError(f"{self.where}: {key!r} is missing")
         if value is default:
             return value
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            msg = f"{self.where}: {key} = {value!r} must be {kind.__name__}"
-            raise CatalogError(msg)
+            raise CatalogError(f"{self.where}: {key} = {value!r} must be {kind.__name__}")
         if isinstance(value, int) and not -(2**31) <= value < 2**31:
-            msg = f"{self.where}: {key} = {value!r} must fit into an int of C"
-            raise CatalogError(msg)
+            raise CatalogError(f"{self.where}: {key} = {value!r} must fit into an int of C")
         if choices and value not in choices:
-            msg = f"{self.where}: {key} = {value!r}: expected one of {', '.join(choices)}"
-            raise CatalogError(msg)
+            raise CatalogError(f"{self.where}: {key} = {value!r}: expected one of {', '.join(choices)}")
         return value
 
     def texts(self, key: str, default: Any = _REQUIRED) -> list[str]:
         """A list of texts."""
         values = self.take(key, list, default=default)
         if not all(isinstance(value, str) for value in values):
-            msg = f"{self.where}: {key} must be a list of texts"
-            raise CatalogError(msg)
+            raise CatalogError(f"{self.where}: {key} must be a list of texts")
         return list(values)
 
     def finish(self) -> None:
         """Refuse the keys that were not taken."""
         if self.left:
-            msg = f"{self.where}: unknown key {min(self.left)!r}"
-            raise CatalogError(msg)
+            raise CatalogError(f"{self.where}: unknown key {min(self.left)!r}")

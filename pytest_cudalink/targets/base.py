@@ -161,8 +161,7 @@ def registered(answer: Iterable[object]) -> list[Target]:
     try:
         targets = cast("list[Target]", list(answer))
     except TypeError:
-        msg = f"{answer!r} is not a list of targets; return [{_shown(answer)}]"
-        raise TypeError(msg) from None
+        raise TypeError(f"{answer!r} is not a list of targets; return [{_shown(answer)}]") from None
     for target in targets:
         if fault := _fault(target):
             raise TypeError(fault)
@@ -255,8 +254,7 @@ def recipe_for(target: str, version: str) -> Recipe:
         if SpecifierSet(recipe.versions).contains(version, prereleases=True):
             return recipe
     known = "; ".join(recipe.versions for recipe in recipes(target)) or "none"
-    msg = (
+    raise StaleRecipeError(
         f"cudalink cannot steer {target} {version}: expected {target} {known}. Install such a release, or name the "
         "targets that are to be forced, without this one, with --cudalink-target"
     )
-    raise StaleRecipeError(msg)

@@ -81,8 +81,7 @@ class Toolchain(NamedTuple):
         found = sorted(self.lib.glob(f"lib{name}.so.*"))
         if not found:
             known = sorted(path.name[3:].partition(".so")[0] for path in self.lib.glob("lib*.so.*"))
-            msg = f"the toolchain {self.path} has no library {name!r}; it has: {', '.join(known)}"
-            raise ToolchainError(msg)
+            raise ToolchainError(f"the toolchain {self.path} has no library {name!r}; it has: {', '.join(known)}")
         return found[0]
 
 
@@ -249,8 +248,7 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
     what = f"the toolchain of CUDA {release}" + (" in the layout 'ctk'" if layout == "ctk" else "")
     option = " --layout ctk" if layout == "ctk" else ""
     remedy = _fault(release) or f"run: cudalink toolchain add {release}{option}"
-    msg = f"{what} is not in {cache_root() / 'toolchains'}; {remedy}"
-    raise ToolchainError(msg)
+    raise ToolchainError(f"{what} is not in {cache_root() / 'toolchains'}; {remedy}")
 
 
 def library_path(version: str | tuple[int, int], library: str = "nvJitLink") -> Path:
@@ -294,14 +292,12 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
                     place.rename(dying / place.name)
                     shutil.rmtree(dying)
                 except OSError as error:
-                    msg = f"{place} cannot be deleted: {error}"
-                    raise ToolchainError(msg) from error
+                    raise ToolchainError(f"{place} cannot be deleted: {error}") from error
                 finally:
                     shutil.rmtree(dying, ignore_errors=True)
             gone.append(place)
     if not gone:
-        msg = f"the toolchain of CUDA {release} is not in {cache_root() / 'toolchains'}"
-        raise ToolchainError(msg)
+        raise ToolchainError(f"the toolchain of CUDA {release} is not in {cache_root() / 'toolchains'}")
     return gone
 
 
@@ -324,8 +320,7 @@ def add(
         return _fetch(release, layout, installer, place, tell)
     except OSError as error:
         where = f"{place.parent}: {error}; $CUDALINK_CACHE names another"
-        msg = f"the toolchain of CUDA {release} cannot be put into {where}"
-        raise ToolchainError(msg) from error
+        raise ToolchainError(f"the toolchain of CUDA {release} cannot be put into {where}") from error
 
 
 def _fetch(release: CudaVersion, layout: Layout, installer: _Program, place: Path, tell: _Tell | None) -> Toolchain:
@@ -444,12 +439,11 @@ def run_installer(command: Sequence[str], release: CudaVersion, tell: _Tell | No
         code, output = run_and_tell(command, tell)
     if code:
         said = "\n".join(f"  {line}" for line in output.strip().splitlines()[-12:])
-        msg = (
+        raise ToolchainError(
             f"the wheels of CUDA {release} could not be fetched; nothing was changed. "
             f"Output of {Path(command[0]).name}:\n{said}\n"
             "  Is the package index reachable? Is there a wheel for this platform (Linux x86-64 and aarch64)?"
         )
-        raise ToolchainError(msg)
 
 
 def _lock_file(folder: Path) -> tuple[Path, str]:
@@ -505,11 +499,10 @@ def _provide(version: CudaVersion, say: _Tell) -> Fetched | None:
     except ToolchainError as error:
         if isinstance(error.__cause__, OSError):  # of the cache, which no network mends; the error names the variable
             raise
-        msg = (
+        raise ToolchainError(
             f"{error}\nWith a network, `cudalink toolchain add {version}` puts it into {cache_root()}; $CUDALINK_CACHE "
             "names another cache"
-        )
-        raise ToolchainError(msg) from error
+        ) from error
     return Fetched(version, made.path, _size(made), time.perf_counter() - began, source)
 
 

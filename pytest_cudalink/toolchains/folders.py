@@ -48,17 +48,15 @@ def check_entry(path: Path, status: os.stat_result) -> None:
     """
     name = shlex.quote(str(path))
     if status.st_uid not in _owners():
-        msg = (
+        raise UntrustedError(
             f"{path} belongs to user {status.st_uid}; expected user {os.geteuid()} or root, because libraries of the "
             f"cache are loaded. Run: rm -r {name}; if you trust what is in it: chown -R {os.geteuid()} {name}"
         )
-        raise UntrustedError(msg)
     if status.st_mode & _OTHERS_WRITE:
-        msg = (
+        raise UntrustedError(
             f"{path} can be changed by other users (mode {stat.S_IMODE(status.st_mode):04o}); expected a cache that "
             f"only its owner can write to. Run: chmod -R go-w {name}"
         )
-        raise UntrustedError(msg)
 
 
 def check_parents(root: Path) -> None:
@@ -74,11 +72,10 @@ def check_parents(root: Path) -> None:
             continue
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             name = shlex.quote(str(parent))
-            msg = (
+            raise UntrustedError(
                 f"{parent} can be written to by every user (mode {stat.S_IMODE(mode):04o}), so that each could "
                 f"replace {root}. Run: chmod o-w {name}, or name another cache in $CUDALINK_CACHE"
             )
-            raise UntrustedError(msg)
 
 
 def check_folder(path: Path) -> bool:

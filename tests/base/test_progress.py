@@ -142,8 +142,7 @@ def test_error_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     def fail(_step: object) -> None:
-        msg = "as it was"
-        raise OSError(msg)
+        raise OSError("as it was")
 
     with pytest.raises(OSError, match="as it was"):
         _draw(monkeypatch, fail)

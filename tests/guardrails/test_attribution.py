@@ -526,8 +526,7 @@ def test_libraries_without_the_functions(monkeypatch) -> None:
 
     class Empty:
         def __getattr__(self, name: str):
-            msg = f"undefined symbol: {name}"
-            raise AttributeError(msg)
+            raise AttributeError(f"undefined symbol: {name}")
 
     monkeypatch.setattr(libcuda, "library", Empty)
     fact = DriverFacts().cuda()

@@ -33,8 +33,7 @@ class DriverError(Exception):
 def call(function: str, *arguments: object) -> None:
     """Call the driver; raise what it answers."""
     if code := getattr(cuda, function)(*arguments):
-        msg = f"{function} failed with error {code}"
-        raise DriverError(msg)
+        raise DriverError(f"{function} failed with error {code}")
 
 
 @contextmanager
@@ -227,8 +226,7 @@ def error_from_none(stack: ExitStack, mended: bool) -> None:
     try:
         memory(stack)
     except DriverError as error:
-        msg = "the buffer could not be made"
-        raise RuntimeError(msg) from (error if mended else None)
+        raise RuntimeError("the buffer could not be made") from (error if mended else None)
 
 
 @planted
@@ -246,8 +244,7 @@ def every_error_is_one(_stack: ExitStack, mended: bool) -> None:
     if mended:
         call("cuCtxSynchronize")
     elif cuda.cuCtxSynchronize():
-        msg = "something went wrong on the device"
-        raise RuntimeError(msg)
+        raise RuntimeError("something went wrong on the device")
 
 
 @planted
@@ -264,8 +261,7 @@ def asking_for_ever(stack: ExitStack, mended: bool) -> None:
     while (code := cuda.cuStreamQuery(one)) == 600 or (code and not mended):
         pass
     if code:
-        msg = f"cuStreamQuery failed with error {code}"
-        raise DriverError(msg)
+        raise DriverError(f"cuStreamQuery failed with error {code}")
 
 
 def fill(address: c_uint64) -> int:
@@ -339,8 +335,7 @@ def warning_of_every_run(stack: ExitStack, mended: bool) -> None:
 @planted
 def words_of_any_program(stack: ExitStack, mended: bool) -> None:
     if code := fill(memory(stack)):
-        msg = f"error {code} of the driver" if mended else "invalid value of config key"
-        raise ValueError(msg)
+        raise ValueError(f"error {code} of the driver" if mended else "invalid value of config key")
 
 
 @planted

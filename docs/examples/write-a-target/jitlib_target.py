@@ -10,8 +10,7 @@ class JitLib(Target):
 
     def install(self, module):
         if not hasattr(module, "USE_DRIVER"):
-            msg = f"jitlib {self.version()} has no USE_DRIVER; this target is for jitlib 1.0"
-            raise StaleRecipeError(msg)
+            raise StaleRecipeError(f"jitlib {self.version()} has no USE_DRIVER; this target is for jitlib 1.0")
         link = module.link
 
         def watched(ptx):

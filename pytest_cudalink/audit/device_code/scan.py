@@ -69,8 +69,7 @@ def entries(fatbin: memoryview) -> Iterator[Entry]:
     at = HEADER_SIZE
     while at < len(fatbin):
         if len(fatbin) - at < _ENTRY.size:
-            msg = f"the fatbin ends in the entry at byte {at}"
-            raise ValueError(msg)
+            raise ValueError(f"the fatbin ends in the entry at byte {at}")
         number, _, header, size, used, _, minor, major, arch, _, _, flags, _, whole = _ENTRY.unpack_from(fatbin, at)
         if header < _ENTRY.size or size > len(fatbin) - at - header:
             msg = f"the fatbin entry at byte {at} has a header of {header} bytes and {size} more, which end behind it"

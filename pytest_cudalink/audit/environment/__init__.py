@@ -145,8 +145,7 @@ def audit_environment(
     Raises ValueError if the driver or the GPU is unknown, or a GPU is given without a driver.
     """
     if gpu and not driver:
-        msg = f"gpu = {gpu!r} is given without a driver; name one, such as 12.8 or 570"
-        raise ValueError(msg)
+        raise ValueError(f"gpu = {gpu!r} is given without a driver; name one, such as 12.8 or 570")
     machine = TargetMachine(driver_named(driver), architecture_of(gpu) if gpu else "") if driver else None
     began = time.monotonic()
     place = find_place(prefix)

@@ -64,11 +64,9 @@ def _package(prefix: Path, record: Path, *, files: bool) -> CondaPackage:
         raise ValueError(msg)  # noqa: TRY004 (the text is wrong, not the call)
     name, version, build = (content.get(key, "") for key in ("name", "version", "build"))
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
-        msg = f"name is {str(name)[:80]!r}; expected lower-case letters, digits, '.', '_' and '-'"
-        raise ValueError(msg)
+        raise ValueError(f"name is {str(name)[:80]!r}; expected lower-case letters, digits, '.', '_' and '-'")
     if not (isinstance(version, str) and version and isinstance(build, str)):
-        msg = f"version is {str(version)[:80]!r}, build is {str(build)[:80]!r}; expected texts"
-        raise ValueError(msg)
+        raise ValueError(f"version is {str(version)[:80]!r}, build is {str(build)[:80]!r}; expected texts")
     number = content.get("build_number")
     libraries = (one for one in _texts(content, "files") if is_library(one)) if files else ()
     paths = (os.path.normpath(prefix / one) for one in libraries)
@@ -82,8 +80,7 @@ def _package(prefix: Path, record: Path, *, files: bool) -> CondaPackage:
 def _texts(content: dict[str, Any], key: str) -> tuple[str, ...]:
     value = content.get(key) or []
     if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-        msg = f"{key} is {str(value)[:80]!r}; expected a list of texts"
-        raise ValueError(msg)
+        raise ValueError(f"{key} is {str(value)[:80]!r}; expected a list of texts")
     return tuple(value)
 
 
@@ -138,8 +135,7 @@ class Rules:
             record = self._rattler.PackageRecord(one.name, one.version, build, package.build_number, "noarch")
             return bool(self._rattler.MatchSpec(spec).matches(record))
         except Exception as error:
-            msg = f"{one.name} {one.version[:80]!r} cannot be compared with {spec[:200]!r}"
-            raise ValueError(msg) from error
+            raise ValueError(f"{one.name} {one.version[:80]!r} cannot be compared with {spec[:200]!r}") from error
 
 
 @cache

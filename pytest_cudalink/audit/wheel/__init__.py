@@ -92,8 +92,7 @@ class Audit:
         lacking = {}
         for major in required:
             if major not in MAJORS:
-                msg = f"major {major!r}: expected one of {', '.join(MAJORS)}"
-                raise AuditError(msg)
+                raise AuditError(f"major {major!r}: expected one of {', '.join(MAJORS)}")
             if major not in self.majors:
                 lacking[major] = tuple(
                     sorted({d.library for f in self.files for d in f.dependencies if major not in _usable(d)})

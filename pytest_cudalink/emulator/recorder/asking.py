@@ -59,8 +59,7 @@ class _Libraries:
             command = [sys.executable, "-m", __spec__.name, str(source), str(target)]
             done = subprocess.run(command, check=False, close_fds=False, capture_output=True, text=True)  # noqa: S603 (ours)
             if done.returncode:
-                msg = f"the other process ended with {done.returncode}: {done.stderr[-300:]}"
-                raise RuntimeError(msg)
+                raise RuntimeError(f"the other process ended with {done.returncode}: {done.stderr[-300:]}")
             (answers,) = (json.loads(line)[1] for line in target.read_text(encoding="utf-8").splitlines())
             return list(answers)
 

@@ -139,13 +139,11 @@ def record(
     about = described.get("described")
     if about is None:
         fix = "install a driver, or name a library with --driver" if driver is None else "name another library"
-        msg = (
+        raise RecorderError(
             f"{driver or 'the driver of this machine'} cannot be asked: {described.get('error') or f'it {why}'}; {fix}"
         )
-        raise RecorderError(msg)
     if libraries.cuda and not about["devices"]:
-        msg = f"the driver shows no device: cuInit answers {about['init']}; a recording needs a device"
-        raise RecorderError(msg)
+        raise RecorderError(f"the driver shows no device: cuInit answers {about['init']}; a recording needs a device")
     groups: dict[str, list[DriverQuestion]] = {}
     for question in questions():
         here = libraries.nvml if question.group == "nvml" else libraries.cuda

@@ -73,8 +73,7 @@ def timeout() -> int:
     if not value:
         return names.LIMIT_LINK_TIMEOUT
     if not (value.isascii() and value.isdecimal() and 1 <= int(value) <= names.LIMIT_LINK_SECONDS):
-        msg = f"{TIMEOUT} is {value!r}; expected 1 to {names.LIMIT_LINK_SECONDS} (seconds)"
-        raise ValueError(msg)
+        raise ValueError(f"{TIMEOUT} is {value!r}; expected 1 to {names.LIMIT_LINK_SECONDS} (seconds)")
     return int(value)
 
 
@@ -171,8 +170,7 @@ class WorkerLink:
             msg = f"the link worker {program()} cannot be started: {problem}; install pytest-cudalink again"
             raise WorkerError(msg)
         if answer.outcome == _NO_LIBRARY:
-            msg = f"the link worker cannot open {self._library}: {problem}"
-            raise WorkerError(msg)
+            raise WorkerError(f"the link worker cannot open {self._library}: {problem}")
         return WorkerAnswer(
             code=answer.code,
             fetch_code=answer.fetch_code,

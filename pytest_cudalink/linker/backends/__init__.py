@@ -23,8 +23,7 @@ OPENERS: Final[dict[Backend, Callable[[Any], LinkState]]] = {"driver": DriverLin
 def _contained_by_environment() -> bool:
     value = os.environ.get(CONTAIN, "")
     if value not in ("", "no", "yes"):
-        msg = f"{CONTAIN} is {value!r}; expected yes or no; set one of them, or unset it"
-        raise ValueError(msg)
+        raise ValueError(f"{CONTAIN} is {value!r}; expected yes or no; set one of them, or unset it")
     return value == "yes"
 
 

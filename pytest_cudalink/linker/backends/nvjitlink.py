@@ -191,8 +191,7 @@ class NvJitLinkState(NvJitLinkErrors):
 
     def _release(self) -> None:
         if self._functions.destroy(self._cell):
-            msg = "nvJitLinkDestroy failed"
-            raise RuntimeError(msg)
+            raise RuntimeError("nvJitLinkDestroy failed")
         self._names.clear()
 
     def _read_logs(self) -> None:

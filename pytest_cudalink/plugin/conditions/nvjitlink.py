@@ -44,8 +44,7 @@ def apply(settings: Settings) -> Callable[[], None] | None:
         preload.preload_nvjitlink(path)
         _hold(wanted, path)
     except (toolchains.ToolchainError, preload.LoadedTooLateError, probes.DamagedLibraryError) as error:
-        msg = f"cudalink: --cudalink-nvjitlink is {settings.nvjitlink}: {error}"
-        raise pytest.UsageError(msg) from error
+        raise pytest.UsageError(f"cudalink: --cudalink-nvjitlink is {settings.nvjitlink}: {error}") from error
     return None
 
 
@@ -63,11 +62,10 @@ def _hold(wanted: str, path: Path) -> None:
 
     found = probes.nvjitlink()
     if str(found.found) != wanted:
-        msg = (
+        raise preload.LoadedTooLateError(
             f"{path} was loaded, but cuda.pathfinder still finds {found.path} (nvJitLink {found.found}): the libraries "
             f"of this environment want another major version"
         )
-        raise preload.LoadedTooLateError(msg)
 
 
 def _hide() -> Callable[[], None]:

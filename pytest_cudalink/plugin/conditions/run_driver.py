@@ -128,11 +128,10 @@ def _apply(config: pytest.Config, settings: Settings) -> None:
     if wanted in ("real", "auto") and (present := preload.emulated_driver()) is not None:
         if wanted == "auto":
             return
-        msg = (
+        raise pytest.UsageError(
             f"cudalink: --cudalink-driver is {settings.driver}: this process has the emulated driver of CUDA "
             f"{present.version}, from its environment; start it without `cudalink driver run`, or ask for auto"
         )
-        raise pytest.UsageError(msg)
     if wanted == "real" and not _only_shows(config):
         _refuse_missing(settings)
     if settings.keeps_driver:
@@ -156,8 +155,7 @@ def _usage_errors(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
-        msg = block(f"cudalink: --cudalink-driver is {settings.driver}: {error}")
-        raise pytest.UsageError(msg) from error
+        raise pytest.UsageError(block(f"cudalink: --cudalink-driver is {settings.driver}: {error}")) from error
 
 
 def _only_shows(config: pytest.Config) -> bool:
@@ -200,13 +198,12 @@ def _refuse_missing(settings: Settings) -> None:
 
     asked = elsewhere.driver(device=bool(settings.report.value))  # all that the run will ask
     if not asked.exists:
-        msg = (
+        raise pytest.UsageError(
             f"cudalink: --cudalink-driver is {settings.driver}, and this process finds no driver: the dynamic loader "
             f"was asked for {libcuda.LIBRARY_NAME} and said: {asked.problem}. Install the NVIDIA driver, start the "
             "container with its GPUs (docker run --gpus all), or put the folder of that library into LD_LIBRARY_PATH; "
             f"without a GPU, --cudalink-driver={_toolkit_version() or _EXAMPLE} emulates a driver"
         )
-        raise pytest.UsageError(msg)
 
 
 def _emulate_toolkit(config: pytest.Config, settings: Settings) -> None:
@@ -236,20 +233,18 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
     lacking = " and ".join(map(str, emulation.lacks))
     start = f"cudalink: the emulated driver {emulation.version} needs nvJitLink {lacking}"
     if mode.value == "cached":
-        msg = (
+        raise pytest.UsageError(
             f"{start}, which neither the toolchain cache nor the environment has, and cudalink_toolchains is {mode}; "
             f"run: cudalink toolchain add {' '.join(map(str, emulation.lacks))}"
         )
-        raise pytest.UsageError(msg)
     try:
         found = provide(emulation.lacks, lambda text: _say(f"cudalink: {text} ..."))
         config.stash.setdefault(_FETCHED, []).extend(found)
     except ToolchainError as error:
-        msg = (
+        raise pytest.UsageError(
             f"{start}, which is not here and could not be fetched: {error}. With CUDALINK_TOOLCHAINS=never the run "
             "starts without it, and its links fail with 221"
-        )
-        raise pytest.UsageError(msg) from error
+        ) from error
     return emulator.completed(emulation)
 
 

@@ -108,8 +108,7 @@ class RunsAgain(Check, ABC, Generic[T]):
     def __init__(self, run: Run) -> None:
         if run.emulated is None:
             why = f"{self.does}, and this run has none"
-            msg = f"cudalink: {why}; add --cudalink-driver=13.0, or the version that you test with"
-            raise pytest.UsageError(msg)
+            raise pytest.UsageError(f"cudalink: {why}; add --cudalink-driver=13.0, or the version that you test with")
         super().__init__(run)
         self._copies = run.part(COPIES)
 

@@ -70,8 +70,7 @@ class Baseline:
             self._check_folder()
             return None
         except ValueError as error:
-            msg = f"{self._label}; {self._file} cannot be read: {error}"
-            raise pytest.UsageError(msg) from None
+            raise pytest.UsageError(f"{self._label}; {self._file} cannot be read: {error}") from None
         except OSError as error:
             msg = f"{self._label}; {self._file} cannot be read: {error.strerror}; expected a text file, or none yet"
             raise pytest.UsageError(msg) from None
@@ -145,11 +144,10 @@ class SweepNotes(ProcessNotes[SweepTotals]):
         try:
             text = read_bounded(file, _LONGEST).decode("utf-8")
         except FileNotFoundError:
-            msg = (
+            raise pytest.UsageError(
                 "cudalink: --cudalink-fault-sweep=resume finds no sweep in pytest's cache that was interrupted; begin "
                 "one with --cudalink-fault-sweep"
-            )
-            raise pytest.UsageError(msg) from None
+            ) from None
         except (OSError, ValueError) as error:
             raise self._unreadable(file, str(error)) from None
         self.option = text.removesuffix("\n")

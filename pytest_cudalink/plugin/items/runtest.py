@@ -157,8 +157,7 @@ class MarkedTests:
                 _hold_against(documented, error)
                 _release(error)
             else:
-                msg = f"{_must(documented)}, but it passed"
-                raise DocumentedFailureError(msg)
+                raise DocumentedFailureError(f"{_must(documented)}, but it passed")
             _assert(self._run, documented)
             return None
 

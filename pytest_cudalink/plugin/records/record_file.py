@@ -65,11 +65,10 @@ class RecordFile(RunPart):
             truncate = not run.reports_elsewhere
             self.writer: Writer = Writer(path, truncate=truncate, keeps=self._keeps, on_error=self._lose)
         except BlockingIOError as error:
-            msg = (
+            raise pytest.UsageError(
                 f"cudalink: --cudalink-report is {setting}, and another run has not finished its record there; "
                 "expected a file for each run; name another file, or wait for that run"
-            )
-            raise pytest.UsageError(msg) from error
+            ) from error
         except OSError as error:
             msg = f"cudalink: --cudalink-report is {setting}; it cannot be written: {error}"
             raise pytest.UsageError(msg) from error

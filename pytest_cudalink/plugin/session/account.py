@@ -54,11 +54,10 @@ def without_blocked(config: pytest.Config, settings: Settings, *, isolated: bool
     for name, plugin in config.pluginmanager.list_name_plugin():
         part = name.removeprefix("cudalink-")
         if plugin is None and part != name and part not in _CHECKS:
-            msg = (
+            raise pytest.UsageError(
                 f"cudalink: -p no:{name} names no part that can be blocked; expected {', '.join(_CHECKS)}, or turn off "
                 "the whole plugin with -p no:cudalink"
             )
-            raise pytest.UsageError(msg)
     for part in _blocked(config):
         _, idle = _CHECKS[part]
         for name, setting in settings.items():
@@ -67,11 +66,10 @@ def without_blocked(config: pytest.Config, settings: Settings, *, isolated: bool
             if isolated and name == "events":  # from the process that waits, for the last calls before a crash
                 continue
             if setting.source != "default":
-                msg = (
+                raise pytest.UsageError(
                     f"cudalink: {label(name)} is {setting}, and -p no:cudalink-{part} blocks the part that does it; "
                     "leave one of the two out"
                 )
-                raise pytest.UsageError(msg)
             setattr(settings, name, Setting(idle[name], f"-p no:cudalink-{part}"))
     return settings
 

@@ -226,8 +226,7 @@ def _targets(config: pytest.Config) -> dict[str, Target]:
         try:
             targets.update({target.name: target for target in registered(added)})
         except TypeError as error:
-            msg = f"cudalink: the hook pytest_cudalink_targets: {error}"
-            raise pytest.UsageError(msg) from error
+            raise pytest.UsageError(f"cudalink: the hook pytest_cudalink_targets: {error}") from error
     return targets
 
 
@@ -240,9 +239,8 @@ def _only(settings: Settings, known: Sequence[str]) -> frozenset[str] | None:
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         wrong = ", ".join(map(repr, unknown)) or "nothing"
-        msg = (
+        raise pytest.UsageError(
             f"cudalink: --cudalink-target is {value!r} (from {settings.target.source}); {wrong} is not a target, "
             f"expected all or some of {', '.join(known)}"
         )
-        raise pytest.UsageError(msg)
     return frozenset(names)
