@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ..audit.device_code import ROWS, DeviceCode, DeviceImage, ImageGroup, device_code
+from ..audit.device_code.assemble import Assembled, assemble, assembler
 from ..base.progress import progress
 from ..base.safe_text import complain
 from ..base.safe_text import line as safe
 from ..base.words import and_more, columns, counted
+from ..compat.architectures import architecture_of
+from ..compat.architectures import gpus as known_gpus
+from ..compat.releases import driver_branch, drivers_in
+from ..emulator.worker import WorkerError
+from ..toolchains import ToolchainError
+from ..versions import CudaVersion
 from .audit_output import Answer, AuditOutput
-
-if TYPE_CHECKING:
-    from ..audit.device_code import DeviceCode, DeviceImage, ImageGroup
-    from ..audit.device_code.assemble import Assembled
-    from ..versions import CudaVersion
 
 #: Most lines of nvJitLink's log, and most files of a group, that are shown.
 _MOST_LINES: Final = 6
@@ -71,13 +74,6 @@ def invalid(options: argparse.Namespace) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Audit the device code of each path; returns the worst exit code."""
-    from ..audit.device_code import ROWS, device_code
-    from ..audit.device_code.assemble import assemble, assembler
-    from ..compat.architectures import architecture_of
-    from ..compat.releases import drivers_in
-    from ..emulator.worker import WorkerError
-    from ..toolchains import ToolchainError
-
     if not options.paths:
         complain("cudalink audit: device code is that of files; give a wheel, a folder or a library")
         return 2
@@ -119,9 +115,6 @@ def run(options: argparse.Namespace) -> int:
 
 def served(code: DeviceCode) -> Iterator[str]:
     """Two lines at most: the GPUs and drivers on which every file with device code runs, and those for some files."""
-    from ..audit.device_code import ROWS
-    from ..compat.releases import drivers_in
-
     files = {path for group in code.groups if not group.for_linker for path in group.paths}
     if not code.groups:
         return
@@ -144,8 +137,6 @@ def served(code: DeviceCode) -> Iterator[str]:
 
 def _drivers(counts: Mapping[CudaVersion, int], least: int) -> str:
     """The drivers that take so many files, of those that know a GPU; empty if there is none."""
-    from ..compat.releases import driver_branch
-
     taking = [driver for driver, count in counts.items() if count >= least]
     if not taking:
         return ""
@@ -289,8 +280,6 @@ def _dotted(isa: tuple[int, int] | None) -> str:
 
 def _columns(table: _Table, rows: Sequence[str], drivers: Sequence[CudaVersion]) -> Iterable[str]:
     """The table with one column for neighbouring drivers that do the same on every GPU."""
-    from ..compat.releases import driver_branch
-
     spans: list[list[int]] = []
     for index in range(len(drivers)):
         if spans and all(row[index] == row[spans[-1][0]] for row in table):
@@ -308,10 +297,8 @@ def _columns(table: _Table, rows: Sequence[str], drivers: Sequence[CudaVersion])
 
 def _named(arch: str) -> str:
     """An architecture with a GPU that has it, for people."""
-    from ..compat.architectures import gpus
-
     number = int(arch.removeprefix("sm_"))
-    example = next((name for name, of in gpus().items() if of == number), "")
+    example = next((name for name, of in known_gpus().items() if of == number), "")
     return f"{arch} ({example})" if example else arch
 
 

@@ -8,18 +8,22 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from .. import probes
+from ..artifacts import ReaderError, inspect
 from ..base.regular_files import DATA, read_bounded
 from ..base.safe_text import complain
 from ..base.safe_text import line as safe
 from ..base.words import counted, did_you_mean
+from ..compat.architectures import parse_architecture
+from ..compat.atlas import KINDS, TILE, Atlas, load
+from ..compat.link_rules import ARCH, found_words
+from ..compat.releases import driver_named
+from ..guardrails.can_link import LIBRARIES, Consumer, Reply, questions
+from ..guardrails.can_link import reply as reply_to
+from ..versions import FIRST_BRANCH, NUMBERS, CudaVersion
 from .arguments import offer, wrong_file
-
-if TYPE_CHECKING:
-    from ..compat.atlas import Atlas
-    from ..guardrails.can_link import Consumer, Reply
-    from ..versions import CudaVersion
 
 DESCRIPTION: Final = (
     "Answer whether one CUDA release links code that another release made, from the atlas, which has measurements of "
@@ -80,9 +84,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer for every consumer; return the exit code."""
-    from ..compat.atlas import load
-    from ..guardrails.can_link import questions, reply
-
     try:
         code = _code(options)
         consumers = _read_consumers(options.consumer, code.kind)
@@ -90,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         complain(f"cudalink can-link: {safe(str(error))}")
         return 2
     atlas = load()
-    replies = [reply(atlas, one) for one in questions(code.release, consumers, code.kind, code.arch)]
+    replies = [reply_to(atlas, one) for one in questions(code.release, consumers, code.kind, code.arch)]
     if options.json:
         sys.stdout.write(json.dumps(_data(atlas, code, replies), indent=1) + "\n")
     else:
@@ -106,8 +107,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
     """Raise an error if words are missing, or KIND or --arch is not known."""
-    from ..compat.architectures import parse_architecture
-
     if options.consumer is None:
         missing = "CONSUMER is" if options.producer else "PRODUCER and CONSUMER are"
         raise _WrongWordError(f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir")
@@ -123,9 +122,6 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
 
 
 def _code(options: argparse.Namespace) -> _Code:
-    from ..compat.atlas import KINDS
-    from ..compat.link_rules import ARCH
-
     _check_words(options, KINDS)
     text: str = options.producer
     if _is_release(text.removeprefix(_PREFIX)):
@@ -139,15 +135,10 @@ def _code(options: argparse.Namespace) -> _Code:
 
 
 def _is_release(text: str) -> bool:
-    from ..versions import NUMBERS
-
     return NUMBERS.fullmatch(text) is not None
 
 
 def _release(text: str, argument: str) -> CudaVersion:
-    from ..compat.releases import driver_named
-    from ..versions import FIRST_BRANCH, CudaVersion
-
     try:
         release = CudaVersion.parse(text)
         branch = driver_named(text) if release.major >= FIRST_BRANCH else None
@@ -161,10 +152,6 @@ def _release(text: str, argument: str) -> CudaVersion:
 
 def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
-    from ..artifacts import ReaderError, inspect
-    from ..compat.atlas import TILE
-    from ..compat.link_rules import ARCH
-
     expected = "a CUDA release such as 12.4, or a file of device code"
     if wrong := wrong_file(path, expected):
         raise _WrongWordError(f"PRODUCER {wrong}{did_you_mean(str(path), _releases(), 3)}")
@@ -194,9 +181,6 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
 
 
 def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
-    from ..compat.atlas import TILE
-    from ..guardrails.can_link import LIBRARIES, Consumer
-
     if (kind == TILE) != text.startswith("tileiras-"):
         msg = f"CONSUMER is {text!r}; only tileiras-RELEASE, such as tileiras-13.4, reads Tile IR, and nothing else"
         raise _WrongWordError(msg)
@@ -217,9 +201,6 @@ def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
 
 def _driver(text: str) -> CudaVersion:
     """Return the CUDA version of a driver, by its number or by the driver's release; one that is not known, too."""
-    from ..compat.releases import driver_named
-    from ..versions import FIRST_BRANCH, CudaVersion
-
     version = CudaVersion.parse(text)
     if version.major < FIRST_BRANCH and text.count(".") < 2:
         return version
@@ -231,9 +212,6 @@ def _driver(text: str) -> CudaVersion:
 
 def _installed() -> tuple[Consumer, ...]:
     """Return the nvJitLink and the driver of this environment."""
-    from .. import probes
-    from ..guardrails.can_link import Consumer
-
     try:
         faked = probes.fakes().fakes_nvjitlink
         nvjitlink = probes.nvjitlink_version(warn=False) if faked else probes.nvjitlink().found
@@ -249,27 +227,19 @@ def _installed() -> tuple[Consumer, ...]:
 
 
 def _releases() -> list[str]:
-    from ..compat.atlas import load
-
     return list(map(str, load().releases))
 
 
 def _consumers() -> list[str]:
-    from ..guardrails.can_link import LIBRARIES
-
     releases = _releases()
     return [_THIS, *releases, *(f"{name}-{release}" for name in LIBRARIES for release in releases)]
 
 
 def _kinds() -> tuple[str, ...]:
-    from ..compat.atlas import KINDS
-
     return KINDS
 
 
 def _archs() -> list[str]:
-    from ..compat.atlas import load
-
     return list(dict.fromkeys(grid.arch for grid in load().grids))
 
 
@@ -278,8 +248,6 @@ def _archs() -> list[str]:
 
 def _lines(atlas: Atlas, reply: Reply) -> Iterable[str]:
     """Yield the answer, then a line for each source."""
-    from ..compat.link_rules import found_words
-
     yield reply.sentence
     rows: list[tuple[str, str]] = []
     if reply.answer is not None:

@@ -11,17 +11,17 @@ import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..base import scratch
 from ..base.progress import progress
 from ..base.safe_text import complain
-
-if TYPE_CHECKING:
-    from ..emulator import Emulation
-    from ..linker.sample import Machine
-    from ..targets.base import Backend
-    from ..versions import CudaVersion
+from ..emulator import Emulation, EmulatorError, emulation_for, library_folder, release_of, supported_versions
+from ..linker import sample
+from ..linker.errors import CompileError
+from ..linker.sample import SKEW_TEST, Machine, compile_kernel
+from ..targets.base import Backend
+from ..versions import CudaVersion
 
 DESCRIPTION: Final = (
     "Compile two CUDA C++ units with NVRTC, link them as PTX and as LTO-IR, and prove the results: from the images, "
@@ -47,9 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the report of the sample; exit code 2 for an invalid option, or if the compiler is not installed."""
-    from ..linker.errors import CompileError
-    from ..linker.sample import compile_kernel
-
     try:
         try:
             kernel = compile_kernel()
@@ -79,8 +76,6 @@ def report(
     `kernel`: PTX to load on an older driver; without it that part is left out.
     Raises ValueError if the architecture is unknown.
     """
-    from ..linker import sample
-
     machine = sample.describe_machine(arch)
     write(_facts(machine))
     write("")
@@ -126,8 +121,6 @@ def _fill(write: Callable[[str], object], start: str, text: str) -> None:
 
 def _show_skew(machine: Machine, write: Callable[[str], object]) -> bool:
     """Run a test of the kernel on an older driver, whose report says why it fails; return whether it did."""
-    from ..emulator import EmulatorError, emulation_for, library_folder, release_of, supported_versions
-
     maker = machine.nvjitlink
     if maker is None or maker.major not in _OLDER:
         return True
@@ -177,8 +170,6 @@ def _command(driver: CudaVersion) -> str:
 
 def _run_test(folder: Path, emulation: Emulation) -> subprocess.CompletedProcess[str]:
     """Run the sample's test on an emulated driver; nothing is fetched for it."""
-    from ..linker.sample import SKEW_TEST
-
     (folder / "test_kernel.py").write_text(SKEW_TEST, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not _NOT_PASSED.match(name)}

@@ -12,22 +12,24 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from .. import emulator, probes
 from ..base.progress import progress
 from ..base.safe_text import BLOCK_LIMIT, complain, line, say
 from ..base.words import counted, read_words
 from ..compat import names
 from ..compat.options import OPTIONS
+from ..emulator import Emulation, EmulatorError, notes, preload
+from ..emulator.control import violation_of
+from ..emulator.recorder import grade
+from ..emulator.recorder.record import RecorderError, record
+from ..loader.loads import loaded_file
+from ..toolchains import ToolchainError, provide
 from .arguments import STDOUT, add_verbs, any_path, offer, output_file, wrong_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ..emulator import Emulation
 
 #: Signals that the command passes on.
 _PASSED_ON: Final = frozenset(
@@ -151,8 +153,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one verb; exit code 2 if it fails, 1 for a lifetime violation, otherwise that of the program."""
-    from ..emulator import EmulatorError
-
     try:
         return {"run": _run, "record": _record, "info": _info}[options.verb](options)
     except EmulatorError as error:
@@ -161,9 +161,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .. import emulator
-    from ..emulator import notes
-
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         complain("cudalink driver run: no program given; write it after --, such as: -- python script.py")
@@ -206,9 +203,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _record(options: argparse.Namespace) -> int:
     """Ask, write and grade; exit code 1 if a sample that every driver must pass fails."""
-    from ..emulator.recorder import grade
-    from ..emulator.recorder.record import RecorderError, record
-
     for name, expected in {"driver": "a library", "against": "a recording", "answers": "a recording"}.items():
         path = getattr(options, name)
         if path and (wrong := wrong_file(path, expected)):
@@ -252,8 +246,6 @@ def _show_refusals(noted: Iterable[Mapping[str, Any]]) -> None:
 
 def _show_violations(noted: Iterable[Mapping[str, Any]]) -> bool:
     """Write the violations of the program and its processes to stderr; return whether there are any."""
-    from ..emulator.control import violation_of
-
     found = [violation_of(note) for note in noted if "violation" in note]
     for one in found[:_SHOWN]:
         complain(f"cudalink driver run: {one}. {one.fix}")
@@ -271,8 +263,6 @@ def _checks(text: str) -> str:
 
 
 def _versions(_options: argparse.Namespace) -> Iterable[object]:
-    from .. import emulator
-
     return emulator.supported_versions()
 
 
@@ -286,17 +276,14 @@ def _whole(emulation: Emulation, mode: str) -> Emulation:
 
     Raises EmulatorError if one is missing and cannot be fetched.
     """
-    from .. import emulator
-    from ..toolchains import ToolchainError, provide
-
     if mode == "cached":
-        raise emulator.EmulatorError(f"--toolchains is cached, and {emulation.missing}")
+        raise EmulatorError(f"--toolchains is cached, and {emulation.missing}")
     try:
         for fetched in provide(emulation.lacks, lambda text: complain(f"cudalink driver run: {text} ...")):
             complain(f"cudalink driver run: {fetched}")
     except ToolchainError as error:
         msg = f"{error}. With --toolchains never the program starts without it, and its links answer 221"
-        raise emulator.EmulatorError(msg) from error
+        raise EmulatorError(msg) from error
     return emulator.completed(emulation)
 
 
@@ -309,23 +296,19 @@ def _info(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return 0
-    driver, emulator = facts["driver"], facts["emulator"]
+    driver, emulated = facts["driver"], facts["emulator"]
     if driver["version"] is None:
         sys.stdout.write("driver: none\n")
     else:
         say(f"driver: CUDA {driver['version']}, {driver['kind']}, {driver['arch'] or 'no device'}, {driver['file']}")
-    sys.stdout.write(f"can be emulated: CUDA {emulator['versions'][0]} to {emulator['versions'][-1]}, ")
-    say(f"{', '.join(emulator['architectures'])}")
-    ready = ", ".join(emulator["ready"]) or "none; run cudalink toolchain add VERSION"
+    sys.stdout.write(f"can be emulated: CUDA {emulated['versions'][0]} to {emulated['versions'][-1]}, ")
+    say(f"{', '.join(emulated['architectures'])}")
+    ready = ", ".join(emulated["ready"]) or "none; run cudalink toolchain add VERSION"
     say(f"with an nvJitLink here to link through: {ready}")
     return 0
 
 
 def _facts() -> dict[str, Any]:
-    from .. import emulator, probes
-    from ..emulator import preload
-    from ..loader.loads import loaded_file
-
     version, arch = probes.driver_version(), probes.device_arch()
     versions = emulator.supported_versions()
     return {

@@ -8,13 +8,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ..audit.needs import has_runtime
 from ..base.regular_files import read_text
 from ..base.safe_text import complain, line, say
-
-if TYPE_CHECKING:
-    from ..matrix.init import Change
+from ..environment.installed import is_library, libraries_below
+from ..matrix import CellsError, load_cells
+from ..matrix.init import OLDEST_PYTEST, Change, older_pytest, on_runtime, plan_changes, projects_below
+from ..matrix.project import Project, warnings
+from ..matrix.runner import CELLS
 
 DESCRIPTION: Final = (
     "Add a matrix to the project in this folder: matrices/cells.toml, a noxfile or tox.toml, and the CI's workflow. "
@@ -34,9 +37,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the files; return exit code 1 if a file that differs was left unchanged, 2 if a file cannot be used."""
-    from ..matrix import CellsError
-    from ..matrix.init import plan_changes
-
     root = Path.cwd()
     try:
         changes = plan_changes(root, options.runner, options.ci)
@@ -50,9 +50,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _notes(root: Path) -> Iterator[str]:
     """Yield what a user must hear before anything is written: where the matrix does not suit the project."""
-    from ..matrix.init import OLDEST_PYTEST, older_pytest, on_runtime, projects_below
-    from ..matrix.project import Project
-
     if below := projects_below(root):
         yield f"this folder is not a project, and these are: {', '.join(below)}; run `cudalink init` there"
     if older := older_pytest(root):
@@ -75,9 +72,6 @@ def _notes(root: Path) -> Iterator[str]:
 def _compiled(root: Path, name: str) -> Iterator[str]:
     """Yield the first compiled part of a project that calls the CUDA runtime: built in its folder, or installed."""
     from importlib.metadata import PackageNotFoundError, distribution
-
-    from ..audit.needs import has_runtime
-    from ..environment.installed import is_library, libraries_below
 
     built = list(libraries_below(root))
     with suppress(PackageNotFoundError, ValueError):
@@ -115,10 +109,6 @@ def _carry_out(root: Path, changes: Iterable[Change], options: argparse.Namespac
 
 def _warn(root: Path) -> None:
     """Print what is likely wrong between the cells and the project, as `cudalink matrix check` does."""
-    from ..matrix import load_cells
-    from ..matrix.project import warnings
-    from ..matrix.runner import CELLS
-
     for text in warnings(load_cells(root / CELLS), root):
         say(f"{CELLS}: warning: {text}")
 

@@ -6,17 +6,18 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..base.safe_text import complain, say
+from ..base.words import columns, counted
+from ..matrix import Cell, CellsError, load_cells, runner
+from ..matrix.cells import schema
+from ..matrix.ci import github_matrix, parse_shard, read_durations, spread
+from ..matrix.keys import KEYS
+from ..matrix.project import warnings
 from .arguments import UnknownNameError, add_verbs, any_path, hint, input_path, offer, tagged, wrong_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ..matrix import Cell
 
 DESCRIPTION: Final = (
     "Check, list and show the cells of a project. A cell is one environment, in which the tests run once; nox, tox "
@@ -82,9 +83,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one verb; return exit code 1 for a file with faults, 2 for a missing file, or for an unknown cell or tag."""
-    from ..base.words import counted
-    from ..matrix import CellsError
-
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
         "check": _check,
         "list": _list,
@@ -108,30 +106,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _file(options: argparse.Namespace) -> Path:
-    from ..matrix import runner
-
     given: Path | None = options.file
     return runner.cells_file(Path()) if given is None else given
 
 
 def _known_cells(options: argparse.Namespace) -> Iterable[str]:
-    from ..matrix import load_cells
-
     return [cell.name for cell in load_cells(_file(options))]
 
 
 def _known_tags(options: argparse.Namespace) -> Iterable[str]:
-    from ..matrix import load_cells
-
     return sorted({tag for cell in load_cells(_file(options)) for tag in cell.tags})
 
 
 def _check(options: argparse.Namespace, file: Path) -> int:
-    from ..base.words import counted
-    from ..matrix import load_cells
-    from ..matrix.cells import schema
-    from ..matrix.project import warnings
-
     if options.schema:
         sys.stdout.write(json.dumps(schema(), indent=1) + "\n")
         return 0
@@ -147,8 +134,6 @@ def _check(options: argparse.Namespace, file: Path) -> int:
 
 
 def _list(options: argparse.Namespace, file: Path) -> int:
-    from ..base.words import columns
-
     found = _some(options, file)
     if options.json:
         rows = [
@@ -162,9 +147,6 @@ def _list(options: argparse.Namespace, file: Path) -> int:
 
 
 def _show(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix import runner
-    from ..matrix.keys import KEYS
-
     cell = _chosen_cell(options, file)
     every = {key: cell.values.value(key) for key in KEYS if key != "packages"} | {"versions": dict(cell.versions)}
     values = {key: value for key, value in every.items() if value not in ("", (), {})}
@@ -197,8 +179,6 @@ def _show(options: argparse.Namespace, file: Path) -> int:
 
 def _chosen_cell(options: argparse.Namespace, file: Path) -> Cell:
     """Return the cell that is named; raise an error with the nearest names if there is no such cell."""
-    from ..matrix import load_cells
-
     cells: Mapping[str, Cell] = {cell.name: cell for cell in load_cells(file)}
     if options.cell not in cells:
         known = hint(options.cell, cells, "; `cudalink matrix list` shows them")
@@ -214,28 +194,19 @@ def _toml(value: object) -> str:
 
 def _some(options: argparse.Namespace, file: Path, *, none: bool = False) -> list[Cell]:
     """Return the cells of the file that --tags and --shard select; with `none`, as `tagged` has it."""
-    from ..matrix import load_cells
-
     cells = tagged(load_cells(file), options.tags, file, none=none)
     if options.shard is None:
         return cells
-    from ..matrix.ci import spread
-
     number, count = options.shard
     return spread(cells, count, _seconds(options))[number - 1]
 
 
 def _seconds(options: argparse.Namespace) -> dict[str, float]:
     """Return how long cells took when they last ran, by name."""
-    from ..matrix import runner
-    from ..matrix.ci import read_durations
-
     return read_durations(options.records or [runner.RECORDS])
 
 
 def _shard_of(text: str) -> tuple[int, int]:
-    from ..matrix.ci import parse_shard
-
     try:
         return parse_shard(text)
     except ValueError as error:
@@ -243,8 +214,6 @@ def _shard_of(text: str) -> tuple[int, int]:
 
 
 def _github(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix.ci import github_matrix
-
     cells = _some(options, file, none=True)
     seconds = _seconds(options) if len(cells) > options.jobs else {}
     matrix = github_matrix(cells, Path(), options.gpu_runner, options.jobs, seconds)

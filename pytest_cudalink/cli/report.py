@@ -13,17 +13,22 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ..base import regular_files
 from ..base.install_command import install_command
 from ..base.progress import progress
 from ..base.regular_files import open_regular
 from ..base.safe_text import complain, line
+from ..matrix import CellsError, load_cells, runner
+from ..report import html
+from ..report import text as text_form
+from ..report.compare import FAIL_ON, FAILING, FAILING_AGAINST, Comparison, damage, findings, history, in_order
+from ..report.matrix_report import MatrixReport, Plan
+from ..report.merge import merge
+from ..report.records import RecordError
+from ..report.views import differing
 from .arguments import UnknownNameError, input_file, tagged
-
-if TYPE_CHECKING:
-    from ..report.compare import Comparison
-    from ..report.matrix_report import MatrixReport
 
 #: The options that name a file to write.
 _FORMS: Final = ("save", "html", "markdown")
@@ -94,10 +99,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Merge and write; return exit code 1 for findings, 2 for a file or option that cannot be used."""
-    from ..matrix import CellsError
-    from ..report.compare import FAILING, FAILING_AGAINST
-    from ..report.records import RecordError
-
     default = FAILING_AGAINST if options.against else FAILING
     given = [word.strip() for word in options.fail_on.split(",")] if options.fail_on else default
     words = [word for word in given if word and word != "none"]
@@ -120,9 +121,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _compared(report: MatrixReport, against: Sequence[Path]) -> Comparison | None:
     """Return the differences from the older reports; None without any."""
-    from ..report.compare import history, in_order
-    from ..report.merge import merge
-
     if not against:
         return None
     with progress("reading the older reports", len(against)) as step:
@@ -173,15 +171,9 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
 
     Raises RecordError if a path has no records; the error names folders nearby that have some.
     """
-    from ..matrix import load_cells
-    from ..matrix.runner import notes, paths
-    from ..report.matrix_report import Plan
-    from ..report.merge import merge
-    from ..report.records import RecordError
-
     every = load_cells(options.cells) if options.cells else []
     expected = [cell.name for cell in tagged(every, options.tags, options.cells)]
-    reasons = notes(options.paths)
+    reasons = runner.notes(options.paths)
     if options.cells:
         reasons = {name: reason for name, reason in reasons.items() if name in expected}
     try:
@@ -193,7 +185,7 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         text = f"left out, because {options.cells} has no such cell: {', '.join(strange)}"
         complain(f"cudalink report: {line(text)}")
     report.allowed = _matching([cell.name for cell in every], options.allow_missing)
-    tests = {cell.name: [*paths(cell.tests, Path())] for cell in every}
+    tests = {cell.name: [*runner.paths(cell.tests, Path())] for cell in every}
     report.plan = Plan({cell.name: cell.axes for cell in every}, tests)
     report.request(report.plan.axes)
     return report
@@ -201,9 +193,6 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
 
 def _print_findings(report: MatrixReport, comparison: Comparison | None, words: Sequence[str]) -> bool:
     """Print the findings of the kinds that ``--fail-on`` names; return whether there are any."""
-    from ..report.compare import FAIL_ON, damage, findings
-    from ..report.views import differing
-
     found = {word: number for word, number in findings(report, comparison).items() if word in words and number}
     named = {"damaged": damage(report, comparison), "repeats": [": ".join(one) for one in differing(report)]}
     for word, number in found.items():
@@ -215,8 +204,6 @@ def _print_findings(report: MatrixReport, comparison: Comparison | None, words: 
 
 def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
     """Return what is wrong with the options together; empty if nothing is."""
-    from ..report.compare import FAIL_ON
-
     if unknown := [word for word in words if word not in FAIL_ON]:
         return line(f"--fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none")
     if "regressions" in words and not options.against:
@@ -238,8 +225,6 @@ def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
 
 def _matching(names: list[str], patterns: str) -> set[str]:
     """Return the names that match one of the patterns, which are separated by commas."""
-    from ..matrix import CellsError
-
     result: set[str] = set()
     for pattern in filter(None, map(str.strip, patterns.split(","))):
         if not (found := fnmatch.filter(names, pattern)):
@@ -259,12 +244,10 @@ def _write(
     comparison: Comparison | None,
 ) -> bool:
     """Write every form that is asked for; return whether all were written. One that fails keeps no other back."""
-    from ..base import regular_files
-    from ..report import html, text
 
     @cache
     def markdown() -> str:
-        return text.markdown(report, comparison)
+        return text_form.markdown(report, comparison)
 
     forms: dict[str, Callable[[], str]] = {
         "save": report.as_json,
@@ -294,7 +277,7 @@ def _write(
     if _on_stdout(options):
         _print_form(on_stdout)
     if not options.quiet:
-        text.terminal(report, comparison, sys.stderr if _on_stdout(options) else None)
+        text_form.terminal(report, comparison, sys.stderr if _on_stdout(options) else None)
     for problem in problems:
         complain(f"cudalink report: {line(problem)}")
     return not problems

@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from ..base.compiler import CompilerError
 from ..base.progress import progress
 from ..base.safe_text import block, complain, say
+from ..stubs import StubNotFoundError, c_source, catalog, cmake_dir, describe
+from ..stubs.c_source import GeneratorError
+from ..stubs.catalog import CatalogError
 from .arguments import add_verbs, input_file, output_folder
 
 DESCRIPTION: Final = (
@@ -42,27 +46,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("build", parents=[make], help="compile stub libraries into DIR")
     actions.add_parser("generate", parents=[make], help="write the C and assembler sources of the stubs to DIR")
     actions.add_parser("list", parents=[what], help="show what the stubs export")
-    describe = actions.add_parser("describe", help="show which real libraries the stubs find here")
-    describe.add_argument("stubs", nargs="*", default=["cuda", "cudart", "nvrtc"], help="name libraries or files")
+    named = actions.add_parser("describe", help="show which real libraries the stubs find here")
+    named.add_argument("stubs", nargs="*", default=["cuda", "cudart", "nvrtc"], help="name libraries or files")
 
 
 class _PrintCMakeDir(argparse.Action):
     """Print the folder and stop, as --version does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from ..stubs import cmake_dir
-
         say(f"{cmake_dir()}")
         parser.exit()
 
 
 def run(options: argparse.Namespace) -> int:
     """Run one action; exit code 2 if it fails."""
-    from ..base.compiler import CompilerError
-    from ..stubs import StubNotFoundError
-    from ..stubs.c_source import GeneratorError
-    from ..stubs.catalog import CatalogError
-
     try:
         match options.action:
             case "build" | "generate":
@@ -80,8 +77,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _names(options: argparse.Namespace) -> list[str]:
     """The libraries of ``--libs``, each once."""
-    from ..stubs.c_source import GeneratorError
-
     names = list(dict.fromkeys(filter(None, map(str.strip, options.libs.split(",")))))
     if not names:
         msg = f"--libs {options.libs!r} names no library; expected some of cuda,cudart,nvrtc; or leave it out"
@@ -90,8 +85,6 @@ def _names(options: argparse.Namespace) -> list[str]:
 
 
 def _make(options: argparse.Namespace) -> list[str]:
-    from ..stubs import c_source, catalog
-
     names = _names(options)
     if options.action == "build":
         chosen = {"symbols": options.symbols, "prefix": options.prefix, "headers": options.headers}
@@ -103,8 +96,6 @@ def _make(options: argparse.Namespace) -> list[str]:
 
 
 def _list(options: argparse.Namespace) -> list[str]:
-    from ..stubs import catalog
-
     known = catalog.load_catalog(options.symbols)
     lines = []
     for name in _names(options):
@@ -120,8 +111,6 @@ def _list(options: argparse.Namespace) -> list[str]:
 
 def _hint(library: str) -> list[str]:
     """The variable to set if a wheel is installed in this environment, but not above the stub."""
-    from ..stubs import catalog
-
     known = catalog.load_catalog().libraries.get(library)
     files = [Path(folder) / wheel for wheel in (known.wheels if known else ()) for folder in sys.path]
     found = next((file.absolute() for file in files if file.is_file()), None)
@@ -129,8 +118,6 @@ def _hint(library: str) -> list[str]:
 
 
 def _describe(options: argparse.Namespace) -> list[str]:
-    from ..stubs import describe
-
     lines = []
     for stub in options.stubs:
         found = describe(stub)

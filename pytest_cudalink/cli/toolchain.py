@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+from .. import toolchains
 from ..base.progress import progress
 from ..base.safe_text import complain, say
 from .arguments import add_verbs, offer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DESCRIPTION: Final = (
     "Fetch nvJitLink, NVRTC, cudart and headers of any CUDA release from 12.0 on, from NVIDIA's wheels into a cache: "
@@ -47,22 +46,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _releases(_options: argparse.Namespace) -> Iterable[object]:
-    from .. import toolchains
-
     return ("latest", *toolchains.releases())
 
 
 def _in_cache(_options: argparse.Namespace) -> Iterable[object]:
     """Return the releases in the cache, for a shell to complete."""
-    from .. import toolchains
-
     return sorted({one.version for one in toolchains.installed()})
 
 
 def run(options: argparse.Namespace) -> int:
     """Run one verb; exit code 1 if it fails."""
-    from .. import toolchains
-
     verbs = {"add": _add, "fetch": _add, "list": _list, "remove": _remove, "path": _path}
     try:
         lines = verbs[options.verb](options)
@@ -74,8 +67,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> list[str]:
-    from .. import toolchains
-
     made = []
     for version in options.versions:
         with progress(f"fetching toolchain {version}") as step:
@@ -84,8 +75,6 @@ def _add(options: argparse.Namespace) -> list[str]:
 
 
 def _list(options: argparse.Namespace) -> list[str]:
-    from .. import toolchains
-
     found = toolchains.installed()
     if options.json:
         import json
@@ -107,13 +96,9 @@ def _list(options: argparse.Namespace) -> list[str]:
 
 
 def _remove(options: argparse.Namespace) -> list[str]:
-    from .. import toolchains
-
     return [f"removed {path}" for version in options.versions for path in toolchains.remove(version)]
 
 
 def _path(options: argparse.Namespace) -> list[str]:
-    from .. import toolchains
-
     found = toolchains.find(options.version, options.layout)
     return [str(found.library(options.library) if options.library else found.path)]
