@@ -1,10 +1,14 @@
-"""Readers of the data files: those of ``matrices/``, which users read, too, and those of ``data/``."""
+"""Tables: the data files, those of ``matrices/``, which users read, too, and of ``data/``; and rows by their keys."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -24,6 +28,14 @@ def read_matrix(name: str) -> dict[str, Any]:
 def read_table(path: str) -> dict[str, Any]:
     """Parse one TOML file of ``data/``, such as ``"emulator/errors.toml"``; each is read once."""
     return _parsed(_PACKAGE / "data" / path)
+
+
+def grouped(rows: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return the values of each key, in the order in which they come."""
+    groups: dict[K, list[V]] = {}
+    for key, value in rows:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def _parsed(file: Path) -> dict[str, Any]:

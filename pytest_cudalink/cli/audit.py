@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from ..base.progress import progress
 from ..base.safe_text import complain, line
+from ..base.tables import grouped
 from ..base.words import and_more, counted
 from . import audit_device_code, audit_output
 from .arguments import any_path
 from .audit_output import Answer, AuditOutput
 
 if TYPE_CHECKING:
-    from ..audit import Audit, Dependency, Need
+    from ..audit import Audit, Dependency
     from ..audit.environment import Claim, EnvironmentAudit
     from ..base.finding import Finding
     from ..base.install_command import Command
@@ -174,13 +175,9 @@ def _each_file(audit: Audit) -> Iterator[str]:
 
 def _folded(audit: Audit) -> Iterator[str]:
     """A line for each library, with the first of the files that need it; and the first few RPATHs."""
-    users: dict[tuple[str, str | None], list[tuple[str, Dependency]]] = {}
-    rpaths: dict[tuple[str, ...], list[str]] = {}
-    for file in audit.files:
-        for one in file.dependencies:
-            users.setdefault((one.library, one.unreached), []).append((file.path, one))
-        if file.rpaths:
-            rpaths.setdefault(file.rpaths, []).append(file.path)
+    pairs = ((file.path, one) for file in audit.files for one in file.dependencies)
+    users = grouped(((one.library, one.unreached), (path, one)) for path, one in pairs)
+    rpaths = grouped((file.rpaths, file.path) for file in audit.files if file.rpaths)
     for group in users.values():
         path, most = max(group, key=lambda user: len(user[1].symbols))
         verb = "needs" if len(group) == 1 else "need"
@@ -199,11 +196,8 @@ def _needed(verb: str, dependency: Dependency) -> str:
 
 def _needs(audit: Audit) -> Iterator[str]:
     """A line for each library: the highest floor, and by which evidence; or that it is only opened."""
-    grouped: dict[tuple[str, int], list[Need]] = {}
-    for need in audit.needs:
-        grouped.setdefault((need.stem, need.major), []).append(need)
     opened: dict[tuple[str, str, str], list[int]] = {}
-    for (stem, major), needs in grouped.items():
+    for (stem, major), needs in grouped(((need.stem, need.major), need) for need in audit.needs).items():
         floors = [need for need in needs if need.floor is not None]
         if floors:
             one = max(floors, key=lambda need: need.floor or (0, 0))

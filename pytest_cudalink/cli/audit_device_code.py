@@ -11,6 +11,7 @@ from ..audit.device_code.assemble import Assembled, assemble, assembler
 from ..base.progress import progress
 from ..base.safe_text import complain
 from ..base.safe_text import line as safe
+from ..base.tables import grouped
 from ..base.words import and_more, columns, counted
 from ..compat.architectures import architecture_of
 from ..compat.architectures import gpus as known_gpus
@@ -227,15 +228,15 @@ def _tables(
     groups: Iterable[ImageGroup], rows: Sequence[str], drivers: Sequence[CudaVersion]
 ) -> list[tuple[list[ImageGroup], _Table]]:
     """The groups that have one table together, the worst table first."""
-    found: dict[_Table, list[ImageGroup]] = {}
-    for group in groups:
-        table = tuple(tuple(str(group.answer(arch, driver).outcome) for driver in drivers) for arch in rows)
-        found.setdefault(table, []).append(group)
+
+    def table_of(group: ImageGroup) -> _Table:
+        return tuple(tuple(str(group.answer(arch, driver).outcome) for driver in drivers) for arch in rows)
 
     def badness(table: _Table) -> int:
         return sum(cell in ("222", "218", "200", "209") for row in table for cell in row)
 
-    return [(alike, table) for table, alike in sorted(found.items(), key=lambda one: -badness(one[0]))]
+    tables = grouped((table_of(group), group) for group in groups)
+    return [(alike, table) for table, alike in sorted(tables.items(), key=lambda pair: -badness(pair[0]))]
 
 
 def _files(groups: Iterable[ImageGroup]) -> Iterable[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..base.safe_text import BLOCK_LIMIT, complain
 from ..base.safe_text import line as safe
+from ..base.tables import grouped
 from ..base.words import and_more, columns, counted
 
 if TYPE_CHECKING:
@@ -176,9 +177,7 @@ def _short_links(report: DoctorReport) -> str:
     if not policies:
         return ""
     default, taken = next(iter(policies.items()))
-    backends: dict[str, list[str]] = {}
-    for kind, backend in taken.items():
-        backends.setdefault(backend, []).append(_KINDS.get(kind, kind))
+    backends = grouped((backend, _KINDS.get(kind, kind)) for kind, backend in taken.items())
 
     def failing(kinds: Sequence[str]) -> str:
         # a coherent toolkit may lack what one kind needs; a note says so

@@ -19,6 +19,7 @@ from packaging.specifiers import SpecifierSet
 from ..audit.environment import Claim, EnvironmentAudit, audit_environment
 from ..base.finding import NO_DRIVER, SEVERITIES, VERDICTS, Finding, Severity, exit_code_of
 from ..base.install_command import NO_COMMAND, Command
+from ..base.tables import grouped
 from ..base.words import and_more
 from ..compat import atlas, exports, known_bad
 from ..compat.architectures import architecture_of, known_architectures
@@ -136,9 +137,7 @@ class DoctorReport:
     @property
     def causes(self) -> list[FindingCause]:
         """The findings by cause: the worst first, else in the order of the findings."""
-        groups: dict[str, list[Finding]] = {}
-        for finding in self.findings:
-            groups.setdefault(finding.why or finding.what, []).append(finding)
+        groups = grouped((finding.why or finding.what, finding) for finding in self.findings)
         causes = [FindingCause(text, tuple(findings)) for text, findings in groups.items()]
         return sorted(causes, key=lambda cause: SEVERITIES.index(cause.severity))
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from ..base import scratch
 from ..base.process_end import ending, signal_name
+from ..base.tables import grouped
 from . import hiding
 from .cell_facts import cell_facts
 from .cells import RunKeys
@@ -150,10 +151,7 @@ def run(
         steps.append(_Step(f"command::{keys.command}", shlex.split(keys.command), str(Path.cwd())))
     with Writer(environment["CUDALINK_REPORT"], truncate=True) as writer:
         _write_run(writer, environment, facts, hidden)
-        tests: dict[str, list[str]] = {}
-        for step in steps:
-            kind, _, name = step.nodeid.partition("::")
-            tests.setdefault(kind, []).append(name)
+        tests = grouped((kind, name) for kind, _, name in (step.nodeid.partition("::") for step in steps))
         writer.write(CollectedRecord(tests=tests))
         outcomes = [_run_step(writer, step, environment, facts, judge) for step in steps]
         failed = any(outcome != "passed" for outcome in outcomes)

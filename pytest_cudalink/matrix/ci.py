@@ -12,6 +12,7 @@ from typing import Final
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ..base.regular_files import open_regular
+from ..base.tables import grouped
 from ..base.words import counted
 from .cells import Cell
 from .project import Project
@@ -153,9 +154,7 @@ def github_matrix(
     """
     cells = list(cells)
     pythons = _pythons(cells, root)
-    kinds: dict[str, list[Cell]] = {}
-    for cell in cells:
-        kinds.setdefault(repr((pythons[cell.name], cell.gpu, _labels(cell, gpu_runner))), []).append(cell)
+    kinds = grouped((repr((pythons[cell.name], cell.gpu, _labels(cell, gpu_runner))), cell) for cell in cells)
     if len(kinds) > jobs:
         msg = f"the cells need {len(kinds)} kinds of machines and Pythons, and may have {jobs} jobs"
         raise CellsError([f"{msg}; select some with --tags or --shard"])

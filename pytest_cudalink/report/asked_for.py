@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ..base.tables import grouped
 from ..base.words import either
 
 #: The setting that allows everything that was left out.
@@ -62,9 +63,7 @@ class AskedFor(NamedTuple):
 
 def merged(entries: Iterable[AskedFor]) -> list[AskedFor]:
     """Return one entry for each kind, in the order of `KINDS`: several processes do a part each."""
-    by_kind: dict[str, list[AskedFor]] = {}
-    for entry in entries:
-        by_kind.setdefault(entry.what, []).append(entry)
+    by_kind = grouped((entry.what, entry) for entry in entries)
     return [
         AskedFor(
             what,
@@ -79,10 +78,7 @@ def merged(entries: Iterable[AskedFor]) -> list[AskedFor]:
 
 
 def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for one in counts:
-        found.update(one)
-    return dict(found)
+    return dict(sum(map(Counter, counts), Counter()))
 
 
 def judged(entry: AskedFor, *, allows: bool) -> AskedFor:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..base.tables import grouped
+
 #: The axes that every record has.
 SETTINGS: Final = ("ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch")
 #: In the order in which people look for a cause; packages follow by name.
@@ -56,10 +58,8 @@ class Cause:
         if len(self.axes) == 1:
             return f"{self.axes[0]} {' and '.join(value for (value,) in self.failing)}"
         first, second = self.axes
-        seconds: dict[str, list[str]] = {}
-        for value, other in self.failing:
-            seconds.setdefault(value, []).append(f"with {second} {other}")
-        return " and ".join(f"{first} {value} {' and '.join(found)}" for value, found in seconds.items())
+        seconds = grouped((value, f"with {second} {other}") for value, other in self.failing)
+        return " and ".join(f"{first} {value} {' and '.join(others)}" for value, others in seconds.items())
 
 
 def _relations(relations: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 
 from ..base.finding import Finding
 from ..base.regular_files import DATA, read_bounded
+from ..base.tables import grouped
 from .cell_run import (
     BAD,
     GOOD,
@@ -129,9 +130,7 @@ class MatrixReport:
         seen: dict[str, None] = {}
         for cell in self.cells:
             seen.update(dict.fromkeys(cell.outcomes))
-        files: dict[str, list[str]] = {}
-        for test in seen:
-            files.setdefault(_file(test), []).append(test)
+        files = grouped((_file(test), test) for test in seen)
         return [test for name in sorted(files) for test in files[name]]
 
     @cached_property
@@ -167,12 +166,12 @@ class MatrixReport:
     @cached_property
     def groups(self) -> list[Group]:
         """The failures whose cause is known, and the tests that need a GPU; by cause, the most results first."""
-        found: dict[tuple[str, str], list[tuple[Finding, str, str]]] = {}
-        for test in self.tests:
-            for cell, causes in zip(self.cells, self.causes, strict=True):
-                if (cause := causes.get(test)) is not None:
-                    key = cause.kind, cause.why or cause.what
-                    found.setdefault(key, []).append((cause, test, cell.name))
+        found = grouped(
+            ((cause.kind, cause.why or cause.what), (cause, test, cell.name))
+            for test in self.tests
+            for cell, causes in zip(self.cells, self.causes, strict=True)
+            if (cause := causes.get(test)) is not None
+        )
         explained = {one.test: one.explanation for one in self.partial}
         result = []
         for results in sorted(found.values(), key=len, reverse=True):

@@ -23,6 +23,7 @@ from typing import Final
 from ..base.process_end import ending
 from ..base.regular_files import open_regular
 from ..base.safe_text import shortened
+from ..base.tables import grouped
 from .cell_run import BAD, LETTERS, CellRun, Detail, Lines, UnsteeredLinks, doubts, library_key
 from .matrix_report import MatrixReport
 from .origin import origin_of_run
@@ -59,12 +60,12 @@ def joined(runs: Sequence[CellRun]) -> CellRun:
     result = runs[0]
     for run in runs[1:]:
         result = result.joined(run)
-    found: dict[str, list[list[str]]] = {}
-    for number, run in enumerate(runs, 1):
-        name = ", ".join(run.files) or f"record {number}"
-        for test, letter in run.outcomes.items():
-            found.setdefault(test, []).append([letter, name])
-    several = {test: results for test, results in found.items() if len(results) > 1}
+    results_of = grouped(
+        (test, [letter, ", ".join(run.files) or f"record {number}"])
+        for number, run in enumerate(runs, 1)
+        for test, letter in run.outcomes.items()
+    )
+    several = {test: results for test, results in results_of.items() if len(results) > 1}
     differing = {test: results for test, results in several.items() if len({letter for letter, _ in results}) > 1}
     result.differing = {**result.differing, **differing}
     result.repeated += len(several) - len(differing)
@@ -109,9 +110,7 @@ def merge(
     records = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]
     runs += [run for _, run in sorted(_read_all(records, progress), key=lambda pair: pair[0])]
-    by_name: dict[str, list[CellRun]] = {}
-    for run in runs:
-        by_name.setdefault(run.name, []).append(run)
+    by_name = grouped((run.name, run) for run in runs)
     order = {name: number for number, name in enumerate(expected or [cell.name for one in saved for cell in one.cells])}
     names = sorted(by_name, key=lambda name: (order.get(name, len(order)), name))
     lacking = dict.fromkeys([*expected, *reasons, *(name for report in saved for name in report.missing)])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..base import safe_text
 from ..base.finding import NO_DRIVER, Finding
+from ..base.tables import grouped
 from ..base.words import counted
 
 if TYPE_CHECKING:
@@ -140,8 +141,5 @@ def by_cause(verdicts: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, An
 
     An unknown driver is one cause, whatever it was compared with. Otherwise each sentence is a cause.
     """
-    causes: dict[str, list[Mapping[str, Any]]] = {}
-    for verdict in verdicts:
-        if verdict["severity"] != "note":
-            causes.setdefault(verdict["why"] or verdict["what"], []).append(verdict)
-    return list(causes.values())
+    failing = (verdict for verdict in verdicts if verdict["severity"] != "note")
+    return list(grouped((verdict["why"] or verdict["what"], verdict) for verdict in failing).values())

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Final, Literal, NoReturn, cast
 
 from .. import probes
+from ..base.tables import grouped
 from ..loader.imports import ImportWatch, start_postponed
 from ..loader.jitlink import jitlink_calls
 from ..probes import libcuda
@@ -197,10 +198,7 @@ class Steering:
         self.decide = decide
         self._seams = dict(seams or {})
         self.modules: dict[str, dict[str, ModuleType]] = {target.name: {} for target in targets}
-        self._by_module: dict[str, list[Target]] = {}
-        for target in targets:
-            for name in target.modules:
-                self._by_module.setdefault(name, []).append(target)
+        self._by_module = grouped((name, target) for target in targets for name in target.modules)
         self._on_link = on_link
         self._on_unsupported = on_unsupported
         self._on_mismatch = on_mismatch

@@ -29,8 +29,8 @@ from pytest_cudalink.audit.device_code import (
     DeviceImage,
     DriverOutcome,
     all_images,
+    code_of,
     device_code,
-    grouped,
     images,
     scan,
     what_happens,
@@ -609,17 +609,17 @@ def test_translation_units_for_one_gpu_each(units, fails) -> None:
     """They are alternatives where one of the same file fits; the kernels of another file do not count."""
     images = [replace(cubin(arch), path="one", group=at) for at, archs in enumerate(units, 1) for arch in archs]
     driver = driver_named("580")
-    found = grouped("x.whl", images)
+    found = code_of("x.whl", images)
     assert bool(found.failures(["sm_90"], [driver])) is fails
     assert found.served("sm_90", [driver])[driver] == (0 if fails else 1)
-    apart = grouped("x.whl", [replace(one, path=str(one.group)) for one in images])
+    apart = code_of("x.whl", [replace(one, path=str(one.group)) for one in images])
     assert apart.failures(["sm_90"], [driver])
 
 
 def test_code_without_an_architecture_has_not_been_written_for_one_gpu() -> None:
     """Tile IR has none: a driver that takes nothing of its group fails."""
     tile = replace(cubin("sm_100a"), kind="tileir", arch="", path="one", group=1)
-    found = grouped("x.whl", [tile, replace(cubin("sm_90a"), path="one", group=2)])
+    found = code_of("x.whl", [tile, replace(cubin("sm_90a"), path="one", group=2)])
     driver = driver_named("580")
     assert [group.is_for_one_gpu for group in found.groups] == [False, True]
     assert len(found.failures(["sm_90"], [driver])) == sum(

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit import scan as scan_module
-from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, grouped
+from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, code_of
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.members import members_of
 from pytest_cudalink.audit.opened import OpenedLibrary
@@ -94,7 +94,7 @@ def test_device_code_of_a_wheel(make_wheel, capsys) -> None:
 )
 def test_where_it_runs(images, lines) -> None:
     """GPUs with the same drivers share an entry; what runs in some files alone has a line of its own."""
-    assert [line.removeprefix("  device code  ") for line in served(grouped("x.whl", images))] == lines
+    assert [line.removeprefix("  device code  ") for line in served(code_of("x.whl", images))] == lines
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pytest_cudalink.audit.device_code import (
     DeviceImage,
     DriverOutcome,
     UnreadImage,
-    grouped,
+    code_of,
     plain,
     what_happens,
 )
@@ -131,7 +131,7 @@ FAULT = UnreadImage("x.so", "damaged")
 )  # fmt: skip
 def test_groups(found: list[DeviceImage | UnreadImage], groups: list[tuple[tuple[str, ...], int, str, bool]]) -> None:
     """Images of one fatbin, and files that a program chooses by their name; equal groups are one."""
-    code = grouped("x.whl", found)
+    code = code_of("x.whl", found)
     assert code.path == "x.whl"
     assert code.faults == tuple(one for one in found if one is FAULT)
     assert [
@@ -175,8 +175,8 @@ ALL, OLDER = "535 to 580 (CUDA 12.2 to 13.0)", "535 to 575 (CUDA 12.2 to 12.9)"
 )
 def test_what_fails(found: list[DeviceImage], code: str, drivers: str, why: str) -> None:
     """A sentence says the code, the drivers that answer it, and why."""
-    assert grouped("x", found).failures(["sm_90"], DRIVERS) == [f"a.so: {code} on sm_90 with driver {drivers}: {why}"]
-    assert [one.endswith("...") for one in grouped("x", found[:12]).failures(["sm_90"], DRIVERS)] == [False]
+    assert code_of("x", found).failures(["sm_90"], DRIVERS) == [f"a.so: {code} on sm_90 with driver {drivers}: {why}"]
+    assert [one.endswith("...") for one in code_of("x", found[:12]).failures(["sm_90"], DRIVERS)] == [False]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_fails(found: list[DeviceImage], code: str, drivers: str, why: str)
 )
 def test_patterns_of_files(archs: tuple[str, ...], files: str, said: list[str]) -> None:
     """A group counts if one of its files matches; a pattern that matches none is a failure, if GPUs are asked for."""
-    code = grouped("x", [*(made("cubin", "sm_80", f"{name}.so") for name in "abc"), made("cubin", "sm_86", "d.so")])
+    code = code_of("x", [*(made("cubin", "sm_80", f"{name}.so") for name in "abc"), made("cubin", "sm_86", "d.so")])
     assert [one.partition(" with driver")[0] for one in code.failures(archs, DRIVERS, files)] == said
     assert DeviceCode("x", (), ()).failures(["sm_80"], DRIVERS) == []
 
@@ -200,31 +200,31 @@ def test_patterns_of_files(archs: tuple[str, ...], files: str, said: list[str]) 
 def test_answers_of_groups() -> None:
     """The worst first; a file is served whose groups are all taken, by each driver that knows the GPU."""
     found = [SM_80, made("cubin", "sm_90", group=2), made("cubin", "sm_80", "b.so", relocatable=False)]
-    code = grouped("x", found)
+    code = code_of("x", found)
     assert [(group.count, str(answer.outcome)) for group, answer in code.answers("sm_80", DRIVERS[0])] == [
         (1, "209"), (1, "native"), (1, "native"),
     ]  # fmt: skip
     assert code.served("sm_80", DRIVERS) == dict.fromkeys(DRIVERS, 1)
     assert code.served("sm_103", DRIVERS) == dict.fromkeys(DRIVERS[1:], 0)
-    assert grouped("x", [SM_90, made("cubin", "sm_80", group=2)]).served("sm_80", DRIVERS[:1]) == {DRIVERS[0]: 0}
+    assert code_of("x", [SM_90, made("cubin", "sm_80", group=2)]).served("sm_80", DRIVERS[:1]) == {DRIVERS[0]: 0}
     lto = made("ltoir", "sm_90", "c.so", relocatable=True)
     for found, judged in (([SM_80, lto], ["a.so"]), ([lto, made("tileir", "", "d.so")], ["c.so", "d.so"])):
-        assert [group.paths[0] for group in grouped("x", found).judged] == judged
-    grouped("x", [SM_80]).check(["A100"], ["535", "13.0"])
-    grouped("x", [SM_80, made("cubin", "sm_90", "b.so")]).check(["H100"], files="b*")
+        assert [group.paths[0] for group in code_of("x", found).judged] == judged
+    code_of("x", [SM_80]).check(["A100"], ["535", "13.0"])
+    code_of("x", [SM_80, made("cubin", "sm_90", "b.so")]).check(["H100"], files="b*")
 
 
 def test_check_names_each_reason() -> None:
     """What cannot be read, and what is missing, fail as well; without a GPU nothing is missing."""
     for archs, code, said in (
-        ([], grouped("x", [FAULT]), "x\n  x.so: damaged"),
-        (["H100", "8.0"], grouped("x", []), "x\n  no device code; expected code for sm_90, sm_80"),
+        ([], code_of("x", [FAULT]), "x\n  x.so: damaged"),
+        (["H100", "8.0"], code_of("x", []), "x\n  no device code; expected code for sm_90, sm_80"),
     ):
         with pytest.raises(AssertionError) as caught:
             code.check(archs)
         assert str(caught.value) == said
-    grouped("x", []).check([])
-    assert grouped("x", []).absence(["sm_80"]) == "no device code; expected code for sm_80"
+    code_of("x", []).check([])
+    assert code_of("x", []).absence(["sm_80"]) == "no device code; expected code for sm_80"
 
 
 def test_groups_as_data() -> None:
@@ -240,7 +240,7 @@ def test_groups_as_data() -> None:
     assert [without[name] for name in ("ptx_isa", "producer", "needs", "relocatable", "virtual_arch")] == [None] * 5
     group = {"paths": ["a.so"], "count": 1, "for_linker": False, "images": [facts]}
     faults = [{"path": "x.so", "text": "damaged"}]
-    assert grouped("x", [image, FAULT]).to_json(["sm_90"], DRIVERS[:1]) == {
+    assert code_of("x", [image, FAULT]).to_json(["sm_90"], DRIVERS[:1]) == {
         "path": "x", "groups": [{**group, "answers": {"sm_90": {"12.2": "compiled"}}}], "faults": faults,
     }  # fmt: skip
-    assert grouped("x", [image]).to_json()["groups"] == [{**group, "answers": {}}]
+    assert code_of("x", [image]).to_json()["groups"] == [{**group, "answers": {}}]

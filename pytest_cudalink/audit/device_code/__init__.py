@@ -15,7 +15,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ...base.tables import read_table
+from ...base.tables import grouped, read_table
 from ...base.words import and_more
 from ...compat import architectures, atlas
 from ...compat.architectures import architecture_of
@@ -247,10 +247,8 @@ class DeviceCode:
         for arch in archs:
             by_driver = [list(self._faults(arch, driver)) for driver in drivers]
             for faults in compress(zip(*by_driver, strict=True), matches):
-                failed: dict[DriverAnswer, list[CudaVersion]] = {}
-                for driver, (_, answer, fails) in zip(drivers, faults, strict=True):
-                    if fails:
-                        failed.setdefault(answer, []).append(driver)
+                pairs = zip(drivers, faults, strict=True)
+                failed = grouped((answer, driver) for driver, (_, answer, fails) in pairs if fails)
                 lines += [_failure(faults[0][0], arch, answer, on) for answer, on in failed.items()]
         return lines
 
@@ -319,10 +317,10 @@ def device_code(path: str | Path) -> DeviceCode:
 
     Raises AuditError if there is no such file, or a wheel is damaged.
     """
-    return grouped(str(path), all_images(path))
+    return code_of(str(path), all_images(path))
 
 
-def grouped(path: str, images_and_faults: Iterable[DeviceImage | UnreadImage]) -> DeviceCode:
+def code_of(path: str, images_and_faults: Iterable[DeviceImage | UnreadImage]) -> DeviceCode:
     """Return the device code that consists of these images, which may come one by one."""
     fatbins: dict[tuple[str, int], list[DeviceImage]] = {}
     loose: dict[str, list[DeviceImage]] = {}
@@ -351,12 +349,13 @@ def _is_loose(images: Sequence[DeviceImage]) -> bool:
     return bool(section) and section not in _REGISTERED and len({image.number for image in images}) == 1
 
 
-def _joined(groups: Iterable[list[DeviceImage]]) -> Iterable[ImageGroup]:
+def _joined(groups: Sequence[list[DeviceImage]]) -> Iterable[ImageGroup]:
     """One group for all that have the same images."""
-    same: dict[tuple[tuple[DeviceImage, ...], bool], list[DeviceImage]] = {}
-    for together in groups:
-        bare = dict.fromkeys(replace(image, path="", at=0, group=0) for image in together)
-        same.setdefault((tuple(bare), _is_for_linker(together)), []).append(together[0])
+    bare = ([replace(image, path="", at=0, group=0) for image in together] for together in groups)
+    same = grouped(
+        ((tuple(dict.fromkeys(images)), _is_for_linker(images)), together[0])
+        for together, images in zip(groups, bare, strict=True)
+    )
     for (alike, for_linker), firsts in same.items():
         paths = tuple(dict.fromkeys(first.path for first in firsts))
         yield ImageGroup(paths, len(firsts), alike, for_linker)

@@ -24,6 +24,7 @@ from ...base.budget import AuditError
 from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
 from ...base.install_command import NO_COMMAND, Command, Installer, install_command, installer_here
 from ...base.regular_files import has_hash
+from ...base.tables import grouped
 from ...base.words import and_more, counted
 from ...compat import exports, known_bad
 from ...compat.architectures import architecture_of
@@ -224,9 +225,7 @@ def _driver() -> CondaPackage | None:
 
 
 def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
-    by_name: dict[tuple[str, bool], list[Claim]] = {}
-    for claim in claims:
-        by_name.setdefault((claim.name, repair.is_conda(claim)), []).append(claim)
+    by_name = grouped(((claim.name, repair.is_conda(claim)), claim) for claim in claims)
     for (name, of_conda), group in sorted(by_name.items()):
         rules = conda.rules() if of_conda else None
         accept = rules.accepts if rules else targets.accepts
@@ -355,10 +354,11 @@ def _overwritten(
     of which only libraries differ that programs link: what those need is measured, and the driver here runs them.
     """
     required = {claim.name for claim in claims if claim.by_name != "cuda-toolkit"}
-    paths_of: dict[tuple[Installed, ...], list[str]] = {}
-    for path, owners in shared.items():
-        if len({digest for _, digest in owners.values()}) > 1:
-            paths_of.setdefault(tuple(one for one, _ in owners.values()), []).append(path)
+    paths_of = grouped(
+        (tuple(one for one, _ in owners.values()), path)
+        for path, owners in shared.items()
+        if len({digest for _, digest in owners.values()}) > 1
+    )
     for several, paths in paths_of.items():
         libraries = [path for path in paths if is_library(path)]
         variants = len({VARIANT.sub("", one.name) for one in several}) == 1
@@ -461,16 +461,12 @@ def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> I
             place=parts[0],
             kind="copies",
         )
-    by_library: dict[tuple[str, int], list[Provider]] = {}
-    by_stem: dict[str, list[Provider]] = {}
-    for one in providers.all:
-        if one.release:
-            by_library.setdefault((one.library, one.release.major), []).append(one)
-            by_stem.setdefault(one.stem, []).append(one)
+    released = [one for one in providers.all if one.release]
+    by_library = grouped(((one.library, one.release.major if one.release else 0), one) for one in released)
     for (library, _), copies in sorted(by_library.items()):
         if len({one.release for one in copies}) > 1:
             yield _several(library, copies, "error")
-    for stem, copies in sorted(by_stem.items()):
+    for stem, copies in sorted(grouped((one.stem, one) for one in released).items()):
         if len({one.release.major for one in copies if one.release}) > 1:
             yield _several(stem, copies, "note")
 

@@ -13,7 +13,7 @@ from ...base.words import and_more
 from ...compat.releases import DRIVER_RELEASES, driver_branch
 from ...environment.installed import Installed
 from ...versions import CudaVersion
-from ..device_code import DriverOutcome, grouped, what_happens
+from ..device_code import DriverOutcome, code_of, what_happens
 from ..device_code.images import all_images
 from ..needs import Need
 
@@ -104,7 +104,7 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Findin
     Code for the GPU may lie in other files than code for others, a wheel may have one file for each CUDA major, and a
     program may never need some of it: it is a conflict where nothing of a distribution fits, and else a note.
     """
-    found = grouped(str(owner), (found for path in owner.files for found in all_images(path)))
+    found = code_of(str(owner), (found for path in owner.files for found in all_images(path)))
     answers = [answer for group, answer in found.answers(machine.arch, machine.driver) if not group.for_linker]
     fails = [answer.outcome for answer in answers if answer.outcome.fails]
     sentences = found.failures([machine.arch], [machine.driver]) if fails else []

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from ...base.finding import Finding
 from ...base.install_command import NO_COMMAND, Command
 from ...base.regular_files import open_regular
+from ...base.tables import grouped
 from ...base.words import and_more
 from ...compat import exports
 from ...environment.installed import Installed, Place, Unreadable
@@ -162,11 +163,8 @@ def of_another_major(
 
     Where it has none at all, the program is one that does without; and where there is no driver, it comes to open none.
     """
-    opened: dict[str, list[Need]] = {}
-    for need in needs:
-        if need.stem not in _DRIVER and need.how == "opened" and not need.floor:
-            opened.setdefault(need.stem, []).append(need)
-    for stem, several in opened.items():
+    opened = [need for need in needs if need.stem not in _DRIVER and need.how == "opened" and not need.floor]
+    for stem, several in grouped((need.stem, need) for need in opened).items():
         there = next((each for each in providers.all if each.stem == stem and each.owner), None)
         if there is None or any(providers.of(stem, need.major, need.path) for need in several):
             continue

@@ -10,9 +10,10 @@ from typing import Any
 
 from ...base.budget import AuditError
 from ...base.finding import Finding, plain
+from ...base.tables import grouped
 from ...base.words import and_more, counted, listed, plural
 from ...compat.releases import drivers_in
-from ..device_code import ROWS, DeviceCode, grouped
+from ..device_code import ROWS, DeviceCode, code_of
 from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ..loadable import LoadableLibrary, folder_of, loaded_by, searched
 from ..needs import Need, needs_of_scan
@@ -75,11 +76,12 @@ class Audit:
     @property
     def libraries(self) -> dict[str, tuple[str, ...]]:
         """Files that need a library, by library, without the libraries that the wheel contains."""
-        pulled: dict[str, list[str]] = {}
-        for file in self.files:
-            for dependency in file.dependencies:
-                if not dependency.bundled:
-                    pulled.setdefault(dependency.library, []).append(file.path)
+        pulled = grouped(
+            (dependency.library, file.path)
+            for file in self.files
+            for dependency in file.dependencies
+            if not dependency.bundled
+        )
         return {library: tuple(paths) for library, paths in sorted(pulled.items())}
 
     @property
@@ -184,7 +186,7 @@ def _judge(scan: Scan) -> Audit:
     )
     findings += _without_parts(scan)
     findings += _twice(files, bundled, next(iter(declared.values()), None))
-    code = grouped(scan.path, scan.images)
+    code = code_of(scan.path, scan.images)
     return Audit(scan.path, tuple(files), tuple(findings), majors, needs, requirements_for(needs), bundled, code)
 
 
@@ -271,11 +273,12 @@ def _declared(scan: Scan) -> dict[InstallTarget, Declared]:
 def _undeclared(scan: Scan, needs: Sequence[Need], declared: Mapping[InstallTarget, Declared]) -> Iterator[Finding]:
     """Findings about requirements; one that holds on some targets alone names the first of them."""
     dependent = _dependent(scan)
-    found: dict[Finding, list[InstallTarget]] = {}
-    for target, requirements in declared.items():
-        for finding in judge_needs(needs, requirements, dependent=dependent):
-            found.setdefault(finding, []).append(target)
-    for finding, targets in found.items():
+    findings = grouped(
+        (finding, target)
+        for target, requirements in declared.items()
+        for finding in judge_needs(needs, requirements, dependent=dependent)
+    )
+    for finding, targets in findings.items():
         where = "" if len(targets) == len(declared) else f"{targets[0]}: "
         yield replace(finding, what=f"{where}{finding.what}")
 

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ...base.finding import Finding
-from ...base.tables import read_table
+from ...base.tables import grouped, read_table
 from ...base.words import plural
 from ...compat import exports
 from ...versions import CudaVersion
@@ -240,12 +240,10 @@ def requirements_for(needs: Iterable[Need]) -> dict[str, tuple[str, ...]]:
 
 def _groups(needs: Iterable[Need]) -> list[_Group]:
     """The needs of each library of NVIDIA's wheels and each major."""
-    grouped: dict[tuple[str, int], list[Need]] = {}
-    for need in needs:
-        grouped.setdefault((need.stem, need.major), []).append(need)
+    by_library = grouped(((need.stem, need.major), need) for need in needs)
     return [
         _Group(stem, major, distribution, tuple(needed))
-        for (stem, major), needed in grouped.items()
+        for (stem, major), needed in by_library.items()
         if (distribution := exports.distributions(stem).get(major)) is not None
     ]
 

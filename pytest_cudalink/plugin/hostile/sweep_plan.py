@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ...base.tables import grouped
 from ...emulator.control import DriverState
 from ...report.naming import Error, Raised, Said, new, tells
 from .reruns import RerunTotals
@@ -210,10 +211,11 @@ def _repeats(numbered: Iterable[tuple[int, Call]], stacks: Sequence[Sequence[str
 
     These are the first two, the last, and some between, which lie equally far apart.
     """
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for number, call in numbered:
-        if number <= len(stacks) and stacks[number - 1]:  # calls of whose places nothing is known may have others
-            alike.setdefault((call.function, *stacks[number - 1]), []).append(number)
+    alike = grouped(
+        ((call.function, *stacks[number - 1]), number)
+        for number, call in numbered
+        if number <= len(stacks) and stacks[number - 1]  # calls of whose places nothing is known may have others
+    )
     found: set[int] = set()
     for numbers in alike.values():
         step = (len(numbers) - 2) / (REPEATS - 2)

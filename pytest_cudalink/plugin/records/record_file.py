@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ...base.safe_text import block
+from ...base.tables import grouped
 from ...environment.facts import Environment
 from ...loader import last_words
 from ...report import Writer, origin
@@ -224,10 +225,7 @@ class RecordFile(RunPart):
         if self._has_collected or self._run.config.option.collectonly:
             return
         self._has_collected = True
-        tests: dict[str, list[str]] = {}
-        for nodeid in nodeids:
-            file, _, name = nodeid.partition("::")
-            tests.setdefault(file, []).append(name)
+        tests = grouped((file, name) for file, _, name in (nodeid.partition("::") for nodeid in nodeids))
         self.writer.write(CollectedRecord(tests=tests))
 
     @pytest.hookimpl(trylast=True)
