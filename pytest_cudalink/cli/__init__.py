@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from ..base.safe_text import block, complain
+from ..base.safe_text import BLOCK_LIMIT, block, complain, line
 
 _BROKEN_PIPE: Final = 141  # what a shell gives for SIGPIPE
 
@@ -147,8 +147,17 @@ def _run(arguments: Sequence[str] | None) -> int:
             complain(f"cudalink {given[0]}: {words}")
             return 2
     _warn_of_variables()
+    return _carry_out(given[0], options)
+
+
+def _carry_out(command: str, options: argparse.Namespace) -> int:
+    from .arguments import CommandError
+
     try:
         return int(options.run(options))
+    except CommandError as error:
+        complain(f"cudalink {command}{error.verb and f' {error.verb}'}: {line(error.args[0], BLOCK_LIMIT)}")
+        return 2
     except KeyboardInterrupt:
         complain("cudalink: interrupted")
         return _INTERRUPTED

@@ -37,8 +37,15 @@ def hint(name: str, known: Iterable[str], more: str = "") -> str:
     return f"; known: {listed(names, _MOST)}{more if len(names) > _MOST else ''}"
 
 
-class UnknownNameError(Exception):
-    """No cell has a name or a tag; the message names those that there are."""
+class CommandError(Exception):
+    """Ends a command with exit code 2; `cli.main` shows the message behind the name of the command.
+
+    `verb`: the verb that is shown, too.
+    """
+
+    def __init__(self, message: object, verb: str = "") -> None:
+        super().__init__(message)
+        self.verb = verb
 
 
 def tagged(cells: Iterable[Cell], tags: str, file: Path, *, none: bool = False) -> list[Cell]:
@@ -55,10 +62,10 @@ def tagged(cells: Iterable[Cell], tags: str, file: Path, *, none: bool = False) 
     wanted = {word.strip().removeprefix("!") for word in tags.split(",") if word.strip()}
     # the workflows that `cudalink init` writes leave out "nightly", whether or not a cell has it
     if unknown := sorted(wanted - known - {*IMPLIED_TAGS, "nightly"}):
-        raise UnknownNameError(f"no cell of {file} has the tag {unknown[0]!r}{hint(unknown[0], sorted(known))}")
+        raise CommandError(f"no cell of {file} has the tag {unknown[0]!r}{hint(unknown[0], sorted(known))}")
     found = select(every, tags)
     if not found and wanted and not (none and all(word.strip().startswith("!") for word in tags.split(","))):
-        raise UnknownNameError(f"no cell of {file} has the tags {tags!r}; known: {', '.join(sorted(known))}")
+        raise CommandError(f"no cell of {file} has the tags {tags!r}; known: {', '.join(sorted(known))}")
     return found
 
 

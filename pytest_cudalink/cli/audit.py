@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..base.progress import progress
-from ..base.safe_text import complain, line
+from ..base.safe_text import line
 from ..base.tables import grouped
 from ..base.words import and_more, counted
 from . import audit_device_code, audit_output
-from .arguments import any_path
+from .arguments import CommandError, any_path
 from .audit_output import Answer, AuditOutput
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def run(options: argparse.Namespace) -> int:
     """Audit in the mode of the options; return the worst exit code."""
     mode, wrong = mode_of(options)
     if wrong:
-        complain(f"cudalink audit: {line(wrong)}")
-        return 2
+        raise CommandError(wrong)
     # a mode sees no option of another
     return _RUN[mode](argparse.Namespace(**{name: getattr(options, name) for name in ("format", *MODES[mode])}))
 
@@ -96,8 +95,7 @@ def _audit_libraries(options: argparse.Namespace) -> int:
     from ..audit import AuditError, audit
 
     if not options.paths:
-        complain("cudalink audit: give a wheel, a folder or a library, or --environment")
-        return 2
+        raise CommandError("give a wheel, a folder or a library, or --environment")
     required = [major.strip() for major in (options.require or "").split(",") if major.strip()]
     code, output = 0, AuditOutput(options.format)
     for path in options.paths:

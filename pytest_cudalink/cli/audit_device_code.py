@@ -9,8 +9,6 @@ from typing import Any, Final
 from ..audit.device_code import ROWS, DeviceCode, DeviceImage, ImageGroup, device_code
 from ..audit.device_code.assemble import Assembled, assemble, assembler
 from ..base.progress import progress
-from ..base.safe_text import complain
-from ..base.safe_text import line as safe
 from ..base.tables import grouped
 from ..base.words import and_more, columns, counted
 from ..compat.architectures import architecture_of
@@ -19,6 +17,7 @@ from ..compat.releases import driver_branch, drivers_in
 from ..emulator.worker import WorkerError
 from ..toolchains import ToolchainError
 from ..versions import CudaVersion
+from .arguments import CommandError
 from .audit_output import Answer, AuditOutput
 
 #: Most lines of nvJitLink's log, and most files of a group, that are shown.
@@ -76,16 +75,14 @@ def invalid(options: argparse.Namespace) -> str:
 def run(options: argparse.Namespace) -> int:
     """Audit the device code of each path; returns the worst exit code."""
     if not options.paths:
-        complain("cudalink audit: device code is that of files; give a wheel, a folder or a library")
-        return 2
+        raise CommandError("device code is that of files; give a wheel, a folder or a library")
     try:
         gpus = [architecture_of(name) for name in _split(options.gpu)]
         required = [architecture_of(_full(name)) for name in _split([options.require_archs or ""])]
         drivers = drivers_in(options.driver or ">=525")
         toolchain = assembler(options.toolchain) if options.assemble else None
     except (ToolchainError, ValueError) as error:
-        complain(f"cudalink audit: {safe(error)}")
-        return 2
+        raise CommandError(error) from error
     rows = gpus or list(dict.fromkeys([*ROWS, *required]))
     code, output = 0, AuditOutput(options.format)
     for path in options.paths:

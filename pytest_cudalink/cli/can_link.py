@@ -13,7 +13,6 @@ from typing import Any, Final
 from .. import probes
 from ..artifacts import ReaderError, inspect
 from ..base.regular_files import DATA, read_bounded
-from ..base.safe_text import complain
 from ..base.safe_text import line as safe
 from ..base.words import counted, did_you_mean
 from ..compat.architectures import parse_architecture
@@ -23,7 +22,7 @@ from ..compat.releases import driver_named
 from ..guardrails.can_link import LIBRARIES, Consumer, Reply, questions
 from ..guardrails.can_link import reply as reply_to
 from ..versions import FIRST_BRANCH, NUMBERS, CudaVersion
-from .arguments import offer, wrong_file
+from .arguments import CommandError, offer, wrong_file
 
 DESCRIPTION: Final = (
     "Answer whether one CUDA release links code that another release made, from the atlas, which has measurements of "
@@ -35,10 +34,6 @@ _PREFIX: Final = "nvrtc-"
 _THIS: Final = "this"
 #: The fields of a documented statement that --json gives.
 _OF_STATEMENT: Final = ("name", "says", "source", "url", "verified")
-
-
-class _WrongWordError(Exception):
-    """An argument names nothing; the message says what is expected."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +79,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer for every consumer; return the exit code."""
-    try:
-        code = _code(options)
-        consumers = _read_consumers(options.consumer, code.kind)
-    except _WrongWordError as error:
-        complain(f"cudalink can-link: {safe(str(error))}")
-        return 2
+    code = _code(options)
+    consumers = _read_consumers(options.consumer, code.kind)
     atlas = load()
     replies = [reply_to(atlas, one) for one in questions(code.release, consumers, code.kind, code.arch)]
     if options.json:
@@ -109,16 +100,16 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
     """Raise an error if words are missing, or KIND or --arch is not known."""
     if options.consumer is None:
         missing = "CONSUMER is" if options.producer else "PRODUCER and CONSUMER are"
-        raise _WrongWordError(f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir")
+        raise CommandError(f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir")
     options.kind = options.kind and options.kind.lower()
     if options.kind is not None and options.kind not in kinds:
         msg = f"KIND is {options.kind!r}; expected {', '.join(kinds)}{did_you_mean(options.kind, kinds, 3)}"
-        raise _WrongWordError(msg)
+        raise CommandError(msg)
     if options.arch is not None:
         try:
             parse_architecture(options.arch)
         except ValueError as error:
-            raise _WrongWordError(f"--arch: {error}") from error
+            raise CommandError(f"--arch: {error}") from error
 
 
 def _code(options: argparse.Namespace) -> _Code:
@@ -127,10 +118,10 @@ def _code(options: argparse.Namespace) -> _Code:
     if _is_release(text.removeprefix(_PREFIX)):
         release = _release(text.removeprefix(_PREFIX), "PRODUCER")
         if options.kind is None:
-            raise _WrongWordError(f"KIND is missing; expected {', '.join(KINDS)}; a file of device code needs none")
+            raise CommandError(f"KIND is missing; expected {', '.join(KINDS)}; a file of device code needs none")
         return _Code(release, options.kind, options.arch or ARCH)
     if not text or "\0" in text:
-        raise _WrongWordError(f"PRODUCER is {text!r}; expected a CUDA release such as 12.4, or a file of device code")
+        raise CommandError(f"PRODUCER is {text!r}; expected a CUDA release such as 12.4, or a file of device code")
     return _of_file(Path(text), options.kind, options.arch)
 
 
@@ -143,10 +134,10 @@ def _release(text: str, argument: str) -> CudaVersion:
         release = CudaVersion.parse(text)
         branch = driver_named(text) if release.major >= FIRST_BRANCH else None
     except ValueError as error:
-        raise _WrongWordError(f"{argument}: {error}") from error
+        raise CommandError(f"{argument}: {error}") from error
     if branch is not None:
         msg = f"{argument}: {text!r} is a branch of drivers, of CUDA {branch}; write driver-{text} as CONSUMER"
-        raise _WrongWordError(msg)
+        raise CommandError(msg)
     return release
 
 
@@ -154,16 +145,16 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
     expected = "a CUDA release such as 12.4, or a file of device code"
     if wrong := wrong_file(path, expected):
-        raise _WrongWordError(f"PRODUCER {wrong}{did_you_mean(str(path), _releases(), 3)}")
+        raise CommandError(f"PRODUCER {wrong}{did_you_mean(str(path), _releases(), 3)}")
     try:
         found = inspect(read_bounded(path, DATA))
     except (OSError, ReaderError) as error:
-        raise _WrongWordError(f"{path} cannot be read: {safe(error)}; expected {expected}") from error
+        raise CommandError(f"{path} cannot be read: {safe(error)}; expected {expected}") from error
     leaves = list(found.leaves)
     if found.problems or found.kind == "unknown" or not leaves:
         why = found.problems[0] if found.problems else "it is not device code"
         msg = f"{path} cannot be judged: {why}; expected PTX, LTO-IR, a cubin, or a file that contains them"
-        raise _WrongWordError(msg)
+        raise CommandError(msg)
     # a packed image does not say its release
     telling = [one for one in leaves if one.producer or one.needs] or leaves
     leaf = next((one for one in telling if one.arch == arch), telling[0])
@@ -172,9 +163,9 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     release = leaf.producer or (leaf.needs.version if leaf.needs and not leaf.needs.newer_than else None)
     if release is None:
         msg = f"{path} ({found.describe()}) does not say which release made it; expected one that does; name a release"
-        raise _WrongWordError(msg)
+        raise CommandError(msg)
     if kind is not None and kind != own:
-        raise _WrongWordError(f"KIND is {kind!r}, but {path} is {own} ({leaf.describe()}); leave KIND out")
+        raise CommandError(f"KIND is {kind!r}, but {path} is {own} ({leaf.describe()}); leave KIND out")
     named = (leaf.arch or ARCH).replace("compute_", "sm_")
     parts = "" if len(leaves) == 1 else f", one of {counted(len(leaves), 'image')} in it"
     return _Code(release, own, arch or named, f"{path}: {leaf.describe()}{parts}; asked as {own} of CUDA {release}")
@@ -183,7 +174,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
 def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
     if (kind == TILE) != text.startswith("tileiras-"):
         msg = f"CONSUMER is {text!r}; only tileiras-RELEASE, such as tileiras-13.4, reads Tile IR, and nothing else"
-        raise _WrongWordError(msg)
+        raise CommandError(msg)
     if text == _THIS:
         return _installed()
     library, dash, release = text.rpartition("-")
@@ -191,10 +182,10 @@ def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
         msg = (
             f"CONSUMER is {text!r}; expected {' or '.join(f'{name}-RELEASE' for name in LIBRARIES)}, a release or this"
         )
-        raise _WrongWordError(f"{msg}{did_you_mean(text, _consumers(), 3)}")
+        raise CommandError(f"{msg}{did_you_mean(text, _consumers(), 3)}")
     if not _is_release(release):
         msg = f"CONSUMER is {text!r}; expected a release such as 13.2, nvjitlink-13.2, driver-13.2 or this"
-        raise _WrongWordError(f"{msg}{did_you_mean(text, _consumers(), 3)}")
+        raise CommandError(f"{msg}{did_you_mean(text, _consumers(), 3)}")
     version = _driver(release) if library == "driver" else _release(release, "CONSUMER")
     return tuple(Consumer(name, version) for name in ((library,) if dash else ("nvjitlink", "driver")))
 
@@ -207,7 +198,7 @@ def _driver(text: str) -> CudaVersion:
     try:
         return driver_named(text)
     except ValueError as error:
-        raise _WrongWordError(f"CONSUMER: {error}") from error
+        raise CommandError(f"CONSUMER: {error}") from error
 
 
 def _installed() -> tuple[Consumer, ...]:
@@ -218,11 +209,11 @@ def _installed() -> tuple[Consumer, ...]:
         found = {"nvjitlink": nvjitlink, "driver": probes.driver_version()}
     except (RuntimeError, OSError) as error:
         msg = f"CONSUMER is this, but its libraries cannot be asked: {safe(error)}; run: cudalink doctor"
-        raise _WrongWordError(msg) from error
+        raise CommandError(msg) from error
     there = tuple(Consumer(name, release) for name, release in found.items() if release is not None)
     if not there:
         msg = "CONSUMER is this, but there is neither an nvJitLink nor a driver here; name a release, such as 13.2"
-        raise _WrongWordError(msg)
+        raise CommandError(msg)
     return there
 
 

@@ -15,13 +15,13 @@ from typing import Final
 
 from ..base import scratch
 from ..base.progress import progress
-from ..base.safe_text import complain
 from ..emulator import Emulation, EmulatorError, emulation_for, library_folder, release_of, supported_versions
 from ..linker import sample
 from ..linker.errors import CompileError
 from ..linker.sample import SKEW_TEST, Machine, compile_kernel
 from ..targets.base import Backend
 from ..versions import CudaVersion
+from .arguments import CommandError
 
 DESCRIPTION: Final = (
     "Compile two CUDA C++ units with NVRTC, link them as PTX and as LTO-IR, and prove the results: from the images, "
@@ -48,17 +48,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the report of the sample; exit code 2 for an invalid option, or if the compiler is not installed."""
     try:
-        try:
-            kernel = compile_kernel()
-        except CompileError:
-            raise
-        except RuntimeError as error:
-            complain(f"cudalink demo: {error}")
-            return 2
+        kernel = compile_kernel()
+    except CompileError:
+        raise
+    except RuntimeError as error:
+        raise CommandError(error) from error
+    try:
         return report(options.arch, options.backend, kernel=kernel)
     except ValueError as error:
-        complain(f"cudalink demo: {error}")
-        return 2
+        raise CommandError(error) from error
 
 
 def report(

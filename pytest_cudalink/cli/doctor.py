@@ -10,10 +10,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..base.safe_text import BLOCK_LIMIT, complain
+from ..base.safe_text import BLOCK_LIMIT
 from ..base.safe_text import line as safe
 from ..base.tables import grouped
 from ..base.words import and_more, columns, counted
+from .arguments import CommandError
 
 if TYPE_CHECKING:
     from ..base.install_command import Command
@@ -67,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         report = doctor.examine(parse_constraint(options.ctk_version, "--ctk-version"))
     except (ValueError, RuntimeError) as error:
-        complain(f"cudalink doctor: {error}")
-        return 2
+        raise CommandError(error) from error
     if options.json:
         sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
         return report.exit_code

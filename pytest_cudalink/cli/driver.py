@@ -29,7 +29,7 @@ from ..emulator.recorder import grade
 from ..emulator.recorder.record import RecorderError, record
 from ..loader.loads import loaded_file
 from ..toolchains import ToolchainError, provide
-from .arguments import STDOUT, add_verbs, any_path, offer, output_file, wrong_file
+from .arguments import STDOUT, CommandError, add_verbs, any_path, offer, output_file, wrong_file
 
 #: Signals that the command passes on.
 _PASSED_ON: Final = frozenset(
@@ -156,19 +156,16 @@ def run(options: argparse.Namespace) -> int:
     try:
         return {"run": _run, "record": _record, "info": _info}[options.verb](options)
     except EmulatorError as error:
-        complain(f"cudalink driver: {error}")
-        return 2
+        raise CommandError(error) from error
 
 
 def _run(options: argparse.Namespace) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        complain("cudalink driver run: no program given; write it after --, such as: -- python script.py")
-        return 2
+        raise CommandError("no program given; write it after --, such as: -- python script.py", "run")
     program = shutil.which(command[0])
     if program is None:
-        complain(f"cudalink driver run: there is no program {command[0]!r} on the PATH; correct its name")
-        return 2
+        raise CommandError(f"there is no program {command[0]!r} on the PATH; correct its name", "run")
     inside = emulator.from_environment(os.environ)
     emulation = emulator.emulation_for(
         options.version,
@@ -206,8 +203,7 @@ def _record(options: argparse.Namespace) -> int:
     for name, expected in {"driver": "a library", "against": "a recording", "answers": "a recording"}.items():
         path = getattr(options, name)
         if path and (wrong := wrong_file(path, expected)):
-            complain(f"cudalink driver record: --{name} {wrong}; correct the path")
-            return 2
+            raise CommandError(f"--{name} {wrong}; correct the path", "record")
     try:
         other = grade.read(options.against) if options.against else None
         if options.answers:
@@ -216,8 +212,7 @@ def _record(options: argparse.Namespace) -> int:
             with progress("asking the driver") as step:
                 recording = record(options.driver, options.seconds, step.say)
     except (RecorderError, OSError) as error:
-        complain(f"cudalink driver record: {line(error)}")
-        return 2
+        raise CommandError(error, "record") from error
     # what took minutes to ask is kept first, whatever it is compared with
     if options.output == STDOUT:
         sys.stdout.write(json.dumps(recording) + "\n")
@@ -291,8 +286,7 @@ def _info(options: argparse.Namespace) -> int:
     try:
         facts = _facts()
     except OSError as error:  # a libcuda.so.1 that is not a library
-        complain(f"cudalink driver info: the driver of this machine cannot be opened: {line(error)}")
-        return 2
+        raise CommandError(f"the driver of this machine cannot be opened: {error}", "info") from error
     if options.json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return 0

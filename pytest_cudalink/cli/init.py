@@ -12,12 +12,13 @@ from typing import Final
 
 from ..audit.needs import has_runtime
 from ..base.regular_files import read_text
-from ..base.safe_text import complain, line, say
+from ..base.safe_text import complain, say
 from ..environment.installed import is_library, libraries_below
 from ..matrix import CellsError, load_cells
 from ..matrix.init import OLDEST_PYTEST, Change, older_pytest, on_runtime, plan_changes, projects_below
 from ..matrix.project import Project, warnings
 from ..matrix.runner import CELLS
+from .arguments import CommandError
 
 DESCRIPTION: Final = (
     "Add a matrix to the project in this folder: matrices/cells.toml, a noxfile or tox.toml, and the CI's workflow. "
@@ -44,8 +45,7 @@ def run(options: argparse.Namespace) -> int:
             say(f"note: {note}")
         return _carry_out(root, changes, options)
     except (CellsError, OSError) as error:
-        complain(f"cudalink init: {line(error)}")
-        return 2
+        raise CommandError(error) from error
 
 
 def _notes(root: Path) -> Iterator[str]:

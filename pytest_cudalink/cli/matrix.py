@@ -17,7 +17,7 @@ from ..matrix.cells import schema
 from ..matrix.ci import github_matrix, parse_shard, read_durations, spread
 from ..matrix.keys import KEYS
 from ..matrix.project import warnings
-from .arguments import UnknownNameError, add_verbs, any_path, hint, input_path, offer, tagged, wrong_file
+from .arguments import CommandError, add_verbs, any_path, hint, input_path, offer, tagged, wrong_file
 
 DESCRIPTION: Final = (
     "Check, list and show the cells of a project. A cell is one environment, in which the tests run once; nox, tox "
@@ -98,11 +98,7 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         wrong = wrong_file(file, "a file of cells") or f"is {file}, which cannot be read: {error.strerror}"
         remedy = "`cudalink init` writes one" if isinstance(error, FileNotFoundError) else "name another with --file"
-        complain(f"cudalink matrix: the file of cells {wrong}; {remedy}")
-        return 2
-    except UnknownNameError as error:
-        complain(f"cudalink matrix: {error}")
-        return 2
+        raise CommandError(f"the file of cells {wrong}; {remedy}") from error
 
 
 def _file(options: argparse.Namespace) -> Path:
@@ -182,7 +178,7 @@ def _chosen_cell(options: argparse.Namespace, file: Path) -> Cell:
     cells: Mapping[str, Cell] = {cell.name: cell for cell in load_cells(file)}
     if options.cell not in cells:
         known = hint(options.cell, cells, "; `cudalink matrix list` shows them")
-        raise UnknownNameError(f"no cell {options.cell!r} in {file}{known}")
+        raise CommandError(f"no cell {options.cell!r} in {file}{known}")
     return cells[options.cell]
 
 

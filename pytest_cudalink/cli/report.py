@@ -28,7 +28,7 @@ from ..report.matrix_report import MatrixReport, Plan
 from ..report.merge import merge
 from ..report.records import RecordError
 from ..report.views import differing
-from .arguments import UnknownNameError, input_file, tagged
+from .arguments import CommandError, input_file, tagged
 
 #: The options that name a file to write.
 _FORMS: Final = ("save", "html", "markdown")
@@ -103,16 +103,14 @@ def run(options: argparse.Namespace) -> int:
     given = [word.strip() for word in options.fail_on.split(",")] if options.fail_on else default
     words = [word for word in given if word and word != "none"]
     if fault := _option_fault(options, words):
-        complain(f"cudalink report: {fault}")
-        return 2
+        raise CommandError(fault)
     if options.open and options.html is None:
         options.html = _PAGE
     try:
         report = _merged(options)
         comparison = _compared(report, options.against)
-    except (RecordError, CellsError, UnknownNameError, OSError) as error:
-        complain(f"cudalink report: {line(error)}")
-        return 2
+    except (RecordError, CellsError, OSError) as error:
+        raise CommandError(error) from error
     written = _write(options, report, comparison)
     found = _print_findings(report, comparison, words)
     opened = not (options.open and written) or _open(options.html)
