@@ -172,7 +172,7 @@ def examine(
     """
     constraint = parse_constraint(ctk_version)
     facts, system = facts or DriverFacts(), system or System()
-    assume_forward = forward_compatibility_assumed("strict")
+    facts.assume_forward, facts.hint = forward_compatibility_assumed("strict"), driver_hint()
     report = DoctorReport(driver=_driver(facts, system))
     for kind, names in LOOKED_FOR.items():
         for name in names:
@@ -185,20 +185,13 @@ def examine(
 
     def judge(items: Sequence[Item]) -> DoctorReport:
         judged = DoctorReport(driver=report.driver, items=list(items))
-        judged.rules = judge_all(
-            items,
-            constraint=constraint,
-            driver=facts,
-            pipelines=_PIPELINES,
-            assume_forward=assume_forward,
-            hint=driver_hint(),
-        )
+        judged.rules = judge_all(items, constraint=constraint, driver=facts, pipelines=_PIPELINES)
         judged.links = list(_links(judged, facts))
         if not report.items and not audit.cuda_libraries:
             fix = Command(("cuda-toolkit[cudart,nvjitlink,nvrtc]",))
             judged.findings.append(Finding("unknown", "no part of a CUDA toolkit was found", fix))
         judged.findings += _bindings_findings(judged, system)
-        judged.findings += _rule_findings(judged, facts, assume_forward=assume_forward)
+        judged.findings += _rule_findings(judged, facts)
         judged.findings += _predictions(judged, facts, system.versions().keys())
         judged.findings += _link_findings(judged, system)
         return judged
@@ -210,11 +203,11 @@ def examine(
     absent = (*_missing_companions(report, system), *_missing_when_used(report, system))
     report.findings[:0] = [*_damaged_files(judged, system), *absent]
     report.findings += judged.findings
-    report.findings += _runtime_findings(system, facts, audit, assume_forward=assume_forward)
+    report.findings += _runtime_findings(system, facts, audit)
     report.findings += _outside_findings(report, judged, judge)
     report.findings += _copy_findings(report)
     report.findings += conflicts.values()
-    _add_newer_libraries(report, system, facts, assume_forward=assume_forward)
+    _add_newer_libraries(report, system, facts)
     report.findings += [Finding("unknown", f"{one.path}: {one.text}") for one in audit.unreadable]
     report.findings += _known_bad_findings(report, judged.items, system)
     report.findings += _tile_findings(report, system)
@@ -503,9 +496,7 @@ def _missing_when_used(report: DoctorReport, system: System) -> Iterator[Finding
         )
 
 
-def _runtime_findings(
-    system: System, facts: DriverFacts, audit: EnvironmentAudit, *, assume_forward: bool
-) -> Iterator[Finding]:
+def _runtime_findings(system: System, facts: DriverFacts, audit: EnvironmentAudit) -> Iterator[Finding]:
     """Yield the distributions with a CUDA runtime of their own for which the driver is too old."""
     driver, versions = facts.cuda().value, system.versions()
     for name in component_table()["static-runtime"]["distributions"]:
@@ -520,7 +511,7 @@ def _runtime_findings(
             one.by_name for one in audit.claims
             if (one.name, one.how) == (name, "declared") and not [*SpecifierSet(one.versions).filter(of_major)]
         })  # fmt: skip
-        verdict = check_driver(runtime, facts, assume_forward=assume_forward, hint=driver_hint())
+        verdict = check_driver(runtime, facts)
         if verdict.severity == "error":
             yield Finding(
                 "error",
@@ -533,7 +524,7 @@ def _runtime_findings(
             )
 
 
-def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFacts, *, assume_forward: bool) -> None:
+def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFacts) -> None:
     """Report the libraries with a CUDA runtime of their own for which the driver is too old, with one command for all.
 
     Those that a look-up found are judged with the toolkit. A library that is also there in the driver's major serves
@@ -553,7 +544,7 @@ def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFact
         return
     name, *others = newer
     item = Item("dynamic-libs", name, name, "site-packages", "ctk", newer[name], f"the version of {name}")
-    verdict = check_driver(item, facts, assume_forward=assume_forward, hint=driver_hint())
+    verdict = check_driver(item, facts)
     if verdict.severity != "error":
         return
     command = Command(tuple(older), uninstall=tuple(newer))
@@ -635,13 +626,13 @@ def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding
         )
 
 
-def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
+def _rule_findings(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
     """Yield the rules that do not hold. A missing driver is reported once, and is not a fault of the toolkit."""
     for verdict in report.rules:
         if verdict.kind != "driver" and verdict.severity != "note":
             cause = _mixed(report) if verdict.kind in _MIXED else _CAUSES.get(verdict.kind, "")
             yield Finding(verdict.severity, verdict.what, verdict.fix, verdict.otherwise, cause)
-    yield from _driver_findings(report, facts, assume_forward=assume_forward)
+    yield from _driver_findings(report, facts)
 
 
 def _mixed(report: DoctorReport) -> str:
@@ -649,7 +640,7 @@ def _mixed(report: DoctorReport) -> str:
     return f"the toolkit's parts come from several releases: CUDA {', '.join(map(str, releases))}"
 
 
-def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
+def _driver_findings(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
     """Yield the driver rule's findings by CUDA release: one finding for all items that one command repairs."""
     cuda = facts.cuda()
     driver: CudaVersion | None = cuda.value
@@ -667,7 +658,7 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
             groups.setdefault((item.version, not by_wheel), []).append(item)
     for _, items in sorted(groups.items()):
         first, *others = [item for item in items if meets_driver(item)] or items
-        verdict = check_driver(first, facts, assume_forward=assume_forward, hint=driver_hint(), others=len(others))
+        verdict = check_driver(first, facts, others=len(others))
         if verdict.severity != "note":
             fix, cause = repair(items, driver, at_most=True), _driver_cause(driver, verdict.severity)
             place = "" if verdict.severity == "unknown" else _OLD_DRIVER

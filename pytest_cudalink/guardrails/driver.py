@@ -122,6 +122,7 @@ class DriverFacts:
 
     `cuda_version`: instead of asking ``cuDriverGetVersion``.
     `release_version`: instead of asking NVML.
+    `assume_forward`, `hint`: as of `rules.Driver`.
     `asks_elsewhere`: whether another process asks for the CUDA version, so that this one makes no call of the driver.
     """
 
@@ -129,6 +130,7 @@ class DriverFacts:
         self._given_cuda = cuda_version and Fact(cuda_version, "given as driver_cuda_version", stated=True)
         self._given_release = release_version and Fact(release_version, "given as driver_release_version")
         self.asks_elsewhere = False
+        self.assume_forward, self.hint = False, ""
         self._cuda: Fact | None = None
         self._release: Fact | None = None
 

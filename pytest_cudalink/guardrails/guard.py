@@ -299,14 +299,13 @@ class CompatibilityGuardRails:
         if any((one.kind, one.name, one.path, one.version) == (*itself, item.version) for one in self._remembered):
             return
         others = [other for other in self._present() if (other.kind, other.name, other.path) != itself]
+        self._driver.assume_forward, self._driver.hint = forward_compatibility_assumed(mode), driver_hint()
         verdict = judge(
             item,
             others,
             constraint=self._constraint,
             driver=self._driver,
             pipelines=self.pipelines,
-            assume_forward=forward_compatibility_assumed(mode),
-            hint=driver_hint(),
             unknown_driver_passes=mode != "strict",
         )
         if self._passes(verdict, mode, (item, *others)):

@@ -40,7 +40,18 @@ _RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
 
 
 class Driver(Protocol):
-    """The questions of the driver rule, each asked only when the rule needs the answer."""
+    """The questions of the driver rule, each asked only when the rule needs the answer.
+
+    `assume_forward`: whether an incompatible driver passes, because NVIDIA's forward-compatibility package is
+    installed.
+    `hint`: appended to the advice of a refusal: how to set `assume_forward`.
+    """
+
+    @property
+    def assume_forward(self) -> bool: ...
+
+    @property
+    def hint(self) -> str: ...
 
     def cuda(self) -> Fact:
         """CUDA version of the driver, as `CudaVersion`."""
@@ -58,6 +69,8 @@ class KnownDriver:
     cuda_version: CudaVersion | None
     release_version: str | None = None
     witness: str = "as given"  # where these were read
+    assume_forward: bool = False
+    hint: str = ""
 
     def cuda(self) -> Fact:
         return Fact(self.cuda_version, self.witness if self.cuda_version else "no CUDA version of the driver is known")
@@ -194,17 +207,12 @@ def check_linked(a: Item, b: Item) -> Verdict:
     )
 
 
-def check_driver(
-    item: Item, driver: Driver, *, assume_forward: bool = False, hint: str = "", others: int = 0
-) -> Verdict:
+def check_driver(item: Item, driver: Driver, *, others: int = 0) -> Verdict:
     """Whether the driver runs code of a toolkit of the item's release.
 
     By the CUDA Compatibility guide: backward compatibility; within a major, minor-version compatibility from a driver
     branch on.
 
-    `assume_forward`: whether an incompatible driver passes, because NVIDIA's forward-compatibility package is
-    installed.
-    `hint`: appended to the advice of a refusal: how to set `assume_forward`.
     `others`: the number of other items of the same release that the verdict is about.
     """
     ctk, label = item.version, f"{item.label}{and_more(others)}"
@@ -252,13 +260,13 @@ def check_driver(
         fault = f"minor-version compatibility needs driver branch {floor} or newer, the driver is {release.value}"
     fix = repair((item,), version, at_most=True)
     instead = f"{by_hand((item,), version)}, or " if item.kind == "binaries" and not fix else ""
-    if assume_forward:
+    if driver.assume_forward:
         return compatible("driver", f"forward compatibility is assumed: {fault}", item)
     return Verdict(
         "error",
         f"the driver does not run CUDA {ctk} ({label}): {fault}",
         fix,
-        otherwise=f"{instead}install a driver for CUDA {ctk}{hint}",
+        otherwise=f"{instead}install a driver for CUDA {ctk}{driver.hint}",
         evidence=(item, words),
         kind="driver",
     )
@@ -272,9 +280,6 @@ def _alone(
     remembered: Collection[Item],
     constraint: SpecifierSet | None,
     driver: Driver,
-    *,
-    assume_forward: bool,
-    hint: str,
 ) -> Iterator[Verdict]:
     """The checks of one item, in order; lazily, so that the driver is asked last."""
     yield check_item(item)
@@ -288,7 +293,7 @@ def _alone(
             yield check_linked(item, other)
     if item.name in besides():
         yield from (check_pair(*pair, there) for pair in combinations(remembered, 2))
-    yield check_driver(item, driver, assume_forward=assume_forward, hint=hint)
+    yield check_driver(item, driver)
 
 
 def _piped(item: Item, remembered: Iterable[Item], pipelines: Iterable[Pipeline]) -> Iterator[Verdict]:
@@ -307,8 +312,6 @@ def judge(
     constraint: SpecifierSet | None = None,
     driver: Driver,
     pipelines: Sequence[Pipeline] = (),
-    assume_forward: bool = False,
-    hint: str = "",
     unknown_driver_passes: bool = False,
 ) -> Verdict:
     """Judge one item together with the accepted ones: the first verdict that does not hold, or the last verdict.
@@ -316,11 +319,10 @@ def judge(
     The order is: packaging, known release, constraint, every remembered item (same release, linked), driver, pipelines.
 
     `remembered`: accepted items.
-    `assume_forward`, `hint`: as in `check_driver`.
     `unknown_driver_passes`: whether pipelines are also judged if the driver is not known; if they hold, the driver's
     verdict is returned.
     """
-    *_, verdict = _until_fault(_alone(item, remembered, constraint, driver, assume_forward=assume_forward, hint=hint))
+    *_, verdict = _until_fault(_alone(item, remembered, constraint, driver))
     passes = unknown_driver_passes and verdict.kind == "driver" and verdict.severity == "unknown"
     if verdict.severity == "note" or passes:
         for piped in _piped(item, remembered, pipelines):
@@ -343,8 +345,6 @@ def judge_all(
     constraint: SpecifierSet | None = None,
     driver: Driver,
     pipelines: Sequence[Pipeline] = (),
-    assume_forward: bool = False,
-    hint: str = "",
 ) -> list[Verdict]:
     """The verdicts of every rule on a set of items: each item, related pair and pipeline once, in whatever order given.
 
@@ -353,7 +353,7 @@ def judge_all(
     ordered = sorted(set(items), key=lambda item: (item.kind, item.name, item.path, str(item), item.packaged_with))
     verdicts: list[Verdict] = []
     for item in ordered:
-        verdicts += _alone(item, (), constraint, driver, assume_forward=assume_forward, hint=hint)
+        verdicts += _alone(item, (), constraint, driver)
     known = [item for item in ordered if item.packaged_with == "ctk"]
     for number, a in enumerate(known):
         related = [b for b in known[number + 1 :] if shared_groups(a, b, known)]

@@ -38,6 +38,8 @@ def item(name: str, version: str | None, kind: str = "dynamic-libs", *, of: str 
 class CountingDriver:
     """A driver that counts how often it is asked."""
 
+    assume_forward, hint = False, ""
+
     def __init__(self, cuda: str | None, release: str | None) -> None:
         self.known = KnownDriver(CudaVersion.parse(cuda) if cuda else None, release)
         self.asked: list[str] = []
@@ -138,28 +140,28 @@ def test_an_unknown_driver_is_one_cause() -> None:
 def test_the_text_of_a_refusal() -> None:
     """It has every part; a hint of the caller ends the advice."""
     nvrtc, driver = item("nvrtc", "12.9"), KnownDriver(CudaVersion(12, 0), "520.30.01", "as nvidia-smi says")
-    verdict = check_driver(nvrtc, driver, hint=", or set X=1")
+    verdict = check_driver(nvrtc, replace(driver, hint=", or set X=1"))
     assert verdict.otherwise == "install a driver for CUDA 12.9, or set X=1"
     assert "as nvidia-smi says" in verdict.items[1]
     for part in (verdict.message, *verdict.items, "rule:  driver", f"fix:   {verdict.fix}", verdict.otherwise):
         assert part in verdict.text
     assert judge(nvrtc, driver=driver).otherwise == "install a driver for CUDA 12.9"
-    assert judge(nvrtc, driver=driver, hint=", or wait").otherwise == "install a driver for CUDA 12.9, or wait"
+    assert judge(nvrtc, driver=replace(driver, hint=", or wait")).otherwise == "install a driver for CUDA 12.9, or wait"
     assert [one.otherwise[-4:] for one in judge_all([nvrtc], driver=driver) if one.rule == "driver"] == ["12.9"]
 
 
 @pytest.mark.parametrize(("ctk", "cuda", "release"), [("13.0", "12.8", None), ("12.9", "12.0", "520.30.01")])
 def test_forward_compatibility_relaxes_the_driver_rule_alone(ctk, cuda, release) -> None:
     """What is refused for the driver passes; a clash of toolkits and an unknown release do not."""
-    driver = KnownDriver(CudaVersion.parse(cuda), release)
-    verdict = check_driver(item("nvrtc", ctk), driver, assume_forward=True)
+    forward = KnownDriver(CudaVersion.parse(cuda), release, assume_forward=True)
+    verdict = check_driver(item("nvrtc", ctk), forward)
     assert line(verdict).startswith("compatible: forward compatibility is assumed: ")
     assert verdict.rule == "driver"
     assert ("the driver is of CUDA 12.8, older than major 13" in verdict.message) is (ctk == "13.0")
-    assert judge(item("nvrtc", ctk), driver=driver, assume_forward=True).status == "compatible"
-    clash = judge(item("nvrtc", ctk), [item("nvrtc", "11.0", "headers")], driver=driver, assume_forward=True)
+    assert judge(item("nvrtc", ctk), driver=forward).status == "compatible"
+    clash = judge(item("nvrtc", ctk), [item("nvrtc", "11.0", "headers")], driver=forward)
     assert (clash.status, clash.rule) == ("incompatible", "same-ctk")
-    unknown = check_driver(item("nvrtc", "12.9"), KnownDriver(CudaVersion(12, 0)), assume_forward=True)
+    unknown = check_driver(item("nvrtc", "12.9"), KnownDriver(CudaVersion(12, 0), assume_forward=True))
     assert unknown.status == "insufficient_metadata"
 
 
