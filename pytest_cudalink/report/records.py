@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, TypedDict, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, TypedDict, Union, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -160,15 +160,13 @@ class SubtestRecord(TypedDict):
     outcome: str
 
 
-class _Event(
-    Struct, tag_field="event", tag=lambda name: name.removesuffix("Record").lower(), kw_only=True, frozen=True
-):
-    """One line. A key that a line lacks has the default here."""
+class Event(Struct, tag_field="event", tag=lambda name: name.removesuffix("Record").lower(), kw_only=True, frozen=True):
+    """One line, of one of the classes below. A key that a line lacks has the default there."""
 
     time: _Time = 0.0
 
 
-class RunRecord(_Event, kw_only=True, frozen=True):
+class RunRecord(Event, kw_only=True, frozen=True):
     """The environment of a run."""
 
     schema: Annotated[Literal[1], Meta(description="version of the format")] = SCHEMA
@@ -191,7 +189,7 @@ class RunRecord(_Event, kw_only=True, frozen=True):
     origin: Annotated[OriginRecord | None, Meta(description="the project, its commit, and the CI run")] = None
 
 
-class FoundRecord(_Event, kw_only=True, frozen=True):
+class FoundRecord(Event, kw_only=True, frozen=True):
     """What a process has since a driver was emulated for markers, after ``run`` was written."""
 
     worker: _Worker = None
@@ -199,7 +197,7 @@ class FoundRecord(_Event, kw_only=True, frozen=True):
     arch: ArchRecord = msgspec.field(default_factory=lambda: ArchRecord(requested=None, found=None))
 
 
-class CollectedRecord(_Event, kw_only=True, frozen=True):
+class CollectedRecord(Event, kw_only=True, frozen=True):
     """The tests that the run was going to run; one without a test event was not run, or lost in a crash."""
 
     tests: Annotated[dict[str, list[str]], Meta(description="by file: the rest of each node ID")] = {}
@@ -210,7 +208,7 @@ class CollectedRecord(_Event, kw_only=True, frozen=True):
         return [f"{file}::{name}" if name else file for file, names in self.tests.items() for name in names]
 
 
-class StartRecord(_Event, kw_only=True, frozen=True):
+class StartRecord(Event, kw_only=True, frozen=True):
     """The start of an attempt; without a test event of the same worker and attempt, the attempt was cut short."""
 
     nodeid: _Nodeid
@@ -218,7 +216,7 @@ class StartRecord(_Event, kw_only=True, frozen=True):
     attempt: Annotated[_Positive, Meta(description="counted from 1 in each worker")] = 1
 
 
-class LinkRecord(_Event, kw_only=True, frozen=True):
+class LinkRecord(Event, kw_only=True, frozen=True):
     """One link, in or outside a test."""
 
     nodeid: _NodeidOrNone = None
@@ -236,7 +234,7 @@ class LinkRecord(_Event, kw_only=True, frozen=True):
     message: Annotated[str, Meta(description="the error's text")] = ""
 
 
-class UnsteeredRecord(_Event, kw_only=True, frozen=True):
+class UnsteeredRecord(Event, kw_only=True, frozen=True):
     """One link that no target steers, in or outside a test."""
 
     nodeid: _NodeidOrNone = None
@@ -253,7 +251,7 @@ class UnsteeredRecord(_Event, kw_only=True, frozen=True):
     ] = None
 
 
-class LibraryRecord(_Event, kw_only=True, frozen=True):
+class LibraryRecord(Event, kw_only=True, frozen=True):
     """A CUDA library that a process of the run has loaded, in or outside a test."""
 
     nodeid: _NodeidOrNone = None
@@ -282,7 +280,7 @@ class LibraryRecord(_Event, kw_only=True, frozen=True):
     ] = ""
 
 
-class ViolationRecord(_Event, kw_only=True, frozen=True):
+class ViolationRecord(Event, kw_only=True, frozen=True):
     """A broken rule of lifetimes, of order or of nvJitLink's contract."""
 
     nodeid: _NodeidOrNone = None
@@ -305,38 +303,7 @@ class ViolationRecord(_Event, kw_only=True, frozen=True):
     ] = False
 
 
-class FindingRecord(_Event, kw_only=True, frozen=True):
-    """What is wrong with a test that passes: when a call fails (a fault sweep), or under a schedule."""
-
-    nodeid: _NodeidOrNone = None
-    category: Annotated[str, _usually("fault", "schedule")] = ""
-    kind: Annotated[str, Meta(description="such as 'leak' or 'crash'")] = ""
-    what: Annotated[str, Meta(description="the finding, as pytest's summary has it")] = ""
-    evidence: Annotated[list[str], Meta(description="lines that show it, such as what was late")] = []
-    repeat: Annotated[str, Meta(description="the command that finds it again")] = ""
-    operations: Annotated[
-        list[OperationRecord], Meta(description="what was queued around what a schedule displaced, in this order")
-    ] = []
-
-
-class AskedRecord(_Event, kw_only=True, frozen=True):
-    """One thing that the run was asked for, and how often it happened of how often it was due."""
-
-    what: Annotated[
-        str,
-        _usually(
-            *("driver", "links", "faults", "isolation", "fault sweep", "calls", "resume", "baseline", "schedules"),
-            *("delays", "workers", "checks"),
-            description="'calls' are the runs of a fault sweep, 'delays' those under schedules",
-        ),
-    ] = ""
-    due: Count = 0
-    happened: Count = 0
-    left: Annotated[dict[str, Count], Meta(description="what did not happen, by the reason; the run fails for it")] = {}
-    allowed: Annotated[dict[str, Count], Meta(description="what did not happen and need not, by what allows that")] = {}
-
-
-class VerdictRecord(_Event, kw_only=True, frozen=True):
+class VerdictRecord(Event, kw_only=True, frozen=True):
     """A verdict of the guard rails."""
 
     nodeid: _NodeidOrNone = None
@@ -351,7 +318,7 @@ class VerdictRecord(_Event, kw_only=True, frozen=True):
     evidence: Annotated[list[str], Meta(description="the items that were compared")] = []
 
 
-class TestRecord(_Event, kw_only=True, frozen=True):
+class TestRecord(Event, kw_only=True, frozen=True):
     """The result of one attempt of a test."""
 
     __test__: ClassVar[bool] = False  # pytest: not a test class
@@ -387,7 +354,7 @@ class TestRecord(_Event, kw_only=True, frozen=True):
     )
 
 
-class CrashRecord(_Event, kw_only=True, frozen=True):
+class CrashRecord(Event, kw_only=True, frozen=True):
     """The death of a process."""
 
     nodeid: _NodeidOrNone = None
@@ -402,7 +369,7 @@ class CrashRecord(_Event, kw_only=True, frozen=True):
     ] = []
 
 
-class StickyRecord(_Event, kw_only=True, frozen=True):
+class StickyRecord(Event, kw_only=True, frozen=True):
     """A test that left the contexts of its process with an unrecoverable error, or with work that never finishes."""
 
     nodeid: _Nodeid
@@ -412,7 +379,38 @@ class StickyRecord(_Event, kw_only=True, frozen=True):
     after: Annotated[Count, Meta(description="number of tests that ran in a fresh process because of it")] = 0
 
 
-class EndRecord(_Event, kw_only=True, frozen=True):
+class FindingRecord(Event, kw_only=True, frozen=True):
+    """What is wrong with a test that passes: when a call fails (a fault sweep), or under a schedule."""
+
+    nodeid: _NodeidOrNone = None
+    category: Annotated[str, _usually("fault", "schedule")] = ""
+    kind: Annotated[str, Meta(description="such as 'leak' or 'crash'")] = ""
+    what: Annotated[str, Meta(description="the finding, as pytest's summary has it")] = ""
+    evidence: Annotated[list[str], Meta(description="lines that show it, such as what was late")] = []
+    repeat: Annotated[str, Meta(description="the command that finds it again")] = ""
+    operations: Annotated[
+        list[OperationRecord], Meta(description="what was queued around what a schedule displaced, in this order")
+    ] = []
+
+
+class AskedRecord(Event, kw_only=True, frozen=True):
+    """One thing that the run was asked for, and how often it happened of how often it was due."""
+
+    what: Annotated[
+        str,
+        _usually(
+            *("driver", "links", "faults", "isolation", "fault sweep", "calls", "resume", "baseline", "schedules"),
+            *("delays", "workers", "checks"),
+            description="'calls' are the runs of a fault sweep, 'delays' those under schedules",
+        ),
+    ] = ""
+    due: Count = 0
+    happened: Count = 0
+    left: Annotated[dict[str, Count], Meta(description="what did not happen, by the reason; the run fails for it")] = {}
+    allowed: Annotated[dict[str, Count], Meta(description="what did not happen and need not, by what allows that")] = {}
+
+
+class EndRecord(Event, kw_only=True, frozen=True):
     """The end of a run; absent after a crash."""
 
     exitstatus: Annotated[ExitCode | None, Meta(description="pytest's exit status; null where it is not known")] = None
@@ -427,33 +425,18 @@ class EndRecord(_Event, kw_only=True, frozen=True):
     ] = 0
 
 
-class ExitRecord(_Event, kw_only=True, frozen=True):
+class ExitRecord(Event, kw_only=True, frozen=True):
     """How the process of a run ended with an error that no other event explains, as the runner of its cell saw it."""
 
     exitcode: Annotated[ExitCode, Meta(description="the exit code of the process; negative after a signal")]
     output: Annotated[list[str], Meta(description="the last lines that it wrote")] = []
 
 
-Event = (
-    RunRecord
-    | FoundRecord
-    | CollectedRecord
-    | StartRecord
-    | LinkRecord
-    | UnsteeredRecord
-    | LibraryRecord
-    | ViolationRecord
-    | VerdictRecord
-    | TestRecord
-    | CrashRecord
-    | StickyRecord
-    | FindingRecord
-    | AskedRecord
-    | EndRecord
-    | ExitRecord
-)
 #: Each event by name, in the order in which a run first writes them.
-EVENTS: Final[Mapping[str, type[Event]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
+EVENTS: Final[Mapping[str, type[Event]]] = {str(kind.__struct_config__.tag): kind for kind in Event.__subclasses__()}
+
+
+_ANY_EVENT: Final[Any] = Union[tuple(EVENTS.values())]  # noqa: UP007 (of a list)
 
 
 class RecordError(ValueError):
@@ -674,7 +657,7 @@ _MISFITS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 @cache
 def _decoder() -> msgspec.json.Decoder[Event]:
     """Return the reader of lines; a run, which only writes, does not wait for it."""
-    return msgspec.json.Decoder(Event)
+    return msgspec.json.Decoder(_ANY_EVENT)
 
 
 def decode(line: bytes) -> tuple[Event | None, str]:
@@ -702,7 +685,7 @@ def decode(line: bytes) -> tuple[Event | None, str]:
         run = RunRecord(schema=0, cell=cell if isinstance(cell, str) else None)  # type: ignore[arg-type]
         return run, f"run.schema is {version!r:.60}; {known}; install a newer pytest-cudalink"
     try:
-        return msgspec.convert(content, Event), ""
+        return msgspec.convert(content, _ANY_EVENT), ""
     except _MISFITS as error:
         raise RecordError(f"is not a valid event {name!r}: {error}") from error
 

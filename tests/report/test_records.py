@@ -282,7 +282,7 @@ def test_a_disk_that_is_found_full_on_closing(tmp_path, monkeypatch) -> None:
 
 
 def test_events_are_constant_and_say_what_is_not_known() -> None:
-    kinds = (records._Event, *records.EVENTS.values())
+    kinds = (records.Event, *records.EVENTS.values())
     assert all(kind.__struct_config__.frozen for kind in kinds)
     unknown = {"requested": None, "found": None}
     assert (RunRecord().arch, records.FoundRecord().arch) == (unknown, unknown)
