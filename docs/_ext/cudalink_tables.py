@@ -162,7 +162,7 @@ def cell_keys() -> list[nodes.Node]:
 
 def exclude_reasons() -> list[nodes.Node]:
     """Every reason of an exclude."""
-    rows = [[words([name]), meaning, ""] for name, (meaning, _) in REASONS.items()]
+    rows = [[words([name]), meaning, ""] for name, meaning in REASONS.items()]
     rows += [[words([name]), meaning, words([companion])] for name, (companion, meaning) in REASONS_WITH.items()]
     return [table(["because", "must be true", "needs the key"], rows)]
 

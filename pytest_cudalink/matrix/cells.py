@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -222,61 +222,35 @@ def select(cells: Iterable[Cell], tags: str | Iterable[str] = ()) -> list[Cell]:
 # --- the reasons for leaving a combination out; each is checked, so that none outlives its truth
 
 
-def _no_wheels(cell: Cell) -> bool:
-    versions = (version_of(value) for value in (cell.ctk, cell.values.nvjitlink))
-    return any(version is not None and version not in toolchains.releases() for version in versions)
+def reasons_of(cell: Cell) -> set[str]:
+    """Return the `REASONS` that are true of a cell."""
+    toolkit, driver, nvjitlink = map(version_of, (cell.ctk, cell.driver, cell.values.nvjitlink))
+    named = [version for version in (toolkit, driver, nvjitlink) if version]
+    bindings = re.match(r"[=~]*(\d+)\.", cell.versions.get("cuda-bindings", ""))
+    holds = {
+        "no-skew": len(named) > 1 and set(named) == {toolkit},
+        "no-wheels": any(one is not None and one not in toolchains.releases() for one in (toolkit, nvjitlink)),
+        "driver-too-old": toolkit is not None and driver is not None and driver.major < toolkit.major,
+        "nvjitlink-unusable": nvjitlink is not None and nvjitlink < (12, 3),
+        "other-soname": toolkit is not None and nvjitlink is not None and toolkit.major != nvjitlink.major,
+        "bindings-major": toolkit is not None and bindings is not None and int(bindings[1]) != toolkit.major,
+        "arch-unsupported": any(cell.values.arch not in ("", *known_architectures(one)) for one in named),
+        # no toolkit wheel depends on Python; cuda-bindings does, and supports 3.9 and newer
+        "python-unsupported": cell.python is not None and int(cell.python.rstrip("t").removeprefix("3.")) < 11,
+    }
+    return {name for name, is_true in holds.items() if is_true}
 
 
-def _no_skew(cell: Cell) -> bool:
-    others = _linking(cell)
-    return bool(others) and all(other == version_of(cell.ctk) for other in others)
-
-
-def _driver_too_old(cell: Cell) -> bool:
-    toolkit, driver = version_of(cell.ctk), version_of(cell.driver)
-    return toolkit is not None and driver is not None and driver.major < toolkit.major
-
-
-def _nvjitlink_unusable(cell: Cell) -> bool:
-    version = version_of(cell.values.nvjitlink)
-    return version is not None and version < (12, 3)
-
-
-def _other_soname(cell: Cell) -> bool:
-    toolkit, nvjitlink = version_of(cell.ctk), version_of(cell.values.nvjitlink)
-    return toolkit is not None and nvjitlink is not None and toolkit.major != nvjitlink.major
-
-
-def _bindings_major(cell: Cell) -> bool:
-    toolkit = version_of(cell.ctk)
-    major = re.match(r"[=~]*(\d+)\.", cell.versions.get("cuda-bindings", ""))
-    return toolkit is not None and major is not None and int(major[1]) != toolkit.major
-
-
-def _arch_unsupported(cell: Cell) -> bool:
-    arch, values = cell.values.arch, (cell.ctk, cell.driver, cell.values.nvjitlink)
-    versions = [version for value in values if (version := version_of(value))]
-    return bool(arch) and any(arch not in known_architectures(one) for one in versions)
-
-
-def _python_unsupported(cell: Cell) -> bool:
-    # no toolkit wheel depends on Python; cuda-bindings does, and supports 3.9 and newer
-    return cell.python is not None and int(cell.python.rstrip("t").removeprefix("3.")) < 11
-
-
-#: Reasons for leaving out a combination: the condition in words, and its check.
-REASONS: Final[dict[str, tuple[str, Callable[[Cell], bool]]]] = {
-    "no-skew": ("the driver and nvJitLink are of the toolkit's own release", _no_skew),
-    "no-wheels": ("NVIDIA published no wheels of that release", _no_wheels),
-    "driver-too-old": ("the driver's major version is older than the toolkit's", _driver_too_old),
-    "nvjitlink-unusable": ("that nvJitLink is older than 12.3", _nvjitlink_unusable),
-    "other-soname": (
-        "that nvJitLink is of another major version, and what needs this toolkit opens its own",
-        _other_soname,
-    ),
-    "bindings-major": ("cuda-bindings is of another major version than the toolkit", _bindings_major),
-    "arch-unsupported": ("one of the releases does not know the architecture", _arch_unsupported),
-    "python-unsupported": ("the plugin needs Python 3.11 or newer", _python_unsupported),
+#: Reasons for leaving out a combination, with the condition in words; `reasons_of` checks it.
+REASONS: Final = {
+    "no-skew": "the driver and nvJitLink are of the toolkit's own release",
+    "no-wheels": "NVIDIA published no wheels of that release",
+    "driver-too-old": "the driver's major version is older than the toolkit's",
+    "nvjitlink-unusable": "that nvJitLink is older than 12.3",
+    "other-soname": "that nvJitLink is of another major version, and what needs this toolkit opens its own",
+    "bindings-major": "cuda-bindings is of another major version than the toolkit",
+    "arch-unsupported": "one of the releases does not know the architecture",
+    "python-unsupported": "the plugin needs Python 3.11 or newer",
 }
 #: Reasons that need a companion key: its name, and the condition in words.
 REASONS_WITH: Final = {
@@ -300,8 +274,7 @@ def schema() -> _Schema:
         "packages": {"anyOf": [values["packages"], versions]},
         "name": {**_TEXT, "description": "names of the cells, with keys in braces: 'ctk-{ctk}-driver-{driver}'"},
     }
-    meanings = {name: meaning for name, (meaning, _) in REASONS.items()}
-    meanings |= {name: meaning for name, (_, meaning) in REASONS_WITH.items()}
+    meanings = REASONS | {name: meaning for name, (_, meaning) in REASONS_WITH.items()}
     because = [{"const": name, "description": meaning} for name, meaning in meanings.items()]
     exclude = {
         **lists,

@@ -27,7 +27,7 @@ from ..base.regular_files import read_text
 from ..base.words import and_more
 from ..versions import CudaVersion
 from . import lines
-from .cells import REASONS, REASONS_WITH, Cell, is_pytest
+from .cells import REASONS, REASONS_WITH, Cell, is_pytest, reasons_of
 from .hiding import USUAL_PLACES, is_hidden_by
 from .keys import (
     KEYS,
@@ -402,10 +402,9 @@ class _Reader:
         for exclude, cell in left_out:
             exclude.used = True
             if exclude.because in REASONS:
-                sentence, holds = REASONS[exclude.because]
-                if not holds(cell):
+                if exclude.because not in reasons_of(cell):
                     shown = ", ".join(f"{key} = {cell.values.value(key)!r}" for key in axes.lists)
-                    self.fault((*exclude.place, "because"), f"not true where {shown}: {sentence}")
+                    self.fault((*exclude.place, "because"), f"not true where {shown}: {REASONS[exclude.because]}")
             elif exclude.cell is not None:
                 self.check_same(exclude, cell)
         for exclude in axes.excludes:
