@@ -14,23 +14,8 @@ from ..base.words import counted
 from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
 from ..versions import CudaVersion
+from . import records
 from .origin import Origin
-from .records import (
-    AskedRecord,
-    CauseRecord,
-    CollectedRecord,
-    Count,
-    CrashRecord,
-    EndRecord,
-    ExitCode,
-    FindingRecord,
-    LibraryRecord,
-    Seconds,
-    StickyRecord,
-    VerdictRecord,
-    VersionRecord,
-    ViolationRecord,
-)
 from .wording import cause_of
 
 #: pytest's exit codes (pytest.ExitCode) after which every selected test has run; a record may lack it.
@@ -48,8 +33,8 @@ _CODES: Final[Mapping[int | None, str]] = {
 class Lines:
     """What the lines of one run add up to."""
 
-    ends: list[EndRecord] = field(default_factory=list)
-    collected: list[CollectedRecord] = field(default_factory=list)
+    ends: list[records.EndRecord] = field(default_factory=list)
+    collected: list[records.CollectedRecord] = field(default_factory=list)
     started: Counter[str] = field(default_factory=Counter)  # number of events "start" by test
     ended: Counter[str] = field(default_factory=Counter)  # number of events "test" by test
     outcomes: Counter[str] = field(default_factory=Counter)  # number of events "test" by outcome
@@ -141,7 +126,7 @@ class Detail:
 
     reason: str = ""  # of a skip or an expected failure, the requirement of a documented one, or a failure's first line
     text: str = ""  # the failure in full
-    cause: CauseRecord | None = None  # why the test failed, or needs a GPU, where that is known
+    cause: records.CauseRecord | None = None  # why the test failed, or needs a GPU, where that is known
 
 
 class UnsteeredLinks(Struct):
@@ -161,7 +146,7 @@ Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
 _OF_LIBRARY: Final = ("name", "soname", "real_path", "place", "owner", "version", "for_whom")
 
 
-def library_key(library: LibraryRecord) -> tuple[str, ...]:
+def library_key(library: records.LibraryRecord) -> tuple[str, ...]:
     """Return what distinguishes a library of a cell from its others: many processes load the same."""
     return tuple(getattr(library, name) for name in _OF_LIBRARY)
 
@@ -184,7 +169,7 @@ class CellRun:
     # added, such as the versions of packages
     axes: dict[str, str] = field(default_factory=dict)
     # as in the records: `{name: {"requested": …, "found": …, "source": …, "kind": …}}`
-    versions: dict[str, VersionRecord] = field(default_factory=dict)
+    versions: dict[str, records.VersionRecord] = field(default_factory=dict)
     hidden: str = ""  # what the cell hides, and how, in words
     python: str = ""
     platform: str = ""
@@ -193,33 +178,33 @@ class CellRun:
     # whether a record has a format that this version does not read: nothing is known of its tests, and `finished` is
     # True as far as it depends on that record
     unread: bool = False
-    exitstatus: ExitCode | None = None
-    duration: Seconds = 0.0
+    exitstatus: records.ExitCode | None = None
+    duration: records.Seconds = 0.0
     outcomes: dict[str, str] = field(default_factory=dict)  # letter of each test, see `LETTERS`
-    durations: dict[str, Seconds] = field(default_factory=dict)  # seconds of each test
+    durations: dict[str, records.Seconds] = field(default_factory=dict)  # seconds of each test
     details: dict[str, Detail] = field(default_factory=dict)  # of each test that did not simply pass
-    links: dict[str, Count] = field(default_factory=dict)  # number of links by `wording.backend_keys`
+    links: dict[str, records.Count] = field(default_factory=dict)  # number of links by `wording.backend_keys`
     # links that no target steers, by place; `links` does not count them
     unsteered: list[UnsteeredLinks] = field(default_factory=list)
     # at least so many modules that an emulated driver loaded were made by no link that was seen
-    unlinked_modules: Count = 0
+    unlinked_modules: records.Count = 0
     # as in the records, the first event of each file, release and purpose, see `library_key`
-    libraries: list[LibraryRecord] = field(default_factory=list)
-    violations: list[ViolationRecord] = field(default_factory=list)  # as in the records
-    verdicts: list[VerdictRecord] = field(default_factory=list)
-    sticky: list[StickyRecord] = field(default_factory=list)
-    findings: list[FindingRecord] = field(default_factory=list)
-    asked: list[AskedRecord] = field(default_factory=list)
+    libraries: list[records.LibraryRecord] = field(default_factory=list)
+    violations: list[records.ViolationRecord] = field(default_factory=list)  # as in the records
+    verdicts: list[records.VerdictRecord] = field(default_factory=list)
+    sticky: list[records.StickyRecord] = field(default_factory=list)
+    findings: list[records.FindingRecord] = field(default_factory=list)
+    asked: list[records.AskedRecord] = field(default_factory=list)
     # as in the records, and one for each test that began and has no result
-    crashes: list[CrashRecord] = field(default_factory=list)
-    reruns: Count = 0
+    crashes: list[records.CrashRecord] = field(default_factory=list)
+    reruns: records.Count = 0
     problems: list[str] = field(default_factory=list)  # why the run failed although no test shows it
     # tests that were collected and have no result: lost in a crash, or not run because the run stopped early
     without_result: list[str] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)  # what is wrong with the files: file, line and key
     # tests whose outcomes differ between the records of the cell, with letter and file of each record
     differing: dict[str, list[Pair]] = field(default_factory=dict)
-    repeated: Count = 0  # number of tests that several records of the cell have, with one outcome
+    repeated: records.Count = 0  # number of tests that several records of the cell have, with one outcome
     origins: list[Origin] = field(default_factory=list)  # the origin of each of its runs, see `origin.merged`
 
     @property
@@ -259,7 +244,7 @@ class CellRun:
         return {test for test, letter in self.outcomes.items() if letter in BAD}
 
     @property
-    def failing_violations(self) -> list[ViolationRecord]:
+    def failing_violations(self) -> list[records.ViolationRecord]:
         """The violations that were not allowed, whatever became of their tests: one that ran again may have passed."""
         return [one for one in self.violations if not one.allowed]
 

@@ -24,27 +24,10 @@ from ..base.process_end import ending
 from ..base.regular_files import open_regular
 from ..base.safe_text import shortened
 from ..base.tables import grouped
+from . import records
 from .cell_run import BAD, LETTERS, CellRun, Detail, Lines, UnsteeredLinks, doubts, library_key
 from .matrix_report import MatrixReport
 from .origin import origin_of_run
-from .records import (
-    SCHEMA,
-    SEVERAL,
-    CollectedRecord,
-    CrashRecord,
-    EndRecord,
-    Event,
-    ExitRecord,
-    FoundRecord,
-    LibraryRecord,
-    LinkRecord,
-    RecordError,
-    RunRecord,
-    StartRecord,
-    TestRecord,
-    UnsteeredRecord,
-    decode,
-)
 from .wording import backend_keys, call_in_words, ended_by, refused_last
 
 __all__ = ["merge"]
@@ -105,11 +88,13 @@ def merge(
     damaged: dict[str, str] = {}
     files = list(dict.fromkeys(file for path in paths for file in _files(Path(path), damaged)))
     if not (files or damaged or reasons):
-        raise RecordError(f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first")
+        raise records.RecordError(
+            f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first"
+        )
     saved = _load_saved([file for file in files if file.suffix == ".json"], damaged)
-    records = [file for file in files if file.suffix != ".json"]
+    unsaved = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]
-    runs += [run for _, run in sorted(_read_all(records, progress), key=lambda pair: pair[0])]
+    runs += [run for _, run in sorted(_read_all(unsaved, progress), key=lambda pair: pair[0])]
     by_name = grouped((run.name, run) for run in runs)
     order = {name: number for number, name in enumerate(expected or [cell.name for one in saved for cell in one.cells])}
     names = sorted(by_name, key=lambda name: (order.get(name, len(order)), name))
@@ -125,7 +110,7 @@ def _load_saved(files: Iterable[Path], damaged: dict[str, str]) -> list[MatrixRe
     for file in files:
         try:
             report = MatrixReport.load(file)
-        except RecordError as error:
+        except records.RecordError as error:
             damaged[str(file)] = str(error)
         except OSError as error:
             damaged[str(file)] = f"{file} {_unreadable(error)}"
@@ -147,7 +132,7 @@ def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         msg = f"the path of records is {path}: {why}; expected a folder, a record file or a saved report"
-        raise RecordError(f"{msg}; correct the path, or run the cells first") from error
+        raise records.RecordError(f"{msg}; correct the path, or run the cells first") from error
 
     def note(error: OSError) -> None:
         damaged[str(error.filename)] = f"the folder cannot be read: {error.strerror}"
@@ -191,37 +176,37 @@ class _Reading:
     # number of links that no target steers, by the fields of `UnsteeredLinks`
     unsteered: Counter[tuple[str, str, str, str, str | None]] = field(default_factory=Counter)
     # the first event of each loaded library, by `library_key`
-    libraries: dict[tuple[str, ...], LibraryRecord] = field(default_factory=dict)
+    libraries: dict[tuple[str, ...], records.LibraryRecord] = field(default_factory=dict)
 
-    def take(self, event: Event, number: int) -> None:
+    def take(self, event: records.Event, number: int) -> None:
         """Add an event other than "run"."""
         cell = self.cell
         self.last = event.time or self.last
         match event:
-            case StartRecord():
+            case records.StartRecord():
                 self.lines.started[event.nodeid] += 1
-            case TestRecord():
+            case records.TestRecord():
                 self.lines.ended[event.nodeid] += 1
                 self.lines.outcomes[event.outcome] += 1
                 _add_test(cell, event, number)
-            case LinkRecord():
+            case records.LinkRecord():
                 _add_link(cell, event)
-            case UnsteeredRecord():
+            case records.UnsteeredRecord():
                 self.unsteered[event.via, event.call, event.where, event.backend, event.forced] += 1
-            case LibraryRecord():
+            case records.LibraryRecord():
                 self.libraries.setdefault(library_key(event), event)
-            case FoundRecord():
+            case records.FoundRecord():
                 _find(cell, event)
-            case CollectedRecord():
+            case records.CollectedRecord():
                 self.lines.collected.append(event)
                 cell.without_result = event.nodeids
-            case EndRecord():
+            case records.EndRecord():
                 self.lines.ends.append(event)
                 _end(cell, event)
-            case ExitRecord():
+            case records.ExitRecord():
                 cell.problems.append(_exit_in_words(event))
             case _:
-                getattr(cell, SEVERAL[type(event)]).append(event)
+                getattr(cell, records.SEVERAL[type(event)]).append(event)
 
     def finish(self) -> None:
         """Find the tests that have no result, and what the end of the run says that they do not."""
@@ -264,8 +249,8 @@ class _File:
         if not line.strip():
             return
         try:
-            event, fault = decode(line)
-        except RecordError as error:
+            event, fault = records.decode(line)
+        except records.RecordError as error:
             if self.readings[-1].cell.unread:
                 return
             _name(self.readings[-1], line)
@@ -275,7 +260,7 @@ class _File:
             else:
                 self.cut = problem
             return
-        if isinstance(event, RunRecord):
+        if isinstance(event, records.RunRecord):
             self._begin(event)
         elif self.readings[-1].cell.unread:
             return
@@ -283,10 +268,10 @@ class _File:
             self.readings[-1].take(event, self.number)
         if fault:
             self.note(f": line {self.number}: {fault}")
-        elif isinstance(event, RunRecord) and not event.time:
+        elif isinstance(event, records.RunRecord) and not event.time:
             self.note(f": line {self.number}: run.time is missing; expected seconds since the epoch")
 
-    def _begin(self, event: RunRecord) -> None:
+    def _begin(self, event: records.RunRecord) -> None:
         """Begin another run; what came before the first one of a file is not a run, but its faults are kept."""
         before = self.readings[-1]
         reading = _Reading(
@@ -303,7 +288,7 @@ class _File:
                 f": line {self.number} begins another run of the same cell; expected one run in a file; give each run "
                 "a file, and delete this one"
             )
-        if event.schema == SCHEMA:
+        if event.schema == records.SCHEMA:
             _describe(reading.cell, event)
         else:
             reading.cell.unread = reading.cell.finished = True
@@ -351,7 +336,7 @@ def _name(reading: _Reading, line: bytes) -> None:
             reading.cell.name = json.loads(found[1]) or reading.cell.name
 
 
-def _describe(cell: CellRun, event: RunRecord) -> None:
+def _describe(cell: CellRun, event: records.RunRecord) -> None:
     """Take from an event "run" what the cell is."""
     cell.python, cell.platform = event.python, event.platform
     _find(cell, event)
@@ -365,7 +350,7 @@ def _describe(cell: CellRun, event: RunRecord) -> None:
     cell.origins = [origin_of_run(event)]
 
 
-def _find(cell: CellRun, event: RunRecord | FoundRecord) -> None:
+def _find(cell: CellRun, event: records.RunRecord | records.FoundRecord) -> None:
     """Take versions and architecture from an event."""
     cell.versions = event.versions
     for name in ("ctk", "driver", "nvjitlink"):
@@ -380,24 +365,24 @@ def _minor(version: str | None) -> str:
     return ".".join(version.split(".")[:2]) if version else ""
 
 
-def _add_link(cell: CellRun, event: LinkRecord) -> None:
+def _add_link(cell: CellRun, event: records.LinkRecord) -> None:
     for key in backend_keys(event.backend, failed=event.result != "ok"):
         cell.links[key] = cell.links.get(key, 0) + 1
 
 
-def _end(cell: CellRun, event: EndRecord) -> None:
+def _end(cell: CellRun, event: records.EndRecord) -> None:
     cell.finished = True
     cell.exitstatus, cell.duration = event.exitstatus, event.duration
     cell.problems += event.failing
     cell.unlinked_modules = event.unlinked_modules
 
 
-def _exit_in_words(event: ExitRecord) -> str:
+def _exit_in_words(event: records.ExitRecord) -> str:
     said = " | ".join(shortened(one, _REASON) for one in event.output)
     return f"the process {ending(event.exitcode)}{': ' if said else ''}{said}"
 
 
-def _add_test(cell: CellRun, event: TestRecord, number: int) -> None:
+def _add_test(cell: CellRun, event: records.TestRecord, number: int) -> None:
     if event.outcome == "rerun":
         cell.reruns += 1
         return
@@ -418,7 +403,7 @@ def _add_crashed(cell: CellRun, started: Iterable[str]) -> None:
         if test and test not in cell.outcomes:
             crash = known.get(test)
             if crash is None:
-                crash = CrashRecord(nodeid=test)
+                crash = records.CrashRecord(nodeid=test)
                 cell.crashes.append(crash)
             cell.outcomes[test] = LETTERS["crashed"]
             by = f", by {crash.signal}" if crash.signal else ""
@@ -426,10 +411,10 @@ def _add_crashed(cell: CellRun, started: Iterable[str]) -> None:
             after = f", after the emulated driver refused {refused[0]}: {refused[1]}" if refused else ""
             cell.details[test] = Detail(f"the process ended while this test ran{by}{after}", _story(crash))
     if not (cell.crashes or cell.truncated or cell.damage):  # pytest writes an end even where it fails
-        cell.crashes.append(CrashRecord())
+        cell.crashes.append(records.CrashRecord())
 
 
-def _story(crash: CrashRecord) -> str:
+def _story(crash: records.CrashRecord) -> str:
     """Return what is known about the end of a process, in lines."""
     lines = [f"ended by {ended_by(crash)}"]
     if crash.last_events:

@@ -14,19 +14,7 @@ from ...base.safe_text import block
 from ...base.tables import grouped
 from ...environment.facts import Environment
 from ...loader import last_words
-from ...report import Writer, origin
-from ...report.records import (
-    AskedRecord,
-    CollectedRecord,
-    FoundRecord,
-    LibraryRecord,
-    LinkRecord,
-    StartRecord,
-    UnsteeredRecord,
-    VerdictRecord,
-    ViolationRecord,
-    tests_to_keep,
-)
+from ...report import Writer, origin, records
 from .. import pytest_private
 from ..run import RunPart
 from .ledger import Ledger
@@ -83,7 +71,7 @@ class RecordFile(RunPart):
 
         A cell begins without a record: one that is there is of another run of pytest in the cell.
         """
-        self._earlier = tests_to_keep(path, green="CUDALINK_CELL" in os.environ)
+        self._earlier = records.tests_to_keep(path, green="CUDALINK_CELL" in os.environ)
         self._earlier_size = path.stat().st_size
         return self._earlier is not None
 
@@ -128,7 +116,7 @@ class RecordFile(RunPart):
     def write_asked(self, entries: Iterable[AskedFor]) -> None:
         """Write what the run was asked for, and how much of it happened."""
         for entry in entries:
-            self.writer.write(AskedRecord(**entry._asdict()))
+            self.writer.write(records.AskedRecord(**entry._asdict()))
 
     def write_found(self) -> None:
         """Write what there is now that a driver was emulated for markers; a fatal signal reads its last calls, too."""
@@ -136,7 +124,7 @@ class RecordFile(RunPart):
         if run.is_isolated:  # the process that waits for it has emulated the same
             return
         versions = {**_versions(run), **(run.cell.versions if run.cell else {})}
-        self.writer.write(FoundRecord(worker=run.worker, versions=versions, arch=_arch(run)))
+        self.writer.write(records.FoundRecord(worker=run.worker, versions=versions, arch=_arch(run)))
         self._note_driver()
 
     def _lose(self, error: OSError) -> None:
@@ -176,21 +164,23 @@ class RecordFile(RunPart):
         if not self._run.is_repeated:
             inputs = [{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs]
             versions = {"driver": event.driver, "nvjitlink": event.nvjitlink}
-            self.write(LinkRecord, event, worker=self._run.worker, inputs=inputs, versions=versions)
+            self.write(records.LinkRecord, event, worker=self._run.worker, inputs=inputs, versions=versions)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
         if not self._run.is_repeated:
-            self.write(UnsteeredRecord, link, nodeid=nodeid, worker=self._run.worker)
+            self.write(records.UnsteeredRecord, link, nodeid=nodeid, worker=self._run.worker)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
-        self.write(LibraryRecord, library, nodeid=nodeid, worker=self._run.worker, during=during)
+        self.write(records.LibraryRecord, library, nodeid=nodeid, worker=self._run.worker, during=during)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         if not self._run.is_repeated:
-            self.write(VerdictRecord, verdict, nodeid=nodeid, fix=str(verdict.fix), evidence=list(verdict.items))
+            self.write(
+                records.VerdictRecord, verdict, nodeid=nodeid, fix=str(verdict.fix), evidence=list(verdict.items)
+            )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
@@ -205,9 +195,9 @@ class RecordFile(RunPart):
                 for one in violations:
                     writer.write(self._violation(one, None))
 
-    def _violation(self, violation: Violation, nodeid: str | None) -> ViolationRecord:
+    def _violation(self, violation: Violation, nodeid: str | None) -> records.ViolationRecord:
         values = {**violation._asdict(), "text": str(violation), "allowed": self._run.settings.allows(violation.check)}
-        return ViolationRecord(nodeid=nodeid, **values)
+        return records.ViolationRecord(nodeid=nodeid, **values)
 
     # -- pytest's hooks
 
@@ -226,7 +216,7 @@ class RecordFile(RunPart):
             return
         self._has_collected = True
         tests = grouped((file, name) for file, _, name in (nodeid.partition("::") for nodeid in nodeids))
-        self.writer.write(CollectedRecord(tests=tests))
+        self.writer.write(records.CollectedRecord(tests=tests))
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
@@ -239,7 +229,7 @@ class RecordFile(RunPart):
             self._note_test(nodeid)
         if not run.is_controller and not run.is_isolated:
             attempt = self._attempts[nodeid] = self._attempts.get(nodeid, 0) + 1
-            self.writer.write(StartRecord(nodeid=nodeid, worker=run.worker, attempt=attempt))
+            self.writer.write(records.StartRecord(nodeid=nodeid, worker=run.worker, attempt=attempt))
 
 
 def _ignore(_nodeid: str | None) -> None:
