@@ -26,8 +26,8 @@ GENERATED = _EMULATOR / "generated"
 #: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
-    ("config", "profiles", "visible", "own_symbols", "events", "notes", "address_tree"),
-    ("caller", "stacks", "violations", "handles", "lifetimes", "symbols"),
+    ("config", "profiles", "visible", "own_symbols", "event_log", "notes", "address_tree"),
+    ("caller_memory", "call_stacks", "violations", "handles", "lifetimes", "symbols"),
     ("sticky", "faults", "sweep", "waits", "calls", "processes", "order_findings"),
     ("image", "fatbins", "options", "jit_compiler"),
     ("devices", "occupancy_rules", "array_formats"),
@@ -67,7 +67,7 @@ FLOORS = (
     ("arrays", "copies", "copy_calls", "batch_copies", "stream_operations", "works"),
     ("textures", "texture_references", "tensor_maps"),
     ("link_state", "link_memory", "link_inputs", "link"),
-    ("module_image", "functions", "module"),
+    ("module_image", "kernels", "module"),
     ("occupancy", "launches"),
     ("graph_rules", "graph_exec", "graph_nodes", "graph_queries", "graph_launch"),
     ("green_contexts",),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from ..audit.targets import accepts, common_version
+from ..audit.install_targets import accepts, common_version
 from ..base.install_command import NO_COMMAND, Command
 from ..compat.exports import brought_by, is_open, pinned_versions
 from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS

@@ -9,8 +9,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from pytest_cudalink.audit import audit
+from pytest_cudalink.audit.install_targets import targets_of
 from pytest_cudalink.audit.needs import Need
-from pytest_cudalink.audit.targets import targets_of
 from pytest_cudalink.audit.wheel import declared
 from pytest_cudalink.audit.wheel.declared import (
     Declared,

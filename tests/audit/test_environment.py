@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink import doctor
-from pytest_cudalink.audit import targets
+from pytest_cudalink.audit import install_targets
 from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environment, conda, library_search
 from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
@@ -570,7 +570,7 @@ SPECIFIER = st.lists(CLAUSE, min_size=1, max_size=3).map(",".join)
 @example(one="==12.8.93", other=">=12.9")
 def test_common_version(one, other) -> None:
     """A common version satisfies both; where there is none, packaging's own reasoning agrees."""
-    found = targets.common_version([one, other])
+    found = install_targets.common_version([one, other])
     both = SpecifierSet(f"{one},{other}")
     if found is None:
         assert both.is_unsatisfiable()

@@ -130,7 +130,7 @@ BREAKS = [
     (NATIVE, NVML_ORDER, "nvml.c", '#include "nvml_clocks.h"', "includes nvml_clocks.h, which does not stand below it"),
     (NATIVE, NVML_ORDER, "nvml_links.c", "int cl_secret(void);", "uses cl_secret, which no header declares"),
     (NATIVE, DRIVER_ORDER, "image.c", '#include "memory.h"', "includes memory.h, which does not stand below it"),
-    (NATIVE, DRIVER_ORDER, "events.h", '#include "calls.h"', "includes calls.h, which does not stand below it"),
+    (NATIVE, DRIVER_ORDER, "event_log.h", '#include "calls.h"', "includes calls.h, which does not stand below it"),
     (NATIVE, DRIVER_ORDER, "symbols.h", '#include "names.h"', "includes names.h, which stands on no floor"),
     (
         NATIVE,
@@ -163,8 +163,8 @@ def test_what_breaks_them(tmp_path: Path, source: Path, order: list[str], name: 
 def test_a_missing_file_is_seen(tmp_path: Path) -> None:
     """A source without its header, and a floor without its file, are seen."""
     folder = Path(shutil.copytree(NATIVE, tmp_path / "native"))
-    (folder / "caller.h").unlink()
+    (folder / "caller_memory.h").unlink()
     (folder / "procaddr.c").unlink()
     found = problems(folder)
     assert "procaddr stands on a floor, and there is no such file" in found
-    assert any(one.startswith("caller.c has no header, and defines bool cl_write_safely") for one in found)
+    assert any(one.startswith("caller_memory.c has no header, and defines bool cl_write_safely") for one in found)

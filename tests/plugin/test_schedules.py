@@ -198,7 +198,7 @@ def copies_in(folder: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if b"again.py" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
+            if b"bootstrap.py" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
                 found.append(process.name)
     return found
 

@@ -41,7 +41,7 @@ from ...environment.installed import (
     read_distributions,
     recorded_hashes,
 )
-from .. import targets
+from .. import install_targets
 from ..needs import Need
 from . import conda
 from .claims import OF_EXTRA, VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
@@ -228,7 +228,7 @@ def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
     by_name = grouped(((claim.name, repair.is_conda(claim)), claim) for claim in claims)
     for (name, of_conda), group in sorted(by_name.items()):
         rules = conda.rules() if of_conda else None
-        accept = rules.accepts if rules else targets.accepts
+        accept = rules.accepts if rules else install_targets.accepts
         paired: set[int] = set()
         for low, high in _contradicting(group, accept):
             paired |= {id(claim) for claim in (*low, *high)}
@@ -252,11 +252,11 @@ def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> I
             name = canonicalize_name(match["name"]) if match else ""
             if match and name in there and concerns_cuda(name) and (str(one), name) not in claimed:
                 with suppress(ValueError):
-                    versions = str(targets.parse_requirement(line).specifier)
+                    versions = str(install_targets.parse_requirement(line).specifier)
                     asked.setdefault(name, {})[match["extra"]] = versions
         for name, extras in asked.items():
             found = there[name]
-            if not any(targets.accepts(versions, found.version) for versions in extras.values()):
+            if not any(install_targets.accepts(versions, found.version) for versions in extras.values()):
                 extra, versions = next(iter(extras.items()))
                 yield Finding(
                     "note",
@@ -274,8 +274,8 @@ def _contradicting(
     specifiers = sorted({claim.versions for claim in group} - {"", "*"})[:_MOST_SPECIFIERS]
     pairs: dict[str, set[str]] = {}
     for one, other in combinations(specifiers, 2):
-        if targets.common_version([one, other], accept) is None:
-            reach = {spec: targets.highest_version(spec, [one, other], accept) for spec in (one, other)}
+        if install_targets.common_version([one, other], accept) is None:
+            reach = {spec: install_targets.highest_version(spec, [one, other], accept) for spec in (one, other)}
             low, high = sorted((one, other), key=lambda spec: reach[spec])
             pairs.setdefault(low, set()).add(high)
     for bound, contradicting in pairs.items():

@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 from ...base.regular_files import read_bounded
 from ...environment.installed import Installed, Place, Unreadable
 from ...versions import distribution_version
-from .. import targets
-from ..targets import InstallTarget, targets_of
+from .. import install_targets
+from ..install_targets import InstallTarget, targets_of
 from ..wheel.declared import holds
 from . import conda
 from .conda import CondaPackage, Rules
@@ -92,7 +92,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
             there = installed.get(about)
             if (concerns_cuda(about) or concerns_cuda(name)) and _applies(target, requirement, extras[name]):
                 versions = str(requirement.specifier)
-                satisfied = targets.accepts(versions, there.version) if there else None
+                satisfied = install_targets.accepts(versions, there.version) if there else None
                 yield Claim(
                     str(installed[name]), about, versions, "declared", f"Requires-Dist: {requirement}"[:300],
                     satisfied, because=tuple(str(installed[one]) for one in sorted(because.get(name, ()))),
@@ -106,7 +106,7 @@ def _parsed(distribution: Installed, unreadable: list[Unreadable]) -> Iterator[R
         cuda = concerns_cuda(distribution.name) or concerns_cuda(name)
         if cuda or "[" in line.partition(";")[0]:
             try:
-                yield targets.parse_requirement(line)
+                yield install_targets.parse_requirement(line)
             except ValueError:
                 if cuda:
                     text = f"Requires-Dist is {line[:200]!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: install it again"

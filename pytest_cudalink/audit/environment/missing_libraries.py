@@ -19,7 +19,7 @@ from ...base.words import and_more
 from ...compat import exports
 from ...environment.installed import Installed, Place, Unreadable
 from ...versions import CudaVersion
-from .. import targets
+from .. import install_targets
 from ..device_code.images import in_file
 from ..device_code.scan import pieces
 from ..libraries import majors_of, packages_of, stem_of
@@ -215,7 +215,7 @@ def _claim(package: Installed, need: Need, floor: CudaVersion, provider: Provide
     said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
     return Claim(
         str(package), owner.name, f">={first}", need.how, f"{need.evidence}; {package.name} {said}",
-        release >= floor and targets.accepts(f">={first}", owner.version), file=need.path,
+        release >= floor and install_targets.accepts(f">={first}", owner.version), file=need.path,
     )  # fmt: skip
 
 

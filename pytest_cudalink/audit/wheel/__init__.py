@@ -14,12 +14,12 @@ from ...base.tables import grouped
 from ...base.words import and_more, counted, listed, plural
 from ...compat.releases import drivers_in
 from ..device_code import ROWS, DeviceCode, code_of
+from ..install_targets import InstallTarget, targets_of
 from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ..loadable import LoadableLibrary, folder_of, loaded_by, searched
 from ..needs import Need, needs_of_scan
 from ..opened import is_part
 from ..scan import Scan, hinted_major, scan_path, wheel_major
-from ..targets import InstallTarget, targets_of
 from .declared import Declared, judge_needs, package_brought, read_requirements, requirements_for
 
 #: Its name before all findings had one form.

@@ -28,9 +28,9 @@ from ...base.tables import grouped, read_table
 from ...base.words import plural
 from ...compat import exports
 from ...versions import CudaVersion
+from ..install_targets import InstallTarget, common_version, parse_requirement, targets_of
 from ..libraries import packages, packages_of
 from ..needs import Need
-from ..targets import InstallTarget, common_version, parse_requirement, targets_of
 
 _TOOLKIT: Final = "cuda-toolkit"
 #: A version that every later release stays below.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "abi.h"
-#include "events.h"
+#include "event_log.h"
 #include "waits.h"
 
 /* One call of an exported function: its answer, and what its event says besides. */

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "abi.h"
-#include "events.h"
+#include "event_log.h"
 #include "profiles.h"
 
 bool cl_is_device(CUdevice device);

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "stacks.h"
+#include "call_stacks.h"
 
 typedef struct Context Context;
 

@@ -4,7 +4,7 @@
 #include "capture.h"
 #include "devices.h"
 #include "locks.h"
-#include "functions.h"
+#include "kernels.h"
 
 /* -- as nodes of graphs: the values of the parameters are the node's own -- */
 

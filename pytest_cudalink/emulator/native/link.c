@@ -1,7 +1,7 @@
 /* cuLink*: a driver's linker over nvJitLink, with the measured codes, texts and order. */
 #include <stdlib.h>
 
-#include "caller.h"
+#include "caller_memory.h"
 #include "faults.h"
 #include "config.h"
 #include "contexts.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "caller.h"
+#include "caller_memory.h"
 #include "calls.h"
 #include "config.h"
 #include "fatbins.h"

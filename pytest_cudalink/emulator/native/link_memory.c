@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "caller.h"
+#include "caller_memory.h"
 #include "config.h"
 #include "violations.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "caller.h"
+#include "caller_memory.h"
 #include "config.h"
 #include "locks.h"
 

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "jit_compiler.h"
-#include "stacks.h"
+#include "call_stacks.h"
 
 /* One log buffer of the caller, and how much of the unused part behind the text is watched. */
 enum { WATCHED = 64 };

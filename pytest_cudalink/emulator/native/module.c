@@ -1,7 +1,7 @@
 /* cuModule* and cuLibrary*: images are read and compiled for real. */
 #include <stdlib.h>
 
-#include "functions.h"
+#include "kernels.h"
 #include "locks.h"
 #include "memory.h"
 

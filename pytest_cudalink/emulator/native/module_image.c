@@ -1,7 +1,7 @@
 /* Loaded images: read, compiled where they must be, kept in one table. */
 #include "module_image.h"
 
-#include "caller.h"
+#include "caller_memory.h"
 #include "faults.h"
 #include "config.h"
 #include "fatbins.h"

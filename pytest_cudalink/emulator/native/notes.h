@@ -1,7 +1,7 @@
 /* Notes: lifetime violations and refused calls of this process, for the process that started it and fails for them. */
 #pragma once
 
-#include "events.h"
+#include "event_log.h"
 
 /* Notes a violation, unless the plugin in this process takes them itself. `event` has its members, and `sentence` says
    it in words. */

@@ -2,7 +2,7 @@
 #include "occupancy.h"
 
 #include "devices.h"
-#include "functions.h"
+#include "kernels.h"
 #include "locks.h"
 
 /* Copies a function, so that it is not read while another thread unloads its module. Its pointers must not be followed.

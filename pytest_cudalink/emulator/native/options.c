@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "caller.h"
+#include "caller_memory.h"
 #include "config.h"
 
 #include "architectures.inc" /* targets, targets_without_code */

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "stacks.h"
+#include "call_stacks.h"
 #include "symbols.h"
 
 /* Whether order is checked; `cl_order_ends` ends that, as what would be found without memory is wrong. */

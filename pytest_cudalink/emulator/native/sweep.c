@@ -9,7 +9,7 @@
 #include "faults.h"
 #include "grow.h"
 #include "locks.h"
-#include "stacks.h"
+#include "call_stacks.h"
 
 enum { CALLS_KEPT = LIMIT_SWEPT_CALLS, SITE_ROOM = 900 };
 

@@ -1,7 +1,7 @@
 /* A fault sweep: counting the calls of a test, and failing one of them by its number. */
 #pragma once
 
-#include "events.h"
+#include "event_log.h"
 #include "symbols.h"
 
 /* Whether calls are counted; costs no lock. */

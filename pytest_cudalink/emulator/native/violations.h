@@ -1,7 +1,7 @@
 /* Violations: rules of CUDA that the caller broke. */
 #pragma once
 
-#include "stacks.h"
+#include "call_stacks.h"
 
 typedef struct {
   const char *kind; /* of the object, in words */

@@ -23,7 +23,7 @@ from ...base import scratch
 from ...base.process_end import ProcessEnd, end_of
 from ...base.words import counted
 from ..run import Run, Task
-from . import again
+from . import bootstrap
 
 #: Options that a plugin sets when the run begins, and that must be the same in a child.
 _HANDED_OVER: Final = ("randomly_seed",)
@@ -110,7 +110,7 @@ def _command(
     )
     file = folder / "task"  # not a variable: the system limits the length of one
     file.write_text(json.dumps(vars(task), default=str), encoding="utf-8")
-    command = [sys.executable, *interpreter_options(sys.orig_argv), again.__file__, str(file)]
+    command = [sys.executable, *interpreter_options(sys.orig_argv), bootstrap.__file__, str(file)]
     return command, environment
 
 

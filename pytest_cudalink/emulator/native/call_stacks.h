@@ -1,7 +1,7 @@
 /* Who called: the frames of a thread, and the lines of Python that it runs. */
 #pragma once
 
-#include "events.h"
+#include "event_log.h"
 
 enum { STACK_FRAMES = 24 };
 

@@ -1,5 +1,5 @@
 /* Writing memory of the caller's that may not be there. */
-#include "caller.h"
+#include "caller_memory.h"
 
 #include <string.h>
 

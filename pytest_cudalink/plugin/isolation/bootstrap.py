@@ -1,4 +1,4 @@
-"""Start pytest as the process that waits was started: a program, ``python again.py TASK``, that imports pytest alone.
+"""Start pytest as the process that waits was started: ``python bootstrap.py TASK``, which imports pytest alone.
 
 The tests must not see that the process is another one. So it takes over the search path of modules, the command line
 and the description of ``__main__``, by which `multiprocessing` finds the main module, and leaves no names in that.

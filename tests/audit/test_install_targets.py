@@ -7,7 +7,7 @@ import pytest
 from packaging import markers
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.audit.targets import targets_of
+from pytest_cudalink.audit.install_targets import targets_of
 
 
 @pytest.mark.parametrize(

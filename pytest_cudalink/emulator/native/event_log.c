@@ -1,5 +1,5 @@
 /* Events: what the driver was asked and what it answered. */
-#include "events.h"
+#include "event_log.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Functions and kernels of modules; they are not executed. */
-#include "functions.h"
+#include "kernels.h"
 
 #include "config.h"
 #include "devices.h"

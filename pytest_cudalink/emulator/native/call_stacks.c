@@ -1,5 +1,5 @@
 /* Who called: the frames of a thread, and the lines of Python that it runs. */
-#include "stacks.h"
+#include "call_stacks.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
