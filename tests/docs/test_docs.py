@@ -205,24 +205,6 @@ def test_every_command_is_described(reference) -> None:
     assert all(line in help_of() for line in cli.COMMANDS.values())
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["matrix", "check", "--file", "nothing.toml"], 2),
-        (["report", "nothing"], 2),
-        (["audit", "nothing.whl"], 2),
-        (["toolchain", "path", "12.7"], 1),
-        (["driver", "run", "--version", "13.0", "--", "sh", "-c", "exit 7"], 7),
-        (["report"], 2),
-    ],
-)
-def test_exit_codes_hold(words: list[str], code: int, tmp_path) -> None:
-    """The commands end as the page says."""
-    done = python("-m", "pytest_cudalink.cli", *words, cwd=tmp_path)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert code != 2 or done.stderr.strip()
-
-
 def test_every_variable_is_described(reference) -> None:
     """Two tables have every variable that is not for the tests of the project alone, with a meaning."""
     assert page_has("options", "variables-table")

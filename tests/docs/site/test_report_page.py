@@ -1,6 +1,5 @@
 """The HTML report in a real browser: what a person sees and does."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +14,6 @@ from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.compare import history
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
-from pytest_cudalink.report.origin import Origin, shown_origin
 from tests.report import chromium
 from tests.report.samples import LAUNCH, ORIGIN, SKEW, matrix, write
 
@@ -238,35 +236,6 @@ def test_head(page) -> None:
     run = "https://github.com/example/sample"
     links = page.run("[...document.querySelectorAll('.origin a')].map((e) => e.href)")
     assert links == [f"{run}/commit/{ORIGIN.commit}", f"{run}/actions/runs/7"]
-
-
-@pytest.mark.parametrize(
-    ("url", "links"),
-    [
-        (
-            "https://gl.example/a/b/-/pipelines/3",
-            ["https://gl.example/a/b/-/commit/abc1", "https://gl.example/a/b/-/pipelines/3"],
-        ),
-        ("https://ci.example/job/3", ["https://ci.example/job/3"]),
-        ("javascript:alert(1)//actions/runs/", []),
-        (None, []),
-    ],
-)
-def test_links_of_the_head(url, links) -> None:
-    """A commit has an address if that of the CI run gives it; only web addresses, as reading leaves them, are links."""
-    origin = shown_origin(Origin("p", "abc1", "b", url, "soon", dirty=True))
-    cells = [CellRun("a", finished=True, origins=[origin])]
-    head = html.render(MatrixReport(cells)).partition("</header>")[0]
-    assert re.findall(r'href="(?!#)([^"]*)"', head) == links
-    assert '<span class="quiet">(with uncommitted changes)</span>' in head
-    assert "<dd>soon</dd>" in head
-
-
-def test_cells_of_different_commits_are_said() -> None:
-    """A report of two commits is not a report of either."""
-    cells = [CellRun(one, finished=True, origins=[replace(ORIGIN, commit=one * 40)]) for one in "ab"]
-    head = html.render(MatrixReport(cells)).partition("</header>")[0]
-    assert '<dt>commit</dt><dd> <span class="quiet">(not the same in every cell)</span>' in head
 
 
 CHIP = "document.querySelector('[data-shows=\"{}\"]')"
