@@ -167,14 +167,6 @@ def test_rerun_after_crash(run, pytester) -> None:
     assert (len(first), len(second), len(first | second)) == (1, 1, 2)
 
 
-@pytest.mark.slow
-def test_rerun_after_crash_under_xdist(run) -> None:
-    """The option changes nothing: xdist replaces its workers itself."""
-    module = f"{HEAD}{DEATHS['segfault'][0]}{AFTER}def test_pid(): assert os.environ['PYTEST_XDIST_WORKER']\n"
-    ended = run(module, "-n2", "--cudalink-processes=restarted")
-    assert ended.tests == {"test_before": "P", "test_dies": "C", "test_after": "P", "test_pid": "P"}
-
-
 def test_rerun_in_fixtures_of_wider_scope(run, pytester) -> None:
     """What is set up once is torn down once, when the run is over."""
     module = """

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.report import read
-
 ROOT = Path(__file__).parent.parent.parent
 HEAD = f"""
 import os, sys, time
@@ -57,13 +55,6 @@ def test_early(queue):
     queue.read()
     value = queue.value
     assert value == 7
-"""
-SOUND = """
-def test_sound(queue):
-    queue.fill(7)
-    queue.read()
-    queue.wait()
-    assert queue.value == 7
 """
 FAILURE = re.compile(
     r"^(?P<kind>\w+): \S+::(?P<name>\S+) under (?P<number>\d+) of \d+ schedules?: .*\n"
@@ -120,27 +111,6 @@ def test_tests_that_do_not_run_under_schedules(run) -> None:
             "1 test not run under schedules: failed in a separate process",
         ]
     )
-
-
-@pytest.mark.slow
-def test_xdist(run) -> None:
-    """Workers run their tests under the seeds of the run; the controller shows the same failures as without them."""
-    alone = run(EARLY + SOUND, "--cudalink-schedules=6:7")
-    result = run(EARLY + SOUND, "--cudalink-schedules=6:7", "-n2", "-p", "xdist")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["schedules: 12 runs of 2 tests from seed 7, 1 failure"])
-    assert failures(result) == failures(alone) != []
-    assert timeline(result) == timeline(alone)
-
-
-@pytest.mark.slow
-def test_record(run, pytester: pytest.Pytester) -> None:
-    """The record has what was queued when; `test_forms` has the page that draws it."""
-    run(EARLY, "--cudalink-schedules=6:7", "--cudalink-report=run.jsonl")
-    (found,) = read(pytester.path / "run.jsonl").findings
-    assert (found.nodeid, found.category, found.kind) == ("test_it.py::test_early", "schedule", "failed")
-    assert "--cudalink-schedules=1:" in found.repeat
-    assert any(one["late"] for one in found.operations)
 
 
 @pytest.mark.slow

@@ -358,18 +358,6 @@ def test_a_stale_recipe_that_is_swallowed(run_pytest, arguments) -> None:
     assert not any("forced to" in line and "cuda.core" in line for line in result.stdout.lines)
 
 
-@pytest.mark.usefixtures("stale")
-@pytest.mark.parametrize("where", ["test", "fixture"])
-def test_a_stale_recipe_that_a_test_swallows(run_pytest, where) -> None:
-    """The test that imported the library fails; so does one whose fixture did."""
-    body = "\n    ".join(SWALLOWED.splitlines())
-    decorated = f"import pytest\n@pytest.fixture\ndef library():\n    {body}\n" if where == "fixture" else ""
-    module = decorated + ("def test(library): pass" if decorated else f"def test():\n    {body}")
-    result = run_pytest("--force-backend=nvjitlink", module=module, fresh=True)
-    result.assert_outcomes(**{"errors" if decorated else "failed": 1})
-    result.stdout.fnmatch_lines(["*cudalink cannot steer cuda-core 0.2.0: *"])
-
-
 IMPORTS = """
 import sys
 import pytest
