@@ -54,7 +54,7 @@ class CudaVersion(NamedTuple):
 def ranges(releases: Iterable[CudaVersion]) -> str:
     """Return known releases in words, a range for each major: one range would seem to have 12.10, too."""
     majors = [list(ones) for _, ones in groupby(sorted(releases), attrgetter("major"))]
-    return ", ".join(f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in majors)
+    return ", ".join(f"{major[0]} to {major[-1]}" if len(major) > 1 else str(major[0]) for major in majors)
 
 
 class Needs(NamedTuple):

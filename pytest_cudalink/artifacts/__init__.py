@@ -264,7 +264,7 @@ def _container(kind: Kind, size: int, parts: Iterable[Artifact]) -> Artifact:
         needs=max(needs) if needs else None,
         arch=arches.pop() if len(arches) == 1 else None,
         kernels=tuple(dict.fromkeys(name for leaf in leaves for name in leaf.kernels)),
-        defined=tuple(name for name in (defined or [{}])[0] if all(name in one for one in defined)),
+        defined=tuple(name for name in (defined or [{}])[0] if all(name in names for names in defined)),
         parts=parts,
         problems=tuple(problem for part in parts for problem in part.problems),
     )

@@ -123,7 +123,7 @@ def read_sections(content: Buffer, head: ElfHeader, at: int = 0) -> list[Section
 def section_names(content: Buffer, head: ElfHeader, sections: list[SectionHeader], at: int = 0) -> list[str]:
     """Return the names of sections, cut at 64 bytes."""
     start = at + (sections[head.names].offset if head.names < len(sections) else 0)
-    texts = (content[start + one.name : start + one.name + 64] for one in sections)
+    texts = (content[start + section.name : start + section.name + 64] for section in sections)
     return [text.partition(b"\0")[0].decode("ascii", "replace") for text in texts]
 
 
@@ -148,9 +148,9 @@ class ElfImage:
         if head.segment_count and head.segment_size != SEGMENT.size:
             raise ElfError(f"its program headers have {head.segment_size} bytes; expected {SEGMENT.size}")
         segments = [SegmentHeader._make(row) for row in _rows(SEGMENT, content, head.segments, head.segment_count)]
-        self._loads = [one for one in segments if one.kind == PT_LOAD]
+        self._loads = [segment for segment in segments if segment.kind == PT_LOAD]
         self.tags: dict[int, list[int]] = {}
-        dynamic = next((one for one in segments if one.kind == PT_DYNAMIC), None)
+        dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC), None)
         count = min(dynamic.in_file // TAG.size, _MOST_TAGS) if dynamic else 0
         for tag, value in _rows(TAG, content, dynamic.offset if dynamic else 0, count):
             if tag == 0:
@@ -170,7 +170,7 @@ class ElfImage:
         `files`: SONAMEs.
         """
         place = self._offset_of(DT_SYMTAB)
-        size = max((one.size for one in read_sections(self._content, self.head) if one.kind == _SHT_DYNSYM), default=0)
+        size = max((row.size for row in read_sections(self._content, self.head) if row.kind == _SHT_DYNSYM), default=0)
         if place is None or size < SYMBOL.size:
             return
         versions = self._versions()
@@ -193,9 +193,9 @@ class ElfImage:
         if tag not in self.tags:
             return None
         address = self.tags[tag][0]
-        for one in self._loads:
-            place = one.offset + address - one.address
-            if one.address <= address < one.address + one.in_file and place < len(self._content):
+        for load in self._loads:
+            place = load.offset + address - load.address
+            if load.address <= address < load.address + load.in_file and place < len(self._content):
                 return place
         raise ElfError(f"address {address:#x} of its dynamic section is not in the file")
 
@@ -271,9 +271,9 @@ def _damage_of(file: int, size: int) -> str:
     if head.segments + length > size:
         return "is cut off"
     segments = [SegmentHeader._make(row) for row in SEGMENT.iter_unpack(os.pread(file, length, head.segments))]
-    if any(one.kind == PT_LOAD and one.offset + one.in_file > size for one in segments):
+    if any(segment.kind == PT_LOAD and segment.offset + segment.in_file > size for segment in segments):
         return "is cut off"
-    dynamic = next((one for one in segments if one.kind == PT_DYNAMIC and one.in_file <= _MOST_DYNAMIC), None)
+    dynamic = next((part for part in segments if part.kind == PT_DYNAMIC and part.in_file <= _MOST_DYNAMIC), None)
     # (an offset may be more than pread takes; from the end of the file on there is nothing to read)
     if dynamic and not _has_names(os.pread(file, dynamic.in_file, min(dynamic.offset, size)), segments):
         return "is damaged: it has no names or symbols"
@@ -284,8 +284,8 @@ def _has_names(table: bytes, segments: list[SegmentHeader]) -> bool:
     """Whether the names and symbols that a dynamic section refers to are in the file."""
     tags = dict(TAG.iter_unpack(table[: len(table) // TAG.size * TAG.size]))
     needed = ((tags.get(DT_STRTAB, 0), tags.get(DT_STRSZ, 0)), (tags.get(DT_SYMTAB, 0), SYMBOL.size))
-    loaded = [one for one in segments if one.kind == PT_LOAD]
+    loaded = [segment for segment in segments if segment.kind == PT_LOAD]
     return all(
-        at and any(one.address <= at and at + length <= one.address + one.in_file for one in loaded)
+        at and any(segment.address <= at and at + length <= segment.address + segment.in_file for segment in loaded)
         for at, length in needed
     )

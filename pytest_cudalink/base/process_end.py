@@ -72,5 +72,5 @@ def has_crash(record: Path, nodeid: str | None, worker: str | None) -> bool:
     with suppress(OSError, ValueError), open_regular(record) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         crashes = [json.loads(line) for line in file if line.startswith(b'{"event": "crash"')]
-        return any((one["nodeid"], one["worker"]) == (nodeid, worker) for one in crashes)
+        return any((crash["nodeid"], crash["worker"]) == (nodeid, worker) for crash in crashes)
     return False

@@ -19,8 +19,8 @@ def counted(number: int, singular: str, many: str | None = None) -> str:
 
 def either(number: int, forms: str) -> str:
     """Return the singular or the plural of ``"ONE|MANY"``; of a text without a bar, the text."""
-    one, _, many = forms.partition("|")
-    return one if number == 1 else many or one
+    singular, _, many = forms.partition("|")
+    return singular if number == 1 else many or singular
 
 
 def and_more(number: int, noun: str = "") -> str:
@@ -55,7 +55,7 @@ def read_words(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str
         if key in found:
             raise ValueError(f"{key or value!r} comes after another value of the same; expected {form(known)}")
         values = known.get(key, () if key else next(iter(known.values())))
-        if not value or not (value in values or any(one.isupper() for one in values)):
+        if not value or not (value in values or any(word.isupper() for word in values)):
             raise ValueError(f"{word!r} is unknown; expected {form(known)}{_hint(word, known)}")
         found[key] = value
     everywhere = {} if "" in known or "" not in found else dict.fromkeys(known, found.pop(""))

@@ -61,7 +61,7 @@ def parse_architecture(text: str) -> tuple[str, int, str]:
 
 def dropped_by(release: CudaVersion, arch: str) -> bool:
     """Whether a CUDA release no longer links for an architecture such as ``"sm_70"`` that earlier ones knew."""
-    dropped = {f"sm_{one.number}": one.dropped for one in ARCHITECTURES}.get(arch)
+    dropped = {f"sm_{architecture.number}": architecture.dropped for architecture in ARCHITECTURES}.get(arch)
     return dropped is not None and release >= dropped
 
 
@@ -88,13 +88,13 @@ def architecture_of(name: str) -> str:
         text = f"sm_{capability[1]}{capability[2]}"
     if re.fullmatch(r"(?:sm|compute)_\d+[af]?", text, re.ASCII):
         return f"sm_{parse_architecture(text)[1]}"
-    known = {_MAKER.sub("", one.lower()): one for one in gpus()}
+    known = {_MAKER.sub("", gpu.lower()): gpu for gpu in gpus()}
     wanted = _MAKER.sub("", text.lower())
     # a name may go on with the size of the memory and the form: "A100-SXM4-80GB"
     found = known.get(_MAKER.sub("", re.split(r"-?(?:sxm|pcie|nvl|\d+gb)", text.lower())[0]))
     if found is not None:
         return f"sm_{gpus()[found]}"
-    near = [known[one] for one in difflib.get_close_matches(wanted, known, 3)]
+    near = [known[match] for match in difflib.get_close_matches(wanted, known, 3)]
     hint = f"did you mean {' or '.join(near)}?" if near else "give a name such as L4 or RTX 4090"
     msg = f"GPU {name!r} is unknown; {hint}; an architecture such as sm_{ARCHITECTURES[-1].number} does, too"
     raise ValueError(msg)

@@ -115,7 +115,7 @@ class Atlas:
 
     def grid(self, step: str, kind: str, arch: str = "sm_90") -> Grid | None:
         """Return one grid, or None if that was not measured."""
-        return next((one for one in self.grids if (one.step, one.kind, one.arch) == (step, kind, arch)), None)
+        return next((grid for grid in self.grids if (grid.step, grid.kind, grid.arch) == (step, kind, arch)), None)
 
     def ask(
         self, producer: str | CudaVersion, consumer: str | CudaVersion, kind: str, step: str, arch: str = "sm_90"
@@ -162,8 +162,8 @@ def columns(
 ) -> tuple[str, ...]:
     """Return the consumers of a step: every release, those that have a tileiras, or the real drivers."""
     if step == "tileiras":
-        return tuple(one for one in releases if "tileiras" in wheels[one])
-    return tuple(one.cuda for one in real) if step in ("real-driver", "real-load") else tuple(releases)
+        return tuple(release for release in releases if "tileiras" in wheels[release])
+    return tuple(driver.cuda for driver in real) if step in ("real-driver", "real-load") else tuple(releases)
 
 
 def atlas_of(content: Mapping[str, Any]) -> Atlas:
@@ -175,7 +175,7 @@ def atlas_of(content: Mapping[str, Any]) -> Atlas:
         msg = f"the atlas has format {content['format']}; expected {FORMAT}; install a newer pytest-cudalink"
         raise ValueError(msg)
     releases = tuple(content["releases"])
-    real = tuple(RealDriver(**one) for one in content["real"])
+    real = tuple(RealDriver(**row) for row in content["real"])
     wheels = content["wheels"]
     return Atlas(
         releases,

@@ -64,29 +64,29 @@ def sonames(stem: str) -> dict[int, str]:
     `stem`: one of `libraries`.
     Raises ValueError if the library is unknown; so do all functions here but `distributions`.
     """
-    return {major: one.soname for major, one in _majors(stem).items()}
+    return {major: library.soname for major, library in _majors(stem).items()}
 
 
 def distributions(stem: str) -> dict[int, str]:
     """Return the package on PyPI that brings a library, by CUDA major; empty for the driver's and for unknown ones."""
     known = _majors(stem) if stem in libraries() else {}
-    return {major: one.distribution for major, one in known.items() if one.distribution}
+    return {major: library.distribution for major, library in known.items() if library.distribution}
 
 
 def releases(stem: str, major: int) -> tuple[CudaVersion, ...]:
     """Return the releases of a CUDA major in which a library is known, oldest first."""
-    one = _majors(stem).get(major)
-    return tuple(one.wheels) if one else ()
+    library = _majors(stem).get(major)
+    return tuple(library.wheels) if library else ()
 
 
 def symbols(stem: str, release: CudaVersion) -> frozenset[str]:
     """Return every symbol that a library exports in a release; empty if the release is unknown."""
-    one = _majors(stem).get(release.major)
-    if one is None or release not in one.wheels:
+    library = _majors(stem).get(release.major)
+    if library is None or release not in library.wheels:
         return frozenset()
     return frozenset(
         name
-        for name, span in one.spans.items()
+        for name, span in library.spans.items()
         if span.since <= release and (span.until is None or release < span.until)
     )
 
@@ -119,8 +119,8 @@ def first_wheel(stem: str, major: int, symbol: str) -> str | None:
 
 def wheel_versions(stem: str, release: CudaVersion) -> tuple[str, ...]:
     """Return the versions of the wheels of one release that bring a library, oldest first."""
-    one = _majors(stem).get(release.major)
-    return one.wheels.get(release, ()) if one else ()
+    library = _majors(stem).get(release.major)
+    return library.wheels.get(release, ()) if library else ()
 
 
 def release_of_wheel(distribution: str, version: str) -> CudaVersion | None:
@@ -131,19 +131,19 @@ def release_of_wheel(distribution: str, version: str) -> CudaVersion | None:
     """
     from packaging.version import Version
 
-    one, wanted = _packages().get(distribution.lower().replace("_", "-")), distribution_version(version)
-    if one is None or wanted is None:
+    package, wanted = _packages().get(distribution.lower().replace("_", "-")), distribution_version(version)
+    if package is None or wanted is None:
         return None
-    if one.numbered:
+    if package.numbered:
         return CudaVersion(wanted.major, wanted.minor)
-    known = [(Version(each), release) for release, versions in one.wheels.items() for each in versions]
+    known = [(Version(each), release) for release, versions in package.wheels.items() for each in versions]
     older = [release for each, release in known if each <= wanted]
     return older[-1] if older and wanted <= known[-1][0] else None
 
 
 def _span(stem: str, major: int, symbol: str) -> _Span | None:
-    one = _majors(stem).get(major)
-    return one.spans.get(symbol.partition("@")[0]) if one else None
+    library = _majors(stem).get(major)
+    return library.spans.get(symbol.partition("@")[0]) if library else None
 
 
 @cache
@@ -151,9 +151,9 @@ def _packages() -> dict[str, _Major]:
     """The first library of each package."""
     found: dict[str, _Major] = {}
     for stem in libraries():
-        for one in _majors(stem).values():
-            if one.distribution:
-                found.setdefault(one.distribution, one)
+        for library in _majors(stem).values():
+            if library.distribution:
+                found.setdefault(library.distribution, library)
     return found
 
 
@@ -167,7 +167,7 @@ def _majors(stem: str) -> Mapping[int, _Major]:
     import json
 
     data = json.loads((DATA / f"{stem}.json").read_bytes())
-    return MappingProxyType({int(major): _major(one) for major, one in data["majors"].items()})
+    return MappingProxyType({int(major): _major(table) for major, table in data["majors"].items()})
 
 
 def _major(data: dict[str, Any]) -> _Major:
@@ -198,7 +198,7 @@ def _major(data: dict[str, Any]) -> _Major:
 def _driver() -> dict[int, _Major]:
     """What the driver's library exports, from the emulated driver's table; a symbol stays once it is there."""
     table = read_table("emulator/functions.toml")
-    first = {name: CudaVersion.parse(one["since"]) for name, one in table["debugger"].items()}
+    first = {name: CudaVersion.parse(row["since"]) for name, row in table["debugger"].items()}
     for release, names in table["symbols"].items():
         if release != "never":
             first |= dict.fromkeys(names, CudaVersion.parse(release))
@@ -279,7 +279,7 @@ def pin_of(wheel: str, version: str) -> Pin | None:
     wanted, known = distribution_version(version), _ordered(wheel)
     if wanted is None or not known or wanted.is_prerelease or wanted < known[0][0]:
         return None
-    at = bisect_right(known, wanted, key=lambda one: one[0])
+    at = bisect_right(known, wanted, key=lambda pair: pair[0])
     below, pin = known[at - 1]
     newest = at == len(known) and wanted.release[: len(below.release)] != below.release
     return None if newest else pin
@@ -296,7 +296,7 @@ def is_open(wheel: str, release: CudaVersion) -> bool:
     table = read_table("toolkit_extras.toml")["versions"]
     from packaging.version import Version
 
-    newest = max((one for one in table if CudaVersion.parse(one) <= release), key=Version, default="")
+    newest = max((version for version in table if CudaVersion.parse(version) <= release), key=Version, default="")
     lines = (line for lines in table.get(newest, {}).values() for line in lines)
     return any(line.startswith(f"{wheel}<") for line in lines)
 

@@ -114,18 +114,18 @@ def known_bad(
     release, wanted = _release(driver), frozenset(kinds)
     number = re.sub(r"(?<=\d)[af]$", "", arch) if arch else None
     return tuple(
-        one
-        for one in entries()
-        if _meets(one, there)
-        and (not one.arch or number is None or number in one.arch)
-        and (release is None or _in(one.driver, release))
-        and (not one.kinds or not wanted or wanted & set(one.kinds))
+        entry
+        for entry in entries()
+        if _meets(entry, there)
+        and (not entry.arch or number is None or number in entry.arch)
+        and (release is None or _in(entry.driver, release))
+        and (not entry.kinds or not wanted or wanted & set(entry.kinds))
     )
 
 
 def _meets(entry: KnownBad, there: Mapping[str, frozenset[Version]]) -> bool:
     def is_there(ranges: Mapping[str, str]) -> Iterator[bool]:
-        return (any(_in(spec, one) for one in there.get(name, ())) for name, spec in ranges.items())
+        return (any(_in(spec, version) for version in there.get(name, ())) for name, spec in ranges.items())
 
     def is_newer(name: str, other: str) -> bool:
         return any(a.major == b.major and a > b for a in there.get(name, ()) for b in there.get(other, ()))
@@ -153,7 +153,7 @@ def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
             release = release_of_wheel(name, text) if name in brought else None
         for component in brought.get(name, [name]) if release else ():
             found.setdefault(component, set()).add(Version(str(release)))
-    return {name: frozenset(one) for name, one in found.items()}
+    return {name: frozenset(kinds) for name, kinds in found.items()}
 
 
 def _wheels() -> frozenset[str]:

@@ -85,7 +85,7 @@ def evidence(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion)
     answer = atlas.ask(producer, consumer, kind, step, ARCH)
     if answer is not None:
         return f"measured for {ARCH}: {found_words(answer)}"
-    unknown = [str(one) for one in (producer, consumer) if str(one) not in map(str, atlas.releases)]
+    unknown = [str(release) for release in (producer, consumer) if str(release) not in map(str, atlas.releases)]
     if not unknown:
         return f"not measured for {kind}"
     first, last = atlas.releases[0], atlas.releases[-1]
@@ -137,6 +137,6 @@ class Statement:
 def statements() -> tuple[Statement, ...]:
     """Return every statement, in the order of the data."""
     return tuple(
-        Statement(**{**one, "kinds": tuple(one["kinds"]), "steps": tuple(one["steps"])})
-        for one in read_table("documented.toml")["statements"]
+        Statement(**{**row, "kinds": tuple(row["kinds"]), "steps": tuple(row["steps"])})
+        for row in read_table("documented.toml")["statements"]
     )

@@ -81,7 +81,7 @@ def driver_named(text: str) -> CudaVersion:
     releases = list(DRIVER_RELEASES)
     oldest = releases[0]
     if digits is not None:
-        numbers = tuple(int(one) for one in digits[1].split("."))
+        numbers = tuple(int(digit) for digit in digits[1].split("."))
         if numbers[0] < FIRST_BRANCH:
             version = CudaVersion.parse(digits[1])
             if len(numbers) > 2:
@@ -90,7 +90,7 @@ def driver_named(text: str) -> CudaVersion:
             if version in DRIVER_RELEASES:
                 return version
         elif numbers[0] >= driver_branch(oldest):
-            return max(one for one in releases if driver_branch(one) <= numbers[0])
+            return max(release for release in releases if driver_branch(release) <= numbers[0])
     raise ValueError(
         f"driver {text!r}: expected a release from {driver_branch(oldest)} on, such as 535 or 535.104.05, "
         f"or a CUDA version from {ranges(releases)}"
@@ -111,7 +111,7 @@ def drivers_in(text: str) -> tuple[CudaVersion, ...]:
             msg = f"drivers {text!r}: {part!r} is not a bound; write a range such as '>=525' or '>=535,<580'"
             raise ValueError(msg)
         bound = Specifier(f"{match[1] or '=='}{driver_named(match[2])}")
-        chosen = [one for one in chosen if bound.contains(str(one))]
+        chosen = [release for release in chosen if bound.contains(str(release))]
     if not chosen:
         raise ValueError(f"drivers {text!r}: no known driver is in this range")
     return tuple(chosen)
@@ -124,7 +124,9 @@ def not_a_branch(text: str) -> CudaVersion:
     """
     wanted = CudaVersion.parse(text)
     if wanted.major >= FIRST_BRANCH:
-        of_branch = [str(one) for one, release in DRIVER_RELEASES.items() if release.startswith(f"{wanted.major}.")]
+        of_branch = [
+            str(driver) for driver, release in DRIVER_RELEASES.items() if release.startswith(f"{wanted.major}.")
+        ]
         meant = f", which came with CUDA {' and '.join(of_branch)}" if of_branch else ""
         msg = f"{text!r} is a branch of drivers{meant}; write a version of CUDA, such as {(of_branch or ['13.0'])[-1]}"
         raise ValueError(msg)
@@ -136,7 +138,7 @@ def may_exist() -> Iterator[CudaVersion]:
     known = sorted(DRIVER_RELEASES, reverse=True)
     yield from known
     numbers = (CudaVersion(major, minor) for major in range(FIRST_BRANCH) for minor in range(10))
-    yield from (one for one in numbers if not known[-1] <= one <= known[0])
+    yield from (number for number in numbers if not known[-1] <= number <= known[0])
 
 
 def driver_numbered(text: str) -> CudaVersion:

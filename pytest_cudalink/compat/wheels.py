@@ -69,8 +69,8 @@ def all_versions() -> dict[str, str]:
     from importlib import metadata
 
     found: dict[str, str] = {}
-    for one in metadata.distributions():
+    for distribution in metadata.distributions():
         with suppress(UnicodeDecodeError):
-            if _can_be_read(one) and "Name" in one.metadata:  # not where the metadata is missing
-                found.setdefault(one.metadata["Name"], one.version)
+            if _can_be_read(distribution) and "Name" in distribution.metadata:  # not where the metadata is missing
+                found.setdefault(distribution.metadata["Name"], distribution.version)
     return found

@@ -165,10 +165,10 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
             if name.startswith("~"):  # pip left it behind, and ignores it
                 continue
             try:
-                one = _read_distribution(site / name)
-                earlier = found.get(one.name)
-                if earlier is None or (Path(earlier.path).parent == site and _unlike(one) < _unlike(earlier)):
-                    found[one.name] = replace(one, files=_files_of(site, site / name, one)) if files else one
+                dist = _read_distribution(site / name)
+                earlier = found.get(dist.name)
+                if earlier is None or (Path(earlier.path).parent == site and _unlike(dist) < _unlike(earlier)):
+                    found[dist.name] = replace(dist, files=_files_of(site, site / name, dist)) if files else dist
                 unreadable += _not_utf_8(site / name)
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -339,19 +339,19 @@ def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, 
     """
     sizes: dict[str, set[int]] = {}
     listed: dict[Installed, list[dict[str, int]]] = {}
-    for one in distributions:
-        metadata = Path(one.path)
+    for distribution in distributions:
+        metadata = Path(distribution.path)
         if metadata.suffix != ".dist-info":
             continue
         for record in metadata.parent.glob(f"{metadata.name.partition('-')[0]}-*.dist-info/RECORD"):
             paths = _sizes(record)
             for path, size in paths.items():
                 sizes.setdefault(path, set()).add(size)
-            listed.setdefault(one, []).append(paths)
-    for one, records in listed.items():
+            listed.setdefault(distribution, []).append(paths)
+    for distribution, records in listed.items():
         lost = min(([path for path in paths if _is_lost(path, sizes[path])] for paths in records), key=len)
-        if lost and not _is_of_another_release(one, set().union(*records)):
-            yield one, sorted(lost)
+        if lost and not _is_of_another_release(distribution, set().union(*records)):
+            yield distribution, sorted(lost)
 
 
 def _is_of_another_release(distribution: Installed, paths: Collection[str]) -> bool:

@@ -117,7 +117,7 @@ def _fault(name: str, specifier: SpecifierSet) -> str:
             return str(error)
         if rest := text.split(".")[2:]:
             ends |= {f".{'.'.join(rest)}", f".{int(rest[0]) + 1}"}
-    if any(_contains(specifier, f"{one}{end}") for one in may_exist() for end in ends):
+    if any(_contains(specifier, f"{release}{end}") for release in may_exist() for end in ends):
         return ""
     return f"no release of CUDA is; expected {ranges(DRIVER_RELEASES)}, or a newer one"
 

@@ -288,7 +288,7 @@ def first_for_loader(names: Sequence[str]) -> dict[str, str]:
 @contextmanager
 def looking_in(sites: Iterable[Path], prefix: Path) -> Iterator[None]:
     """Let look-ups search the packages of another environment, and its conda prefix, instead of this one's."""
-    folders, kept = [str(one) for one in sites], (site.getsitepackages, site.ENABLE_USER_SITE)
+    folders, kept = [str(place) for place in sites], (site.getsitepackages, site.ENABLE_USER_SITE)
     conda = os.environ.pop("CONDA_PREFIX", None)
     if (prefix / "conda-meta").is_dir():
         os.environ["CONDA_PREFIX"] = str(prefix)
@@ -307,7 +307,7 @@ def looking_in(sites: Iterable[Path], prefix: Path) -> Iterator[None]:
 def program_of_wheels(name: str) -> str | None:
     """A program that a wheel brings, where users run it; cuda.pathfinder 1.5 does not look for those of CUDA 13."""
     folders = map(Path, site.getsitepackages())
-    return next((str(one) for folder in folders for one in sorted(folder.glob(f"nvidia/cu*/bin/{name}"))), None)
+    return next((str(file) for folder in folders for file in sorted(folder.glob(f"nvidia/cu*/bin/{name}"))), None)
 
 
 def resolve(name: str) -> Resolved | None:
@@ -324,7 +324,7 @@ def resolve(name: str) -> Resolved | None:
 def resolve_all(names: Iterable[str]) -> dict[str, Resolved | ResolutionError | None]:
     """The same for several libraries, each as if it were the first; an error where `resolve` would raise it."""
     found: dict[str, Any] = {name: _loaded(name) or find_early(name) for name in names}
-    unknown = [name for name, one in found.items() if one is None]
+    unknown = [name for name, place in found.items() if place is None]
     return found | (find_in_child(unknown) if unknown else {})
 
 

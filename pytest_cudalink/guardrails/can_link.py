@@ -183,9 +183,9 @@ def _key(question: Question) -> tuple[str, str, CudaVersion, CudaVersion]:
 def questions(producer: CudaVersion, consumers: tuple[Consumer, ...], kind: str, arch: str) -> tuple[Question, ...]:
     """Return one question for each consumer. A driver links code, except an executable cubin, which it loads."""
     found = []
-    for one in consumers:
-        step = "load" if one.library == "driver" and kind == "linked-cubin" else one.library
-        found.append(Question(step, kind, arch, producer, one))
+    for consumer in consumers:
+        step = "load" if consumer.library == "driver" and kind == "linked-cubin" else consumer.library
+        found.append(Question(step, kind, arch, producer, consumer))
     return tuple(found)
 
 
@@ -313,7 +313,7 @@ def _nearest(atlas: Atlas, start: CudaVersion, ask: Callable[[CudaVersion], Atla
     """Return the nearest release for which the answer is that it works; of two, the newer one."""
     releases = [CudaVersion.parse(str(release)) for release in atlas.releases]
     here = releases.index(start)
-    for other in sorted(releases, key=lambda one: (abs(releases.index(one) - here), -releases.index(one))):
+    for other in sorted(releases, key=lambda release: (abs(releases.index(release) - here), -releases.index(release))):
         answer = ask(other)
         if answer is not None and answer.works:
             return other

@@ -296,7 +296,7 @@ class CompatibilityGuardRails:
     def _accept(self, item: Item, mode: Mode) -> None:
         """Judge an item, and remember or refuse it, depending on the mode."""
         itself = item.kind, item.name, item.path
-        if any((one.kind, one.name, one.path, one.version) == (*itself, item.version) for one in self._remembered):
+        if any((old.kind, old.name, old.path, old.version) == (*itself, item.version) for old in self._remembered):
             return
         others = [other for other in self._present() if (other.kind, other.name, other.path) != itself]
         self._driver.assume_forward, self._driver.hint = forward_compatibility_assumed(mode), driver_hint()
@@ -322,7 +322,9 @@ class CompatibilityGuardRails:
         if verdict.fix:
             from ..base.install_command import installer_here
 
-            verdict = replace(verdict, fix=verdict.fix.by(installer_here(by_conda=not any(one.wheel for one in items))))
+            verdict = replace(
+                verdict, fix=verdict.fix.by(installer_here(by_conda=not any(item.wheel for item in items)))
+            )
         if self.on_verdict is not None:
             self.on_verdict(verdict)
         if verdict.severity == "note":

@@ -196,9 +196,9 @@ def _groups(item: Item, there: Iterable[Item]) -> dict[str, str]:
 def _is_beside(group: dict[str, Any], item: Item, there: Iterable[Item]) -> bool:
     """Whether the headers are there that make a group: those of another major are in another folder."""
     return any(
-        one.name == group["beside"]
-        and (one.version is None or item.version is None or one.version.major == item.version.major)
-        for one in there
+        header.name == group["beside"]
+        and (header.version is None or item.version is None or header.version.major == item.version.major)
+        for header in there
     )
 
 
@@ -226,11 +226,11 @@ def archive_and_linker(a: Item, b: Item) -> tuple[Item, Item, str] | None:
     """
     for row in component_table()["linked"]:
         archive, linker = ((row[end]["kind"], row[end]["name"]) for end in ("archive", "linker"))
-        for one, other in ((a, b), (b, a)):
-            if (one.kind, one.name) == archive and (other.kind, other.name) == linker:
-                if row.get("same") == "major" and not _is_newer_major(one, other):
+        for item, other in ((a, b), (b, a)):
+            if (item.kind, item.name) == archive and (other.kind, other.name) == linker:
+                if row.get("same") == "major" and not _is_newer_major(item, other):
                     return None
-                return one, other, str(row["because"])
+                return item, other, str(row["because"])
     return None
 
 

@@ -119,7 +119,7 @@ def describe(
 def used_by(loaded: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> str:
     """Return what has loaded or opened an object, other than this plugin; empty without such."""
     ours = ("pytest-cudalink", "")
-    return _for_whom(loaded, objects, (one for one in openings if (one.through, one.where) != ours))[0]
+    return _for_whom(loaded, objects, (opening for opening in openings if (opening.through, opening.where) != ours))[0]
 
 
 def _place(path: str, real: str, process: ProcessEnvironment) -> tuple[Place, str]:
@@ -133,8 +133,8 @@ def _place(path: str, real: str, process: ProcessEnvironment) -> tuple[Place, st
         return "toolchains", ""
     from . import attribution  # (which imports packaging, for files of the toolkit alone)
 
-    for one in dict.fromkeys((path, real)):
-        wheel = attribution.owner(one)
+    for name in dict.fromkeys((path, real)):
+        wheel = attribution.owner(name)
         if wheel is not None:
             here = Path(wheel.site).resolve() in process.sites
             return ("wheels" if here else "system"), f"{wheel.name} {wheel.version}"
@@ -196,8 +196,8 @@ def _for_whom(
     while len(chain) < _CHAIN and (parent := _parent(current, objects, [loaded, *chain])) is not None:
         chain.append(parent)
         current = parent
-    words = ", for ".join(shown(one.path) for one in chain)
-    opening = next((one for one in openings if _opens(one, current)), None)
+    words = ", for ".join(shown(image.path) for image in chain)
+    opening = next((opening for opening in openings if _opens(opening, current)), None)
     if opening is None:
         return words, None
     through = f" through {opening.through}" if opening.through else ""
@@ -208,7 +208,7 @@ def _for_whom(
 def _parent(loaded: LoadedObject, objects: Sequence[LoadedObject], but: Sequence[LoadedObject]) -> LoadedObject | None:
     """Return the object that was loaded with another and is linked with it, the first if there are several."""
     names = {loaded.soname, Path(loaded.path).name} - {""}
-    return next((one for one in objects if one not in but and names & {*one.needed}), None)
+    return next((image for image in objects if image not in but and names & {*image.needed}), None)
 
 
 def shown(path: str) -> str:

@@ -53,7 +53,7 @@ def extra_of(item: Item, version: CudaVersion) -> str:
 def _installable(items: Sequence[Item], version: CudaVersion, *, at_most: bool) -> bool:
     """Whether wheels bring items in a release: it must be published, and up to CUDA 12 no wheel has programs."""
     published = version > LATEST_KNOWN or any(
-        one <= version if at_most else one == version for one in published_releases() if one.major == version.major
+        cuda <= version if at_most else cuda == version for cuda in published_releases() if cuda.major == version.major
     )
     moved = any(item.kind == "binaries" and item.version != version for item in items)
     return published and not (moved and version.major < 13)
@@ -151,7 +151,7 @@ def _candidates(items: Sequence[Item], driver: CudaVersion | None) -> Iterator[t
 
 def _becoming(release: CudaVersion, *, at_most: bool) -> CudaVersion:
     """The release that a command installs."""
-    published = [one for one in published_releases() if one.major == release.major and one <= release]
+    published = [cuda for cuda in published_releases() if cuda.major == release.major and cuda <= release]
     return max(published, default=release) if at_most else release
 
 
@@ -198,7 +198,7 @@ def _trial(
     brought = _brought(moved, becomes)
     named = sorted(name for name in bounds if name in brought or name in needed)
     fits = {
-        name: any(accepts(bounds[name], one) for one in pinned_versions(name, becomes))
+        name: any(accepts(bounds[name], version) for version in pinned_versions(name, becomes))
         for name in named
         if pinned_versions(name, becomes)
     }
@@ -232,7 +232,7 @@ def _trial(
 
 def _newest_within(wheel: str, bound: str, otherwise: CudaVersion) -> CudaVersion:
     """The newest release of which a wheel satisfies a bound; `otherwise` where none that is known does."""
-    fits = (one for one in PTX_ISA if any(accepts(bound, version) for version in pinned_versions(wheel, one)))
+    fits = (cuda for cuda in PTX_ISA if any(accepts(bound, version) for version in pinned_versions(wheel, cuda)))
     return max(fits, default=otherwise)
 
 

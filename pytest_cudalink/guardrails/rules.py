@@ -152,7 +152,7 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
     if constraint.contains(Version(str(item.version))):
         return compatible("ctk-constraint", f"CUDA {item.version} is among '{constraint}'", item)
     # a release, not the constraint itself: for pip, '==13.2' means 13.2.0 alone, and '<=13.2' excludes 13.2.1
-    wanted = [one for one in published_releases() if constraint.contains(Version(str(one)))]
+    wanted = [release for release in published_releases() if constraint.contains(Version(str(release)))]
     none = NO_COMMAND, f"no known release of CUDA is among '{constraint}'"
     return Verdict(
         "error",

@@ -85,11 +85,11 @@ def explain(refusal: Refusal) -> Finding | None:
     if not reasons or (refusal.loads and len(reasons) < len(leaves)):
         return None
     shown = reasons[:_LISTED] if refusal.loads else reasons[:1]
-    described = " or ".join(dict.fromkeys(_described(one.leaf) for one in shown))
+    described = " or ".join(dict.fromkeys(_described(cause.leaf) for cause in shown))
     if refusal.image.parts:
         described = f"a {refusal.image.kind} with {described}"
-    why = "; ".join(dict.fromkeys(one.why for one in shown))
-    fixes = dict.fromkeys(fix for one in shown for fix in one.fixes)
+    why = "; ".join(dict.fromkeys(cause.why for cause in shown))
+    fixes = dict.fromkeys(fix for cause in shown for fix in cause.fixes)
     return Finding("error", f"{refusal.error} of {described}", why=why, kind="skew", suggestion=tuple(fixes))
 
 
@@ -166,7 +166,7 @@ def _described(leaf: Artifact) -> str:
 
 
 def _reason(refusal: Refusal, leaf: Artifact) -> _Reason | None:
-    found = [one for one in (_of_architecture(refusal, leaf), _of_version(refusal, leaf)) if one is not None]
+    found = [cause for cause in (_of_architecture(refusal, leaf), _of_version(refusal, leaf)) if cause is not None]
     if not found:
         return None
     return _Reason(
@@ -208,7 +208,7 @@ def _of_tile(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | 
     version, needs = refusal.version, leaf.needs
     if needs is None:
         return None
-    known = [one for one in atlas.load().tileiras_for(refusal.arch, needs.version) if one.major <= version.major]
+    known = [cuda for cuda in atlas.load().tileiras_for(refusal.arch, needs.version) if cuda.major <= version.major]
     wheels = [f"{TILEIRAS}=={release}.*" for release in known[:1]]
     cubin = [f"compile it with tileiras, and load the cubin: {install_command(wanted)}" for wanted in wheels]
     if not refusal.loads:

@@ -75,7 +75,7 @@ class _Option:
             yield from [self.flag] if value else []
         elif value is not None:
             several = value if isinstance(value, tuple) else [words[value] if isinstance(value, bool) else value]
-            yield from (self.flag.format(one) for one in several)
+            yield from (self.flag.format(value) for value in several)
 
 
 def _options_of(options: object) -> dict[str, _Option]:
@@ -85,7 +85,7 @@ def _options_of(options: object) -> dict[str, _Option]:
 
 @cache
 def _options_of_class(owner: type) -> dict[str, _Option]:
-    return {one.name: one.metadata["option"] for one in fields(owner)}
+    return {option.name: option.metadata["option"] for option in fields(owner)}
 
 
 def _check(options: object) -> None:

@@ -119,8 +119,8 @@ def compile_kernel() -> bytes:
     """
     from . import Program, ProgramOptions
 
-    with Program(WHOLE_SOURCE, "c++", ProgramOptions(name="kernel.cu", arch=SKEW_ARCH)) as one:
-        return one.compile("ptx").code.rstrip(b"\0") + b"\0"
+    with Program(WHOLE_SOURCE, "c++", ProgramOptions(name="kernel.cu", arch=SKEW_ARCH)) as program:
+        return program.compile("ptx").code.rstrip(b"\0") + b"\0"
 
 
 def link_sample(mode: str, arch: str, backend: Backend | None = None) -> tuple[ObjectCode, str]:

@@ -101,8 +101,8 @@ def driver(*, device: bool = False) -> ForeignAnswer:
         if (answer := _answers.get((loaded, deciding, known))) is not None:
             return answer
     answer, file = _ask(loaded, device=device)
-    for one in (loaded, file):  # the program may load that file next
-        _answers[one, deciding, device] = answer
+    for image in (loaded, file):  # the program may load that file next
+        _answers[image, deciding, device] = answer
     return answer
 
 
@@ -163,7 +163,7 @@ def _nvjitlink_may_exist() -> bool:
     sites = {*sys.path, *site.getsitepackages(), site.getusersitepackages()}
     return (
         any(name.startswith(_VARIABLES) for name in os.environ)
-        or any(os.path.lexists(os.path.join(one, "nvidia")) for one in sites)  # noqa: PTH118 (of sys.path)
+        or any(os.path.lexists(os.path.join(place, "nvidia")) for place in sites)  # noqa: PTH118 (of sys.path)
         or _loader_may_find(*_OF_TOOLKIT)
     )
 
@@ -174,12 +174,12 @@ def _loader_may_find(*beginnings: str) -> bool:
     try:
         for folder in filter(os.path.isdir, folders):
             names = "/".join(["", *os.listdir(folder)])  # noqa: PTH208 (of a variable)
-            if any(f"/{one}" in names for one in beginnings):
+            if any(f"/{beginning}" in names for beginning in beginnings):
                 return True
         cache = _CACHE.read_bytes()
     except OSError:  # a folder that cannot be read; or musl, where a file that is not there is no answer
         return True
-    return any(one.encode() in cache for one in beginnings)
+    return any(beginning.encode() in cache for beginning in beginnings)
 
 
 def cache_clear() -> None:

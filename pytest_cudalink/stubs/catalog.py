@@ -204,7 +204,7 @@ def _catalog(data: dict[str, Any]) -> Catalog:
     libraries = {}
     for name, entry in data["libraries"].items():
         entries = data["functions"].get(name, {}).items()
-        functions = tuple(_function(f"functions.{name}.{one}", one, given, types) for one, given in entries)
+        functions = tuple(_function(f"functions.{name}.{call}", call, given, types) for call, given in entries)
         _check_symbols(name, functions)
         libraries[name] = _library(name, entry, functions)
     return Catalog(libraries, types, {int(major): names for major, names in data.get("headers", {}).items()})

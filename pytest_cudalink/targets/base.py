@@ -176,7 +176,7 @@ def _fault(target: object) -> str:
     name, modules = getattr(target, "name", None), getattr(target, "modules", None)
     if not isinstance(name, str) or not name:
         return f"{_shown(target)} has the name {name!r}; give the class a name such as 'my-library'"
-    if not isinstance(modules, tuple | list) or not all(isinstance(one, str) and one for one in modules):
+    if not isinstance(modules, tuple | list) or not all(isinstance(module, str) and module for module in modules):
         return f"{_shown(target)} has the modules {modules!r}; write their full names in a tuple: ('my_library',)"
     return ""
 

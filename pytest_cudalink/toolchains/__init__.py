@@ -139,7 +139,7 @@ def packages(version: str | tuple[int, int]) -> dict[str, str]:
 
     Raises ToolchainError if there are no wheels of that release.
     """
-    return {one["name"]: one["version"] for one in _entry(version)["libs"]}
+    return {library["name"]: library["version"] for library in _entry(version)["libs"]}
 
 
 def toolkit_version(version: str | tuple[int, int]) -> str:
@@ -229,7 +229,7 @@ def installed() -> list[Toolchain]:
     if not (check_cache() and folders.check_folder(folder)):
         return []
     found = (_read(path) for path in folder.iterdir() if not path.name.startswith("."))
-    return sorted((one for one in found if one is not None), key=lambda one: (one.version, one.layout != "libs"))
+    return sorted((kit for kit in found if kit is not None), key=lambda kit: (kit.version, kit.layout != "libs"))
 
 
 def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolchain:
@@ -242,8 +242,8 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
     """
     release = _release(version)
     layouts: tuple[Layout, ...] = ("libs", "ctk") if layout is None else (layout,)
-    for one in layouts:
-        if (found := _read(folder(release, one))) is not None:
+    for kept_as in layouts:
+        if (found := _read(folder(release, kept_as))) is not None:
             return found
     what = f"the toolchain of CUDA {release}" + (" in the layout 'ctk'" if layout == "ctk" else "")
     option = " --layout ctk" if layout == "ctk" else ""
@@ -266,7 +266,7 @@ def _fault(release: CudaVersion) -> str:
         return ""
     known = ", ".join(map(str, releases()))
     if release in STAND_INS:
-        before = max(one for one in releases_table() if one < release)
+        before = max(listed for listed in releases_table() if listed < release)
         return f"NVIDIA published no wheels of CUDA {release}; use {before} or {STAND_INS[release]} (known: {known})"
     return f"no wheels of CUDA {release} are known; known: {known}"
 
@@ -348,8 +348,8 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: _Progr
     packages = [*entry["libs"], *(entry["ctk"] if layout == "ctk" else ())]
     requirements = scratch / "requirements.txt"
     lines = [
-        " ".join([f"{one['name']}=={one['version']}", *(f"--hash=sha256:{value}" for value in one["sha256"])])
-        for one in packages
+        " ".join([f"{row['name']}=={row['version']}", *(f"--hash=sha256:{value}" for value in row["sha256"])])
+        for row in packages
     ]
     requirements.write_text("\n".join(lines) + "\n", encoding="utf-8")
     site, new = scratch / "site", scratch / "new"
@@ -361,7 +361,7 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: _Progr
         for part in sorted(component.iterdir()):
             if part.is_dir() and not part.name.startswith((".", "__")):
                 _merge(part, new / ("lib64" if part.name == "lib" else part.name))
-    versions = {one["name"]: one["version"] for one in packages}
+    versions = {row["name"]: row["version"] for row in packages}
     if layout == "ctk":
         _name_in_full(new / "lib64", versions)
     for library in sorted((new / "lib64").glob("lib*.so.*")):
