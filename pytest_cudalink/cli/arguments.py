@@ -197,7 +197,7 @@ def output_folder(text: str) -> Path:
 def _check_place(path: Path, folder: Path, expected: str) -> None:
     """Raise an error if a folder neither exists nor can be made, or cannot be written to."""
     try:
-        there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+        there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
         kind = there.stat().st_mode
     except OSError as error:
         msg = f"is {path}: {error.strerror}; expected {expected}; correct the path"

@@ -116,13 +116,13 @@ def _audit_libraries(options: argparse.Namespace) -> int:
 
 
 def _answer(audit: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Answer:
-    findings = [(one, (f"{one.kind}: {one.place}", one.what)) for one in audit.findings]
+    findings = [(finding, (f"{finding.kind}: {finding.place}", finding.what)) for finding in audit.findings]
     required = []
     for major, libraries in lacking.items():
         name = "without CUDA" if major == "none" else f"with CUDA {major}"
         required.append(("required", f"cannot be loaded {name}, because of {', '.join(libraries)}"))
-    errors = [shown for one, shown in findings if one.severity == "error"] + required
-    notes = [shown for one, shown in findings if one.severity == "note"]
+    errors = [shown for finding, shown in findings if finding.severity == "error"] + required
+    notes = [shown for finding, shown in findings if finding.severity == "note"]
     lines = [
         *_lines(audit, symbols=symbols),
         *_findings(audit.findings, most=len(audit.findings) if symbols else _MOST_NOTES),
@@ -134,13 +134,13 @@ def _answer(audit: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool)
 def _findings(findings: Sequence[Finding], most: int) -> Iterator[str]:
     """Every error, and the first notes of each kind."""
     notes: dict[str, int] = {}
-    for one in findings:
-        if one.severity == "error":
-            yield f"  {one.kind}: {one.place}: {one.what}"
+    for finding in findings:
+        if finding.severity == "error":
+            yield f"  {finding.kind}: {finding.place}: {finding.what}"
         else:
-            notes[one.kind] = notes.get(one.kind, 0) + 1
-            if notes[one.kind] <= most:
-                yield f"  {one.kind} (note): {one.place}: {one.what}"
+            notes[finding.kind] = notes.get(finding.kind, 0) + 1
+            if notes[finding.kind] <= most:
+                yield f"  {finding.kind} (note): {finding.place}: {finding.what}"
     for kind, count in notes.items():
         if count > most:
             yield f"  {kind} (note): {count - most} more: --symbols shows all"
@@ -164,17 +164,17 @@ def _lines(audit: Audit, *, symbols: bool) -> Iterator[str]:
 def _each_file(audit: Audit) -> Iterator[str]:
     """Every file with every library that it needs and every symbol."""
     for file in audit.files:
-        for one in file.dependencies:
-            yield f"  {file.path}  {_needed('needs', one)}"
-            yield from (f"      {symbol}" for symbol in one.symbols)
+        for dependency in file.dependencies:
+            yield f"  {file.path}  {_needed('needs', dependency)}"
+            yield from (f"      {symbol}" for symbol in dependency.symbols)
         if file.rpaths:
             yield f"  {file.path}  RPATH {':'.join(file.rpaths)}"
 
 
 def _folded(audit: Audit) -> Iterator[str]:
     """A line for each library, with the first of the files that need it; and the first few RPATHs."""
-    pairs = ((file.path, one) for file in audit.files for one in file.dependencies)
-    users = grouped(((one.library, one.unreached), (path, one)) for path, one in pairs)
+    pairs = ((file.path, dependency) for file in audit.files for dependency in file.dependencies)
+    users = grouped(((user.library, user.unreached), (path, user)) for path, user in pairs)
     rpaths = grouped((file.rpaths, file.path) for file in audit.files if file.rpaths)
     for group in users.values():
         path, most = max(group, key=lambda user: len(user[1].symbols))
@@ -198,8 +198,8 @@ def _needs(audit: Audit) -> Iterator[str]:
     for (stem, major), needs in grouped(((need.stem, need.major), need) for need in audit.needs).items():
         floors = [need for need in needs if need.floor is not None]
         if floors:
-            one = max(floors, key=lambda need: need.floor or (0, 0))
-            yield f"  {one.path}  needs at least {_of_cuda(stem)} {one.floor}  ({one.evidence})"
+            highest = max(floors, key=lambda need: need.floor or (0, 0))
+            yield f"  {highest.path}  needs at least {_of_cuda(stem)} {highest.floor}  ({highest.evidence})"
         elif all(need.how == "opened" for need in needs):
             opened.setdefault((needs[0].path, stem, needs[0].evidence), []).append(major)
     for (path, stem, evidence), majors in opened.items():
@@ -235,11 +235,11 @@ def _audit_environment(options: argparse.Namespace) -> int:
         output.fail(error)
         return 2
     findings = [
-        (one.severity, (f"{one.severity}: {one.kind}", "; ".join((one.what, *one.remedies[:1]))))
-        for one in found.findings
+        (finding.severity, (f"{finding.severity}: {finding.kind}", "; ".join((finding.what, *finding.remedies[:1]))))
+        for finding in found.findings
     ]
     errors = [shown for severity, shown in findings if severity != "note"]
-    errors += [(f"not readable: {one.path}", one.text) for one in found.unreadable]
+    errors += [(f"not readable: {file.path}", file.text) for file in found.unreadable]
     notes = [shown for severity, shown in findings if severity == "note"]
     output.add(Answer("", list(_environment_lines(found)), found.to_json(), errors, notes))
     output.end(single=True)
@@ -251,14 +251,14 @@ def _environment_lines(audit: EnvironmentAudit) -> Iterator[str]:
 
     yield f"Verdict: {audit.verdict}: {line(audit.summary)} ({audit.seconds:.1f} s)"
     commands: set[Command] = set()
-    for finding in sorted(audit.findings, key=lambda one: SEVERITIES.index(one.severity)):
+    for finding in sorted(audit.findings, key=lambda entry: SEVERITIES.index(entry.severity)):
         yield ""
-        yield from (_shorter(one, audit) for one in _environment_finding(finding, repeated=finding.fix in commands))
+        yield from (_shorter(text, audit) for text in _environment_finding(finding, repeated=finding.fix in commands))
         commands |= {finding.fix} if finding.fix else set()
     if audit.unreadable:
         yield ""
-    for one in audit.unreadable:
-        yield f"not readable: {line(one.path)}: {line(one.text)}"
+    for file in audit.unreadable:
+        yield f"not readable: {line(file.path)}: {line(file.text)}"
 
 
 def _shorter(text: str, audit: EnvironmentAudit) -> str:

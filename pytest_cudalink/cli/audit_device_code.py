@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
             lines.append("  assembled: no PTX is there")
         errors = [(f"unreadable: {fault.path}", fault.text) for fault in found.faults]
         errors += [("device code", failure) for failure in failures]
-        errors += [(f"{one.outcome}: {one.path}", _refused(one)) for one in assembled if one.fails]
+        errors += [(f"{file.outcome}: {file.path}", _refused(file)) for file in assembled if file.fails]
         output.add(Answer(str(path), lines, _plain(found, rows, drivers, failures, assembled), errors))
         if errors:
             code = max(code, 1)
@@ -179,14 +179,14 @@ def _plain(
         "failures": failures,
         "assembled": [
             {
-                "path": one.path,
-                "target": one.image.arch,
-                "ptx_isa": _dotted(one.image.ptx_isa),
-                "arch": one.arch,
-                "outcome": one.outcome,
-                "log": one.log,
+                "path": file.path,
+                "target": file.image.arch,
+                "ptx_isa": _dotted(file.image.ptx_isa),
+                "arch": file.arch,
+                "outcome": file.outcome,
+                "log": file.log,
             }
-            for one in assembled
+            for file in assembled
         ],
     }
 
@@ -252,7 +252,9 @@ def _facts(images: Sequence[DeviceImage]) -> Iterable[str]:
         chosen = [image for image in images if image.kind == kind]
         if not chosen:
             continue
-        archs = ", ".join(dict.fromkeys(one.arch for one in sorted(chosen, key=lambda one: (one.number, one.arch))))
+        archs = ", ".join(
+            dict.fromkeys(code.arch for code in sorted(chosen, key=lambda code: (code.number, code.arch)))
+        )
         line = f"    {name} for {archs or 'every GPU that its compiler knows'}"
         isas = sorted({image.ptx_isa for image in chosen if image.ptx_isa})
         if isas:
@@ -303,13 +305,13 @@ def _named(arch: str) -> str:
 def _assembly(assembled: Sequence[Assembled]) -> Iterable[str]:
     if not assembled:
         return
-    counts = {outcome: sum(one.outcome == outcome for one in assembled) for outcome in _OUTCOMES}
+    counts = {outcome: sum(file.outcome == outcome for file in assembled) for outcome in _OUTCOMES}
     yield "  assembled: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    for one in assembled:
-        if one.outcome == "assembled":
+    for file in assembled:
+        if file.outcome == "assembled":
             continue
-        yield f"    {one.outcome}: {one.path}: {_refused(one)}"
-        yield from (f"      {line}" for line in one.log.splitlines()[:_MOST_LINES])
+        yield f"    {file.outcome}: {file.path}: {_refused(file)}"
+        yield from (f"      {line}" for line in file.log.splitlines()[:_MOST_LINES])
 
 
 def _refused(assembled: Assembled) -> str:

@@ -41,9 +41,9 @@ def judge(loads: bare.Loads) -> bare.LoadReport:
         libraries = _libraries(image, openings, process)
         found |= dict.fromkeys(libraries)
         problems += [
-            provenance.foreign(one, expected, asked, process)
-            for one in libraries
-            if not provenance.is_from(one, expected)
+            provenance.foreign(library, expected, asked, process)
+            for library in libraries
+            if not provenance.is_from(library, expected)
         ]
         for kind, text in _clashes(libraries, f"by {loads.nodeid}"):
             if expected != "any":
@@ -57,7 +57,7 @@ def judge(loads: bare.Loads) -> bare.LoadReport:
         else:
             notes.append(text)
     # forked children have what their parents have
-    return bare.LoadReport([_record(one) for one in found], list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
+    return bare.LoadReport([*map(_record, found)], list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
 
 
 def _openings(file: Path) -> list[Opening]:
@@ -74,9 +74,9 @@ def _libraries(
 ) -> list[provenance.Library]:
     """Return the CUDA libraries of a program."""
     # what Python code opened comes first: the loader knows only that ctypes did
-    every = [*openings, *(one._replace(through=provenance.shown(one.through)) for one in image.openings)]
-    described = (provenance.describe(one, image.objects, every, process) for one in image.objects)
-    return [one for one in described if one is not None]
+    every = [*openings, *(opening._replace(through=provenance.shown(opening.through)) for opening in image.openings)]
+    described = (provenance.describe(loaded, image.objects, every, process) for loaded in image.objects)
+    return [library for library in described if library is not None]
 
 
 def _clashes(libraries: Sequence[provenance.Library], when: str) -> Iterator[tuple[str, str]]:

@@ -82,14 +82,14 @@ def run(options: argparse.Namespace) -> int:
     code = _code(options)
     consumers = _read_consumers(options.consumer, code.kind)
     atlas = load()
-    replies = [reply_to(atlas, one) for one in questions(code.release, consumers, code.kind, code.arch)]
+    replies = [reply_to(atlas, question) for question in questions(code.release, consumers, code.kind, code.arch)]
     if options.json:
         sys.stdout.write(json.dumps(_data(atlas, code, replies), indent=1) + "\n")
     else:
         if code.found:
             sys.stdout.write(f"{safe(code.found)}\n\n")
-        sys.stdout.write("\n".join("".join(f"{safe(line)}\n" for line in _lines(atlas, one)) for one in replies))
-    answers = [one.works for one in replies]
+        sys.stdout.write("\n".join("".join(f"{safe(line)}\n" for line in _lines(atlas, reply)) for reply in replies))
+    answers = [reply.works for reply in replies]
     return 2 if None in answers else 0 if all(answers) else 1
 
 
@@ -156,8 +156,8 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
         msg = f"{path} cannot be judged: {why}; expected PTX, LTO-IR, a cubin, or a file that contains them"
         raise CommandError(msg)
     # a packed image does not say its release
-    telling = [one for one in leaves if one.producer or one.needs] or leaves
-    leaf = next((one for one in telling if one.arch == arch), telling[0])
+    telling = [leaf for leaf in leaves if leaf.producer or leaf.needs] or leaves
+    leaf = next((answer for answer in telling if answer.arch == arch), telling[0])
     inside = "linked-cubin" if leaf.kind == "cubin" and leaf.relocatable is False else str(leaf.kind)
     own = inside if leaf is found or inside in ("linked-cubin", TILE) else f"fatbin-{inside}"
     release = leaf.producer or (leaf.needs.version if leaf.needs and not leaf.needs.newer_than else None)
@@ -280,20 +280,20 @@ def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
         "measured": dict(atlas.measured),
         "answers": [
             {
-                "consumer": one.question.consumer.library,
-                "release": str(one.question.consumer.release),
-                "step": one.question.step,
-                "works": one.works,
-                "sentence": one.sentence,
-                "answer": None if one.answer is None else asdict(one.answer),
-                "hardware": [{"device": device, **asdict(answer)} for device, answer in one.hardware],
+                "consumer": reply.question.consumer.library,
+                "release": str(reply.question.consumer.release),
+                "step": reply.question.step,
+                "works": reply.works,
+                "sentence": reply.sentence,
+                "answer": None if reply.answer is None else asdict(reply.answer),
+                "hardware": [{"device": device, **asdict(answer)} for device, answer in reply.hardware],
                 "documented": [
                     {"works": works, **{name: getattr(said, name) for name in _OF_STATEMENT}}
-                    for said, works in one.documented
+                    for said, works in reply.documented
                 ],
-                "expected": [asdict(rule) for rule in one.rules],
-                "instead": list(one.instead),
+                "expected": [asdict(rule) for rule in reply.rules],
+                "instead": list(reply.instead),
             }
-            for one in replies
+            for reply in replies
         ],
     }

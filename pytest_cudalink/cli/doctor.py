@@ -120,7 +120,7 @@ def _cause(cause: FindingCause, shown: set[Command], done: FindingCause | None) 
             yield from _command("   and: " if done else "   ", command)
             shown.add(command)
     # the remedy of one finding may end in that of another
-    for advice in [one for one in otherwise if not any(other != one and other.endswith(one) for other in otherwise)]:
+    for advice in [fix for fix in otherwise if not any(other != fix and other.endswith(fix) for other in otherwise)]:
         yield from _wrapped("   or " if cause.fixes or done else "   ", advice)
 
 
@@ -186,7 +186,7 @@ def _short_links(report: DoctorReport) -> str:
     words = ", ".join(
         f"{' and '.join(kinds)} {_BACKENDS.get(backend) or failing(kinds)}" for backend, kinds in backends.items()
     )
-    same = all(one == taken for one in policies.values())
+    same = all(policy == taken for policy in policies.values())
     return f"{words} ({'any policy' if same else f'{default}; others differ'})"
 
 

@@ -221,7 +221,7 @@ def _record(options: argparse.Namespace) -> int:
         options.output.write_text(json.dumps(recording) + "\n", encoding="utf-8")
     other = other or grade.carried(recording)
     found = grade.grade(recording, other)
-    text = "".join(f"{line(one, BLOCK_LIMIT)}\n" for one in grade.lines(recording, other, found))
+    text = "".join(f"{line(part, BLOCK_LIMIT)}\n" for part in grade.lines(recording, other, found))
     (sys.stderr if options.output == STDOUT else sys.stdout).write(text)
     return int(bool(found.failed))
 
@@ -242,8 +242,8 @@ def _show_refusals(noted: Iterable[Mapping[str, Any]]) -> None:
 def _show_violations(noted: Iterable[Mapping[str, Any]]) -> bool:
     """Write the violations of the program and its processes to stderr; return whether there are any."""
     found = [violation_of(note) for note in noted if "violation" in note]
-    for one in found[:_SHOWN]:
-        complain(f"cudalink driver run: {one}. {one.fix}")
+    for violation in found[:_SHOWN]:
+        complain(f"cudalink driver run: {violation}. {violation.fix}")
     if len(found) > _SHOWN:
         complain(f"cudalink driver run: and {counted(len(found) - _SHOWN, 'more violation')}")
     return bool(found)
@@ -314,8 +314,8 @@ def _facts() -> dict[str, Any]:
         },
         "emulator": {
             "libraries": str(emulator.library_folder()),
-            "versions": [str(one) for one in versions],
+            "versions": [str(release) for release in versions],
             "architectures": list(names.EMULATED_ARCHITECTURES),
-            "ready": [str(one) for one in versions if emulator.emulation_for(one).nvjitlink],
+            "ready": [str(release) for release in versions if emulator.emulation_for(release).nvjitlink],
         },
     }

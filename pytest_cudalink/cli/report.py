@@ -135,9 +135,9 @@ def _nearby(paths: Sequence[Path]) -> str:
     """Return which folders near the given paths, and near the working directory, have records; empty if none has."""
     found: dict[str, None] = {}
     for path in (*paths, Path()):
-        bases = [one for one in (path, path.parent) if one.is_dir()]
-        for folder in [one for base in bases[:1] for one in (base, *_folders(base))]:
-            found.update((str(one), None) for one in (folder, folder / ".cudalink") if _has_records(one))
+        bases = [folder for folder in (path, path.parent) if folder.is_dir()]
+        for folder in [inner for base in bases[:1] for inner in (base, *_folders(base))]:
+            found.update((str(place), None) for place in (folder, folder / ".cudalink") if _has_records(place))
     if not found:
         return ""
     more = ", …" if len(found) > _FOLDERS else ""
@@ -148,7 +148,7 @@ def _folders(base: Path) -> list[Path]:
     """Return the folders in a folder, of its first entries."""
     with suppress(OSError), os.scandir(base) as entries:
         return sorted(
-            Path(one.path) for one in itertools.islice(entries, _ENTRIES) if one.is_dir(follow_symlinks=False)
+            Path(entry.path) for entry in itertools.islice(entries, _ENTRIES) if entry.is_dir(follow_symlinks=False)
         )
     return []
 
@@ -156,9 +156,9 @@ def _folders(base: Path) -> list[Path]:
 def _has_records(folder: Path) -> bool:
     """Return whether a folder has a record file among its first entries."""
     with suppress(OSError), os.scandir(folder) as entries:
-        for one in itertools.islice(entries, _ENTRIES):
-            if one.name.endswith(".jsonl") and one.is_file():
-                with open_regular(one.path) as file:
+        for entry in itertools.islice(entries, _ENTRIES):
+            if entry.name.endswith(".jsonl") and entry.is_file():
+                with open_regular(entry.path) as file:
                     if file.read(len(_RECORD)) == _RECORD:
                         return True
     return False
@@ -192,7 +192,7 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
 def _print_findings(report: MatrixReport, comparison: Comparison | None, words: Sequence[str]) -> bool:
     """Print the findings of the kinds that ``--fail-on`` names; return whether there are any."""
     found = {word: number for word, number in findings(report, comparison).items() if word in words and number}
-    named = {"damaged": damage(report, comparison), "repeats": [": ".join(one) for one in differing(report)]}
+    named = {"damaged": damage(report, comparison), "repeats": [": ".join(texts) for texts in differing(report)]}
     for word, number in found.items():
         complain(f"cudalink report: {word}: {number} ({FAIL_ON[word]})")
         for text in named.get(word, ())[:_NAMED]:

@@ -51,7 +51,7 @@ def _releases(_options: argparse.Namespace) -> Iterable[object]:
 
 def _in_cache(_options: argparse.Namespace) -> Iterable[object]:
     """Return the releases in the cache, for a shell to complete."""
-    return sorted({one.version for one in toolchains.installed()})
+    return sorted({kit.version for kit in toolchains.installed()})
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ def _add(options: argparse.Namespace) -> list[str]:
     for version in options.versions:
         with progress(f"fetching toolchain {version}") as step:
             made.append(toolchains.add(version, options.layout, options.installer, step.say))
-    return [f"CUDA {one.version}: {one.path}" for one in made]
+    return [f"CUDA {kit.version}: {kit.path}" for kit in made]
 
 
 def _list(options: argparse.Namespace) -> list[str]:
@@ -80,13 +80,13 @@ def _list(options: argparse.Namespace) -> list[str]:
         import json
 
         rows = [
-            {"version": str(one.version), "layout": one.layout, "path": str(one.path), "packages": one.packages}
-            for one in found
+            {"version": str(kit.version), "layout": kit.layout, "path": str(kit.path), "packages": kit.packages}
+            for kit in found
         ]
         return [json.dumps(rows, indent=1)]
-    lines = [f"{one.version!s:<6}{one.layout:<6}{one.path}" for one in found]
+    lines = [f"{kit.version!s:<6}{kit.layout:<6}{kit.path}" for kit in found]
     if options.all:
-        there = {one.version for one in found}
+        there = {kit.version for kit in found}
         lines += [
             f"{release!s:<6}{'-':<6}cudalink toolchain add {release}"
             for release in toolchains.releases()

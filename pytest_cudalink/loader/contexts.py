@@ -81,7 +81,7 @@ class RealContexts:
             if code in STICKY_ERRORS:
                 return code
         retained, code = self._retain(current.value)
-        found = [one for one in (current.value, *retained.values()) if one is not None]
+        found = [context for context in (current.value, *retained.values()) if context is not None]
         if code == 0 and found:
             answer = self._wait(deadline, found[0]) if found == [current.value] else None
             code = self._synchronize(found, deadline) if answer is None else answer
@@ -151,9 +151,9 @@ def is_used() -> bool:
         descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208 (asked after each test)
     except OSError:
         return False
-    for one in descriptors:
+    for descriptor in descriptors:
         with suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{one}").startswith(_DEVICES):  # noqa: PTH115
+            if os.readlink(f"/proc/self/fd/{descriptor}").startswith(_DEVICES):  # noqa: PTH115
                 return True
     return False
 

@@ -110,7 +110,7 @@ class ImportWatch(MetaPathFinder):
         busy: set[str] = self._busy.__dict__.setdefault("names", set())
         if fullname in busy:
             return None
-        others = (getattr(one, "find_spec", None) for one in list(sys.meta_path) if one is not self)
+        others = (getattr(finder, "find_spec", None) for finder in list(sys.meta_path) if finder is not self)
         busy.add(fullname)
         try:
             spec = next((spec for find in others if find and (spec := find(fullname, path, target)) is not None), None)

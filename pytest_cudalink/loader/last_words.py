@@ -30,14 +30,14 @@ class _Watch(NamedTuple):
     def begin(self) -> None:
         """Watch; without a descriptor that the program has closed, and may have opened again for another file."""
         found = zip(self.descriptors, self.files, strict=True)
-        ours = [one if identity(one) == known else -1 for one, known in found]
+        ours = [descriptor if identity(descriptor) == known else -1 for descriptor, known in found]
         _library().cudalinkLastWords(*ours, self.worker)
 
     def close(self) -> None:
         """Close what is still ours."""
-        for one, known in zip(self.descriptors, self.files, strict=True):
-            if known is not None and identity(one) == known:
-                os.close(one)
+        for descriptor, known in zip(self.descriptors, self.files, strict=True):
+            if known is not None and identity(descriptor) == known:
+                os.close(descriptor)
 
 
 _watches: list[_Watch] = []

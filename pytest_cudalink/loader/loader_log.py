@@ -97,7 +97,7 @@ class _Process:
 
     def forked(self) -> _Process:
         """Return what a child has from the start."""
-        mapped = {path: replace(one) for path, one in self.mapped.items()}
+        mapped = {path: replace(file) for path, file in self.mapped.items()}
         return replace(self, tried=dict(self.tried), asked=dict(self.asked), mapped=mapped)
 
     def is_replaced(self, line: str) -> bool:
@@ -112,8 +112,8 @@ class _Process:
         elif found := _TRIED.fullmatch(line):
             self.tried[self.sought] = found[1]
         elif found := _INIT.fullmatch(line):
-            if one := self.mapped.get(found[1]):
-                one.is_initialized = True
+            if file := self.mapped.get(found[1]):
+                file.is_initialized = True
         elif found := _START.fullmatch(line):
             self.program = found[2]
             self.has_started = self.has_started or found[1] == "transferring control"
@@ -137,18 +137,18 @@ class _Process:
         """Return what the list says so far."""
         needed: dict[str, list[str]] = {}
         openings = []
-        for path, one in self.mapped.items():
+        for path, file in self.mapped.items():
             if path in preloaded:
                 openings.append(Opening(_absolute(path, folder), "", "LD_PRELOAD"))
-            elif one.how == "needed by":
-                needed.setdefault(one.by, []).append(one.name)
-            elif one.how:
-                openings.append(Opening(_absolute(path, folder), "", one.by))
+            elif file.how == "needed by":
+                needed.setdefault(file.by, []).append(file.name)
+            elif file.how:
+                openings.append(Opening(_absolute(path, folder), "", file.by))
         objects = [LoadedObject(self.program, "", tuple(needed.get(self.program, ())))] if self.program else []
-        for path, one in self.mapped.items():
+        for path, file in self.mapped.items():
             linked = tuple(needed.get(path, ())) if path != self.program else ()
             # a name with a slash is a path that is linked or opened as such
-            objects.append(LoadedObject(_absolute(path, folder), "" if "/" in one.name else one.name, linked))
+            objects.append(LoadedObject(_absolute(path, folder), "" if "/" in file.name else file.name, linked))
         return LoadedImage(self.program, tuple(objects), tuple(openings))
 
 
@@ -177,7 +177,7 @@ def parse(text: str, folder: str = "/", preloaded: Iterable[str] = ()) -> list[L
             images.append(processes[pid].image(folder, preloaded))
             processes[pid] = _Process()
         processes[pid].read(line)
-    return [*images, *(one.image(folder, preloaded) for one in processes.values())]
+    return [*images, *(process.image(folder, preloaded) for process in processes.values())]
 
 
 def loader_cache() -> list[tuple[str, str]]:

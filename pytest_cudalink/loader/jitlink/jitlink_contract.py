@@ -158,38 +158,38 @@ class JitLinkContract:
         return tuple(found)
 
     def _violation(self) -> Violation:
-        one = self._found
-        rule, (what, expected) = [*rules().items()][one.rule]
-        call = _FUNCTIONS[one.function]
+        breach = self._found
+        rule, (what, expected) = [*rules().items()][breach.rule]
+        call = _FUNCTIONS[breach.function]
         if rule == "grew":
-            what += f": {one.asked} bytes, where {one.actual} are needed now"
+            what += f": {breach.asked} bytes, where {breach.actual} are needed now"
         elif rule == "name":
-            what += f": {one.name.decode('utf-8', 'replace')!r}"
+            what += f": {breach.name.decode('utf-8', 'replace')!r}"
         elif rule == "failed":
-            what += f": {_FUNCTIONS[one.other]} returned an error"
+            what += f": {_FUNCTIONS[breach.other]} returned an error"
         elif rule == "busy":
-            what += f": another one is in {_FUNCTIONS[one.other]}"
+            what += f": another one is in {_FUNCTIONS[breach.other]}"
         elif rule == "unknown":
-            what += f": {one.handle:#x}"
+            what += f": {breach.handle:#x}"
         answer = "the library answered"
         if rule == "grew":
-            answer = f"only {one.asked} bytes were written"
-        elif one.prevented:
+            answer = f"only {breach.asked} bytes were written"
+        elif breach.prevented:
             answer = "the library did not get the call, and the caller got its answer to a NULL handle"
         history = [
-            self._where(_CREATED, one.handle_number, one.created_by, "The handle was created"),
-            self._where(_DESTROYED, one.handle_number, one.destroyed_by, "It was destroyed"),
+            self._where(_CREATED, breach.handle_number, breach.created_by, "The handle was created"),
+            self._where(_DESTROYED, breach.handle_number, breach.destroyed_by, "It was destroyed"),
         ]
-        frames = self._stacks.get(one.number << 2 | _VIOLATION, ())
+        frames = self._stacks.get(breach.number << 2 | _VIOLATION, ())
         stack = tuple(_words(code, line) for code, line in reversed(frames))
-        native = self._place(one.called_by)
+        native = self._place(breach.called_by)
         if not stack and native:
-            native += self._thread(one.thread)
-        which = f"nvJitLink handle {one.handle_number}" if one.handle_number else "an unknown nvJitLink handle"
+            native += self._thread(breach.thread)
+        which = f"nvJitLink handle {breach.handle_number}" if breach.handle_number else "an unknown nvJitLink handle"
         return Violation(
             check="jitlink-contract",
-            number=one.number,
-            handle=one.handle_number,
+            number=breach.number,
+            handle=breach.handle_number,
             rule=rule,
             what=what,
             text=f"{which}: {call}: {what}; expected {expected}; {answer}",
