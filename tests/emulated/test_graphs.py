@@ -39,6 +39,8 @@ answers = [
     cuda.cuGraphAddMemsetNode(byref(node), created(), None, c_size_t(0), fill(to=to), one)
     for to, one in ((pooled, None), (pooled, context), (memory, None))]
 assert answers == [1, 0, 0]
+how = (c_uint64 * 4)(1 << 40)
+assert cuda.cuGraphInstantiateWithParams(byref(c_void_p()), graph, how) == how[3] == 1  # of no flags that there are
 kept = create_string_buffer(40)
 ok(cuda.cuGraphMemsetNodeGetParams(filled(graph), kept))
 assert kept.raw == fill().raw[:40]

@@ -110,6 +110,19 @@ assert (launch(clustered, (2, 1, 1), one), launch(clustered, (3, 1, 1), one)) ==
 assert launch_with(plain, one, one, attribute(99, 0)) == launch_with(plain, one, one, attribute(14, 101)) == 1
 assert [get(cuda.cuFuncGetAttribute, c_int, number, clustered) for number in (11, 12, 13, 14)] == [2, 1, 1, 0]
 """,
+    "attributes": """
+# Each has its values; what no launch takes is refused, as is an event that is not one.
+there = event().value
+given = {
+    0: {(0,): 801}, 3: {(0,): 1}, 5: {(0,): 801, (2,): 801, (3,): 1, (2**32 - 1,): 1}, 13: {(0,): 801, (1,): 1},
+    **dict.fromkeys((7, 12), {(0, 0): 400, (there % 2**32, there >> 32): 801}),
+    15: {(0,): 1}, 16: {(0,): 801}, 17: {(0,): 1},
+}
+for number, answers in given.items():
+    for words, code in answers.items():
+        assert launch_with(plain, one, one, attribute(number, *words)) == code, (number, words)
+        assert launch_with(plain, one, one, attribute(0), attribute(number, *words)) == code, (number, words)
+""",
     "on_several_devices": """
 # A cooperative launch on several devices checks each of its parts.
 one_launch = (c_uint64 * 7)(plain.value)

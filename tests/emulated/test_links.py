@@ -60,6 +60,16 @@ assert add(state, PTX, defined) == 0
 ok(cuda.cuLinkComplete(state, byref(image), byref(c_size_t())))
 assert ctypes.string_at(image, 50)[49] == 110
 """,
+    "what_is_kept": """
+# Why it failed, for its next completion; and an image of finished code counts once.
+state = create()
+assert (add(state, PTX, lone), complete(state), complete(state)) == (0, 300, 300)
+one, other = (artifact(f"{release}/linked.cubin") for release in ("13.0", "13.2"))
+before = cuda.cudalinkImageCount()
+for image, count in ((small_ptx(), 0), (one, 1), (one, 1), (other, 2), (one, 2), (other, 2)):
+    loaded(image)
+    assert cuda.cudalinkImageCount() - before == count
+""",
     "sizes_of_logs": """
 # Every input writes the sizes of both logs, whether it said something or not.
 logs = [create_string_buffer(4096) for _ in range(2)]

@@ -341,8 +341,12 @@ request = (c_uint64 * 3)(1 << 24 | 24, 0, cast(events, c_void_p).value)
 assert register(request) == 0
 wait, room = CDLL("libnvidia-ml.so.1").nvmlSystemEventSetWait, create_string_buffer(64)
 for where, count, answer in ((addressof(room), 1, 10), (0, 1, 2), (addressof(room), 0, 2)):
-    asked = struct.pack("IIPPII", 1 << 24 | 32, 1, cast(events, c_void_p).value, where, count, 0)
-    assert wait(create_string_buffer(asked, 32)) == answer, (where, count)
+    asked = struct.pack("IIPPII", 1 << 24 | 32, 1, cast(events, c_void_p).value, where, count, 7)
+    asked = create_string_buffer(asked, 32)
+    assert wait(asked) == answer and asked[28] == (b"\\0" if answer == 10 else b"\\7"), (where, count)
+made, nvml = (c_uint64 * 2)(1 << 24 | 16), CDLL("libnvidia-ml.so.1")
+assert nvml.nvmlSystemEventSetCreate(made) == 0 and made[1]
+assert nvml.nvmlSystemEventSetFree(made) == 0 and nvml.nvmlSystemEventSetFree(made) == 2
 nvmlEventSetFree(events)
 assert register(request) == 2
 refused(2, nvmlEventSetFree, events)

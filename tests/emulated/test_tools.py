@@ -53,6 +53,45 @@ for at in (4, 16, 60):
 assert "devices" in refused("cuCheckpointProcessRestore", process, (c_uint * 16)(0, 0, 1))
 assert cuda.cuCheckpointProcessGetState(process, None) == 1
 """,
+    "logs": """
+# There are none: a file becomes empty, and a buffer that has room.
+place, size, text = c_uint(7), c_size_t(7), char_buffer(b"text")
+for file in (None, b"", b"/no/such/file"):
+    assert cuda.cuLogsDumpToFile(byref(place), file, 0) == 1
+with tempfile.NamedTemporaryFile() as file:
+    file.write(b"text")
+    file.flush()
+    ok(cuda.cuLogsDumpToFile(byref(place), file.name.encode(), 0))
+    assert os.path.getsize(file.name) == 0
+for value in (b"", b"text"):
+    ok(cuda.cuLogsDumpToMemory(byref(place), text, byref(size), 0))
+    assert (text.value, size.value) == (value, 0)
+    text[0] = b"t"
+""",
+    "memory_and_semaphores_of_other_libraries": """
+# A semaphore is signaled once for each wait, or counts; nothing is mapped beyond the memory.
+start()
+def imported(call, kind, *more):
+    file = os.memfd_create("shared")
+    os.truncate(file, 8192)
+    return new(call, (c_uint64 * 13)(kind, file, 0, *more))
+def buffer(memory, *values):
+    return cuda.cuExternalMemoryGetMappedBuffer(byref(c_uint64()), memory, (c_uint64 * 11)(*values))
+memory = imported(cuda.cuImportExternalMemory, 1, 8192)
+assert [buffer(memory, at, size) for at, size in ((0, 8192), (1, 8191), (0, 1), (8191, 1))] == [0] * 4
+for values in ((0, 0), (0, 8193), (8191, 2), (2**64 - 1, 2), (0, 1, 1), (0, 1, 1 << 32)):
+    assert buffer(memory, *values) == 1, values
+assert buffer(stream(), 0, 1) == 400
+once, counter = (imported(cuda.cuImportExternalSemaphore, kind) for kind in (1, 9))
+def put(semaphore, value=0, call="Signal"):
+    return getattr(cuda, f"cu{call}ExternalSemaphoresAsync")(byref(semaphore), (c_uint64 * 18)(value), 1, None)
+def wait(semaphore, value=0):
+    return put(semaphore, value, "Wait")
+assert [wait(once), put(once), put(once), wait(once), wait(once), put(once), wait(once)] == [801, 0, 0, 0, 801, 0, 0]
+assert [wait(counter), wait(counter, 2), put(counter, 2), wait(counter, 2), wait(counter, 3)] == [0, 801, 0, 0, 801]
+assert [wait(counter, 1), put(counter, 1), wait(counter, 2)] == [0, 0, 801]
+assert put(stream()) == wait(stream()) == 400 and put(c_void_p()) == wait(c_void_p()) == 1
+""",
 }
 test_programs = programs(PROGRAMS)
 

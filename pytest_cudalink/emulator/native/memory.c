@@ -477,13 +477,12 @@ bool cl_within(CUdeviceptr address, size_t size) {
   return cl_held_within(address, size);
 }
 
-bool cl_word_write(CUdeviceptr to, uint64_t word, bool wide) {
+void cl_word_write(CUdeviceptr to, uint64_t word, bool wide) {
   HOLD_TO_READ(lock);
-  bool ok = cl_held_within(to, wide ? 8 : 4);
+  if (!cl_held_within(to, wide ? 8 : 4)) return;
   void *there = (void *)cl_bytes_of(to);
-  if (ok && wide) __atomic_store_n((uint64_t *)there, word, __ATOMIC_RELEASE);
-  else if (ok) __atomic_store_n((uint32_t *)there, (uint32_t)word, __ATOMIC_RELEASE);
-  return ok;
+  if (wide) __atomic_store_n((uint64_t *)there, word, __ATOMIC_RELEASE);
+  else __atomic_store_n((uint32_t *)there, (uint32_t)word, __ATOMIC_RELEASE);
 }
 
 bool cl_memory_write(CUdeviceptr to, const void *from, size_t size) {

@@ -132,8 +132,9 @@ bool cl_is_open_to(const Context *context, CUdeviceptr address);
 extern _Thread_local bool cl_as_peers;
 /* Writes bytes within an allocation; false if they are not. */
 bool cl_memory_write(CUdeviceptr to, const void *from, size_t size);
-/* Writes a word of 4 or 8 bytes, aligned to its size, which host threads may use at the same time. */
-bool cl_word_write(CUdeviceptr to, uint64_t word, bool wide);
+/* Writes a word of 4 or 8 bytes, aligned to its size, which host threads may use at the same time; none that is not
+   within an allocation. */
+void cl_word_write(CUdeviceptr to, uint64_t word, bool wide);
 
 /* Holds the table as it is, so that what is checked stays while it is used; others may hold it too. No function above
    may be called, and no other lock be taken, before it is dropped. */

@@ -51,7 +51,7 @@ EXPORT Result nvmlSystemGetDriverBranch(DriverBranch *info, unsigned size) {
 
 /* The first word of a process's command line, cut to the buffer as the real library cuts it. */
 EXPORT Result nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length) {
-  char path[32], text[1024] = "";
+  char path[32], text[1024];
   READY(name && length);
   snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
   FILE *file = fopen(path, "re");

@@ -67,7 +67,7 @@ static unsigned long long volume(const unsigned sizes[3], int first_limit) {
   unsigned long long product = 1;
   for (int axis = 0; axis < 3; axis++) {
     if (!sizes[axis] || sizes[axis] > (unsigned)(int)cl_device_has(first_limit + axis)) return 0;
-    if (__builtin_mul_overflow(product, sizes[axis], &product)) product = ~0ull;
+    product *= sizes[axis]; /* 63 bits: no device has more than 2^31 - 1, 65535 and 65535 blocks */
   }
   return product;
 }

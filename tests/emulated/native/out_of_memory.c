@@ -208,12 +208,12 @@ static void graphs(CUcontext context, CUfunction function, CUdeviceptr memory) {
   OK(cuGraphCreate(&child, 0));
   OK(cuGraphAddHostNode(&nodes[0], child, NULL, 0, &call));
   WITHOUT_MEMORY(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child), OK(cuGraphDestroyNode(node)));
-  WITHOUT_MEMORY(cuGraphClone(&copy, graph), OK(cuGraphDestroy(copy)));
   WITHOUT_MEMORY(cuUserObjectCreate(&object, graph, unused, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
                  OK(cuUserObjectRelease(object, 1)));
   OK(cuUserObjectCreate(&object, graph, unused, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
   WITHOUT_MEMORY(cuGraphRetainUserObject(graph, object, 1, 0), OK(cuGraphReleaseUserObject(graph, object, 1)));
-  OK(cuUserObjectRelease(object, 1));
+  OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  WITHOUT_MEMORY(cuGraphClone(&copy, graph), OK(cuGraphDestroy(copy)));
   WITHOUT_MEMORY(cuGraphInstantiate(&exec, graph, 0), OK(cuGraphExecDestroy(exec)));
   OK(cuGraphInstantiate(&exec, graph, 0));
   WITHOUT_MEMORY(cuGraphLaunch(exec, stream), OK(cuStreamSynchronize(stream)));
