@@ -12,7 +12,7 @@
      each worker of pool
      pool
      happens_before
-     events faults no_wait notes stacks sweep
+     call_stacks event_log faults no_wait notes sweep
  */
 #pragma once
 
