@@ -36,7 +36,6 @@ MOST_DEATHS = 0.002
 
 
 def chosen(scenario: Scenario) -> tuple[Subject, ...]:
-    """Return the subjects of a scenario."""
     return tuple(subject for subject in subjects() if subject.kind in scenario.kinds)
 
 

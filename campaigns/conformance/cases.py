@@ -155,7 +155,6 @@ class Step:
         )
 
     def add_file(self, d: Recorder, state: State | None) -> None:
-        """Add the file to a state."""
         ((kind, name),) = self.inputs
         data, _, file = name.partition("@")
         d.add_file(state, kind, written(image(data) or b"", file) if file else None if name == "none" else name)
@@ -195,7 +194,6 @@ def perform(text: str, d: Recorder) -> None:  # noqa: C901 (a branch for each ve
 
 
 def read_cases() -> Iterator[tuple[str, Case]]:
-    """Every case of cases.txt."""
     for line in Path(__file__).with_name("cases.txt").read_text(encoding="utf-8").splitlines():
         if not line or line[0] == "#":
             continue

@@ -168,7 +168,6 @@ class Recorder:
     def add_file(
         self, state: State | None, kind: int, path: str | None, options: Iterable[tuple[int, int]] = ()
     ) -> int:
-        """Add a file."""
         count, keys, values = option_arrays(options)
         handle = state.handle if state else None
         text = path.encode() if path is not None else None

@@ -26,7 +26,6 @@ WAITS_FOR = {
 
 
 def name_of(call: str) -> str:
-    """A call as cuda.h has it."""
     return call.partition("_v")[0]
 
 

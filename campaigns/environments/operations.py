@@ -105,7 +105,6 @@ def compiled(source: str, *options: str, lto: bool = False) -> bytes:
 
 
 def linked(image: bytes, kind: int, *options: str) -> bytes:
-    """Link with nvJitLink."""
     link, handle = library("nvJitLink"), ctypes.c_void_p()
     words = [f"-arch=sm_{ARCH}", *options]
     expect(link.nvJitLinkCreate(ctypes.byref(handle), len(words), _arguments(words)), "nvJitLinkCreate")

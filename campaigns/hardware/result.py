@@ -14,7 +14,6 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
 
     def row(self, *cells: object) -> None:
-        """Add a row."""
         self.rows.append([str(cell) for cell in cells])
 
 
@@ -28,7 +27,6 @@ class Result:
     tables: list[Table] = field(default_factory=list)
 
     def table(self, title: str, *columns: str) -> Table:
-        """Add a table, and return it."""
         self.tables.append(Table(title, list(columns)))
         return self.tables[-1]
 

@@ -139,7 +139,6 @@ class Machine:
         return there.value
 
     def device(self, size: int = SMALL) -> int:
-        """Device memory."""
         return self.made("cuMemAlloc_v2", size)
 
     def host(self, size: int = SMALL) -> int:
@@ -147,7 +146,6 @@ class Machine:
         return self.made("cuMemHostAlloc", size, 3)
 
     def managed(self, size: int = SMALL) -> int:
-        """Managed memory."""
         return self.made("cuMemAllocManaged", size, 1)
 
     def array(self) -> int:
@@ -260,7 +258,6 @@ class Machine:
         return description.value
 
     def green(self) -> int:
-        """A green context."""
         return self.made("cuGreenCtxCreate", self.described(), 0, 1)
 
     def surface_array(self) -> int:
@@ -300,7 +297,6 @@ class Machine:
         return self.made("cuMemAddressReserve", 1 << 21, 0, 0, 0)
 
     def mapped(self, *, access: bool = True) -> int:
-        """Mapped memory."""
         there = self.reserved()
         self.must("cuMemMap", there, 1 << 21, 0, self.physical(), 0)
         if access:
@@ -345,7 +341,6 @@ class Machine:
         self.must("cuLaunchHostFunc", stream, self.sem_wait, ctypes.addressof(semaphore))
 
     def open(self) -> None:
-        """Open all gates."""
         for word in list(self._closed):
             ctypes.c_uint32.from_address(word).value = 1
         for semaphore in list(self._semaphores):

@@ -295,7 +295,6 @@ def forget() -> None:
 
 
 def compile_program() -> None:
-    """Compile with NVRTC."""
     with Program('extern "C" __global__ void f() {}', options=ProgramOptions(arch="sm_90")) as program:
         program.compile("ptx")
 
@@ -340,7 +339,6 @@ def steer() -> None:
 
 
 def postpone() -> None:
-    """Postpone work, and do it."""
     done: list[int] = []
     cancel = None
     try:
@@ -405,7 +403,6 @@ def fixture_emulated_driver() -> None:
 
 
 def fixture_force_backend() -> None:
-    """Force a backend for one test."""
     run = cast("Any", None)
     with (
         patch.object(backends, "steering", lambda _run: _steering()),
@@ -457,7 +454,6 @@ _FOLDER = Path(tempfile.gettempdir())  # set by `walk_of`
 
 
 def write_records() -> None:
-    """Write a record file."""
     with Writer(_FOLDER / "records.jsonl", truncate=True) as writer:
         writer.write(ViolationRecord(nodeid=None, text="one"))
         writer.write(ViolationRecord(nodeid=None, text="two"))

@@ -164,7 +164,6 @@ class Sources:
             self.plain[library] = self.link(library, objects, self.folder / "plain" / "lib")
 
     def compile_marked(self) -> dict[Unit, Path]:
-        """Compile everything with marks."""
         texts = {name: source.marked(self.first_marks[name]) for name, source in self.files.items()}
         return self._compile_all(texts, "marked")
 
@@ -194,7 +193,6 @@ class Sources:
             return dict(zip(self.units, pool.map(one, self.units), strict=True))
 
     def link(self, library: compiler.SharedLibrary, objects: Iterable[Path], folder: Path) -> Path:
-        """Link a library into a folder."""
         made = folder / library.output
         made.parent.mkdir(parents=True, exist_ok=True)
         flags = [flag.replace("{output}", str(self.folder / "plain" / "lib")) for flag in library.flags]

@@ -107,7 +107,6 @@ class Suite:
 
 @cache
 def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
-    """Return every suite by name."""
     content: dict[str, Any] = tomllib.loads(definitions.read_text(encoding="utf-8"))
 
     def values_of(name: str) -> dict[str, Any]:

@@ -51,7 +51,6 @@ def missing() -> str:
 
 
 def build_fuzzer(folder: Path) -> Path:
-    """The fuzzer, in a folder."""
     program = folder / "fuzz_reader"
     sources = [HERE / "native" / "fuzz_reader.c", *native.READER_SOURCES]
     command = ["clang", *FLAGS, f"-I{native.READER}", *map(str, sources), "-o", str(program)]

@@ -95,7 +95,6 @@ def register_counts_for_everybody(count: int = 2000) -> bytes:
 
 
 def ptx_of_names(count: int = 200_000) -> bytes:
-    """PTX of declarations."""
     return b".version 9.0\n.target sm_90\n" + b".extern .func f;\n" * count
 
 

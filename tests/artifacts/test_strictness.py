@@ -105,7 +105,6 @@ def test_members_are_objects(at: int) -> None:
 
 
 def archive(*members: bytes) -> bytes:
-    """An archive of members."""
     text = b"!<arch>\n"
     for index, member in enumerate(members):
         text += f"{f'm{index}.o/':16}{0:<12}{0:<6}{0:<6}{644:<8}{len(member):<10}`\n".encode()

@@ -27,14 +27,12 @@ from tools.make_toolkit_extras import table_of, written
 
 
 def metadata(*requires: str, extras: tuple[str, ...] = (), name: str = "x-cu12") -> bytes:
-    """A METADATA file."""
     lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1"]
     lines += [f"Provides-Extra: {extra}" for extra in extras] + [f"Requires-Dist: {line}" for line in requires]
     return "\n".join([*lines, "", ""]).encode()
 
 
 def need(stem: str = "libnvJitLink", major: int = 12, floor: str | None = "12.9", how: str = "symbols", **more) -> Need:
-    """A need of one file."""
     release = CudaVersion.parse(floor) if floor else None
     return Need("x.so", stem, major, release, how, f"wants something of CUDA {floor}", **more)
 

@@ -44,7 +44,6 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 def read(site: Path, **options: bool) -> tuple[list[Installed], list[Unreadable]]:
-    """What is installed in a folder."""
     return read_distributions(Place(site, (site,), "3.12"), **options)
 
 

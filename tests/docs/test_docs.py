@@ -32,7 +32,6 @@ PAGES = [
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Fenced blocks of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 

@@ -100,7 +100,6 @@ class Copy3D(ctypes.Structure):
 
 
 def elsewhere(call: Callable[[], Any]) -> Any:
-    """What a call returns in another thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 
@@ -141,12 +140,10 @@ def managed(size: int = 4096) -> int:
 
 
 def stream(flags: int = 0) -> c_void_p:
-    """A new stream."""
     return c_void_p(get(cuda.cuStreamCreate, flags))
 
 
 def event(flags: int = 0) -> c_void_p:
-    """A new event."""
     return c_void_p(get(cuda.cuEventCreate, flags))
 
 

@@ -32,7 +32,6 @@ def header(folder: Path, version: int, include: str = "include") -> None:
 
 
 def file(path: Path, content: bytes = b"") -> str:
-    """Write a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return str(path)

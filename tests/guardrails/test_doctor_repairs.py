@@ -19,7 +19,6 @@ def _clean(monkeypatch) -> None:
 
 
 def driver(cuda: str | None) -> DriverFacts:
-    """A driver of a CUDA version."""
     return DriverFacts(CudaVersion.parse(cuda) if cuda else None, None)
 
 

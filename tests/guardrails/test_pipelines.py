@@ -142,11 +142,9 @@ class Guard:
         return self.here
 
     def check_artifact(self, *words: object) -> None:
-        """Note what is checked."""
         self.asked.append(words)
 
     def declare_pipeline(self, *words: object) -> None:
-        """Note what is declared."""
         self.asked.append(words)
 
 

@@ -35,7 +35,6 @@ class Gates(Pieces):
         return super().__exit__(*raised)
 
     def close(self, stream: c_void_p | None) -> int:
-        """Close a gate in a stream."""
         self.closed += 1
         call("cuStreamWaitValue32_v2", stream, self._word(self.closed - 1), c_uint(1), 0)
         return self.closed - 1

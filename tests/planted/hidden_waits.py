@@ -75,7 +75,6 @@ def image() -> bytes:
 
 
 def module() -> c_void_p:
-    """A module with a kernel."""
     made = c_void_p()
     call("cuModuleLoadData", byref(made), image())
     return made

@@ -440,7 +440,6 @@ def below() -> Mock:
 
 
 def on_driver(driver: Mock, below: Mock | None = None, **settings: str) -> Run:
-    """A run on an emulated driver."""
     run = begun(**settings)
     run._emulated = driver
     if below is not None:

@@ -112,7 +112,6 @@ class Page:
         return answer["result"].get("value")
 
     def press(self, key: str, text: str = "") -> None:
-        """Press a key as a person does."""
         codes = {"Enter": 13, "Escape": 27, "ArrowRight": 39, "ArrowDown": 40, "End": 35, "Tab": 9}
         number = codes.get(key, ord(key[0].upper()))
         extra = {"text": text or ("\r" if key == "Enter" else "")} if text or key == "Enter" else {}

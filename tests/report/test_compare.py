@@ -38,6 +38,17 @@ def test_the_kind_of_each_change(before: str, now: str) -> None:
         assert changes([cell("c", second)], [cell("c", first)]) == expected
 
 
+def test_cells_and_tests_of_one_report_only() -> None:
+    """They did not run in the other one; the tests of the newer report come first."""
+    new, old = [cell("x", "F.F"), cell("n", "F")], [cell("o", "P"), cell("x", "PP.")]
+    assert changes(new, old) == {
+        "regressions": [
+            *(OutcomeChange("a", "x", "PF"), OutcomeChange("c", "x", ".F"), OutcomeChange("a", "n", ".F")),
+        ],
+        "gone": [OutcomeChange("b", "x", "P."), OutcomeChange("a", "o", "P.")],
+    }
+
+
 def reports() -> tuple[MatrixReport, MatrixReport]:
     """A report with a finding of each kind, and an older one."""
     first = cell(

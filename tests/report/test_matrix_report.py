@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_cudalink.report import views
-from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import MatrixReport, _saved_cell
 from pytest_cudalink.report.records import CrashRecord, FindingRecord, RecordError, ViolationRecord
 from pytest_cudalink.report.wording import cause_of
@@ -410,6 +410,16 @@ def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
     report.reasons, report.allowed = {"x": "no Python"}, {"y"}
     assert [report.why_missing(name) for name in ("x", "y")] == ["no records: no Python", "no records (allowed)"]
     assert report.faults_of_files == {"f": "is empty", "c": "first"}
+
+
+def test_what_a_saved_place_has(tmp_path) -> None:
+    """Every key is read; one that a saved report lacks has a value that can be shown."""
+    file = tmp_path / "saved.json"
+    place = UnsteeredLinks("v", "c", "w", "driver", "nvjitlink", 3)
+    file.write_text(MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"]]})]).as_json())
+    (cell,) = MatrixReport.load(file).cells
+    assert cell.unsteered == [place, UnsteeredLinks("", "", "", "unknown", None, 1)]
+    assert cell.differing == {"t": [["F", "x"]]}
 
 
 def test_details_of_a_saved_cell() -> None:

@@ -11,6 +11,7 @@ import pytest
 from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.matrix_report import MatrixReport, Plan
 from pytest_cudalink.report.merge import joined, merge
+from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.records import CrashRecord, RecordError
 
 RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
@@ -30,7 +31,6 @@ def result(nodeid: str = "t.py::t", outcome: str = "passed", **others: object) -
 
 
 def cell_of(file: Path) -> CellRun:
-    """The only cell of a file."""
     (cell,) = merge([file]).cells
     return cell
 
@@ -43,12 +43,10 @@ LETTERS = {"passed": "P", "failed": "F", "error": "E", "skipped": "S", "xfailed"
 
 
 def version(found: str | None) -> dict:
-    """A version of a run."""
     return {"requested": None, "found": found, "source": "a wheel", "kind": "real"}
 
 
 def link(backend: str, outcome: str = "ok") -> dict:
-    """A link's event."""
     return {"event": "link", "backend": backend, "result": outcome}
 
 
@@ -157,6 +155,22 @@ def test_why_a_cell_of_a_saved_report_is_missing(tmp_path) -> None:
         "b": "no records: no disk",
         "a": "no records: no Python",
     }
+
+
+def test_keys_that_a_record_lacks(tmp_path) -> None:
+    """Node ID and outcome are enough."""
+    failed = {"event": "test", "nodeid": "t.py::t", "outcome": "failed"}
+    cell = cell_of(lines(tmp_path / "x.jsonl", {"event": "run", "time": 5, "schema": 1}, failed, {"event": "end"}))
+
+    assert cell == CellRun(
+        "x",
+        [str(tmp_path / "x.jsonl")],
+        finished=True,
+        outcomes={"t.py::t": "F"},
+        durations={"t.py::t": 0.0},
+        details={"t.py::t": Detail()},
+        origins=[Origin(started="1970-01-01T00:00:05Z")],
+    )
 
 
 def test_a_run_without_an_end(tmp_path) -> None:

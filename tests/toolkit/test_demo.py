@@ -30,7 +30,6 @@ def report(monkeypatch) -> Report:
 
 
 def shown(lines: list[str]) -> str:
-    """Lines as one text."""
     return " ".join(line.strip() for line in lines)
 
 

@@ -56,7 +56,6 @@ PARTS = ("core", "order", "added")
 
 
 def part_of(theme: str) -> str:
-    """One of the `PARTS`."""
     return theme if theme in PARTS else "added"
 
 

@@ -59,7 +59,6 @@ class Generator:
         return self.random.random() < share
 
     def pick(self, several: Sequence[T]) -> T:
-        """One of several."""
         return several[int(self.random.random() * len(several))]
 
     def weighted(self, several: Sequence[tuple[float, T]]) -> T:
@@ -82,7 +81,6 @@ class Generator:
     # arguments of the call in the making
 
     def push(self, argument: Any) -> None:
-        """Append an argument."""
         self.call.append(argument)
         self.outs += self._outs(argument)
 

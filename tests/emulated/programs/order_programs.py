@@ -75,7 +75,6 @@ class Edges:
         return [] if stream in NON_BLOCKING else [self.last.get("legacy")]
 
     def submit(self, stream: str, **what: Any) -> Node:
-        """Work of a stream."""
         self.last[stream] = self.add([self.last.get(stream), *self.others(stream)], **what)
         return self.last[stream]
 
@@ -142,7 +141,6 @@ class Program:
         return {"reads": frozenset(range(source, source + count)), "writes": cells}
 
     def use(self, stream: str) -> None:
-        """Use memory in a stream."""
         handle = self.machine.streams[stream]
 
         def submit(to: c_uint64, size: c_size_t, source: c_uint64 | None) -> None:
@@ -185,7 +183,6 @@ class Program:
         self.machine.graphs.append((graph, executable))
 
     def record(self, stream: str) -> None:
-        """Record an event in a stream."""
         event = self.choose.randrange(4)
         ok(self.call(stream, "cuEventRecord", self.machine.events[event], self.machine.streams[stream]))
         self.edges.record(stream, event)
@@ -217,7 +214,6 @@ class Program:
         self.closed.append(self.step)
 
     def open(self, _stream: str = "") -> None:
-        """Open a gate."""
         if self.closed:
             self.machine.word(self.closed.pop(self.choose.randrange(len(self.closed)))).value = 1
 

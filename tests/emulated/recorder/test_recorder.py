@@ -395,7 +395,6 @@ def _private_attributes() -> list[tuple[int, str]]:
 
 
 def _texts(value: object) -> set[str]:
-    """Every text in a value."""
     if isinstance(value, str):
         return {value}
     several = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

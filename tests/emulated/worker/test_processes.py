@@ -12,7 +12,6 @@ from tests.emulated.worker.fakes import eventually
 
 
 def finished(process: subprocess.Popen[str], code: int = 0) -> str:
-    """What a process printed."""
     out, error = process.communicate(timeout=300)
     assert process.returncode == code, error
     return out
