@@ -19,10 +19,9 @@ _NAME = re.compile(
 #: DLLs of CUDA: nvrtc64_120_0.dll, nvJitLink_130_0.dll, cudart64_12.dll, cublas64_13.dll, nvcuda.dll.
 _DLL = re.compile(r"(?P<stem>[a-z][\w-]*?)(?:64)?(?:_(?P<version>\d+)(?:_(?P<minor>\d+))?)?\.dll", re.IGNORECASE)
 _DRIVER_DLLS = {"nvcuda": "libcuda.so.1", "nvml": "libnvidia-ml.so.1"}
-#: Libraries without CUDA functions: those of the system, the compilers and Python.
 #: A library by its stem, where auditwheel may have put a hash behind it; the loader and Python have further names.
 _LIBRARY = re.compile(
-    r"(?:(?P<python>libpython3[\d.]*)|(?P<loader>ld-\S+)|(?P<stem>lib\S+?))(?:[-.][0-9a-f]{6,})?\.so[\d.]*"
+    r"(?:(?P<python>libpython3[\d.]*)|(?P<loader>ld-\S+)|(?P<stem>lib\S+?))(?:[-.][0-9a-f]{6,})?\.so(?P<version>[\d.]*)"
 )
 _SYSTEM_DLL = re.compile(
     r"(?:api-ms-|ext-ms-|kernel32|ntdll|user32|advapi32|shell32|ole32|ws2_32|msvc|vcruntime|ucrtbase|concrt|vcomp|"
@@ -122,8 +121,19 @@ def is_system(library: str) -> bool:
     match = _LIBRARY.fullmatch(library)
     if match is None:
         return _SYSTEM_DLL.fullmatch(library) is not None
-    stem = match["stem"]
-    return stem is None or any(stem in names for names in read_table("cuda_libraries.toml")["system"].values())
+    known = (read_table("manylinux.toml")["libraries"], *read_table("cuda_libraries.toml")["system"].values())
+    return match["stem"] is None or any(match["stem"] in names for names in known)
+
+
+def is_foreign(library: str, *, followed: bool) -> bool:
+    """Whether a library may be another wheel's, such as libtorch.so, and load CUDA's itself.
+
+    The system names its libraries with a version. Such a name is another wheel's where a requirement may bring it.
+    `followed`: whether it is known what each requirement brings.
+    """
+    match = _LIBRARY.fullmatch(library)
+    only_of_system = followed and match is not None and match["version"] != ""
+    return majors_of(library) is None and not is_system(library) and not only_of_system
 
 
 def is_unversioned_symbol(library: str, symbol: str) -> bool:

@@ -826,11 +826,19 @@ def test_requirements_of_each_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needed", "weight"), [("libtorch.so", "note"), ("libmine.so", "error"), ("libc.so.6", "error")]
+    ("needed", "weight"),
+    [
+        *(("libtorch.so", "note"), ("libmine.so", "error"), ("libc.so.6", "error"), ("libnuma.so.1", "error")),
+        *(("libhwloc.so.15", "error"), ("libhwloc.so.15 numpy", "note"), ("libnuma.so.1 numpy", "error")),
+    ],
 )
 def test_files_that_need_other_wheels(needed: str, weight: str) -> None:
-    """What an unknown library loads is not known; one of the wheel or of the system loads nothing."""
-    found = judged({"a.so": elf(CUDART, needed), "libmine.so": elf()})
+    """What an unknown library loads is not known; one of the wheel or of the system loads nothing.
+
+    A name with a version is the system's where no requirement can bring it.
+    """
+    library, *requires = needed.split()
+    found = judged({"a.so": elf(CUDART, library), "libmine.so": elf()}, *requires)
     assert [one[1] for one in said(found, "undeclared")] == [weight]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from email import message_from_bytes
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...base.words import and_more, counted, listed, plural
 from ...compat.releases import drivers_in
 from ..device_code import ROWS, DeviceCode, code_of
 from ..install_targets import InstallTarget, targets_of
-from ..libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
+from ..libraries import MAJORS, cuda_functions, is_foreign, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ..loadable import LoadableLibrary, folder_of, loaded_by, searched
 from ..needs import Need, needs_of_scan
 from ..opened import is_part
@@ -155,13 +156,15 @@ def _judge(scan: Scan) -> Audit:
     findings = list(scan.findings)
     files = []
     present = scan.present
+    declared = _declared(scan)
+    foreign = partial(is_foreign, followed=bool(declared) and all(one.followed for one in declared.values()))
     for name, elf in scan.elves.items():
         scan.budget.spend()
         dependencies = tuple(_dependencies(elf, found[name], present))
         majors = tuple(major for major in MAJORS if all(major in _usable(one) for one in dependencies))
         files.append(FileAudit(name, elf.soname, dependencies, elf.rpaths, majors))
         findings += _findings(name, elf)
-        findings += _unprovided(name, scan.elves, found, loaded_by(name, loaders))
+        findings += _unprovided(name, scan.elves, found, loaded_by(name, loaders), foreign)
         findings += _misnamed(name, majors, wheel_major(scan.path))
     majors = _common_majors(files)
     if not majors:
@@ -172,10 +175,12 @@ def _judge(scan: Scan) -> Audit:
     needs = needs_of_scan(scan)
     findings += _unexported(needs)
     findings += _inlined(needs)
-    declared = _declared(scan)
     if declared:
         findings += _invalid(scan, next(iter(declared.values())))
-        findings += _undeclared(scan, needs, declared)
+        dependent = {
+            name for name, elf in scan.elves.items() if any(foreign(one) and one not in present for one in elf.needed)
+        }
+        findings += _undeclared(needs, declared, dependent)
     elif needs and scan.path.endswith(".whl"):
         text = f"has {len(_own_metadata(scan)) or 'no'} METADATA; expected one; its requirements were not compared"
         findings.append(Finding("error", f"{text}: build the wheel again", place=scan.path, kind="metadata"))
@@ -270,9 +275,10 @@ def _declared(scan: Scan) -> dict[InstallTarget, Declared]:
     return {target: read_requirements(metadata, target) for target in targets}
 
 
-def _undeclared(scan: Scan, needs: Sequence[Need], declared: Mapping[InstallTarget, Declared]) -> Iterator[Finding]:
+def _undeclared(
+    needs: Sequence[Need], declared: Mapping[InstallTarget, Declared], dependent: Collection[str]
+) -> Iterator[Finding]:
     """Findings about requirements; one that holds on some targets alone names the first of them."""
-    dependent = _dependent(scan)
     findings = grouped(
         (finding, target)
         for target, requirements in declared.items()
@@ -295,16 +301,6 @@ def _invalid(scan: Scan, declared: Declared) -> Iterator[Finding]:
             shown = line if len(line) <= 80 else f"{line[:80]}..."
             text = f"Requires-Dist is {shown!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: it was not compared"
             yield Finding("error", text, place=_own_metadata(scan)[0], kind="metadata")
-
-
-def _dependent(scan: Scan) -> set[str]:
-    """Files that need a library of another wheel, which may load CUDA's."""
-    present = scan.present
-    return {
-        name
-        for name, elf in scan.elves.items()
-        if any(majors_of(one) is None and not is_system(one) and one not in present for one in elf.needed)
-    }
 
 
 def _misnamed(name: str, majors: tuple[str, ...], wheel: str | None) -> Iterator[Finding]:
@@ -347,7 +343,11 @@ def _dependencies(elf: LoadableLibrary, places: Mapping[str, str], present: Mapp
 
 
 def _unprovided(
-    name: str, elves: Mapping[str, LoadableLibrary], places: Mapping[str, Mapping[str, str]], above: list[str]
+    name: str,
+    elves: Mapping[str, LoadableLibrary],
+    places: Mapping[str, Mapping[str, str]],
+    above: list[str],
+    foreign: Callable[[str], bool],
 ) -> Iterator[Finding]:
     """Findings about functions of CUDA that the loader cannot find.
 
@@ -361,7 +361,7 @@ def _unprovided(
     for one in scope:
         scope += set(places[one].values()).difference(scope)
     outside = {library for one in scope for library in elves[one].needed if library not in places[one]}
-    if any(majors_of(library) is None and not is_system(library) for library in outside):
+    if any(map(foreign, outside)):
         return
     stems = {stem_of(library) for library in outside}
     defined = {symbol for one in scope for symbol in elves[one].defined}
