@@ -346,7 +346,7 @@ def _cells(root: Path) -> str:
         settings = pytest_settings(root / Path(tests[1]).parent)
     groups, extras = _of_tests(project, "groups"), _of_tests(project, "extras")
     packages, why, brought = _packages(project, settings, extras, groups)
-    perhaps += _undeclared(root, brought)
+    perhaps += _undeclared(root, brought, project)
     words = {
         "TESTS": tests,
         "GROUPS": groups,
@@ -533,8 +533,10 @@ def _requirements_files(root: Path) -> list[str]:
     return [f"perhaps needed by the tests, from files of requirements: {listed(names, _NAMED)}"] if names else []
 
 
-def _undeclared(root: Path, brought: Collection[str]) -> list[str]:
+def _undeclared(root: Path, brought: Collection[str], project: Project) -> list[str]:
     """Return a line about the packages that tests import in any case, and that no requirement's name contains."""
+    offered = _required(project, extras=project.extras, groups=project.groups)
+    places = {canonicalize_name(one.requirement.name): f" ({one.where})" for one in offered}
     found: set[str] = set()
     known = {"pytest", "pytest_cudalink", "cuda"}
     for folder, files in _folders(root):
@@ -543,11 +545,11 @@ def _undeclared(root: Path, brought: Collection[str]) -> list[str]:
         if any(map(_TEST_FOLDER.fullmatch, folder.parts)):
             found.update(*(_imported(root / folder / one) for one in sources))
     names = [
-        name
+        f"{name}{places.get(canonicalize_name(name), '')}"
         for name in sorted(found - known)
         if not any(canonicalize_name(name) in one or one.startswith(_BROUGHT_BY.get(name, ())) for one in brought)
     ]
-    return [f"the tests import {listed(names, 2 * _NAMED)}, which pyproject.toml does not name"] if names else []
+    return [f"the tests import {listed(names, 2 * _NAMED)}, which the project and these do not name"] if names else []
 
 
 def _module(root: Path, name: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -80,13 +80,11 @@ class Project:
             content.keys() or (),
             tool.keys() or (),
         )
-        if "optional-dependencies" in dynamic:
-            return replace(found, extras=_of_setuptools(root)[1])
-        if table:
-            return found
-        if not poetry:
-            name, extras = _of_setuptools(root)
-            return replace(found, name=name, extras=extras)
+        if table or not poetry:
+            filled = {"dependencies": "dependencies", "optional-dependencies": "extras"}
+            fields = [filled[key] for key in filled if key in dynamic] if table else ["name", *filled.values()]
+            own = _of_setuptools(root) if fields else {}
+            return replace(found, **{one: own[one] for one in fields})
         # poetry before its release 2 has all of it in its own tables
         required = _table(poetry.get("dependencies"))
         python = required.pop("python", "*")
@@ -131,17 +129,21 @@ def _content(root: Path) -> dict[str, object]:
         raise CellsError([f"{file}: not TOML: {error}"]) from error
 
 
-def _of_setuptools(root: Path) -> tuple[str, dict[str, object]]:
-    """Return the name and the extras that ``setup.cfg`` and ``setup.py`` say; the latter is read, and never run."""
+def _of_setuptools(root: Path) -> dict[str, Any]:
+    """Return the name, dependencies and extras of ``setup.cfg`` and ``setup.py``; the latter is read, and never run."""
     parser = _ini(root / "setup.cfg")
-    name = parser.get("metadata", "name", fallback="")
     section = "options.extras_require"
     keys = parser.options(section) if parser.has_section(section) else []
     extras: dict[str, object] = {key: parser.get(section, key).split("\n") for key in keys}
+    found: dict[str, Any] = {
+        "name": parser.get("metadata", "name", fallback=""),
+        "dependencies": _read(parser.get("options", "install_requires", fallback="").split("\n")),
+        "extras": extras,
+    }
     try:
         body = ast.parse(read_bounded(root / "setup.py", TEXT)).body
     except (OSError, SyntaxError, ValueError):
-        return name, extras
+        return found
     values: dict[str, object] = {}
     for one in body:
         if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
@@ -149,10 +151,11 @@ def _of_setuptools(root: Path) -> tuple[str, dict[str, object]]:
     for call in (each for one in body for each in ast.walk(one) if isinstance(each, ast.Call)):
         if ast.unparse(call.func) in ("setup", "setuptools.setup"):
             given = {one.arg: _literal(one.value, values) for one in call.keywords}
-            found = given.get("name")
-            name = name or (found if isinstance(found, str) else "")
-            extras = {**_table(given.get("extras_require")), **extras}
-    return name, extras
+            name = given.get("name")
+            found["name"] = found["name"] or (name if isinstance(name, str) else "")
+            found["dependencies"] = found["dependencies"] or _read(given.get("install_requires"))
+            found["extras"] = {**_table(given.get("extras_require")), **extras}
+    return found
 
 
 def _literal(node: ast.expr, values: Mapping[str, object]) -> object:

@@ -813,7 +813,7 @@ def test_init_names_what_the_tests_import_and_nothing_requires(tmp_path) -> None
     """Neither what a requirement's name holds, nor the project's modules, nor what one function alone imports."""
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "own"\nversion = "1"\ndependencies = ["pyyaml", "nvidia-ml-py"]\n'
-        'optional-dependencies.test = ["NumPy"]\n'
+        'optional-dependencies = { test = ["NumPy"], plot = ["Matplotlib>=3"] }\n'
     )
     (tmp_path / "tests").mkdir()
     (tmp_path / "own.py").touch()
@@ -822,7 +822,7 @@ def test_init_names_what_the_tests_import_and_nothing_requires(tmp_path) -> None
     (tmp_path / "tests" / "helpers.py").write_bytes(b"# coding: latin-1\n# \xe9\nimport matplotlib\n")
     (tmp_path / "tests" / "test_old.py").write_text("print 'python 2'\nimport nose\n")
     written = init.plan_changes(tmp_path)[0].content
-    assert "\n# the tests import matplotlib, scipy, which pyproject.toml does not name\n" in written
+    assert "\n# the tests import matplotlib (extra plot), scipy, which the project and these do not name\n" in written
 
 
 def test_init_quotes_the_session_of_the_tests(tmp_path) -> None:

@@ -101,13 +101,19 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
     assert (found.name, found.requires_python, found.dependencies, found.extras) == ("q", "", [], {})
 
 
+NEEDS = "[options]\ninstall_requires =\n  x>1\n  y\n"
+
+
 @pytest.mark.parametrize(
     ("files", "name", "extras"),
     [
         (
-            {"setup.cfg": "[metadata]\nname = a%b\n[options.extras_require]\ntest =\n  pytest\n  mock\ncu12 = x\n"},
+            {
+                "setup.cfg": f"[metadata]\nname = a%b\n{NEEDS}[options.extras_require]\n"
+                "test =\n  pytest\n  a\ncu12 = x\n"
+            },
             "a%b",
-            {"test": ["", "pytest", "mock"], "cu12": ["x"]},
+            {"test": ["", "pytest", "a"], "cu12": ["x"]},
         ),
         (
             {
@@ -124,9 +130,12 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
             {},
         ),
         (
-            {"setup.py": "N = ['a']\nsetup(name='e', extras_require=dict(dev=N + ['b'], x=f() + N, y=N * 2, **MORE))"},
+            {
+                "setup.py": "N = ['x>1', 'y']\nsetup(name='e', install_requires=N,"
+                "extras_require=dict(dev=N + ['b'], x=f() + N, y=N * 2, **MORE))"
+            },
             "e",
-            {"dev": ["a", "b"], "x": None, "y": None},
+            {"dev": ["x>1", "y", "b"], "x": None, "y": None},
         ),
         ({"setup.py": "setup(", "setup.cfg": "not an ini file"}, "", {}),
         ({"setup.py": "setup(name=3)", "pyproject.toml": "[tool.poetry]\ndependencies.python = '>=3 || 2'"}, "", {}),
@@ -134,7 +143,8 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
         ({"pyproject.toml": "[project]\nversion = '1'"}, "", {}),
         (
             {
-                "pyproject.toml": '[project]\nname = "d"\ndynamic = ["optional-dependencies"]\n',
+                "pyproject.toml": '[project]\nname = "d"\ndynamic = ["dependencies", "optional-dependencies"]\n',
+                "setup.cfg": NEEDS,
                 "setup.py": "setup(name='e', extras_require={'test': []})",
             },
             "d",
@@ -149,6 +159,8 @@ def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
         (tmp_path / file).write_text(text)
     found = Project.read(tmp_path)
     assert (found.name, found.requires_python, found.extras) == (name, "", extras)
+    given = [one for text in files.values() for one in ("x>1", "y") if f"{one}\n" in text or f"'{one}'" in text]
+    assert [*map(str, found.dependencies)] == given
 
 
 @pytest.mark.parametrize(
