@@ -18,7 +18,7 @@ from ..base.words import counted, did_you_mean
 from ..compat.architectures import parse_architecture
 from ..compat.atlas import KINDS, TILE, Atlas, load
 from ..compat.link_rules import ARCH, found_words
-from ..compat.releases import driver_named
+from ..compat.releases import driver_named, not_a_branch
 from ..guardrails.can_link import LIBRARIES, Consumer, Reply, questions
 from ..guardrails.can_link import reply as reply_to
 from ..versions import FIRST_BRANCH, NUMBERS, CudaVersion
@@ -131,14 +131,9 @@ def _is_release(text: str) -> bool:
 
 def _release(text: str, argument: str) -> CudaVersion:
     try:
-        release = CudaVersion.parse(text)
-        branch = driver_named(text) if release.major >= FIRST_BRANCH else None
+        return not_a_branch(text)
     except ValueError as error:
         raise CommandError(f"{argument}: {error}") from error
-    if branch is not None:
-        msg = f"{argument}: {text!r} is a branch of drivers, of CUDA {branch}; write driver-{text} as CONSUMER"
-        raise CommandError(msg)
-    return release
 
 
 def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:

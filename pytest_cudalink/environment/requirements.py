@@ -106,8 +106,8 @@ def _specifier(name: str, value: object, example: str) -> SpecifierSet:
     raise ValueError(f"{name}={value!r} is not a version specifier; write {example}")
 
 
-def _fault(name: str, specifier: SpecifierSet) -> str:
-    """What makes a specifier one that no environment ever meets: a branch of drivers, or no release of CUDA."""
+def why_never(name: str, specifier: SpecifierSet) -> str:
+    """What makes a specifier one that no environment ever meets: a branch of drivers, or no release; else empty."""
     ends = {""}  # third numbers, which versions of wheels have
     for part in specifier:
         text = NUMBERS.search(part.version)[0]  # type: ignore[index] # (each version has a number)
@@ -140,7 +140,7 @@ def _parse(name: str, value: object) -> Requirement:
             specifier = _specifier(name, value, example)
         case _:
             specifier = _specifier(name, value, f"{name}='>=13.0'")
-            if fault := _fault(name, specifier):
+            if fault := why_never(name, specifier):
                 raise ValueError(f"{name}={value!r}: {fault}")
     return Requirement(name, f"{name} {_shown(specifier)}", specifier)
 

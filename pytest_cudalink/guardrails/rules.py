@@ -20,6 +20,7 @@ from ..base.finding import NO_DRIVER
 from ..base.install_command import NO_COMMAND, Command
 from ..base.words import and_more
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
+from ..environment.requirements import why_never
 from ..versions import CudaVersion, specifier_of
 from .items import (
     ALREADY_LOADED,
@@ -93,8 +94,8 @@ def parse_constraint(value: str | SpecifierSet | None, flag: str = "") -> Specif
     """Read the argument ``ctk_version``.
 
     `flag`: the option of a command that gave it, where a number alone, ``"13.2"``, stands for ``"==13.2.*"``.
-    Raises ValueError if it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier; or if a bound has a
-    patch number, as only major and minor of an item's release are known.
+    Raises ValueError if it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier; if no release of
+    CUDA meets it; or if a bound has a patch number, as only major and minor of an item's release are known.
     """
     name = flag or "ctk_version"
     if value is None or isinstance(value, SpecifierSet):
@@ -115,6 +116,8 @@ def _without_patch(name: str, specifiers: SpecifierSet | None) -> SpecifierSet |
                 f"{name} = '{specifiers}': '{specifier}' has a patch number, but the CUDA release of an item is "
                 f"known as MAJOR.MINOR; write the PEP 440 specifier {fewer}{'.*' if fewer[:2] == '==' else ''}"
             )
+    if specifiers is not None and (never := why_never("ctk", specifiers)):
+        raise ValueError(f"{name} = '{specifiers}': {never}")
     return specifiers
 
 

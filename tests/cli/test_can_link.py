@@ -9,6 +9,7 @@ from pytest_cudalink import cli, probes
 from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.compat import atlas
 
+A_BRANCH = "'575' is a branch of drivers, which came with CUDA 12.9; write a version of CUDA, such as 12.9"
 DATA = Path(__file__).parents[1] / "data" / "artifacts"
 
 
@@ -169,8 +170,8 @@ def test_a_branch_of_drivers_and_a_kind_in_capitals(capsys: pytest.CaptureFixtur
         (("", "13.0"), "PRODUCER is ''; expected a CUDA release such as 12.4, or a file of device code"),
         ((".", "13.0"), "PRODUCER is ., a folder; expected a CUDA release such as"),
         (("13.0", "driver-12.9.1", "ptx"), "drivers of one CUDA release answer alike; write 12.9"),
-        (("13.0", "575", "ptx"), "CONSUMER: '575' is a branch of drivers, of CUDA 12.9; write driver-575 as CONSUMER"),
-        (("575", "13.0", "ptx"), "PRODUCER: '575' is a branch of drivers, of CUDA 12.9"),
+        (("13.0", "575", "ptx"), f"CONSUMER: {A_BRANCH}"),
+        (("575", "13.0", "ptx"), f"PRODUCER: {A_BRANCH}"),
         (("123456.1", "13.0", "ptx"), "PRODUCER: '123456.1' is not a CUDA version"),
     ],
 )

@@ -1053,6 +1053,8 @@ def test_the_releases_that_are_wanted(monkeypatch, capsys) -> None:
         ("new", "'new'; expected a PEP 440 specifier such as '>=13.2,<14', or a release such as 13.2\n"),
         ("", "''; expected"),
         ("13.2.1", "'==13.2.1.*': '==13.2.1.*' has a patch number"),
+        ("575", "'==575.*': '575' is a branch of drivers, which came with CUDA 12.9; write a version of CUDA, such as"),
+        ("12.10", "'==12.10.*': no release of CUDA is; expected 12.0 to 12.9, 13.0 to 13.5, or a newer one\n"),
     ):
         assert cli.main(["doctor", "--ctk-version", text]) == 2
         assert capsys.readouterr().err.startswith(f"cudalink doctor: --ctk-version = {words}")
