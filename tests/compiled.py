@@ -39,7 +39,8 @@ def compile_c(output: Path, source: str, *flags: str) -> Path:
         if not made.exists():
             command = [*head, *flags, "-pthread", "-ldl", "-o", str(made)]
             done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
-            if "UnableToSpawnSelf" in done.stderr:  # zig 0.17 cannot start its linker with one number of arguments
+            # with one number of arguments zig 0.17 cannot start its linker ("UnableToSpawnSelf"), or gives it a folder
+            if done.returncode and "ziglang" in head:
                 done = subprocess.run([*command, "-L/"], input=source, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
     output.parent.mkdir(parents=True, exist_ok=True)

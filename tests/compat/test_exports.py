@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import toolchains
 from pytest_cudalink.audit.environment.library_search import is_numbered
+from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.compat import exports
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
@@ -276,7 +277,7 @@ def beginning() -> tuple[bytes, dynamic_symbols.Exports]:
     needed = bisect_left(
         range(len(data)), 1, key=lambda size: dynamic_symbols.of_beginning(data[:size], SONAME) is not None
     )
-    assert needed < len(data)
+    assert needed < len(data) or "ziglang" in find_compiler()  # whose linker writes hash tables behind the symbols
     return data[:needed], right
 
 

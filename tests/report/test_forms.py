@@ -26,6 +26,7 @@ def test_where_there_are_no_colours(monkeypatch, capsys) -> None:
     """A stream that is no terminal gets the plain text, and so does every stream without rich."""
     terminal, pipe, report = io.StringIO(), io.StringIO(), forms.report()
     terminal.isatty = lambda: True
+    monkeypatch.setenv("TERM", "xterm")  # a container may say "dumb"
     long = [section("many", "Many", ("a",), [("x",)] * 205, "pairs")]
     with monkeypatch.context() as patch:
         patch.setattr(text, "sections", lambda *_: long)
