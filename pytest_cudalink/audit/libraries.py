@@ -1,7 +1,5 @@
 """CUDA's libraries by name: which CUDA majors have them, and which functions they bring."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache

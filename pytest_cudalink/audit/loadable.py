@@ -4,8 +4,6 @@ The bytes of a large file are mapped, so that little of it is in memory at once.
 ``audit``). `resolve` says which files of a wheel the dynamic loader takes.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import posixpath

@@ -1,7 +1,5 @@
 """The files of a wheel, a folder or one library, each with an opener."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

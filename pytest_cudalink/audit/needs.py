@@ -8,8 +8,6 @@ A need without a major in its evidence is stated for each major that the file ca
 it. A need of ``libcuda`` is one of the driver: its floor is the CUDA version of a driver release.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A name proves an intention, not a call. Sources are parsed and never imported.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

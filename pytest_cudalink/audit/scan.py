@@ -1,7 +1,5 @@
 """Everything that an audit reads of a wheel, a folder or a library, in one pass over its files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

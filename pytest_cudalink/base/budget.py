@@ -1,7 +1,5 @@
 """How much the audit of one wheel may cost, whatever the wheel says."""
 
-from __future__ import annotations
-
 import math
 import time
 from typing import Final

@@ -4,8 +4,6 @@ The build hook (`hatch_build.py`), the tests, and commands that build libraries 
 It imports only the standard library, because the build hook runs before anything is installed.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """What is wrong, why, and what repairs it: findings of the doctor and the audits, and rules that a program broke."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, get_args

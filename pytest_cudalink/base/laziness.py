@@ -1,7 +1,5 @@
 """What is made at its first use: attributes of objects, and the names that a package offers."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """How a process ended: the name of the signal, and what the process wrote before its end."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ It is drawn by a thread, because what takes long blocks: a child that downloads,
 they are called, and would be dependencies of every installation for one line. `run_and_tell` shows what uv or pip says.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

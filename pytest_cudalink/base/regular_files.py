@@ -4,8 +4,6 @@ What a user, an environment, a wheel or a record names is read by these function
 a whole or not at all.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

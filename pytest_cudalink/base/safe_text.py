@@ -5,8 +5,6 @@ wheels and child processes. `quote` does the same for a word of a command that a
 `complain` write what a command says, and `warn` warns of a line of the user's code.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

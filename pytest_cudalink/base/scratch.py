@@ -5,8 +5,6 @@ process it belongs to, and that process and its forked children hold a lock on i
 be seen, and a test may close the descriptor of the lock.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import re

@@ -1,7 +1,5 @@
 """Tables: the data files, those of ``matrices/``, which users read, too, and of ``data/``; and rows by their keys."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from functools import cache
 from pathlib import Path

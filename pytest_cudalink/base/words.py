@@ -1,7 +1,5 @@
 """Words of texts for people: numbers with their nouns, columns, and settings written as words with commas."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 from collections.abc import Iterable, Mapping, Sequence

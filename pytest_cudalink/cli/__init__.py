@@ -1,7 +1,5 @@
 """The command ``cudalink``: one module of this package for each subcommand, imported only when it runs."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import io

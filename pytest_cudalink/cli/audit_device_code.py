@@ -1,7 +1,5 @@
 """``cudalink audit --device-code``: what each driver does with the device code of a wheel on each GPU."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The forms in which ``cudalink audit`` answers: text, JSON, and the annotations and job summary of GitHub Actions."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 The runners call it; the keys of the cell come from the environment.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import sys

@@ -1,7 +1,5 @@
 """``cudalink can-link``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """``cudalink demo``."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

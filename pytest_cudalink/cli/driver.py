@@ -1,7 +1,5 @@
 """``cudalink driver``."""
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import errno

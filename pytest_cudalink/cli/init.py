@@ -1,7 +1,5 @@
 """``cudalink init``."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import sys

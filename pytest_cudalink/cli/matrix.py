@@ -1,7 +1,5 @@
 """``cudalink matrix``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

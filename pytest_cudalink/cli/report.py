@@ -1,7 +1,5 @@
 """``cudalink report``."""
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import itertools

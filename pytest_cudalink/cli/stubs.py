@@ -1,7 +1,5 @@
 """``cudalink stubs``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``cudalink toolchain``."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable
 from typing import Final

@@ -1,7 +1,5 @@
 """GPU architectures, the CUDA releases that know them, and the names by which GPUs and drivers are sold."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Final, NamedTuple

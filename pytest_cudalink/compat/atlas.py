@@ -4,8 +4,6 @@ The data are in ``matrices/atlas.json``, which ``nox -s atlas`` measures and wri
 in the same folder.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

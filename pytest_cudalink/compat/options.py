@@ -4,8 +4,6 @@ The settings are a table, ``data/settings.json``. Imports nothing but words, bec
 `plugin/settings.py` has the checks of values.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CUDA releases and what is known of each: driver release, PTX ISA, NVVM IR, stand-in; and which one a driver is of."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 `examine` loads no library of a toolkit into the process that asks; `DoctorReport` is plain data.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """The questions that the doctor asks this machine. Tests and other programs answer them with their own `System`."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shlex

@@ -5,8 +5,6 @@
 Importing this package loads nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

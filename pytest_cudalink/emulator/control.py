@@ -1,7 +1,5 @@
 """The control of the emulated driver that is loaded into this process: its events, faults and violations."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import json

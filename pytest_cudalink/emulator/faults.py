@@ -1,7 +1,5 @@
 """Faults that an emulated driver injects: how they are written, and which values they take."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

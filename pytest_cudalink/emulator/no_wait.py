@@ -1,7 +1,5 @@
 """Calls that wait for unfinished work, from ``data/emulator/waits.toml``: what a test forbids, how a wait reads."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence

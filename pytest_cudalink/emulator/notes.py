@@ -6,8 +6,6 @@ system. The file of the outermost process also has what the processes of the run
 `emulator/native/processes.c` keeps.
 """
 
-from __future__ import annotations
-
 import atexit
 import errno
 import json

@@ -4,8 +4,6 @@ A later ``dlopen("libcuda.so.1")`` returns the library that is loaded under that
 its path and locally (measured with glibc 2.36). Child processes find the same libraries through their environment.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shlex

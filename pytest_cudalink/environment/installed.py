@@ -4,8 +4,6 @@
 that their RECORD lists. The files of an editable install lie where its ``.pth`` files and finders point.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import json

@@ -6,8 +6,6 @@ missing, `resolve` asks a child process that calls the public function. ``nox -s
 1.5, 1.7 and 1.9.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -10,8 +10,6 @@ requires.
 Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -4,8 +4,6 @@ What is expected is what the linker's check of its inputs, the guard rails and t
 through the function that applies it. ``tools/atlas_differences.py`` finds where the atlas contradicts them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache

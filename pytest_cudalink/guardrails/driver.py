@@ -1,7 +1,5 @@
 """The driver's CUDA version, by ``cuDriverGetVersion``, and its release, by NVML. Each is asked lazily and once."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable

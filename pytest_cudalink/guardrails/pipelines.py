@@ -1,7 +1,5 @@
 """Pipelines: which releases of a library may read what another one writes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

@@ -4,8 +4,6 @@
 command that leaves no fault. So the command moves every part that has to move, and its own result is coherent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple

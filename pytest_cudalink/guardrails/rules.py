@@ -4,8 +4,6 @@ This module does not look at the system, and imports neither pytest nor CUDA. On
 it, and for its release only if the versions alone do not decide.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@
 The rules are those of the tables in `compat`; the decision table of `dispatch` says whether nvJitLink helps.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

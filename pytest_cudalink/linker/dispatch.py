@@ -3,8 +3,6 @@
 Nothing here probes anything, and nothing here imports pytest or CUDA.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 This module is the one owner of that state. What a run forces is `pytest_cudalink.targets.steering`'s.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """The options of `Program` and `Linker`: validated once, then written for one backend."""
 
 # ruff: noqa: RUF009 (an option is immutable)
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache

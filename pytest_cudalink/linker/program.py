@@ -1,7 +1,5 @@
 """`Program`: compiles CUDA C++ with NVRTC, through cuda-bindings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import starmap
 from typing import Any, Literal, Protocol, Self

@@ -5,8 +5,6 @@ unfinished work does not come back. A watchdog sees that the thread stands still
 call that comes back at once has waited. A real driver and the emulated one both honour gates.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import threading

@@ -4,8 +4,6 @@ One finder stands first in ``sys.meta_path``. It knows a few names; for these it
 as they would, and adds a step after its execution. Every other import costs one look into a dictionary.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence

@@ -1,7 +1,5 @@
 """What a process that a fatal signal ends leaves in the record file: the only module that handles such signals."""
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import json

@@ -4,8 +4,6 @@ The list of objects comes from C (`native/loads.c`). A look at a process that ha
 This module needs nothing but the standard library: a child process runs this file without the package around it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The matrix: cells of Python, toolkit and driver, read from one file. Imports neither pytest nor CUDA."""
 
-from __future__ import annotations
-
 from .cells import Cell, select
 from .reading import CellsError, load_cells
 

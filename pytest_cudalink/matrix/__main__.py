@@ -3,8 +3,6 @@
 The keys of the cell come from the environment.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

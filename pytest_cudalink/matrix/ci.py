@@ -1,7 +1,5 @@
 """The matrix of a GitHub workflow, the Python of its cells, and how cells spread over machines by their durations."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ In a mount namespace of the process an empty folder lies over each of them. Wher
 the environment that lead there are removed; `Hidden` says which of the two happened, and what can still be opened.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fnmatch

@@ -3,8 +3,6 @@
 It needs nothing but the standard library: the Python of a bare cell runs its text without the package around it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

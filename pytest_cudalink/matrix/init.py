@@ -1,7 +1,5 @@
 """The files that ``cudalink init`` writes to bring a matrix into a project."""
 
-from __future__ import annotations
-
 import ast
 import fnmatch
 import json

@@ -1,7 +1,5 @@
 """Line numbers of the keys of a TOML file, which `tomllib` does not report."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A file has ``[defaults]``, ``[cells.NAME]`` for single cells, ``[axes.NAME]`` fo
 excludes whose reason is checked, and ``[toolkits.RELEASE]`` if a project needs other packages than usual.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import difflib
 import errno

@@ -1,7 +1,5 @@
 """The steps of running a cell that nox, tox and CI share."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -3,8 +3,6 @@
 Pytest loads by itself what it imports by name, at ten times the cost: nothing but this module and `own_imports`.
 """
 
-from __future__ import annotations
-
 from .own_imports import own_imports
 
 with own_imports():

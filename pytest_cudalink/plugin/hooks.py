@@ -5,8 +5,6 @@ configured; markers and fixtures when the tests are collected. Then `lifecycle` 
 few that it imports are all that is loaded.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Generator

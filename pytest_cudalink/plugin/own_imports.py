@@ -1,7 +1,5 @@
 """Imports of this package that leave pytest out: a leaf as small as it can be, because pytest's own loader loads it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Everything that the plugin uses of pytest's private interface."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import logging

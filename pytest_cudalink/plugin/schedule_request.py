@@ -1,7 +1,5 @@
 """What `--cudalink-schedules` asks for, and how a report writes it again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby

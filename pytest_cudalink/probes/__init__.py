@@ -3,8 +3,6 @@
 `fake` changes the answers inside one context (a thread, a task, a test); it never changes the system or the cache.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

@@ -4,8 +4,6 @@ A process that initializes a driver changes what it can do: its forked children 
 the library is visible, and an environment that is read then cannot be changed later.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import site

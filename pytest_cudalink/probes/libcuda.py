@@ -1,7 +1,5 @@
 """The driver, ``libcuda.so.1``, through ctypes: opened at first use, never by an import."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

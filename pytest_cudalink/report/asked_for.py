@@ -1,7 +1,5 @@
 """What a run was asked for: how often it happened of how often it was due, and whether the run fails for it. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Compares a report with older ones, counts what is wrong with it, and gives the verdict in one sentence. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

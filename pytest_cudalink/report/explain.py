@@ -1,7 +1,5 @@
 """Explains by axes why a test fails in some cells only."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The report as one HTML page that loads nothing from a network."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

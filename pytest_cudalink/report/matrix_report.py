@@ -1,7 +1,5 @@
 """The report of a matrix: a grid of tests and cells, the lists that people ask for, and the cells without a record."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ A hundred cells with five thousand tests each are half a million results, so sev
 only what the report shows is kept.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

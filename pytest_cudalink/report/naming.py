@@ -1,7 +1,5 @@
 """Whether what a run says, and a clean run does not, names the error with which a call has failed."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@ Nothing here imports pytest or CUDA.
 ``python -m pytest_cudalink.report.records > matrices/records.schema.json`` writes the published schema.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

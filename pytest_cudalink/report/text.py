@@ -1,7 +1,5 @@
 """The report for a terminal, and as Markdown for pull requests and job summaries."""
 
-from __future__ import annotations
-
 import re
 import sys
 import textwrap

@@ -5,8 +5,6 @@ runs with CUDA 11, 12 and 13, and imports on a machine without CUDA. `describe` 
 why; `library_path` and `cmake_dir` locate the prebuilt stubs for builds; ``cudalink stubs build`` builds others.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import re

@@ -3,8 +3,6 @@
 Imports the standard library only, as the build hook needs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

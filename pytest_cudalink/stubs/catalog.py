@@ -4,8 +4,6 @@ Reads ``stubs_catalog.toml`` and a project's own symbol file. Imports the standa
 before anything is installed.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping

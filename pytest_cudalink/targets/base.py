@@ -1,7 +1,5 @@
 """What a library must offer to be steered, recipes that force its releases, the bundled linker as a target; links."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ link is one call of the function that completes it, however many inputs there we
 A call that reaches no linker, because its arguments are wrong or the library is missing, is not a link.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial, wraps
 from types import ModuleType

@@ -5,8 +5,6 @@ subclass before other modules import the name. The subclass watches each link. A
 made with, so the choice may change, and be given back, while linkers live.
 """
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 numba-cuda-mlir comes from the same source, with the same linker in another package.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import wraps
 from types import ModuleType

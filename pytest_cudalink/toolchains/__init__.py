@@ -6,8 +6,6 @@ in a temporary folder and then renamed, so that the cache never has half of one.
 process fetches what a run needs before it begins, and the others wait.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -5,8 +5,6 @@ must belong to this user or to root, and only its owner may write to it. ``docs/
 reasons.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex

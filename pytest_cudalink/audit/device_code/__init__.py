@@ -3,8 +3,6 @@
 `what_happens` is the rule: pure, with the data of `compat`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

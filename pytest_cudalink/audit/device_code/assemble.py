@@ -3,8 +3,6 @@
 The links are made in the link worker, so that PTX which ends nvJitLink is a result as any other.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The images of device code in a wheel, a folder or a file, with what they say of themselves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack

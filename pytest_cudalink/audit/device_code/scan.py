@@ -5,8 +5,6 @@ a file follows from its size, whatever it claims. Payloads of fatbins are unpack
 NVIDIA documents neither fatbins nor how entries are packed, so the fields were read off the output of nvcc 12 and 13.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What the distributions of an environment require of CUDA's distributions, each requirement as a `Claim`."""
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

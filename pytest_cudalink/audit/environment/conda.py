@@ -4,8 +4,6 @@ conda's rules are not those of Python: ``13.0a0`` comes before ``13.0``, ``=12.9
 py-rattler is in the extra ``audit``; `rules` returns None without it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -6,8 +6,6 @@ wheels, as cuda.pathfinder does: installed wheels, the conda prefix, the loader'
 The RPATH of a file that loads this one is not known here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Whether an environment runs on a machine that is named: the CUDA version of its driver, and its GPU."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Libraries that an environment lacks: what its files link or open, compared with what the loader finds for them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

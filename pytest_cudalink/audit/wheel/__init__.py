@@ -1,7 +1,5 @@
 """The audit of a wheel, a folder or a library: dependencies, majors, symbols, and whether the requirements suffice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from email import message_from_bytes

@@ -4,8 +4,6 @@ It is a separate program, because a driver that was opened stays, and a stand-in
 opens a library only for the description: each question runs in a fork, which may die or hang.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -37,8 +37,6 @@ what was not written ``"-"``. None stands for a call that was left out because a
 given to another object meanwhile. A death is the last answer: ``["signal", "SIGSEGV"]``.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import ctypes

@@ -3,8 +3,6 @@
 Answers of two drivers are compared without what no two machines share.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -6,8 +6,6 @@ as the runtime itself does there, cudaErrorNotSupported, and is counted as refus
 runtime's C functions is not reached, nor is a runtime inside another library.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Addresses, arrays, textures and copies of the CUDA runtime as the driver API has them."""
 
-from __future__ import annotations
-
 import ctypes
 import numbers
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 The emulated driver links through it in C (``native/client.h``); `WorkerLink` is the same client for Python.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Sequence

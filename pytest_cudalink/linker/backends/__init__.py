@@ -1,7 +1,5 @@
 """The linker's two backends: how each opens a link."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The nvJitLink backend in a link worker: what the library does to its process is a LinkError."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ... import probes

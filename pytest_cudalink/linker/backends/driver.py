@@ -6,8 +6,6 @@ log buffers dropped after complete, option values on the stack, buffers kept unt
 linker is closed. Here one object holds every block, and `DriverLinkState._release` is the one place that releases them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

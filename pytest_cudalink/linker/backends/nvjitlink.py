@@ -10,8 +10,6 @@ Three measurements stand behind `WatchedLibrary`:
   into the caller's memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """`LinkState`: one handle of a linking library, and the lock that keeps it alive while a thread uses it."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

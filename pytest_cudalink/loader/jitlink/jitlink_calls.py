@@ -5,8 +5,6 @@ library's symbols, where the loader and ``dlsym`` look them up, and in the slots
 already. Objects that are loaded later are seen to in ``dlopen`` and ``dlsym``.
 """
 
-from __future__ import annotations
-
 import importlib.machinery
 import os
 import sys

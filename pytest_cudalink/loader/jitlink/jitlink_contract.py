@@ -5,8 +5,6 @@ may wait for the one that links. What the main thread did is reported to Python 
 soon as that thread is back from C, with the stack of the caller.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

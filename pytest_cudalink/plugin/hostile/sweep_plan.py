@@ -1,7 +1,5 @@
 """The plan of a fault sweep: which call of a test fails next; and what is wrong with the run in which it failed."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence

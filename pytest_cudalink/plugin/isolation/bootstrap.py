@@ -4,8 +4,6 @@ The tests must not see that the process is another one. So it takes over the sea
 and the description of ``__main__``, by which `multiprocessing` finds the main module, and leaves no names in that.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import importlib.util
 import json

@@ -7,8 +7,6 @@ and forks for each, as long as that is safe; otherwise each test has a new child
 a file, each written at once, so that what came before a crash is there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The processes that run tests for the parent: one for each test, or one that has collected and is asked for each."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
