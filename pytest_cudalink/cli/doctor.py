@@ -120,7 +120,7 @@ def _cause(cause: FindingCause, shown: set[Command], done: FindingCause | None) 
             yield from _command("   and: " if done else "   ", command)
             shown.add(command)
     # the remedy of one finding may end in that of another
-    for advice in [fix for fix in otherwise if not any(other != fix and other.endswith(fix) for other in otherwise)]:
+    for advice in [tip for tip in otherwise if not any(other != tip and other.endswith(tip) for other in otherwise)]:
         yield from _wrapped("   or " if cause.fixes or done else "   ", advice)
 
 
