@@ -341,7 +341,7 @@ for name, kinds in {functions}.items():
     for number in (0, 1, 2, 3, 8):
         found.setdefault(called(name, kinds, number), []).append(str(number))
     for place, one in enumerate(kinds):
-        others = {{"p": (None,), "float": ()}}.get(one, (None, handles["CUevent"]) if one in handles else (0, 7, 77))
+        others = {{"p": (None,), "float": ()}}.get(one, (None, handles["CUevent"]) if one in handles else (0, 2, 3, 5, 7, 77))
         for other in others:
             words = f"{{place}}:{{'event' if isinstance(other, c_void_p) else other}}"
             found.setdefault(called(name, kinds, 1, place, other), []).append(words)
