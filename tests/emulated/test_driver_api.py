@@ -281,13 +281,13 @@ APART = re.compile(
 
 
 def declared(header: str) -> dict[str, list[str]]:
-    """The kind of each parameter of every function of cuda.h, by its symbol: "p" for a pointer, or the type."""
+    """The types of the parameters of every function of cuda.h, by its symbol; a pointer has a star: ``"size_t*"``."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", header, flags=re.DOTALL)
     symbols = dict(re.findall(r"#define (cu\w+) +(?:__CUDA_API_PT[SD]Z\()?(cu\w+)", text))
     functions = re.findall(r"\bCUresult CUDAAPI (cu\w+)\s*\(([^()]+)\);", text)
     return {  # of two declarations the first counts: the others are of older forms
         symbols.get(name, name): [
-            "p" if {"*", "["} & {*one} else re.sub(r"\b(const|unsigned) ", "", one.strip()).split()[0]
+            re.sub(r"\b(const|unsigned) |\*", "", one.strip()).split()[0] + "*" * bool({"*", "["} & {*one})
             for one in parameters.split(",")
             if one != "void"
         ]
@@ -296,7 +296,7 @@ def declared(header: str) -> dict[str, list[str]]:
 
 
 def test_answers(check, toolchain, as_kept) -> None:
-    """The answers of the API are the kept ones: for live objects and numbers, with each argument in turn another one.
+    """The answers of the API are the kept ones: for live objects, structures and numbers, each in turn another one.
 
     A line has an answer: its code, the first word of each room for results ("+": an address) and what the event says;
     then the calls that gave it: a number for all numbers, or the place of an argument and what stood there.
@@ -319,19 +319,29 @@ handles = {{
     "CUmemoryPool": new(cuda.cuDeviceGetMemPool, 0), "CUtexref": new(cuda.cuTexRefCreate),
 }}
 values = {{"CUdeviceptr": c_uint64(allocate(4096)), "CUdevice": 0, "CUmemLocation": c_uint64(1)}}
+filled = {{
+    "CUDA_ARRAY_DESCRIPTOR*": struct.pack("QQII", 8, 8, 0x20, 1),
+    "CUDA_ARRAY3D_DESCRIPTOR*": struct.pack("QQQIII", 8, 8, 2, 0x20, 1, 0),
+    "CUDA_MEMSET_NODE_PARAMS*": struct.pack("QQIIQQ", values["CUdeviceptr"].value, 0, 1, 1, 8, 1),
+    "CUDA_KERNEL_NODE_PARAMS*": struct.pack("Q7I", handles["CUfunction"].value, *[1] * 6, 0),
+    "CUDA_RESOURCE_DESC*": struct.pack("QQ", 0, handles["CUarray"].value),
+    "CUlaunchConfig*": struct.pack("7I", *[1] * 6, 0),
+    **dict.fromkeys(("CUmemAllocationProp*", "CUmemPoolProps*"), struct.pack("IIII", 1, 0, 1, 0)),
+    "CUmemAccessDesc*": struct.pack("III", 1, 0, 3), "CUmemLocation*": struct.pack("II", 1, 0),
+}}
 driver, rooms = control.attach(cuda), [char_buffer(size=4096) for _ in range(16)]
 plain = CDLL("libcuda.so.1")  # without declared arguments
 usual = {{"n", "pid", "thread", "threads", "call", "result", "what", "stack", "python"}}
 def called(name, kinds, number, place=None, other=None):
-    for room in rooms:
-        memset(room, 0, 4096)
+    for one, room in zip([*kinds, *"?" * 16], rooms):
+        room.raw = (b"" if other == "zeros" else filled.get(one, b"")).ljust(4096, b"\\0")
     plainly = {{"float": c_float(number), **handles, **values}}
-    given = [room if one == "p" else plainly.get(one, c_uint64(number)) for one, room in zip(kinds, rooms)]
-    if place is not None:
+    given = [room if one[-1] == "*" else plainly.get(one, c_uint64(number)) for one, room in zip(kinds, rooms)]
+    if place is not None and other != "zeros":
         given[place] = other
     before = driver.event_count()
     code = getattr(plain, name)(*given)
-    words = [c_uint64.from_buffer(room).value for one, room in zip(kinds, rooms) if one == "p"]
+    words = [c_uint64.from_buffer(room).value for one, room in zip(kinds, rooms) if one[-1] == "*"]
     noted = [f"{{key}}={{re.sub('0x[0-9a-f]+', '+', str(value))}}" for one in driver.events(before)
              for key, value in one.items() if key not in usual and (not isinstance(value, int) or value < 1 << 32)]
     cuda.cuCtxSetCurrent(context)
@@ -341,7 +351,9 @@ for name, kinds in {functions}.items():
     for number in (0, 1, 2, 3, 8):
         found.setdefault(called(name, kinds, number), []).append(str(number))
     for place, one in enumerate(kinds):
-        others = {{"p": (None,), "float": ()}}.get(one, (None, handles["CUevent"]) if one in handles else (0, 2, 3, 5, 7, 77))
+        others = (None, handles["CUevent"]) if one in handles else () if one == "float" else (0, 2, 3, 5, 7, 77)
+        if one[-1] == "*":
+            others = (None, "zeros") if one in filled else (None,)
         for other in others:
             words = f"{{place}}:{{'event' if isinstance(other, c_void_p) else other}}"
             found.setdefault(called(name, kinds, 1, place, other), []).append(words)
