@@ -18,7 +18,7 @@ from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.compat.options import OPTIONS, known_variables
 from pytest_cudalink.emulator import control
 from pytest_cudalink.matrix.keys import KEYS
-from pytest_cudalink.plugin import fixtures, hookspecs, marker
+from pytest_cudalink.plugin import fixtures, hookspecs
 from pytest_cudalink.report import records
 
 ROOT = Path(__file__).parents[2]
@@ -238,14 +238,6 @@ def test_every_fixture_and_hook_is_described(reference, pytester) -> None:
     assert all(name in fixtures_list.astext() for name in listed)
     hooks = [name for name in vars(hookspecs) if name.startswith("pytest_cudalink_")]
     assert all(f"{name}(" in hooks_list.astext() for name in hooks)
-
-
-def test_every_keyword_of_the_marker_is_described() -> None:
-    """The marker's text, which the page shows, has each keyword of its signature."""
-    signature, _, text = marker.MARKER.partition("): ")
-    keywords = re.findall(r"(\w+)=", signature)
-    assert keywords
-    assert [name for name in keywords if not re.search(rf"\b{name}\b", text)] == []
 
 
 @pytest.fixture

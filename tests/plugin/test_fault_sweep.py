@@ -111,19 +111,6 @@ def test_copies_have_the_device_for_themselves(swept) -> None:
     assert result.ret == 0
 
 
-def test_record_that_the_test_clears(swept) -> None:
-    """A warning that a clean run does not log notices an error, although the test drops it from caplog."""
-    module = """
-        import ctypes, logging
-        cuda = ctypes.CDLL("libcuda.so.1")
-        def test(caplog):
-            if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int())): logging.warning("go on without")
-            caplog.clear()
-        """
-    result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount")
-    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
-
-
 def test_output_of_runs_side_by_side(swept, pytester: pytest.Pytester) -> None:
     """Each run of a test has its output in its own file, which no other run reads as its own."""
     module = """
@@ -197,10 +184,13 @@ def test_exceptions_of_doctests_and_subtests(swept) -> None:
     result.stdout.fnmatch_lines(["fault sweep: 3 runs of 3 tests, 0 findings"])
 
 
-def test_error_of_a_refused_call(swept) -> None:
-    """A call that the driver refuses explains a later error, whose frames leak nothing; its own error is no fault."""
+def test_errors_that_something_has_noticed(swept) -> None:
+    """A warning that a clean run does not log notices an error, although the test drops it from caplog.
+
+    A call that the driver refuses explains a later error, whose frames leak nothing; its own error is no fault.
+    """
     module = """
-        import ctypes
+        import ctypes, logging
         cuda = ctypes.CDLL("libcuda.so.1")
         def ok(result): assert result == 0, f"CUDA error {result}"
         class Buffer:
@@ -208,7 +198,10 @@ def test_error_of_a_refused_call(swept) -> None:
                 self.at = ctypes.c_uint64()
                 ok(cuda.cuMemAlloc_v2(ctypes.byref(self.at), ctypes.c_size_t(64)))
             def __del__(self): cuda.cuMemFree_v2(self.at)
-        def test():
+        def test_warns(caplog):
+            if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int())): logging.warning("go on without")
+            caplog.clear()
+        def test_is_refused():
             ok(cuda.cuInit(0))
             context = ctypes.c_void_p()
             ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
@@ -218,8 +211,8 @@ def test_error_of_a_refused_call(swept) -> None:
             ok(cuda.cuCtxSynchronize())
             cuda.cuCtxEnablePeerAccess(context, 0)  # its own
         """
-    result = swept(module, "--cudalink-fault-sweep=cuCtxSynchronize,cuCtxEnablePeerAccess")
-    result.stdout.fnmatch_lines(["fault sweep: 4 runs of 1 test, 0 findings"])
+    result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount,cuCtxSynchronize,cuCtxEnablePeerAccess")
+    result.stdout.fnmatch_lines(["fault sweep: 6 runs of 2 tests, 0 findings"])
 
 
 def test_repeating_a_file_outside_of_the_root(pytester: pytest.Pytester, run_pytest, toolkit) -> None:

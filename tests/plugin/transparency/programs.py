@@ -4,7 +4,6 @@ An answer says what a program saw, in values that are equal in any two runs; wha
 address or a time is compared within the program. `runs.py` runs them, and compares the answers of runs.
 """
 
-import asyncio
 import atexit
 import builtins
 import contextvars
@@ -24,7 +23,6 @@ import random
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -177,20 +175,6 @@ OBSERVERS |= {
 }
 
 
-@program
-def exec_in_a_fork():
-    child = os.fork()
-    if child == 0:
-        os.execv(sys.executable, [sys.executable, "-Sc", "raise SystemExit(9)"])
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@program
-def posix_spawn():
-    child = os.posix_spawn(sys.executable, [sys.executable, "-c", "raise SystemExit(3)"], os.environ)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 @observer
 def no_child_of_others():
     try:
@@ -322,27 +306,6 @@ def thread_locals():
     return [getattr(local, "at_import", False), found, threading.stack_size(), sys.getswitchinterval()]
 
 
-@program
-def cancelled_thread():
-    libc = ctypes.CDLL(None)
-    loop = ctypes.CFUNCTYPE(ctypes.c_int)(("pause", libc))
-    identity, joined = ctypes.c_ulong(), ctypes.c_void_p()
-    libc.pthread_create(ctypes.byref(identity), None, ctypes.cast(loop, ctypes.c_void_p), None)
-    libc.pthread_cancel(identity)
-    return [libc.pthread_join(identity, ctypes.byref(joined)), joined.value == 2**64 - 1]
-
-
-@program
-def thread_that_raises():
-    seen = []
-    before, threading.excepthook = threading.excepthook, lambda given: seen.append(given.exc_type.__name__)
-    thread = threading.Thread(target=lambda: {}["key"])
-    thread.start()
-    thread.join()
-    threading.excepthook = before
-    return seen
-
-
 @observer
 def tracing():
     found = [sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile(), sys.getrecursionlimit()]
@@ -406,14 +369,6 @@ def _open_files():
         kind = re.sub(r"\d+", "N", target)
         found.append((int(file.name), kind if kind == "/dev/null" else kind.rpartition("/")[2]))
     return found
-
-
-@program
-def files_left_open():
-    before = _open_files()
-    with socket.socket(), tempfile.TemporaryFile():
-        pass
-    return len(_open_files()) - len(before)
 
 
 # -- Python
@@ -598,24 +553,6 @@ def text_encoding():
     ]
 
 
-async def _asynchronous():
-    process = await asyncio.create_subprocess_exec(sys.executable, "-Sc", "raise SystemExit(5)")
-    loop = asyncio.get_running_loop()
-    seen = asyncio.Event()
-    loop.add_signal_handler(signal.SIGUSR1, seen.set)
-    os.kill(os.getpid(), signal.SIGUSR1)
-    await asyncio.wait_for(seen.wait(), 30)
-    loop.remove_signal_handler(signal.SIGUSR1)
-    return [await process.wait(), loop.get_debug(), len(asyncio.all_tasks())]
-
-
-@program
-def event_loop():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
-        return [asyncio._get_running_loop(), asyncio.run(_asynchronous())]
-
-
 @observer
 def shared_memory_of_python():
     every = [bytes([number]) for number in range(256)]
@@ -777,22 +714,6 @@ def contexts_of_threads():
     thread.start()
     thread.join()
     return [found, driver.pointer("cuCtxGetCurrent")]
-
-
-@in_a_fork
-def memory():
-    driver = Driver()
-    driver.cuInit(0)
-    context, at = ctypes.c_void_p(), ctypes.c_uint64()
-    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-    driver.cuCtxSetCurrent(context)
-    found = [
-        driver.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(1 << 20)),
-        driver.cuMemsetD8_v2(at, 7, ctypes.c_size_t(4)),
-    ]
-    out = ctypes.create_string_buffer(4)
-    found += [driver.cuMemcpyDtoH_v2(out, at, ctypes.c_size_t(4)), out.raw.hex(), driver.cuMemFree_v2(at)]
-    return [*found, driver.cuMemFree_v2(at), driver.cuCtxSynchronize()]
 
 
 @in_a_fork
