@@ -252,7 +252,8 @@ def recipe_for(target: str, version: str) -> Recipe:
         if SpecifierSet(recipe.versions).contains(version, prereleases=True):
             return recipe
     known = "; ".join(recipe.versions for recipe in recipes(target)) or "none"
+    which = f" {version}" if version != "0" else ", which is not installed: another package brings its module"
     raise StaleRecipeError(
-        f"cudalink cannot steer {target} {version}: expected {target} {known}. Install such a release, or name the "
+        f"cudalink cannot steer {target}{which}: expected {target} {known}. Install such a release, or name the "
         "targets that are to be forced, without this one, with --cudalink-target"
     )

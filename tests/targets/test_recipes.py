@@ -49,10 +49,13 @@ def test_recipes_set_and_give_back(recipe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "version"),
-    [("cuda-core", "0.6.0"), ("cuda-core", "0.3.2"), ("numba-cuda", "0.22")],
+    ("target", "version", "what"),
+    [
+        *(("cuda-core", "0.6.0", " 0.6.0"), ("cuda-core", "0.3.2", " 0.3.2"), ("numba-cuda", "0.22", " 0.22")),
+        ("numba-cuda", "0", ", which is not installed: another package brings its module"),
+    ],
 )
-def test_release_without_a_recipe(target, version) -> None:
-    """An older release is refused, with the first one that can be steered."""
-    with pytest.raises(StaleRecipeError, match=rf"cannot steer {target} {version}: expected {target} >="):
+def test_release_without_a_recipe(target, version, what) -> None:
+    """An older release is refused, with the first one that can be steered; numba itself has a module of this name."""
+    with pytest.raises(StaleRecipeError, match=rf"cannot steer {target}{what}: expected {target} >="):
         recipe_for(target, version)
