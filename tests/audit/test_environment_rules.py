@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.audit import environment, targets
+from pytest_cudalink.audit import environment, install_targets
 from pytest_cudalink.audit.environment import (
     Claim,
     EnvironmentAudit,
@@ -449,7 +449,7 @@ def test_evidence_of_a_requirement() -> None:
     """Three hundred characters of its line."""
     line = f"nvidia-x{RANGES}"
     (found,) = declared_claims(Place(Path("/x"), (), "3.12"), [installed("a 1", line), installed("nvidia-x 1.7")], [])
-    assert found.evidence == f"Requires-Dist: {targets.parse_requirement(line)}"[:300]
+    assert found.evidence == f"Requires-Dist: {install_targets.parse_requirement(line)}"[:300]
     assert (len(found.evidence), found.satisfied) == (300, False)
 
 
@@ -1482,7 +1482,7 @@ def test_the_own_environment(made: Faked, monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_accepted_versions(specifier: str, version: str, accepted: bool) -> None:
     """Pre-releases count, and what is no version satisfies only what accepts every one."""
-    assert targets.accepts(specifier, version) is accepted
+    assert install_targets.accepts(specifier, version) is accepted
 
 
 @pytest.mark.parametrize(
@@ -1492,13 +1492,13 @@ def test_accepted_versions(specifier: str, version: str, accepted: bool) -> None
 def test_requirements_that_cannot_be_compared(line: str, said: str) -> None:
     """They are refused when they are read."""
     with pytest.raises(ValueError, match=said):
-        targets.parse_requirement(line)
-    assert str(targets.parse_requirement("a>=1; python_version > '3'")).startswith("a>=1")
+        install_targets.parse_requirement(line)
+    assert str(install_targets.parse_requirement("a>=1; python_version > '3'")).startswith("a>=1")
 
 
 def test_versions_that_are_tried() -> None:
     """What is written, then in order each number, the one right above it, and one with each of its parts raised."""
-    tried = list(targets.versions_around(["==1.2", ">=3a1"]))
+    tried = list(install_targets.versions_around(["==1.2", ">=3a1"]))
     assert tried == ["1.2", "3a1", "0", "0.0.1", "1", "1.0.1", "1.2", "1.2.1", "1.3", "2", "3", "3.0.1", "4"]
 
 
@@ -1508,4 +1508,4 @@ def test_versions_that_are_tried() -> None:
 )
 def test_highest_version(specifier: str, others: list[str], rank: int) -> None:
     """Its place among the versions that are tried, as numbers; -1 for none."""
-    assert targets.highest_version(specifier, others) == rank
+    assert install_targets.highest_version(specifier, others) == rank
