@@ -125,39 +125,33 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
 
 def _read_device_code(scan: Scan, name: str, stream: IO[bytes]) -> None:
     with buffer(stream) as data:
-        found = list(pieces(data, text=True))
-        if not found:
-            return
-        images = completed(in_file(name, data, found, room=MOST_UNPACKED))
-        linked = scan.elves[name].needed if name in scan.elves else ()
-        ltoir, jitify = nvjitlink_needs(data, images, linked, scan.opened.get(name, ()))
+        images = completed(in_file(name, data, pieces(data, text=True), room=MOST_UNPACKED))
+        if images:
+            linked = scan.elves[name].needed if name in scan.elves else ()
+            read_nvjitlink_needs(scan, name, data, images, linked)
     scan.images += images
-    if ltoir is not None:
-        scan.ltoir[name] = ltoir
-    if jitify is not None:
-        scan.jitify[name] = jitify
 
 
-def nvjitlink_needs(
-    data: Buffer,
-    images: Iterable[DeviceImage | UnreadImage],
-    linked: Iterable[str],
-    opened: Iterable[OpenedLibrary],
-) -> tuple[Needs | None, CudaVersion | None]:
-    """What the device code of a file asks of nvJitLink: what its newest LTO-IR needs, and the release of jitify.
+def read_nvjitlink_needs(
+    scan: Scan, name: str, data: Buffer, images: Iterable[DeviceImage | UnreadImage], linked: Iterable[str]
+) -> None:
+    """Note what the device code of a file asks of nvJitLink: what its newest LTO-IR needs, and the release of jitify.
 
     LTO-IR asks nothing where the file contains the linker, and neither links nor opens another one. jitify compares the
     nvJitLink that it opened with the release that it was built with. That release is a constant in machine code; the
     cubins of the same library name the release of their compiler.
+
+    `linked`: the libraries that the file is linked with.
     """
     links = "libnvJitLink" in map(stem_of, linked)
-    alone = not links and all(stem_of_name(one.name) != "libnvJitLink" for one in opened)
-    own = alone and data.find(_LINKER_INSIDE) >= 0
-    refuses = not links and (not alone or data.find(b"libnvJitLink") >= 0) and data.find(_REFUSAL) >= 0
+    opens = any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ()))
     found = [one for one in images if isinstance(one, DeviceImage)]
-    ltoir = (one.needs for one in found if one.kind == "ltoir" and one.needs and not own)
-    made = (one.producer for one in found if one.kind == "cubin" and one.producer)
-    return max(ltoir, default=None), max(made, default=None) if refuses else None
+    ltoir = [one.needs for one in found if one.kind == "ltoir" and one.needs]
+    made = [one.producer for one in found if one.kind == "cubin" and one.producer]
+    if ltoir and (links or opens or data.find(_LINKER_INSIDE) < 0):
+        scan.ltoir[name] = max(ltoir)
+    if made and not links and (opens or data.find(b"libnvJitLink") >= 0) and data.find(_REFUSAL) >= 0:
+        scan.jitify[name] = max(made)
 
 
 def completed(images: Iterable[DeviceImage | UnreadImage]) -> list[DeviceImage | UnreadImage]:

@@ -422,11 +422,8 @@ def _damaged_files(report: DoctorReport, system: System) -> Iterator[Finding]:
     for item in report.items:
         if item.kind != "dynamic-libs":
             continue
-        faults = [
-            (f"{item.path} {damage}: a process that loads it gets an error, or ends with SIGBUS", "is damaged")
-            for damage in [system.damage(item)]
-            if damage
-        ]
+        text = f"{item.path} {system.damage(item)}: a process that loads it gets an error, or ends with SIGBUS"
+        faults = [(text, "is damaged")] if system.damage(item) else []
         for row in opened:
             place = row["file"].format(release=item.version)
             if row["library"] != item.name or not item.version:
@@ -563,15 +560,10 @@ def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFact
     )
 
 
-def _usable_nvjitlink(report: DoctorReport) -> CudaVersion | None:
-    version = report.version_of("nvJitLink")
-    return None if version is not None and version < FIRST_USABLE_NVJITLINK else version
-
-
 def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[PredictedLink]:
     """Yield the backend of each policy, as the bundled linker would decide."""
-    nvjitlink = _usable_nvjitlink(report)
-    driver: CudaVersion | None = facts.cuda().value
+    found, driver = report.version_of("nvJitLink"), facts.cuda().value
+    nvjitlink = found if found and found >= FIRST_USABLE_NVJITLINK else None
     for policy in dispatch.policies():
         for kind in ("ptx", "ltoir"):
             lto = kind == "ltoir"
@@ -669,9 +661,10 @@ def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
     return f"the driver of CUDA {driver} is too old for the toolkit"
 
 
-def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:
-    """Return whether the PTX of one release is too new for another; releases may share an ISA, as 12.5 and 12.6 do."""
-    return min(maker.major, reader.major) >= 12 and ptx_isa_of(maker) > ptx_isa_of(reader)
+def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> list[str]:
+    """Return the ISA of one release's PTX and the newest of another, if that is older: 12.5 and 12.6 share one."""
+    isas = [ptx_isa_of(one) for one in (maker, reader) if min(maker.major, reader.major) >= 12]
+    return [".".join(map(str, one)) for one in isas if isas[0] > isas[1]]
 
 
 def _predictions(report: DoctorReport, facts: DriverFacts, installed: Collection[str]) -> Iterator[Finding]:
@@ -700,25 +693,23 @@ def _refused_ptx(report: DoctorReport, facts: DriverFacts, maker: str) -> Iterat
     driver: CudaVersion | None = facts.cuda().value
     taken = {link.kind: link.backend for link in report.links if link.policy == DEFAULT_POLICY}
     item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
-    if made and driver and _newer_ptx(made, driver):
-        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (made, driver))
+    if made and driver and (isas := _newer_ptx(made, driver)):
         severity: Severity = "error" if taken.get("ptx") == "driver" else "warning"
         too_old = _driver_cause(driver, severity)
         whole = next((one for one in report.findings if one.severity == severity and one.why == too_old), None)
         yield Finding(
             severity,
-            f"PTX of {label} {made} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
+            f"PTX of {label} {made} (ISA {isas[0]}) is refused by the driver of CUDA {driver} (ISA up to {isas[1]}): "
             "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
             (whole and whole.fix) or repair((item[maker],), driver, at_most=True),
             why=whole.why if whole else f"the driver of CUDA {driver} refuses the PTX of {label} {made} (222)",
             place=_OLD_DRIVER,
         )
     # the pipeline rule reports LTO-IR that is too new
-    if made and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(made, nvjitlink):
-        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (made, nvjitlink))
+    if made and nvjitlink and taken.get("ptx") == "nvjitlink" and (isas := _newer_ptx(made, nvjitlink)):
         yield Finding(
             "error",
-            f"PTX of {label} {made} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
+            f"PTX of {label} {made} (ISA {isas[0]}) is refused by nvJitLink {nvjitlink} (ISA up to {isas[1]})",
             repair((item[maker], item["nvJitLink"]), made),
             why=next((one.why for one in report.findings if one.why == _mixed(report)), ""),
         )
@@ -777,8 +768,7 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     fix = Command(("cuda-tile[tileiras]",))
     wheels = {name: installed.get(name) for name in _TILE_WHEELS}
     releases = {CudaVersion(*map(int, one.split(".")[:2])) for one in wheels.values() if one}
-    complete = None not in wheels.values() and len(releases) == 1
-    if not complete:
+    if None in wheels.values() or len(releases) > 1:
         if system.program("tileiras") is not None:
             return
         text = "cuda-tile is installed, but tileiras, which compiles its kernels, is neither installed nor on the PATH"

@@ -20,7 +20,7 @@ from pytest_cudalink.audit.scan import (
     completed,
     file_majors,
     hinted_major,
-    nvjitlink_needs,
+    read_nvjitlink_needs,
     scan_members,
     scan_path,
     wheel_major,
@@ -153,11 +153,16 @@ def test_device_code_that_needs_a_linker() -> None:
         DeviceImage("a", "ptx", "sm_80", needs=Needs(CudaVersion(13, 5)), producer=CudaVersion(13, 5)),
     ]
     refuses = b"libnvJitLink.so.need at least version "
-    assert nvjitlink_needs(refuses, [UnreadImage("a", ""), *images], (), ()) == (NEW, CudaVersion(12, 9))
-    assert nvjitlink_needs(b"x" + refuses[:-1], images, (), ()) == (NEW, None)
-    assert nvjitlink_needs(refuses[9:], images, (), ()) == (NEW, None)
-    assert nvjitlink_needs(refuses, images, ["libnvJitLink.so.12"], ()) == (NEW, None)
-    assert nvjitlink_needs(refuses, [], (), ()) == (None, None)
+    for data, code, linked, found in (
+        (refuses, [UnreadImage("a", ""), *images], (), ({"a": NEW}, {"a": CudaVersion(12, 9)})),
+        (b"x" + refuses[:-1], images, (), ({"a": NEW}, {})),
+        (refuses[9:], images, (), ({"a": NEW}, {})),
+        (refuses, images, ["libnvJitLink.so.12"], ({"a": NEW}, {})),
+        (refuses, [], (), ({}, {})),
+    ):
+        scan = Scan("")
+        read_nvjitlink_needs(scan, "a", data, code, linked)
+        assert (scan.ltoir, scan.jitify) == found
 
 
 LTOIR = b"\xed\x43\x4e\x7f\x01\x40\x02\x5d" + bytes(8) + b"\x40\0\0\0" + bytes(6) + b"\x84\x03" + bytes(36)

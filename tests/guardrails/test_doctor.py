@@ -829,39 +829,34 @@ def test_nothing_links_and_nothing_would(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "more", "red"), [("1.2.1", (), True), ("1.1.1", (), False), ("1.2.1", ("cudart 13.0",), False)]
-)
-def test_what_a_module_loads_as_it_is_imported(monkeypatch, version, more, red) -> None:
-    """No metadata requires it; cuda.compute of cuda-cccl 1.2 looks the CUDA runtime up."""
-    monkeypatch.setattr(Machine, "installed", {"cuda-cccl": version, "cuda-bindings": "13.0.3"})
-    report = made(*several(", ".join(("nvrtc 13.0", "nvJitLink 13.0", *more))), facts=facts_of("13.0"))
-    found = [one for one in report.findings if "cuda.compute" in one.what]
-    assert [(one.severity, one.what) for one in found] == [
-        ("error", f"cuda-cccl {version} loads the cudart library as cuda.compute is imported, and there is none")
-    ] * red
-    assert [str(one.fix) for one in found] == ["pip install 'cuda-toolkit[cudart]==13.0.*'"] * red
-
-
-@pytest.mark.parametrize(
-    ("bindings", "driver", "cached", "red"),
+    ("version", "bindings", "driver", "more", "lacks"),
     [
-        ("12.9.4", "13.0", "", ["nvrtc", "nvJitLink"]),
-        ("12.9.4", "13.0", "nvrtc", ["nvJitLink"]),
-        ("12.9.4", None, "", []),
-        ("13.0.3", "13.0", "", []),
+        ("1.2.1", "13.0.3", "13.0", "", ["cudart"]),
+        ("1.2.1", "13.0.3", "13.0", "cudart 13.0", []),
+        ("1.1.1", "13.0.3", "13.0", "", []),
+        ("1.1.1", "12.9.4", None, "", []),
+        ("1.1.1", "12.9.4", "13.0", "", ["nvrtc", "nvJitLink"]),
+        ("1.1.1", "12.9.4", "13.0", "libnvrtc.so.12", ["nvJitLink"]),
     ],
 )
-def test_what_a_module_loads_of_one_major(monkeypatch, bindings, driver, cached, red) -> None:
-    """cuda.compute links the libraries of cuda-bindings' major, and gets the first found, or the loader's."""
-    monkeypatch.setattr(Machine, "installed", {"cuda-cccl": "1.0.2", "cuda-bindings": bindings})
-    copies = (Copy(cached, f"/{cached}", f"first for the loader as lib{cached}.so.12", None, ""),) if cached else ()
-    found = [one for one in made(*WHOLE, facts=facts_of(driver), copies=copies).findings if "cuda.compute" in one.what]
-    assert [one.what for one in found] == [
-        f"cuda-cccl 1.0.2 loads the {name} library as cuda.compute is imported, and there is first that of CUDA 13.0; "
-        "expected CUDA 12, as cuda-bindings has"
-        for name in red
+def test_what_a_module_loads_as_it_is_imported(monkeypatch, version, bindings, driver, more, lacks) -> None:
+    """No metadata requires it; cuda.compute loads libraries of cuda-bindings' major: the first found, or the loader's.
+
+    `more`: another item, or what the loader finds.
+    """
+    monkeypatch.setattr(Machine, "installed", {"cuda-cccl": version, "cuda-bindings": bindings})
+    cached = [Copy("nvrtc", "/n", f"first for the loader as {more}", None, "")] * more.startswith("lib")
+    report = made(*WHOLE, *several("" if cached else more), facts=facts_of(driver), copies=(*cached,))
+    first = "first that of CUDA 13.0; expected CUDA 12, as cuda-bindings has", "'cuda-bindings==13.*'"
+    assert [(one.severity, one.what, str(one.fix)) for one in report.findings if "cuda.compute" in one.what] == [
+        (
+            "error",
+            f"cuda-cccl {version} loads the {name} library as cuda.compute is imported, and there is {there}",
+            f"pip install {fix}",
+        )
+        for name in lacks
+        for there, fix in [("none", "'cuda-toolkit[cudart]==13.0.*'") if name == "cudart" else first]
     ]
-    assert [str(one.fix) for one in found] == ["pip install 'cuda-bindings==13.*'"] * len(red)
 
 
 @pytest.mark.parametrize(

@@ -366,6 +366,8 @@ def _overwritten(
         complete = (one.name for one in several if all(has_hash(path, shared[path][one.name][1]) for path in paths))
         there = next(complete, "") if variants else ""
         alone = {one.name for one in several} & required == {there}
+        left = f": the files are those of {there}, and {'nothing requires' if alone else 'serve'} the others"
+        left = left if there else ", if no program imports this file"
         counts = bool(libraries or variants) and not (there and (alone or _serves_all(there, several, paths, machine)))
         yield Finding(
             "error" if counts else "note",
@@ -373,13 +375,7 @@ def _overwritten(
             f"{' and '.join(sorted(map(str, several)))} with other contents; expected one of them: "
             "the last install won",
             repair.reinstall(several) if counts else NO_COMMAND,
-            otherwise=""
-            if counts
-            else f"nothing: the files are those of {there}, and nothing requires the others"
-            if alone and there
-            else f"nothing: the files are those of {there}, and serve the others"
-            if there
-            else "nothing, if no program imports this file",
+            otherwise="" if counts else f"nothing{left}",
             place=first,
             kind="same-file",
         )

@@ -24,7 +24,7 @@ from ..libraries import majors_of, packages_of, stem_of
 from ..loadable import buffer, data_ranges, read_dynamic
 from ..needs import Need, needs_of_scan
 from ..opened import is_part, names_in_data
-from ..scan import MOST_NAMES, MOST_UNPACKED, Scan, nvjitlink_needs
+from ..scan import MOST_NAMES, MOST_UNPACKED, Scan, read_nvjitlink_needs
 from . import conda
 from .claims import OF_EXTRA, Claim, is_cuda_distribution
 from .library_search import Provider, Providers, is_any_reached, is_numbered, library_path, parts_named_in
@@ -57,16 +57,13 @@ def needs_of_files(place: Place, package: Installed, unreadable: list[Unreadable
             if of_cuda:
                 continue
             with open_regular(path) as stream:
-                if opened := names_in_data(stream, data_ranges(stream))[:MOST_NAMES]:
-                    scan.opened[name] = opened
+                if opened := names_in_data(stream, data_ranges(stream)):
+                    scan.opened[name] = opened[:MOST_NAMES]
                 with buffer(stream) as content:
                     found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
                     images = in_file(name, content, found_code, room=MOST_UNPACKED)
-                    ltoir, jitify = nvjitlink_needs(content, images, found.needed, opened)
-            if ltoir is not None:
-                scan.ltoir[name] = ltoir
-            if jitify is not None:
-                scan.jitify[name] = jitify
+                    read_nvjitlink_needs(scan, name, content, images, found.needed)
+            if name in scan.jitify:
                 scan.elves[name] = found
         except (OSError, ValueError) as error:
             reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
