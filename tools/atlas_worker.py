@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -22,6 +23,8 @@ _NVJITLINK_INPUTS = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4}  # nvJitLink
 _DRIVER_INPUTS = {"cubin": 0, "ptx": 1, "fatbin": 2, "ltoir": 5}  # CUjitInputType; 5 is CU_JIT_INPUT_NVVM
 _ERROR_LOG_BUFFER, _ERROR_LOG_BUFFER_SIZE = 5, 6  # CUjit_option
 _LOG_SIZE = 8192
+#: A line of NVRTC's log: the file, without its folder and the number of the line, and what is wrong.
+_ERROR = re.compile(r"([^/\s]+)\(\d+\): ((?:catastrophic )?error: .*)")
 _SECONDS = 60  # that one job of a batch may take
 #: Options of NVRTC for each kind, after the architecture, and what the functions that get the result are called.
 _COMPILE = {
@@ -44,16 +47,21 @@ def _input_type(kind: str, types: dict[str, int]) -> int:
     return types["fatbin" if kind.startswith("fatbin") else kind.rpartition("-")[2]]
 
 
-def _compile(nvrtc: Any, source: str, unit: str, arch: str, kind: str) -> bytes:
+def _compile(nvrtc: Any, unit: str, source: str, job: dict[str, Any], kind: str) -> bytes:
     """Return one unit as one kind."""
     program, size = c_void_p(), c_size_t()
 
     def call(function: str, *arguments: Any) -> None:
         if code := getattr(nvrtc, function)(*arguments):
-            raise Failure(function, code)
+            nvrtc.nvrtcGetProgramLogSize(program, byref(size))
+            log = ctypes.create_string_buffer(size.value + 1)
+            nvrtc.nvrtcGetProgramLog(program, log)
+            found = _ERROR.search(log.value.decode(errors="replace"))
+            raise Failure(function, code, ": ".join(found.groups()) if found else "")
 
     options, getter = _COMPILE[kind]
-    words = [f"-arch={arch.replace('sm', 'compute') if kind == 'ptx' else arch}", *options]
+    arch = job["arch"].replace("sm", "compute") if kind == "ptx" else job["arch"]
+    words = [f"-arch={arch}", *options, *job.get("options", ())]
     call("nvrtcCreateProgram", byref(program), source.encode(), unit.encode(), 0, None, None)
     call("nvrtcCompileProgram", program, len(words), (c_char_p * len(words))(*(word.encode() for word in words)))
     call(f"nvrtcGet{getter}Size", program, byref(size))
@@ -71,7 +79,7 @@ def compile_units(job: dict[str, Any]) -> dict[str, Any]:
     nvrtc = ctypes.CDLL(job["library"])
     for kind in job["kinds"]:
         for unit, source in job["units"].items():
-            code = _compile(nvrtc, source, unit, job["arch"], kind)
+            code = _compile(nvrtc, unit, source, job, kind)
             Path(job["folder"], f"{unit}.{kind}").write_bytes(code)
     return {"ok": True}
 

@@ -4,8 +4,9 @@ Each release compiles two units to every kind, for every architecture that it kn
 links them; the emulated driver of every release links them, and loads what the producer's own nvJitLink linked. Each
 consumer is one process that loads its library once. Each link of nvJitLink runs in a forked child, because an input
 that the library does not know can end the process, and because it remembers some refusals. The tileiras of every
-release compiles the Tile IR in ``tests/data/artifacts/tile``, which ``tests/data/make_artifacts.py`` made. What a run
-does not measure stays in the file; what only a GPU can say of a release is marked there until one is asked.
+release compiles the Tile IR in ``tests/data/artifacts/tile``, which ``tests/data/make_artifacts.py`` made, and its
+NVRTC the headers of every release. What a run does not measure stays in the file; what only a GPU can say of a release
+is marked there until one is asked.
 """
 
 from __future__ import annotations
@@ -57,9 +58,21 @@ ARCHITECTURES: Final = {
         *("sm_103", "sm_103a", "sm_107", "sm_110", "sm_110a", "sm_120", "sm_120a", "sm_120f", "sm_121", "sm_121a"),
     ),
 }
+#: What programs include of the headers of a release: the first, and of the others what it has.
+_INCLUDED: Final = {
+    "runtime-headers": (
+        *("cuda_runtime.h", "vector_types.h", "math_constants.h", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"),
+        *("cuda_fp6.h", "cuda_fp4.h", "cuda_pipeline.h"),
+    ),
+    "cccl-headers": (
+        *("cub/block/block_reduce.cuh", "cuda/std/type_traits", "cuda/std/limits", "cuda/std/atomic"),
+        "cooperative_groups.h",  # of the runtime, which includes CCCL
+    ),
+}
 FILE: Final = matrices_dir() / "atlas.json"
 #: The wheels that have no place in a toolchain, by release; kept for the next run.
 _WHEELS: Final = Path(__file__).parent.parent / ".cudalink" / "wheels"
+_KINDS: Final = (*atlas.KINDS, *atlas.HEADERS)
 _SAMPLES: Final = Path(__file__).parent.parent / "tests" / "data" / "artifacts" / "tile"
 #: What tileiras needs: itself, ptxas and libNVVM.
 _TILEIRAS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
@@ -71,6 +84,8 @@ NOT_ASKED: Final = AtlasAnswer("not-made", text="no GPU was asked yet")
 NO_KERNEL: Final = "the image does not have the kernel"
 #: What only a newer cuda-tile can write.
 NO_BYTECODE: Final = AtlasAnswer("not-made", text="no sample of this bytecode")
+#: What nobody promises, and the guard rails judge by the major alone.
+OTHER_MAJOR: Final = AtlasAnswer("not-made", text="headers of another major were not asked")
 #: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
 _SHORT_RELEASES: Final = ("12.9", "13.0", "13.2")
 _SHORT_KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin", "merged-cubin", "merged-lto-cubin", "merged-ltoir")
@@ -185,7 +200,8 @@ def measure(
     Raises ToolchainError if a release is not installed.
     Raises RuntimeError if a job ended with an exception in Python.
     """
-    wanted = [kind for kind in kinds if kind != atlas.TILE and (wheels or kind not in _OTHER_LIBRARIES)]
+    apart = (atlas.TILE, *atlas.HEADERS, *(() if wheels else _OTHER_LIBRARIES))
+    wanted = [kind for kind in kinds if kind not in apart]
     asked = {kind: tuple(architectures or ARCHITECTURES[kind]) for kind in wanted}
     bench = _Bench(folder, releases, asked, wheels)
     pairs = [
@@ -372,10 +388,17 @@ def fetch(folder: Path, stem: str, releases: Iterable[str]) -> None:
         version = CudaVersion.parse(release)
         target = folder / f"{stem}-{release}"
         numbers = exports.wheel_versions(stem, version)
-        if numbers and not target.exists():
-            wheel = f"{exports.distributions(stem)[version.major]}=={numbers[-1]}"
-            install = ("pip", "install", "-q", "--no-deps", "--target", str(target), wheel)
-            subprocess.run(["uv", *install], check=True)  # noqa: S607
+        if numbers:
+            _unpack(target, f"{exports.distributions(stem)[version.major]}=={numbers[-1]}")
+
+
+def _unpack(target: Path, *wheels: str) -> bool:
+    """Unpack wheels into a folder, unless it is there; returns whether it did."""
+    if there := target.exists():
+        return not there
+    install = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(target), *wheels)
+    subprocess.run(install, check=True)
+    return True
 
 
 def fetch_tileiras(folder: Path, releases: Iterable[str]) -> dict[str, Path]:
@@ -387,10 +410,7 @@ def fetch_tileiras(folder: Path, releases: Iterable[str]) -> dict[str, Path]:
             continue
         target = folder / f"tileiras-{release}"
         home = target / "nvidia" / f"cu{release.partition('.')[0]}"
-        if not target.exists():
-            wheels = [f"{wheel}=={versions[-1]}" for wheel, versions in zip(_TILEIRAS, pins, strict=True)]
-            install = ("pip", "install", "-q", "--no-deps", "--target", str(target), *wheels)
-            subprocess.run(["uv", *install], check=True)  # noqa: S607
+        if _unpack(target, *(f"{wheel}=={versions[-1]}" for wheel, versions in zip(_TILEIRAS, pins, strict=True))):
             # where tileiras 13.1 looks for what its wheels have in lib
             (home / "nvvm" / "lib64").mkdir(parents=True)
             (home / "nvvm" / "lib64" / "libnvvm.so").symlink_to(home / "lib" / "libnvvm.so.4")
@@ -419,6 +439,48 @@ def compile_tile(programs: Mapping[str, Path], architectures: Sequence[str] = ()
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(asked, pool.map(lambda one: _compiled(one, programs[one.consumer]), asked), strict=True))
+
+
+def compile_headers(kinds: Iterable[str], releases: Sequence[str], wheels: Path, *, new: str = "") -> Answers:
+    """Return what the NVRTC of each release says of programs that include the headers of each release of its major.
+
+    Those of CCCL are compiled with the runtime's headers of the NVRTC's own release.
+
+    `kinds`: those of `atlas.HEADERS` are compiled.
+    `wheels`: where those of CCCL are unpacked, unless they are there.
+    `new`: the only release whose headers and whose NVRTC are asked about.
+    """
+    folders = {"runtime-headers": {one: toolchains.find(one).include for one in releases}}
+    for release in releases if "cccl-headers" in kinds else ():
+        name = "nvidia-cuda-cccl" + "-cu12" * release.startswith("12.")
+        _unpack(wheels / f"cccl-{release}", f"{name}=={pinned_versions(name, CudaVersion.parse(release))[-1]}")
+        (inside,) = (wheels / f"cccl-{release}").rglob("cub/cub.cuh")
+        folders.setdefault("cccl-headers", {})[release] = inside.parents[1]
+    pairs = [(made, read) for made in releases for read in releases if not new or new in (made, read)]
+    asked = [Question("nvrtc", kind, "sm_90", *pair) for kind in kinds if kind in atlas.HEADERS for pair in pairs]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        said = pool.map(lambda one: _included(one, folders[one.kind][one.producer]), asked)
+        return dict(zip(asked, said, strict=True))
+
+
+def _included(question: Question, headers: Path) -> AtlasAnswer:
+    if question.producer.partition(".")[0] != question.consumer.partition(".")[0]:
+        return OTHER_MAJOR
+    chain, (first, *others) = toolchains.find(question.consumer), _INCLUDED[question.kind]
+    lines = "".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in others)
+    folders = dict.fromkeys((headers, *([chain.include] if question.kind == "cccl-headers" else [])))
+    with tempfile.TemporaryDirectory() as folder:
+        said = run_job({
+            "step": "compile", "kinds": ["ptx"], "arch": question.arch, "library": str(chain.library("nvrtc")),
+            "units": {"unit": f"#include <{first}>\n{lines}__global__ void kernel(float *out) {{ *out = 1; }}\n"},
+            "folder": folder, "options": ["-std=c++17", *(f"-I{one}" for one in folders)],
+        })  # fmt: skip
+    if said["ok"]:
+        return _WORKS
+    if said["code"] < 0:
+        return AtlasAnswer("crashed", code=-said["code"], name=said["call"])
+    name = "NVRTC_ERROR_COMPILATION" if said["code"] == 6 else ""
+    return AtlasAnswer("refused", said["call"], said["code"], name, said["log"])
 
 
 def _compiled(question: Question, program: Path) -> AtlasAnswer:
@@ -495,7 +557,7 @@ def content_of(
     def place(key: tuple[str, str, str]) -> tuple[int, int, tuple[int, str]]:
         step, kind, arch = key
         number = int(re.sub(r"\D", "", arch))
-        return list(atlas.STEPS).index(step), atlas.KINDS.index(kind), (number, arch)
+        return list(atlas.STEPS).index(step), _KINDS.index(kind), (number, arch)
 
     return {
         "format": atlas.FORMAT,
@@ -628,7 +690,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.make_atlas", description=__doc__.partition("\n")[0])
     parser.add_argument("releases", nargs="*", metavar="RELEASE", help="default: all that have wheels")
     parser.add_argument("--file", type=Path, default=FILE, help="default: %(default)s")
-    parser.add_argument("--kind", action="append", choices=atlas.KINDS, help="default: all")
+    parser.add_argument("--kind", action="append", choices=_KINDS, help="default: all")
     parser.add_argument("--arch", action="append", help="default: those of the kind in the file")
     parser.add_argument("--new", metavar="RELEASE", default="", help="only what it makes, and what its libraries read")
     parser.add_argument("--folder", type=Path, help="keep inputs and images there")
@@ -654,13 +716,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="cudalink-atlas-") as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        kinds = options.kind or (_SHORT_KINDS if options.short else atlas.KINDS)
+        kinds = options.kind or (_SHORT_KINDS if options.short else _KINDS)
         architectures = options.arch or (_SHORT_ARCHITECTURES if options.short else ())
         for stem in {_OTHER_LIBRARIES[kind] for kind in kinds if kind in _OTHER_LIBRARIES}:
             fetch(_WHEELS, stem, releases)
         answers = measure(releases, folder, kinds, architectures, _WHEELS, new=options.new, progress=_say)
     if atlas.TILE in kinds:
         answers |= compile_tile(fetch_tileiras(_WHEELS, releases), architectures, new=options.new)
+    answers |= compile_headers(kinds, releases, _WHEELS, new=options.new)
     if options.show:
         sys.stdout.write("".join(f"{question}: {answer}\n" for question, answer in answers.items()))
         return 0
@@ -677,15 +740,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answers = known | answers
         real = before.real
         answers |= unasked(answers, releases, real)
-    measured = {
+    measured = before.measured if before and options.kind else _measured_here()  # of some kinds, not all
+    content = content_of(answers, {release: _wheels(release) for release in releases}, measured, real)
+    regular_files.write_whole(options.file, text_of(content))
+    return 0
+
+
+def _measured_here() -> dict[str, str]:
+    return {
         "date": datetime.now(UTC).date().isoformat(),
         "command": "nox -s atlas",
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "version": version("pytest-cudalink"),
     }
-    content = content_of(answers, {release: _wheels(release) for release in releases}, measured, real)
-    regular_files.write_whole(options.file, text_of(content))
-    return 0
 
 
 def _read(file: Path) -> Atlas:

@@ -17,10 +17,12 @@ from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid, load
 from pytest_cudalink.compat.link_rules import found_words, statements
 from tools.atlas_differences import contradictions, disagreements
 
-#: The steps in the order of the pages: what the heading says, what the columns are, and how a cell is asked for again.
+#: The steps in the order of the pages: what the heading says, what the columns are, and the library by which can-link
+#: asks for a cell again, if it does.
 STEPS = {
     "nvjitlink": ("nvJitLink links it", "nvJitLink", "nvjitlink"),
     "tileiras": ("tileiras compiles it", "tileiras", "tileiras"),
+    "nvrtc": ("NVRTC compiles them", "NVRTC", ""),
     "driver": ("The driver links it", "emulated driver", "driver"),
     "load": ("The driver loads what nvJitLink linked", "emulated driver", "driver"),
     "real-driver": ("A real driver links it", "real driver", "driver"),
@@ -31,6 +33,7 @@ STEPS = {
 NOTES = {
     "nvjitlink": "nvJitLink of the column links two units of the row; the kernel must be in the image.",
     "tileiras": "tileiras of the column compiles bytecode of the row's version; the kernel must be in the cubin.",
+    "nvrtc": "NVRTC of the column compiles a program that includes the headers of the row.",
     "driver": "The emulated driver of the column links two units of the row with cuLink*.",
     "load": "nvJitLink of the row's release links what its compiler made; the emulated driver of the column loads it.",
     "real-driver": "A real driver links two units of each release with cuLink*.",
@@ -50,6 +53,8 @@ KINDS = {
     "merged-lto-cubin": "cubin of an incremental LTO link",
     "merged-ltoir": "linked LTO-IR",
     "tileir": "Tile IR",
+    "runtime-headers": "the runtime's headers",
+    "cccl-headers": "CCCL's headers",
 }
 MARKS = {"works": "✓", "not-made": "-"}
 CLASSES = {status: f"atlas-{status}" for status in ("works", "refused", "wrong", "crashed", "not-made")}

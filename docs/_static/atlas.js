@@ -16,7 +16,8 @@
       const producer = cell.parentElement.cells[0].textContent;
       const consumer = table.rows[0].cells[cell.cellIndex].textContent;
       const works = cell.className === "atlas-works" ? "works" : "cannot be asked";
-      const again = `cudalink can-link ${producer} ${table.dataset.library}-${consumer} ${table.dataset.rest}`;
+      const library = table.dataset.library;
+      const again = library && `cudalink can-link ${producer} ${library}-${consumer} ${table.dataset.rest}`;
       const text = cell.title || `${producer} → ${consumer}: ${works}`;
       said.replaceChildren(text, element("br"), element("code", { textContent: again }));
     };

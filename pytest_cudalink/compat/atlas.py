@@ -27,10 +27,14 @@ KINDS: Final = (
     *("nvvm-ltoir", "merged-cubin", "merged-lto-cubin", "merged-ltoir", TILE),
 )
 
+#: The headers of a release, which its own and other releases' NVRTC compile.
+HEADERS: Final = ("runtime-headers", "cccl-headers")
+
 #: What was done with it, each with its meaning.
 STEPS: Final[Mapping[str, str]] = {
     "nvjitlink": "the consumer's nvJitLink links what the producer made",
     "tileiras": "the consumer's tileiras compiles Tile IR bytecode of the producer's version",
+    "nvrtc": "the consumer's NVRTC compiles a program that includes the producer's headers",
     "driver": "the consumer's emulated driver links what the producer made",
     "load": "the consumer's emulated driver loads what the producer's own nvJitLink linked",
     "real-driver": "a real driver links what the producer made",
@@ -103,8 +107,8 @@ class Atlas:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that some grid has, in the order of `KINDS`."""
-        return tuple(kind for kind in KINDS if any(grid.kind == kind for grid in self.grids))
+        """The kinds that some grid has, in the order of `KINDS` and `HEADERS`."""
+        return tuple(kind for kind in (*KINDS, *HEADERS) if any(grid.kind == kind for grid in self.grids))
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -122,7 +126,7 @@ class Atlas:
 
         `producer`: CUDA release that made the input.
         `consumer`: CUDA release that linked or loaded it.
-        `kind`: one of `KINDS`.
+        `kind`: one of `KINDS` or `HEADERS`.
         `step`: one of `STEPS`.
         `arch`: architecture such as ``"sm_90"``.
         """

@@ -83,6 +83,23 @@ def test_what_tileiras_says(tmp_path) -> None:
     }  # fmt: skip
 
 
+def test_what_nvrtc_says_of_headers(tmp_path, monkeypatch) -> None:
+    """The code with the file and the text of the first error; headers of another major are not asked about."""
+    toolchains.add("13.0")
+    question = Question("nvrtc", "runtime-headers", "sm_90", "13.0", "13.0")
+    (header := tmp_path / "cuda_runtime.h").write_text("#define RUNTIME\n")
+    assert make_atlas._included(question, tmp_path) == AtlasAnswer("works")
+    header.write_text("int one = ;\n")
+    said = make_atlas._included(question, tmp_path)
+    assert (said.call, said.code, said.name) == ("nvrtcCompileProgram", 6, "NVRTC_ERROR_COMPILATION")
+    assert said.text.startswith("cuda_runtime.h: error: ")
+    monkeypatch.setattr(make_atlas, "run_job", lambda _: {"ok": False, "call": "SIGSEGV", "code": -11, "log": ""})
+    crashed = AtlasAnswer("crashed", code=11, name="SIGSEGV")
+    assert [*make_atlas.compile_headers(["ptx", "runtime-headers"], RELEASES, tmp_path, new="13.0").values()] == [
+        *(make_atlas.OTHER_MAJOR,) * 2, crashed,
+    ]  # fmt: skip
+
+
 def test_a_crash_is_one_answer(tmp_path) -> None:
     """A cut cubin ends nvJitLink 13.2 with a signal; the links before and after it answer as they do alone."""
     toolchains.add("13.2")
@@ -134,6 +151,7 @@ def test_the_file_is_deterministic() -> None:
 def test_command(fresh, tmp_path, capsys, monkeypatch) -> None:
     """What is measured is written to a file, compared with it, and shown."""
     monkeypatch.setattr(make_atlas, "measure", lambda *_, **__: dict(fresh[0]))
+    monkeypatch.setattr(make_atlas, "compile_headers", lambda *_, **__: {})
     file = tmp_path / "atlas.json"
     words = [*RELEASES, "--file", str(file)]
     assert make_atlas.main(words) == 0
