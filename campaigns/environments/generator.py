@@ -380,7 +380,7 @@ def make(drawn: Recipe, prefix: Path) -> dict[str, str]:
         (site / place).parent.mkdir(parents=True, exist_ok=True)
         _link(path, site / place)
     needed = {need.name for name, version in drawn.packages for need in requirements(name, version)}
-    needed |= {"llvmlite", "numpy"} if "numba" in needed else {"mpmath", "markupsafe"} if "sympy" in needed else set()
+    needed |= {need.name for name in needed & _SUPPORT.keys() for need in requirements(name, _SUPPORT[name])}
     for name in needed & _SUPPORT.keys():
         _lay(unpacked(name, _SUPPORT[name]), site)
     for name, version in drawn.packages:
