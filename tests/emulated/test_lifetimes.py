@@ -418,7 +418,7 @@ PROGRAMS = {
 log, values, state = made()
 assert add(state) == 200
 assert told() == [] and values[1] == len(log.value)
-log[3] = b"?"
+log[0] = b"?"
 add(state)
 assert re.search(" found [0-9a-f]{2}( [0-9a-f]{2}){15}", control.violations[-1].text)
 assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "log text changed", "cuLinkAddData_v2")]
