@@ -18,16 +18,10 @@
 
 enum { ROW_ALIGNMENT = 512 };
 
-static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned flags, Context *context) {
-  Block block = {
-      .size = size,
-      .origin = FROM_ALLOCATION,
-      .place = place,
-      .flags = flags,
-      .sync_memops = place == MANAGED, /* until they are turned off (measured: edges/pointers) */
-      .device = context->device,
-      .context = context,
-  };
+static CUresult allocate(CUdeviceptr *out, size_t size, Origin origin, Place place, unsigned flags, Context *context) {
+  Block block = {.size = size, .origin = origin, .place = place, .flags = flags, .context = context};
+  block.device = context->device;
+  block.sync_memops = place == MANAGED; /* until they are turned off (measured: edges/pointers) */
   CUresult result = cl_block_make(&block);
   if (!result) *out = block.start;
   return result;
@@ -38,7 +32,7 @@ API(cuMemAlloc_v2, (CUdeviceptr *out, size_t size), (out, size)) {
   IN_CONTEXT(context);
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = 0; /* where there is no memory, too (measured: edges/host_memory) */
-  return size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
+  return size ? allocate(out, size, FROM_ALLOCATION, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
 }
 
 API(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),
@@ -50,7 +44,7 @@ API(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t h
   size_t row = cl_rounded(width, ROW_ALIGNMENT);
   if (row * height == 0) return CUDA_ERROR_INVALID_VALUE; /* as a number of 64 bits (H200) */
   if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = allocate(out, row * height, ON_DEVICE, 0, context);
+  CUresult result = allocate(out, row * height, FROM_ALLOCATION, ON_DEVICE, 0, context);
   if (!result) *pitch = row;
   cl_event_uint(line, "bytes", row * height);
   return result;
@@ -65,10 +59,9 @@ API_WHEN(is_managed_request(size, flags), cuMemAllocManaged, (CUdeviceptr *out, 
          (out, size, flags)) {
   cl_event_uint(line, "bytes", size);
   if (!out || !is_managed_request(size, flags)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (!state) state = LOCKED(cl_prohibited());
-  return state ? state : allocate(out, size, MANAGED, flags, context);
+  IN_CONTEXT(context);
+  TRY(LOCKED(cl_prohibited()));
+  return allocate(out, size, FROM_ALLOCATION, MANAGED, flags, context);
 }
 
 /* Whether cuMemFreeAsync has freed memory already; notes that this thread's call frees it again. */
@@ -147,11 +140,10 @@ API(cuMemFree_v2, (CUdeviceptr address), (address)) {
 API(cuMemFreeAsync, (CUdeviceptr address, void *stream), (address, stream)) {
   cl_event_uint(line, "address", address);
   bool captured;
-  CUresult result = cl_enter_stream(stream, &captured);
-  if (!result && !captured) result = LOCKED(cl_prohibited());
-  if (result) return result;
+  TRY(cl_enter_stream(stream, &captured));
+  if (!captured) TRY(LOCKED(cl_prohibited()));
   if (captured && address) return cl_capture_free(stream, address);
-  result = address && cl_must_wait(stream) ? LOCKED(free_later(stream, address)) : CUDA_ERROR_NOT_READY;
+  CUresult result = address && cl_must_wait(stream) ? LOCKED(free_later(stream, address)) : CUDA_ERROR_NOT_READY;
   if (result != CUDA_ERROR_NOT_READY) return result;
   Block *block = cl_block_lock(address);
   bool kept = address && block && block->origin == FROM_ALLOCATION && block->start == address;
@@ -186,18 +178,11 @@ static CUresult allocate_for_host(void **out, size_t size, unsigned flags) {
   IN_CONTEXT(context);
   *out = NULL; /* also with wrong flags (H200) */
   if (flags & ~(unsigned)ALLOCATION_FLAGS) return CUDA_ERROR_INVALID_VALUE;
-  Block block = {
-      .size = size,
-      .origin = FROM_HOST_ALLOCATION,
-      .place = ON_HOST,
-      .flags = flags | CU_MEMHOSTALLOC_DEVICEMAP,
-      .device = context->device,
-      .context = context,
-  };
-  /* nothing is no error (measured: programs/core) */
-  CUresult result = size ? cl_block_make(&block) : CUDA_SUCCESS;
-  if (!result) *out = (void *)block.start;
-  return result;
+  CUdeviceptr start = 0; /* nothing is no error (measured: programs/core) */
+  flags |= CU_MEMHOSTALLOC_DEVICEMAP;
+  if (size) TRY(allocate(&start, size, FROM_HOST_ALLOCATION, ON_HOST, flags, context));
+  *out = (void *)(uintptr_t)start;
+  return CUDA_SUCCESS;
 }
 
 EXPORTED(cuMemAllocHost_v2, (void **out, size_t size),
@@ -207,13 +192,16 @@ EXPORTED(cuMemHostAlloc, (void **out, size_t size, unsigned flags),
          (cl_event_uint(line, "bytes", size), allocate_for_host(out, size, flags)))
 
 /* It needs no context, but none that is dead (measured: programs/core). */
-static CUresult mem_free_host(void *start) {
+static CUresult free_for_host(void *start, Origin origin) {
   Block taken;
+  bool registered = origin == FROM_REGISTRATION;
   TRY(wait_to_free((uintptr_t)start));
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (!start) return CUDA_SUCCESS;
+  if (!start) return registered ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   if (cl_order_on) cl_touch_freed((uintptr_t)start, NULL);
-  if (!cl_block_take((uintptr_t)start, FROM_HOST_ALLOCATION, &taken)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_block_take((uintptr_t)start, origin, &taken))
+    return registered && !cl_is_known((uintptr_t)start) ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+                                                        : CUDA_ERROR_INVALID_VALUE;
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }
@@ -222,7 +210,10 @@ static CUresult give_up(const void *start, const char *call) {
   cl_check_given_up(start, call);
   return CUDA_SUCCESS;
 }
-EXPORTED_CHECKED(cuMemFreeHost, (void *start), give_up(start, "cuMemFreeHost"), mem_free_host(start))
+EXPORTED_CHECKED(cuMemFreeHost, (void *start), give_up(start, "cuMemFreeHost"),
+                 free_for_host(start, FROM_HOST_ALLOCATION))
+EXPORTED_CHECKED(cuMemHostUnregister, (void *start), give_up(start, "cuMemHostUnregister"),
+                 free_for_host(start, FROM_REGISTRATION))
 
 /* Whether the word of the host that a byte is in can be written, or read by a device that only reads: a change to what
    it is, by the kernel, which faults for nobody. */
@@ -250,15 +241,10 @@ API(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags), (start, si
     return CUDA_ERROR_INVALID_VALUE;
   if (cl_is_device_address((uintptr_t)start) && !cl_is_known((uintptr_t)start)) return CUDA_ERROR_INVALID_VALUE;
   const unsigned kept = flags & ~(unsigned)CU_MEMHOSTREGISTER_READ_ONLY;
-  Block block = {
-      .start = (uintptr_t)start,
-      .size = size,
-      .origin = FROM_REGISTRATION,
-      .place = ON_HOST,
-      .flags = kept | CU_MEMHOSTALLOC_DEVICEMAP, /* whether it was asked for or not (measured: programs/pools) */
-      .device = context->device,
-      .context = context,
-  };
+  Block block = {.start = (uintptr_t)start, .size = size, .origin = FROM_REGISTRATION, .place = ON_HOST};
+  block.flags = kept | CU_MEMHOSTALLOC_DEVICEMAP; /* whether it was asked for or not (measured: programs/pools) */
+  block.device = context->device;
+  block.context = context;
   const Block *there = cl_block_lock((uintptr_t)start);
   bool known = there, registered = known && there->origin == FROM_REGISTRATION;
   cl_block_unlock();
@@ -269,18 +255,6 @@ API(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags), (start, si
   if (known || is_mapped((uintptr_t)start, end)) return CUDA_SUCCESS;
   cl_block_take((uintptr_t)start, FROM_REGISTRATION, &block);
   return CUDA_ERROR_INVALID_VALUE;
-}
-
-API_CHECKED(give_up(start, "cuMemHostUnregister"), cuMemHostUnregister, (void *start), (start)) {
-  TRY(wait_to_free((uintptr_t)start));
-  if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (!start) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_order_on) cl_touch_freed((uintptr_t)start, NULL);
-  Block taken;
-  if (!cl_block_take((uintptr_t)start, FROM_REGISTRATION, &taken))
-    return cl_is_known((uintptr_t)start) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  cl_block_free(&taken);
-  return CUDA_SUCCESS;
 }
 
 API(cuMemHostGetDevicePointer_v2, (CUdeviceptr *address, void *start, unsigned flags), (address, start, flags)) {

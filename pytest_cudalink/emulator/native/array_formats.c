@@ -62,10 +62,8 @@ static const Limits of_cube[] = {{52, 52, -6}, {66, 66, -6}}, of_cube_layers[] =
 static const Limits of_gather = {45, 46, 0}, of_1d_mipmap = {77, 0, 0}, of_2d_mipmap = {73, 74, 0};
 
 static bool fits(size_t extent, int attribute) {
-  int most = 0;
   if (attribute <= 0) return extent == (size_t)-attribute;
-  cl_device_attribute(attribute, &most);
-  return extent && extent <= (size_t)most;
+  return extent && extent <= cl_device_has(attribute);
 }
 
 static bool within(const ArrayDescriptor *array, const Limits *limits) {
@@ -87,7 +85,6 @@ static bool valid_extents(const ArrayDescriptor *array, bool mipmapped) {
 }
 
 CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
-  int supported = 0;
   const Format *format = format_of(array->format);
   if (!format || !cl_element_size(array->format, array->channels)) return CUDA_ERROR_INVALID_VALUE;
   /* the highest bit is not looked at (H200) */
@@ -104,10 +101,9 @@ CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
   if (array->flags & CUDA_ARRAY3D_SPARSE && (other || !array->height)) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_extents(array, mipmapped)) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) {
-    cl_device_attribute(array->flags & CUDA_ARRAY3D_SPARSE ? CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED
-                                                           : CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
-                        &supported);
-    if (!supported) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!cl_device_has(array->flags & CUDA_ARRAY3D_SPARSE ? CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED
+                                                          : CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED))
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;
 }

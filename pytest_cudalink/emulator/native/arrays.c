@@ -83,13 +83,9 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
   bool bound = !(descriptor->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING));
   if (bound) array->memory = cl_allocate(bytes, ON_DEVICE, NULL);
   bool made = !bound || array->memory;
-  for (unsigned level = 0; made && level < levels; level++) {
-    ArrayDescriptor one = cl_level_of(descriptor, level);
-    made = add_part(array, &one, &offset);
-  }
-  for (unsigned plane = 0; made && !levels && plane < cl_plane_count(descriptor->format); plane++) {
-    if (cl_plane_count(descriptor->format) == 1) break;
-    ArrayDescriptor one = cl_plane_of(descriptor, plane);
+  unsigned planes = cl_plane_count(descriptor->format), parts = levels ? levels : planes > 1 ? planes : 0;
+  for (unsigned at = 0; made && at < parts; at++) {
+    ArrayDescriptor one = levels ? cl_level_of(descriptor, at) : cl_plane_of(descriptor, at);
     made = add_part(array, &one, &offset);
   }
   HOLD(lock);
@@ -113,25 +109,18 @@ static CUresult asked(const void *out, const void *handle) {
   return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cl_array_memory(const void *handle, ArrayMemory *memory) {
-  ArrayLayout layout;
-  FIND(array, handle, HANDLE_ARRAY, CUDA_ERROR_INVALID_VALUE);
-  if (!array->memory || array->parts || !cl_layout_of(&array->descriptor, &layout)) return CUDA_ERROR_INVALID_VALUE;
-  *memory = (ArrayMemory){array->memory, layout.row, layout.rows, layout.layers};
-  return CUDA_SUCCESS;
-}
-
 static bool inside(size_t start, size_t count, size_t all) { return start <= all && count <= all - start; }
 
-CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer) {
-  ArrayMemory memory;
-  TRY(cl_array_memory(array, &memory));
-  if (!inside(box->x, box->width, memory.row) || !inside(box->y, box->height, memory.rows) ||
-      !inside(box->z, box->depth, memory.layers))
+CUresult cl_place_in_array(const void *handle, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer) {
+  ArrayLayout all;
+  FIND(array, handle, HANDLE_ARRAY, CUDA_ERROR_INVALID_VALUE);
+  if (!array->memory || array->parts || !cl_layout_of(&array->descriptor, &all) ||
+      !inside(box->x, box->width, all.row) || !inside(box->y, box->height, all.rows) ||
+      !inside(box->z, box->depth, all.layers))
     return CUDA_ERROR_INVALID_VALUE;
-  *row = memory.row;
-  *layer = memory.row * memory.rows;
-  *start = (uintptr_t)memory.address + box->z * *layer + box->y * *row + box->x;
+  *row = all.row;
+  *layer = all.row * all.rows;
+  *start = (uintptr_t)array->memory + box->z * *layer + box->y * *row + box->x;
   return CUDA_SUCCESS;
 }
 
@@ -349,10 +338,9 @@ static bool has_tiles(uint64_t handle, uint64_t offset, size_t tiles) {
 }
 
 static bool is_sparse(const MapInfo *info, size_t *tiles) {
-  static const HandleKind kinds[] = {[CU_RESOURCE_TYPE_ARRAY] = HANDLE_ARRAY,
-                                     [CU_RESOURCE_TYPE_MIPMAPPED_ARRAY] = HANDLE_MIPMAP};
   if (info->type != CU_RESOURCE_TYPE_ARRAY && info->type != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) return false;
-  FIND(array, info->resource, kinds[info->type], false);
+  HandleKind kind = info->type == CU_RESOURCE_TYPE_ARRAY ? HANDLE_ARRAY : HANDLE_MIPMAP;
+  FIND(array, info->resource, kind, false);
   return !array->part && array->descriptor.flags & CUDA_ARRAY3D_SPARSE && find_tiles(array, info, tiles);
 }
 

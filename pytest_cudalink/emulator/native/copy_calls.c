@@ -303,10 +303,6 @@ static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
   return result ? result : submit_box(box, stream);
 }
 
-CUresult cl_copy_box_in_stream(const Box *box, const void *stream) { return do_box(box, stream, true); }
-
-CUresult cl_copy_box_at_once(const Box *box) { return do_box(box, NULL, false); }
-
 static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
   CUresult state = cl_check_context();
   if (!box) return state ? state : CUDA_ERROR_INVALID_VALUE;
@@ -318,26 +314,12 @@ static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream,
 }
 
 static Side deep(const FlatSide *flat) {
-  return (Side){
-      .x = flat->x,
-      .y = flat->y,
-      .type = flat->type,
-      .host = flat->host,
-      .device = flat->device,
-      .array = flat->array,
-      .pitch = flat->pitch,
-  };
+  return (Side){flat->x, flat->y, 0, 0, flat->type, flat->host, flat->device, flat->array, NULL, flat->pitch, 0};
 }
 
 static CUresult copy_rectangle_in(EventLine *line, const Rectangle *flat, const void *stream, bool has_stream) {
   if (!flat) return CUDA_ERROR_INVALID_VALUE;
-  Box box = {
-      .from = deep(&flat->from),
-      .to = deep(&flat->to),
-      .width = flat->width,
-      .height = flat->height,
-      .depth = 1,
-  };
+  Box box = {deep(&flat->from), deep(&flat->to), flat->width, flat->height, 1};
   return copy_box_in(line, &box, stream, has_stream);
 }
 
@@ -452,30 +434,22 @@ static Side of_host(const void *address) {
   return (Side){.type = CU_MEMORYTYPE_HOST, .host = (void *)(uintptr_t)address};
 }
 
-static CUresult with_size(EventLine *line, CUresult result, size_t size) {
+static CUresult copy_row(EventLine *line, Side to, Side from, size_t size, const void *stream, bool has_stream) {
+  CUresult result = do_box(&(Box){from, to, size, 1, 1}, stream, has_stream);
   if (!result && size) cl_event_uint(line, "size", size);
   return result;
 }
-
-static CUresult copy_row(EventLine *line, Side to, Side from, size_t size) {
-  return with_size(line, cl_copy_box_at_once(&(Box){from, to, size, 1, 1}), size);
-}
-
-static CUresult copy_row_async(EventLine *line, Side to, Side from, size_t size, const void *stream) {
-  return with_size(line, cl_copy_box_in_stream(&(Box){from, to, size, 1, 1}, stream), size);
-}
-
 EXPORTED(cuMemcpyDtoA_v2, (void *array, size_t offset, CUdeviceptr from, size_t size),
-         copy_row(line, of_array(array, offset), of_device(from), size))
+         copy_row(line, of_array(array, offset), of_device(from), size, NULL, false))
 EXPORTED(cuMemcpyHtoA_v2, (void *array, size_t offset, const void *from, size_t size),
-         copy_row(line, of_array(array, offset), of_host(from), size))
+         copy_row(line, of_array(array, offset), of_host(from), size, NULL, false))
 EXPORTED(cuMemcpyAtoD_v2, (CUdeviceptr to, void *array, size_t offset, size_t size),
-         copy_row(line, of_device(to), of_array(array, offset), size))
+         copy_row(line, of_device(to), of_array(array, offset), size, NULL, false))
 EXPORTED(cuMemcpyAtoH_v2, (void *to, void *array, size_t offset, size_t size),
-         copy_row(line, of_host(to), of_array(array, offset), size))
+         copy_row(line, of_host(to), of_array(array, offset), size, NULL, false))
 EXPORTED(cuMemcpyAtoA_v2, (void *to, size_t to_offset, void *from, size_t from_offset, size_t size),
-         copy_row(line, of_array(to, to_offset), of_array(from, from_offset), size))
+         copy_row(line, of_array(to, to_offset), of_array(from, from_offset), size, NULL, false))
 EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, size_t size, void *stream),
-         copy_row_async(line, of_array(array, offset), of_host(from), size, stream))
+         copy_row(line, of_array(array, offset), of_host(from), size, stream, true))
 EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
-         copy_row_async(line, of_host(to), of_array(array, offset), size, stream))
+         copy_row(line, of_host(to), of_array(array, offset), size, stream, true))

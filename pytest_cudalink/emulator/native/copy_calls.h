@@ -6,6 +6,3 @@
 /* Copies a box of an asynchronous form in the order of a stream, which is not captured: at once if nothing is before
    it, else in its queue, or the caller waits, as data/emulator/synchronization.toml says. */
 CUresult cl_copy_box_in(const Box *box, const void *stream);
-/* The same for a stream that may be captured, and for a synchronous form; both ask for a context. */
-CUresult cl_copy_box_in_stream(const Box *box, const void *stream);
-CUresult cl_copy_box_at_once(const Box *box);

@@ -174,8 +174,7 @@ static uintptr_t filled(uintptr_t start, size_t size, bool done) {
 static uintptr_t slab(size_t size, size_t alignment, uintptr_t wanted) {
   uintptr_t start = cl_addresses_take(size, alignment, wanted);
   if (!start || !mprotect((void *)cl_bytes_of(start), size, PROT_READ | PROT_WRITE)) return start;
-  cl_addresses_give(start, size);
-  return 0;
+  return cl_addresses_give(start, size), 0;
 }
 
 uintptr_t cl_device_slab(size_t size, size_t alignment) { return slab(size, alignment, 0); }

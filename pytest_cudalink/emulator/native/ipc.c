@@ -76,17 +76,13 @@ static bool mark(Block *block, IpcHandle *handle) {
 
 API_WHEN(address != 0, cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr address), (out, address)) {
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_context();
-  if (result) return result;
+  TRY(cl_check_context());
   HOLD_BLOCK(block, address);
-  if (!block || block->origin != FROM_ALLOCATION || block->place != ON_DEVICE) result = CUDA_ERROR_INVALID_VALUE;
-  else if (!share(block->slab) || !fill(out, OF_MEMORY, block->device) || !mark(block, out))
-    result = CUDA_ERROR_OUT_OF_MEMORY;
-  else {
-    out->offset = offset_of(block->slab, block->start);
-    out->size = block->size;
-  }
-  return result;
+  if (!block || block->origin != FROM_ALLOCATION || block->place != ON_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (!share(block->slab) || !fill(out, OF_MEMORY, block->device) || !mark(block, out)) return CUDA_ERROR_OUT_OF_MEMORY;
+  out->offset = offset_of(block->slab, block->start);
+  out->size = block->size;
+  return CUDA_SUCCESS;
 }
 
 /* What a context opened by the same handle before. */
@@ -106,23 +102,17 @@ static CUresult map_handle(int file, const IpcHandle *handle, Block *block) {
   return result;
 }
 
-static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsigned flags) {
+API(cuIpcOpenMemHandle_v2, (CUdeviceptr *out, IpcHandle handle, unsigned flags), (out, handle, flags)) {
   int file;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   IN_CONTEXT(context);
   if (!(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) return CUDA_ERROR_INVALID_VALUE;
-  TRY(open_origin(handle, OF_MEMORY, &file));
-  CUdevice device = cl_device_at_place(handle->place);
-  Block block = {
-      .size = handle->size,
-      .origin = FROM_IPC,
-      .device = cl_is_device(device) ? device : context->device,
-      .context = context,
-      .references = 1,
-      .key = handle->key,
-      .offset = handle->offset,
-      .end_number = handle->end_number,
-  };
+  TRY(open_origin(&handle, OF_MEMORY, &file));
+  CUdevice device = cl_device_at_place(handle.place);
+  Block block = {.size = handle.size, .origin = FROM_IPC, .context = context, .references = 1, .key = handle.key};
+  block.device = cl_is_device(device) ? device : context->device;
+  block.offset = handle.offset;
+  block.end_number = handle.end_number;
   Block *opened = cl_block_find(is_opened, &block);
   if (opened) {
     opened->references++;
@@ -131,19 +121,17 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
   cl_block_unlock();
   CUresult result = CUDA_SUCCESS;
   if (!opened) {
-    size_t into = handle->end % cl_page_size();
-    uintptr_t page = cl_file_map(file, handle->end - into, cl_page_size(), 0);
+    size_t into = handle.end % cl_page_size();
+    uintptr_t page = cl_file_map(file, handle.end - into, cl_page_size(), 0);
     if (page) block.shared_end = (SharedEnd *)(page + into);
     result = !page ? CUDA_ERROR_MAP_FAILED : cl_is_freed_elsewhere(&block) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    if (!result) result = map_handle(file, handle, &block);
+    if (!result) result = map_handle(file, &handle, &block);
     else cl_block_free(&block);
     if (!result) *out = block.start;
   }
   close(file);
   return result;
 }
-EXPORTED(cuIpcOpenMemHandle_v2, (CUdeviceptr *out, IpcHandle handle, unsigned flags),
-         open_mem_handle(out, &handle, flags))
 
 API(cuIpcCloseMemHandle, (CUdeviceptr address), (address)) {
   TRY(cl_check_context());
@@ -183,18 +171,15 @@ API_WHEN(out &&address, cuMemGetHandleForAddressRange,
          (int *out, CUdeviceptr address, size_t size, int type, unsigned long long flags),
          (out, address, size, type, flags)) {
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_context();
-  if (result) return result;
+  TRY(cl_check_context());
   if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags > CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE || !size ||
       address % cl_page_size() || size % cl_page_size())
     return CUDA_ERROR_INVALID_VALUE;
   *out = -1;
-  Block *block = cl_block_lock(address);
+  HOLD_BLOCK(block, address);
   if (block && flags == CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE)
-    result = cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no device maps its memory by PCIe");
-  else result = range_of_block(line, out, block, address, size);
-  cl_block_unlock();
-  return result;
+    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no device maps its memory by PCIe");
+  return range_of_block(line, out, block, address, size);
 }
 
 /* -- events: all work is done when a call returns, so one of another process is over as soon as it is there -- */
@@ -208,14 +193,13 @@ API_WHEN(event != NULL, cuIpcGetEventHandle, (IpcHandle * out, void *event), (ou
   return fill(out, OF_EVENT, 0) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult open_event_handle(void **out, const IpcHandle *handle) {
+API(cuIpcOpenEventHandle, (void **out, IpcHandle handle), (out, handle)) {
   int file;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_check_context());
-  CUresult result = open_origin(handle, OF_EVENT, &file);
+  CUresult result = open_origin(&handle, OF_EVENT, &file);
   if (!result) close(file);
   else if (result != CUDA_ERROR_INVALID_HANDLE) /* an event outlives its process (measured: edges/processes_more) */
     return result == CUDA_ERROR_INVALID_CONTEXT ? result : CUDA_ERROR_MAP_FAILED;
   return cl_make_event(out, CU_EVENT_DISABLE_TIMING); /* only its maker shares it further */
 }
-EXPORTED(cuIpcOpenEventHandle, (void **out, IpcHandle handle), open_event_handle(out, &handle))
