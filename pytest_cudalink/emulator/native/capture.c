@@ -46,31 +46,24 @@ static void invalidate(Capture *capture, bool by_mode) {
 
 void cl_invalidate(Capture *capture) { invalidate(capture, false); }
 
-CUresult cl_prohibited(void) {
+/* Invalidates what prohibits a call. What waits for a whole context does not go while one of its streams is captured,
+   in whatever mode; NULL: the call waits for none. */
+static CUresult refuse(const Context *synchronized) {
   CUresult result = CUDA_SUCCESS;
   for (Capture *capture = captures; capture; capture = capture->next)
-    if (prohibits(capture)) {
-      invalidate(capture, true);
+    if (synchronized ? capture->context == synchronized : prohibits(capture)) {
+      invalidate(capture, !synchronized);
       result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   return result;
 }
 
-/* What waits for a whole context does not go while one of its streams is captured, in whatever mode. */
-static CUresult synchronized(const Context *context) {
-  CUresult result = CUDA_SUCCESS;
-  for (Capture *capture = captures; capture; capture = capture->next)
-    if (capture->context == context) {
-      cl_invalidate(capture);
-      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-  return result;
-}
+CUresult cl_prohibited(void) { return refuse(NULL); }
 
-static CUresult refuse(Sym symbol, const Context *context) {
+static CUresult refuse_call(Sym symbol, const Context *context) {
   Stream *legacy;
   if (cl_symbols[symbol].legacy_work) return cl_stream_ready(NULL, &legacy);
-  return symbol == SYM_cuCtxSynchronize ? synchronized(context) : cl_prohibited();
+  return refuse(symbol == SYM_cuCtxSynchronize ? context : NULL);
 }
 
 /* A call without a current context fails for that first. */
@@ -82,7 +75,7 @@ CUresult cl_guard_call(Sym symbol) {
   if (!atomic_load(&capture_count) || !(call->unsafe_in_capture || call->legacy_work)) return CUDA_SUCCESS;
   CUresult result;
   const Context *context = cl_context(&result);
-  return result ? CUDA_SUCCESS : LOCKED(refuse(symbol, context));
+  return result ? CUDA_SUCCESS : LOCKED(refuse_call(symbol, context));
 }
 
 size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call, bool *by_mode) {
@@ -131,10 +124,10 @@ CUresult cl_enter_stream(const void *handle, bool *captured) {
   /* new work of the legacy stream looks at all streams of the context */
   if (atomic_load(&cl_guarded) && cl_is_legacy(handle) && cl_called_locks() & LOCK_SUBMISSION)
     cl_wait_for_locks(LOCK_CONTEXT);
-  cl_streams_lock();
+  HOLD_STREAMS();
   CUresult result = cl_stream_ready(handle, &stream);
   *captured = !result && stream->capture;
-  return cl_streams_unlock(result);
+  return result;
 }
 
 bool cl_must_wait(const void *handle) {
@@ -160,13 +153,12 @@ CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, Graph
   return cl_dependencies_add(&stream->next, made, plain) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult submit(const void *handle, const NodeParameters *parameters) {
+CUresult cl_submit(const void *handle, const NodeParameters *parameters) {
   Stream *stream;
+  HOLD_STREAMS();
   TRY(cl_stream_ready(handle, &stream));
   return stream->capture ? cl_capture_node(stream, parameters, NULL, NULL) : cl_queue(stream, parameters, false, NULL);
 }
-
-CUresult cl_submit(const void *stream, const NodeParameters *parameters) { return LOCKED(submit(stream, parameters)); }
 
 CUresult cl_refuse_captured(const void *handle, Stream **stream) {
   CUresult result = cl_stream_ready(handle, stream);
@@ -193,16 +185,10 @@ static CUresult begin(Stream *stream, Graph *into, int mode) {
     free(capture);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *capture = (Capture){
-      .id = ++last_capture,
-      .graph = graph,
-      .owned = !into,
-      .mode = mode,
-      .thread = this_thread(),
-      .origin = stream,
-      .context = cl_context_of(stream),
-      .next = captures,
-  };
+  *capture = (Capture){.id = ++last_capture, .graph = graph, .owned = !into, .mode = mode, .origin = stream};
+  capture->thread = this_thread();
+  capture->context = cl_context_of(stream);
+  capture->next = captures;
   graph->capture = capture;
   stream->capture = captures = capture;
   atomic_fetch_add(&capture_count, 1);
@@ -227,18 +213,6 @@ EXPORTED_WHEN(is_mode(mode), cuStreamBeginCapture_v2, (Stream *stream, int mode)
 /* Before there were modes nothing was prohibited meanwhile. */
 EXPORTED(cuStreamBeginCapture, (Stream *stream), begin_capture(line, stream, CU_STREAM_CAPTURE_MODE_RELAXED))
 
-static CUresult gather(Graph *graph, Node *const *nodes, const EdgeData *data, size_t count, Dependencies *all) {
-  static const EdgeData plain;
-  if (count && !nodes) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t at = 0; at < count; at++) {
-    Node *node = cl_node(nodes[at]);
-    if (!node || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
-    if (data && !cl_edge_may_be(node, NODE_KERNEL, data[at])) return CUDA_ERROR_INVALID_VALUE;
-    if (!cl_dependencies_add(all, node, data ? data[at] : plain)) return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  return CUDA_SUCCESS;
-}
-
 API_LOCKED_WHEN(graph_handle != NULL, cuStreamBeginCaptureToGraph,
                 (Stream *handle, Graph *graph_handle, Node *const *nodes, const EdgeData *data, size_t count, int mode),
                 (handle, graph_handle, nodes, data, count, mode)) {
@@ -248,7 +222,7 @@ API_LOCKED_WHEN(graph_handle != NULL, cuStreamBeginCaptureToGraph,
   TRY(may_begin(handle, &stream));
   if (graph->capture) return CUDA_ERROR_ILLEGAL_STATE;
   Dependencies on = {0};
-  CUresult result = gather(graph, nodes, data, count, &on);
+  CUresult result = cl_gather(graph, NODE_KERNEL, nodes, data, count, &on, false);
   if (!result) result = begin(stream, graph, mode);
   if (result) {
     cl_dependencies_clear(&on);
@@ -271,11 +245,9 @@ static void finish(Capture *capture, bool wanted) {
   EACH (Stream, stream, &cl_streams)
     if (stream->capture == capture) leave(stream);
   graph->capture = NULL;
-  for (Capture **at = &captures; *at; at = &(*at)->next)
-    if (*at == capture) {
-      *at = capture->next;
-      break;
-    }
+  Capture **at = &captures;
+  while (*at != capture) at = &(*at)->next;
+  *at = capture->next;
   atomic_fetch_sub(&capture_count, 1);
   atomic_fetch_sub(&cl_guarded, 1);
   cl_dependencies_clear(&capture->left);
@@ -354,8 +326,7 @@ API_LOCKED(cuStreamEndCapture, (Stream *handle, Graph **out), (handle, out)) {
 
 static CUresult find_capture(const void *handle, Stream **stream, int *status) {
   TRY(in_context(handle));
-  CUresult result = cl_stream_state(handle, stream);
-  if (result) return result;
+  TRY(cl_stream_state(handle, stream));
   if (cl_is_legacy(handle) && implicit()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const Capture *capture = (*stream)->capture;
   *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE
@@ -412,7 +383,7 @@ static CUresult update(const void *handle, Node *const *nodes, const EdgeData *d
   Dependencies all = {0};
   if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && !cl_dependencies_copy(&all, &stream->next))
     return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = gather(stream->capture->graph, nodes, data, count, &all);
+  CUresult result = cl_gather(stream->capture->graph, NODE_KERNEL, nodes, data, count, &all, false);
   if (result) {
     cl_dependencies_clear(&all);
     return result;

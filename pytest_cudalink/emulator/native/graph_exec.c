@@ -54,15 +54,8 @@ static CUresult check_outer(const Graph *graph, Instantiation *how) {
   return CUDA_SUCCESS;
 }
 
-static CUresult check(Graph *graph, Instantiation *how) {
-  CUresult result = CUDA_SUCCESS;
-  for (Graph *one = graph; one && !result; one = cl_graph_behind(graph, one)) result = check_outer(one, how);
-  return result;
-}
-
-static uint64_t last_executable;
-
 static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
+  static uint64_t last;
   Graph *copy = cl_graph_copy(graph, true);
   Executable *made = copy ? cl_object_make(sizeof *made, HANDLE_GRAPH_EXEC, NULL, NULL) : NULL;
   if (!made) {
@@ -76,7 +69,7 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
   made->source = graph;
   made->sole = cl_graph_is_unique(graph);
   graph->sole_executables += made->sole;
-  made->id = ++last_executable;
+  made->id = ++last;
   graph->executables++;
   *out = made;
   return CUDA_SUCCESS;
@@ -88,14 +81,13 @@ static CUresult instantiate(Executable **out, void *handle, Instantiation *how) 
   how->result = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
   if (graph->owner) return cl_graph_is_body(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check(graph, how);
-  if (result) return result;
+  for (Graph *one = graph; one; one = cl_graph_behind(graph, one)) TRY(check_outer(one, how));
   how->result = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (graph->sole_executables) return CUDA_ERROR_NOT_SUPPORTED;
   if (how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH && !graph->count) return CUDA_ERROR_INVALID_VALUE;
-  result = make(out, graph, how);
-  if (!result) how->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  return result;
+  TRY(make(out, graph, how));
+  how->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  return CUDA_SUCCESS;
 }
 
 enum {
@@ -237,10 +229,16 @@ static void exchange_outer(Graph *old, Graph *fresh) {
   cl_user_objects_exchange(&old->users, &fresh->users);
 }
 
-/* Exchanges the parameters of two graphs of one shape. */
-static void exchange(Graph *old, Graph *fresh) {
-  for (Graph *was = old, *is = fresh; was; was = cl_graph_behind(old, was), is = cl_graph_behind(fresh, is))
+/* Gives a graph of an executable one the parameters of another graph, which must have its shape. */
+static CUresult replace(Graph *old, Graph *fresh, UpdateResult *how) {
+  if (graphs_differ(old, fresh, how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  Graph *copy = cl_graph_copy(fresh, true);
+  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (Graph *was = old, *is = copy; was; was = cl_graph_behind(old, was), is = cl_graph_behind(copy, is))
     exchange_outer(was, is);
+  cl_graph_free(copy);
+  how->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  return CUDA_SUCCESS;
 }
 
 static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
@@ -250,13 +248,7 @@ static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
   if (!how) how = &unwanted; /* (measured: test_update) */
   *how = (UpdateResult){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
   if (!executable || !graph || graph->owner) return CUDA_ERROR_INVALID_VALUE;
-  if (graphs_differ(executable->graph, graph, how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-  Graph *copy = cl_graph_copy(graph, true);
-  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
-  exchange(executable->graph, copy);
-  cl_graph_free(copy);
-  how->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-  return CUDA_SUCCESS;
+  return replace(executable->graph, graph, how);
 }
 EXPORTED(cuGraphExecUpdate_v2, (Executable * executable, Graph *graph, UpdateResult *how),
          LOCKED(update(executable, graph, how)))
@@ -286,12 +278,7 @@ CUresult cl_put_child(void *executable, void *handle, void *child) {
   UpdateResult how;
   if (cl_node(handle) && fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;
-  if (graphs_differ(node->parameters.child.graph, fresh, &how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-  Graph *copy = cl_graph_copy(fresh, true);
-  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
-  exchange(node->parameters.child.graph, copy);
-  cl_graph_free(copy);
-  return CUDA_SUCCESS;
+  return replace(node->parameters.child.graph, fresh, &how);
 }
 
 static bool can_be_disabled(const Node *node) {

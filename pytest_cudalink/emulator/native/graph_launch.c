@@ -301,8 +301,7 @@ static void order_launch(Executable *executable, Stream *stream) {
 API_LOCKED(cuGraphLaunch, (Executable * handle, Stream *stream_handle), (handle, stream_handle)) {
   Stream *stream;
   Executable *executable;
-  CUresult result = find(stream_handle, handle, &stream, &executable);
-  if (result) return result;
+  TRY(find(stream_handle, handle, &stream, &executable));
   const char *why = obstacle(executable->graph);
   if (why) return cl_unsupported(line, why);
   const Graph *graph = executable->graph;
@@ -310,11 +309,11 @@ API_LOCKED(cuGraphLaunch, (Executable * handle, Stream *stream_handle), (handle,
   if (executable->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) free_all(graph);
   if (holds_memory(graph)) return CUDA_ERROR_INVALID_VALUE;
   if (waits) {
-    if (!busy) result = check(graph);
-    if (!result) result = claim(graph);
-    return result ? result : queue(executable, stream);
+    if (!busy) TRY(check(graph));
+    TRY(claim(graph));
+    return queue(executable, stream);
   }
-  result = run(graph);
+  CUresult result = run(graph);
   if (cl_order_on && !result) order_launch(executable, stream);
   return result;
 }

@@ -37,11 +37,9 @@ void cl_graph_memory_set(GraphMemory *memory, bool live) {
 /* What was used stays counted until it is trimmed, even if no graph has it any more. */
 static void drop(GraphMemory *memory) {
   if (memory->live) return; /* its graph is gone, and the caller will free it */
-  for (GraphMemory **at = &all; *at; at = &(*at)->next)
-    if (*at == memory) {
-      *at = memory->next;
-      break;
-    }
+  GraphMemory **at = &all;
+  while (*at != memory) at = &(*at)->next;
+  *at = memory->next;
   cl_release(memory->address);
   free(memory);
 }
@@ -97,19 +95,13 @@ void cl_graph_memory_give(GraphMemory *memory) {
   if (!memory->nodes) drop(memory);
 }
 
-static CUresult released(CUdeviceptr address, bool *found) {
-  GraphMemory *memory = cl_graph_memory_at(address);
-  *found = memory;
-  if (!memory) return CUDA_SUCCESS;
-  if (!memory->live || memory->freed_in == memory->owner) return CUDA_ERROR_INVALID_VALUE;
-  cl_graph_memory_give(memory);
-  return CUDA_SUCCESS;
-}
-
 bool cl_graph_memory_released(CUdeviceptr address, CUresult *result) {
-  bool found;
-  *result = LOCKED(released(address, &found));
-  return found;
+  HOLD_STREAMS();
+  GraphMemory *memory = cl_graph_memory_at(address);
+  bool can_be = memory && memory->live && memory->freed_in != memory->owner;
+  if (can_be) cl_graph_memory_give(memory);
+  *result = can_be ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return memory;
 }
 
 bool cl_graph_memory_waits(CUdeviceptr address) {
@@ -121,16 +113,15 @@ bool cl_graph_memory_waits(CUdeviceptr address) {
 
 /* -- capture -- */
 
-static CUresult capture_allocation(const void *handle, const PoolProperties *pool, size_t size, CUdeviceptr *out) {
+CUresult cl_capture_allocation(const void *handle, const PoolProperties *pool, size_t size, CUdeviceptr *out) {
   Stream *stream;
+  HOLD_STREAMS();
   TRY(cl_stream_ready(handle, &stream));
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   GraphMemory *memory = cl_graph_memory_make(size, pool, stream->capture->graph);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
-  NodeParameters parameters = {
-      .type = NODE_ALLOCATE,
-      .allocate = {.properties = *pool, .size = size, .address = memory->address},
-  };
+  AllocateNode allocate = {.properties = *pool, .size = size, .address = memory->address};
+  NodeParameters parameters = {.type = NODE_ALLOCATE, .allocate = allocate};
   stream->capture->graph->sole = true;
   CUresult result = cl_capture_node(stream, &parameters, memory, NULL);
   if (result && !memory->nodes) drop(memory);
@@ -138,12 +129,9 @@ static CUresult capture_allocation(const void *handle, const PoolProperties *poo
   return result;
 }
 
-CUresult cl_capture_allocation(const void *stream, const PoolProperties *pool, size_t size, CUdeviceptr *out) {
-  return LOCKED(capture_allocation(stream, pool, size, out));
-}
-
-static CUresult capture_free(const void *handle, CUdeviceptr address) {
+CUresult cl_capture_free(const void *handle, CUdeviceptr address) {
   Stream *stream;
+  HOLD_STREAMS();
   TRY(cl_stream_ready(handle, &stream));
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   GraphMemory *memory = cl_graph_memory_at(address);
@@ -153,8 +141,6 @@ static CUresult capture_free(const void *handle, CUdeviceptr address) {
   NodeParameters parameters = {.type = NODE_FREE, .address = address};
   return cl_capture_node(stream, &parameters, memory, NULL);
 }
-
-CUresult cl_capture_free(const void *stream, CUdeviceptr address) { return LOCKED(capture_free(stream, address)); }
 
 /* -- what there is of it -- */
 
@@ -181,9 +167,9 @@ API(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *val
   TRY(cl_asked_of(line, true, device));
   bool settable = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
   if (!settable || !value || *value) return CUDA_ERROR_INVALID_VALUE;
-  cl_streams_lock();
+  HOLD_STREAMS();
   *gauge(device, attribute) = *gauge(device, attribute - 1); /* the mark begins again at what there is now */
-  return cl_streams_unlock(CUDA_SUCCESS);
+  return CUDA_SUCCESS;
 }
 
 API(cuDeviceGraphMemTrim, (CUdevice device), (device)) {

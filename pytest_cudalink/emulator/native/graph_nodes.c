@@ -35,20 +35,6 @@ typedef struct {
   size_t count;
 } Adding;
 
-static CUresult gather(const Adding *adding, const Graph *graph, int type, Dependencies *on) {
-  static const EdgeData plain;
-  if (adding->count && !adding->on) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t at = 0; at < adding->count; at++) {
-    Node *node = cl_node(adding->on[at]);
-    if (!node || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
-    EdgeData data = adding->data ? adding->data[at] : plain;
-    if (!cl_edge_may_be(node, type, data)) return CUDA_ERROR_INVALID_VALUE;
-    if (!cl_dependencies_add(on, node, data)) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (on->count != at + 1) return CUDA_ERROR_INVALID_VALUE; /* it was there already */
-  }
-  return CUDA_SUCCESS;
-}
-
 static CUresult adopt_child(ChildNode *child, Graph *parent) {
   Graph *graph = cl_graph(child->graph);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -131,7 +117,7 @@ static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
   if (cannot_be_child(parameters)) return CUDA_ERROR_NOT_SUPPORTED;
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   Dependencies on = {0};
-  CUresult result = gather(adding, graph, parameters->type, &on);
+  CUresult result = cl_gather(graph, parameters->type, adding->on, adding->data, adding->count, &on, true);
   if (!result) result = add_to(graph, adding, parameters, &on);
   cl_dependencies_clear(&on);
   return result;
@@ -200,24 +186,17 @@ static bool is_clean(const NodeParameters *parameters) {
 static CUresult add_any(EventLine *line, Adding adding, NodeParameters *given) {
   if (!given || !is_clean(given)) return CUDA_ERROR_INVALID_VALUE;
   NodeParameters parameters = *given;
-  CUresult result = add(line, adding, &parameters);
-  if (result) return result;
+  TRY(add(line, adding, &parameters));
   if (given->type == NODE_ALLOCATE) given->allocate.address = parameters.allocate.address;
   if (given->type == NODE_CONDITIONAL) given->conditional.bodies = parameters.conditional.bodies;
-  return result;
+  return CUDA_SUCCESS;
 }
 /* Nodes that are looked at before the graph is, which needs a cuInit. */
 static bool needs_driver(const NodeParameters *given) {
   if (!given) return false;
-  switch (given->type) {
-    case NODE_KERNEL:
-    case NODE_COPY:
-    case NODE_FILL:
-    case NODE_CHILD:
-    case NODE_ALLOCATE:
-    case NODE_FREE: return true;
-    default: return false;
-  }
+  const unsigned all =
+      1u << NODE_KERNEL | 1u << NODE_COPY | 1u << NODE_FILL | 1u << NODE_CHILD | 1u << NODE_ALLOCATE | 1u << NODE_FREE;
+  return given->type >= 0 && given->type < NODE_TYPES && all >> given->type & 1;
 }
 EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode, ADDING(NodeParameters *given),
               add_any(line, PLAINLY, given))

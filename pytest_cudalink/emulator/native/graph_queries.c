@@ -53,21 +53,16 @@ static void put(List *list, Node *node, Node *other, EdgeData data) {
   if (list->data && (node || list->others)) list->data[at] = data;
 }
 
+static const EdgeData no_data;
+
 /* Ends a list: with nowhere to write *count is how many there are; otherwise how many were written, and places behind
    the last one are cleared. */
 static CUresult finish(List *list, size_t *count) {
-  static const EdgeData plain;
   size_t there = list->count;
-  if (!list->nodes) {
-    *count = there;
-    return CUDA_SUCCESS;
-  }
-  while (list->count < list->room) put(list, NULL, NULL, plain);
-  *count = there < list->room ? there : list->room;
+  while (list->nodes && list->count < list->room) put(list, NULL, NULL, no_data);
+  *count = list->nodes && list->room < there ? list->room : there;
   return CUDA_SUCCESS;
 }
-
-static const EdgeData no_data;
 
 static bool is_plain(EdgeData data) { return !data.from_port && !data.to_port && !data.type; }
 
@@ -257,8 +252,8 @@ API(cuGraphKernelNodeSetAttribute, (Node * handle, int attribute, const Attribut
 API_LOCKED(cuGraphKernelNodeCopyAttributes, (Node * to, Node *from), (to, from)) {
   Node *target = kernel_node(to);
   const Node *source = kernel_node(from);
-  if (!target || !source) return CUDA_ERROR_INVALID_VALUE;
-  if (target->parameters.kernel.context != source->parameters.kernel.context) return CUDA_ERROR_INVALID_VALUE;
+  if (!target || !source || target->parameters.kernel.context != source->parameters.kernel.context)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!cl_node_attribute(target, 0)) return CUDA_ERROR_OUT_OF_MEMORY;
   for (int at = 0; at < STREAM_ATTRIBUTES; at++)
     target->attributes[at] = source->attributes ? source->attributes[at] : (AttributeValue){0};

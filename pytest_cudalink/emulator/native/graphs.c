@@ -92,14 +92,22 @@ void cl_edge_remove(Edge *edge) {
 }
 
 static void remove_edges(const Node *node) {
-  for (Edge *edge = node->into.last, *before; edge; edge = before) {
-    before = edge->before[EDGES_INTO];
-    cl_edge_remove(edge);
+  while (node->into.last) cl_edge_remove(node->into.last);
+  while (node->out_of.last) cl_edge_remove(node->out_of.last);
+}
+
+CUresult cl_gather(const Graph *graph, int type, Node *const *nodes, const EdgeData *data, size_t count,
+                   Dependencies *all, bool once) {
+  static const EdgeData plain;
+  if (count && !nodes) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count; at++) {
+    Node *node = cl_node(nodes[at]);
+    EdgeData edge = data ? data[at] : plain;
+    if (!node || node->graph != graph || !cl_edge_may_be(node, type, edge)) return CUDA_ERROR_INVALID_VALUE;
+    if (!cl_dependencies_add(all, node, edge)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (once && all->count != at + 1) return CUDA_ERROR_INVALID_VALUE; /* it was there already */
   }
-  for (Edge *edge = node->out_of.last, *before; edge; edge = before) {
-    before = edge->before[EDGES_OUT_OF];
-    cl_edge_remove(edge);
-  }
+  return CUDA_SUCCESS;
 }
 
 /* -- nodes -- */

@@ -122,6 +122,9 @@ static inline bool cl_graph_is_body(const Graph *graph) {
 bool cl_graph_is_unique(const Graph *graph);
 /* The graph that is no child of another. */
 Graph *cl_graph_root(Graph *graph);
+/* Adds nodes that the next one, of a type, is to depend on; `once`: none of them twice. */
+CUresult cl_gather(const Graph *graph, int type, Node *const *nodes, const EdgeData *data, size_t count,
+                   Dependencies *all, bool once);
 /* Whether an edge from a node to one of a type may have such data. In graph_rules.c. */
 bool cl_edge_may_be(const Node *from, int to, EdgeData data);
 
