@@ -15,10 +15,8 @@ API(cuCtxGetFlags, (unsigned *flags), (flags)) {
   CUresult state;
   Context *context = cl_context(&state);
   *flags = 0;
-  if (state)
-    return state == CUDA_ERROR_CONTEXT_IS_DESTROYED
-               ? CUDA_SUCCESS
-               : state; /* a dead one has none (measured: test_without_a_context) */
+  /* a dead one has none (measured: test_without_a_context) */
+  if (state) return state == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : state;
   *flags = context->flags;
   if (context->primary || context->green) *flags |= CU_CTX_MAP_HOST; /* only these say so (measured: edges/contexts) */
   return CUDA_SUCCESS;
@@ -54,7 +52,6 @@ static size_t rounded(int limit, size_t value) {
 
 /* Whether a limit may be set to a value; those of graphics can only be read. */
 static CUresult check_limit(int limit, size_t value) {
-  int most = 0;
   switch (limit) {
     case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
     case CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED: return CUDA_ERROR_UNSUPPORTED_LIMIT;
@@ -63,30 +60,26 @@ static CUresult check_limit(int limit, size_t value) {
     case CU_LIMIT_STACK_SIZE: return value >= LARGEST_STACK ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return value > LARGEST_L2_FETCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
-      cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, &most);
-      return value > (size_t)most ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      return value > cl_device_has(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE) ? CUDA_ERROR_INVALID_VALUE
+                                                                                     : CUDA_SUCCESS;
     default: return limit < 0 || limit >= CONTEXT_LIMITS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
 }
 
 API(cuCtxSetLimit, (int limit, size_t value), (limit, value)) {
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (!state) state = check_limit(limit, value);
-  if (state) return state;
+  IN_CONTEXT(context);
+  TRY(check_limit(limit, value));
   if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* in sixteenths of the cache (measured: edges/contexts) */
-    int cache = 0;
-    cl_device_attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &cache);
-    size_t part = (size_t)cache / 16;
+    size_t part = cl_device_has(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) / 16;
     value = (value + part - 1) / part * part;
   }
   /* a stack that is rounded to what it has keeps the value as it is given (H200) */
   bool same = limit == CU_LIMIT_STACK_SIZE && rounded(limit, value) == rounded(limit, context->limits[limit]);
   if (!same) value = rounded(limit, value);
   bool changed = (!same && value != context->limits[limit]) || limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE; /* always */
-  state = changed ? cl_wait_by_table(&(WaitFacts){.limit = limit}) : CUDA_SUCCESS;
-  if (!state) context->limits[limit] = value;
-  return state;
+  if (changed) TRY(cl_wait_by_table(&(WaitFacts){.limit = limit}));
+  context->limits[limit] = value;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxResetPersistingL2Cache, (void), cl_check_context())
 
@@ -99,10 +92,9 @@ API(cuCtxGetStreamPriorityRange, (int *least, int *greatest), (least, greatest))
 
 API(cuCtxGetCacheConfig, (int *config), (config)) {
   if (!config) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  const Context *context = cl_context(&state);
-  if (!state) *config = context->cache_config;
-  return state;
+  IN_CONTEXT(context);
+  *config = context->cache_config;
+  return CUDA_SUCCESS;
 }
 
 API(cuCtxSetCacheConfig, (int config), (config)) {
@@ -131,9 +123,7 @@ API(cuCtxGetExecAffinity, (Affinity * affinity, int type), (affinity, type)) {
   if (context->green) return CUDA_ERROR_INVALID_CONTEXT;
   affinity->type = type;
   if (type) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-  int all = 0;
-  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &all);
-  affinity->multiprocessors = (unsigned)all;
+  affinity->multiprocessors = (unsigned)cl_device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   return CUDA_SUCCESS;
 }
 

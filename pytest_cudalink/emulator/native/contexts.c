@@ -71,9 +71,6 @@ void cl_start_contexts(void) { pthread_key_create(&stack_key, drop_stack); }
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
   static const size_t limits[CONTEXT_LIMITS] = {1024, 0, 8 << 20, 2, 2048, 64, 0, 232448, 0, 0};
-  int cache = 0, multiprocessors = 0;
-  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors);
-  cl_device_attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &cache);
   if (context->magic != CONTEXT_MAGIC) context->device = device; /* that of a primary one never changes */
   context->magic = CONTEXT_MAGIC;
   context->dead = false;
@@ -84,9 +81,9 @@ static void start_context(Context *context, CUdevice device, unsigned flags) {
   context->id = ++last;
   context->legacy_id = next_ids(OF_CONTEXT) + 1;
   for (int limit = 0; limit < CONTEXT_LIMITS; limit++) context->limits[limit] = limits[limit];
-  context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = (size_t)multiprocessors << 16;
-  context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] =
-      (size_t)cache / 16 * 3; /* on an H100 (measured: programs/core), and taken for the others */
+  context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = cl_device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) << 16;
+  /* on an H100 (measured: programs/core), and taken for the others */
+  context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = cl_device_has(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) / 16 * 3;
 }
 
 static bool is_context(const Context *context) {
@@ -160,7 +157,8 @@ bool cl_shares(const Context *one, const Context *other) {
   return one->device == other->device && (one->green || one->primary) && (other->green || other->primary);
 }
 
-bool cl_valid_context_flags(unsigned flags) {
+/* A context waits for the device in one way. */
+static bool is_known(unsigned flags) {
   unsigned scheduling = flags & CU_CTX_SCHED_MASK;
   return !(flags & ~(unsigned)KNOWN_FLAGS) && !(scheduling & (scheduling - 1));
 }
@@ -229,7 +227,7 @@ API(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device)) {
 static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags, bool idle) {
   TRY(cl_asked_of(line, true, device));
   cl_event_uint(line, "flags", flags);
-  if (!cl_valid_context_flags(flags) || flags & CU_CTX_MAP_HOST) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_known(flags) || flags & CU_CTX_MAP_HOST) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
   if (idle && is_active(&primary[device])) return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
   primary[device].flags = primary_flags[device] = flags;
@@ -250,7 +248,7 @@ API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
 API(cuCtxSetFlags, (unsigned flags), (flags)) {
   cl_event_uint(line, "flags", flags);
   IN_CONTEXT(context);
-  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_known(flags)) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
   context->flags = flags & ~(unsigned)(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE); /* set as it is made */
   if (context->primary) primary_flags[context->device] |= flags & CU_CTX_SYNC_MEMOPS; /* (edges/two_limits_green) */
@@ -276,8 +274,7 @@ static Context *new_context(CUdevice device, unsigned flags, bool current) {
 
 static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !is_known(flags)) return CUDA_ERROR_INVALID_VALUE;
   /* a dump that users trigger is a dump, and needs a pipe (measured: edges/contexts) */
   if (flags & CU_CTX_USER_COREDUMP_ENABLE) flags ^= CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_COREDUMP_ENABLE;
   Context *context = new_context(device, flags, true);

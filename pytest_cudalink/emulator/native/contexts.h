@@ -37,9 +37,6 @@ Context *cl_context(CUresult *result);
 /* What a call that needs a current context must answer if it needs nothing of it. */
 CUresult cl_check_context(void);
 
-/* Whether flags are known; a context waits for the device in one way. */
-bool cl_valid_context_flags(unsigned flags);
-
 /* CUexecAffinityParam */
 typedef struct {
   int type;

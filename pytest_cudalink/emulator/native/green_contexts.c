@@ -36,7 +36,6 @@ enum { MARK = 0x67726e21, FIRST_WITH_QUEUES = 13010, QUEUES = 8 };
 enum { ARCH_OF_CLUSTERS = 90, LEAST_SMS = 2, LARGEST_COSCHEDULED = 32 };
 
 static CUresult device_resource(CUdevice device, int type, DeviceResource *out) {
-  int count = 0;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   bool queues = type == CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG && cl_config()->version >= FIRST_WITH_QUEUES;
@@ -47,8 +46,7 @@ static CUresult device_resource(CUdevice device, int type, DeviceResource *out) 
     out->of.queues.limit = QUEUES;
     return CUDA_SUCCESS;
   }
-  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &count);
-  out->of.sm.count = (unsigned)count;
+  out->of.sm.count = (unsigned)cl_device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   out->of.sm.least = (unsigned)cl_least_multiprocessors();
   out->of.sm.unit = (unsigned)cl_multiprocessor_unit();
   return CUDA_SUCCESS;
@@ -192,9 +190,7 @@ API_WHEN(false, cuDevResourceGenerateDesc, (void **out, DeviceResource *resource
          (out, resources, count)) {
   Description described = {0};
   if (!out || !resources || !count || count > MOST_RESOURCES) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned at = 0; at < count; at++) {
-    TRY(add(&described, &resources[at], resources[0].device));
-  }
+  for (unsigned at = 0; at < count; at++) TRY(add(&described, &resources[at], resources[0].device));
   Description *kept = cl_object_make(sizeof *kept, HANDLE_RESOURCE_DESCRIPTION, NULL, NULL);
   if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
   kept->multiprocessors = described.multiprocessors;

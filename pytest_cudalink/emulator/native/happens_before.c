@@ -134,10 +134,9 @@ static void join_context(Clock **clock, const Context *context) {
 }
 
 void cl_order_leave(const void *handle, Op *op) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   Stream *stream = cl_stream(handle);
-  if (stream && op) cl_order_keep(&stream->clock, op);
-  cl_streams_unlock(CUDA_SUCCESS);
+  if (stream) cl_order_keep(&stream->clock, op);
   cl_order_drop(op);
 }
 

@@ -249,11 +249,6 @@ static Function *find_one(const void *handle, bool kernel) {
   Function *const function = find_one(handle, kernel); \
   if (!(function)) return CUDA_ERROR_INVALID_HANDLE
 
-static CUresult get_attribute(const void *handle, int attribute, int *value) {
-  FIND(function, handle, false);
-  return attribute_of(function, NULL, attribute, value);
-}
-
 static CUresult set(const void *handle, int setting, int value) {
   FIND(function, handle, false);
   if (!can_set(function, setting, value)) return CUDA_ERROR_INVALID_VALUE;
@@ -262,9 +257,12 @@ static CUresult set(const void *handle, int setting, int value) {
   return CUDA_SUCCESS;
 }
 
-EXPORTED_CHECKED(cuFuncGetAttribute, (int *value, int attribute, Function *function),
-                 value ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE,
-                 (cl_event_int(line, "attribute", attribute), get_attribute(function, attribute, value)))
+API_CHECKED(value ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuFuncGetAttribute,
+            (int *value, int attribute, Function *handle), (value, attribute, handle)) {
+  cl_event_int(line, "attribute", attribute);
+  FIND(function, handle, false);
+  return attribute_of(function, NULL, attribute, value);
+}
 
 EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
          (cl_event_int(line, "attribute", attribute), cl_event_int(line, "value", value),
@@ -280,18 +278,14 @@ API_CHECKED(cl_refuse_null(handle), cuKernelGetAttribute,
   return attribute_of(kernel, settings_on(kernel, device, false), attribute, value);
 }
 
-static CUresult set_on_device(const void *handle, CUdevice device, int setting, int value) {
+/* The first setting of a kernel loads its library. */
+static CUresult set_of_kernel(const void *handle, CUdevice device, int setting, int value) {
+  TRY(cl_use_library(handle));
   FIND(kernel, handle, true);
   if (!can_set(kernel, setting, value)) return CUDA_ERROR_INVALID_VALUE;
   int *settings = settings_on(kernel, device, true);
   if (settings) settings[setting] = value;
   return settings ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-/* The first setting of a kernel loads its library. */
-static CUresult set_of_kernel(const void *kernel, CUdevice device, int setting, int value) {
-  CUresult waited = cl_use_library(kernel);
-  return waited ? waited : set_on_device(kernel, device, setting, value);
 }
 
 API_CHECKED(cl_refuse_null(kernel), cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
@@ -344,9 +338,9 @@ EXPORTED_CHECKED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *
 API_CHECKED(both(offset, kernel), cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
             (kernel, index, offset, size)) {
   cl_event_uint(line, "index", index);
-  CUresult state = cl_check_context();
-  if (!state) state = cl_use_library(kernel);
-  return state ? state : parameter_of(kernel, true, index, offset, size);
+  TRY(cl_check_context());
+  TRY(cl_use_library(kernel));
+  return parameter_of(kernel, true, index, offset, size);
 }
 
 static CUresult parameter_count_of(const void *handle, bool kernel, size_t *count) {
@@ -359,8 +353,8 @@ EXPORTED_CHECKED(cuFuncGetParamCount, (Function *function, size_t *count), both(
                  parameter_count_of(function, false, count))
 
 API_CHECKED(both(count, kernel), cuKernelGetParamCount, (Function *kernel, size_t *count), (kernel, count)) {
-  CUresult state = cl_check_context();
-  return state ? state : parameter_count_of(kernel, true, count);
+  TRY(cl_check_context());
+  return parameter_count_of(kernel, true, count);
 }
 
 API(cuFuncGetModule, (Module **module, Function *handle), (module, handle)) {
@@ -387,9 +381,8 @@ API_CHECKED(cl_refuse_null(handle), cuFuncLoad, (Function *handle), (handle)) {
 
 API_CHECKED(function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuKernelGetFunction,
             (Function **function, Function *handle), (function, handle)) {
-  CUresult state = cl_check_context();
-  if (!state) state = cl_use_library(handle);
-  if (state) return state;
+  TRY(cl_check_context());
+  TRY(cl_use_library(handle));
   FIND(kernel, handle, true);
   CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND
                                                            : cl_answer_of(kernel->module, kernel->module->on_device);

@@ -134,12 +134,11 @@ static bool is_accessed_by(int advice) {
 
 static CUresult advise(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
   cl_event_int(line, "advice", advice);
-  CUresult state = cl_check_context();
-  if (state) return state;
+  TRY(cl_check_context());
   if (!start || !size || advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
     return CUDA_ERROR_INVALID_VALUE;
-  if (advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || is_accessed_by(advice)) state = check_location(&location);
-  return state ? state : remember(start, size, advice, &location);
+  if (advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || is_accessed_by(advice)) TRY(check_location(&location));
+  return remember(start, size, advice, &location);
 }
 EXPORTED(cuMemAdvise, (CUdeviceptr start, size_t size, int advice, CUdevice device),
          advise(line, start, size, advice, of_device(device)))
@@ -226,7 +225,6 @@ static CUresult check_locations(const Location *locations, const size_t *firsts,
 static CUresult prefetch_batch(EventLine *line, const Ranges *ranges, const Location *locations, const size_t *firsts,
                                size_t count, unsigned long long flags, const void *stream) {
   cl_event_uint(line, "count", ranges->count);
-  if (!are_ranges(ranges, flags, stream)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_ranges(ranges, flags, stream);
   if (!result) result = check_locations(locations, firsts, count, ranges->count);
   for (size_t at = 0, of = 0; at < ranges->count && !result; at++) {
