@@ -182,25 +182,21 @@ static CUresult explain_failure(const Linker *linker, const WorkerAnswer *answer
            answer->outcome == WORKER_DIED ? " for want of memory" : "", while_, mark, name, mark);
     return CUDA_ERROR_UNKNOWN;
   }
-  if (answer->outcome == WORKER_LATE)
-    explain(text,
-            "error   : libnvJitLink %s %s while it %s%s%s%s; the emulated driver goes on with a new link worker. "
-            "CUDALINK_LINK_TIMEOUT sets another limit, in seconds",
-            linker->library.release, problem, while_, mark, name, mark);
-  else
-    explain(text, "error   : libnvJitLink %s %s while it %s%s%s%s; the emulated driver goes on with a new link worker",
-            linker->library.release, problem, while_, mark, name, mark);
+  explain(text, "error   : libnvJitLink %s %s while it %s%s%s%s; the emulated driver goes on with a new link worker%s",
+          linker->library.release, problem, while_, mark, name, mark,
+          answer->outcome == WORKER_LATE ? ". CUDALINK_LINK_TIMEOUT sets another limit, in seconds" : "");
   return otherwise;
 }
 
-static CUresult refused_options(const WorkerAnswer *answer, const char *arch) {
+/* Notes a code of nvJitLink that no code of the driver stands for. */
+static CUresult report_code(const char *call, int code, const char *arch, CUresult result) {
   EventLine line;
   cl_event_begin(&line);
-  cl_event_text(&line, "linker", "create", sizeof line.text);
-  cl_event_int(&line, "nvjitlink", answer->code);
-  cl_event_text(&line, "arch", arch, sizeof line.text);
+  cl_event_text(&line, "linker", call, sizeof line.text);
+  cl_event_int(&line, "nvjitlink", code);
+  if (arch) cl_event_text(&line, "arch", arch, sizeof line.text);
   cl_event_end(&line);
-  return CUDA_ERROR_INVALID_VALUE;
+  return result;
 }
 
 CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text) {
@@ -243,7 +239,7 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   } else {
     report_answer(&answer, "create", NULL, NULL);
     result = answer.outcome ? explain_failure(linker, &answer, "read its options", NULL, CUDA_ERROR_INVALID_VALUE, text)
-                            : refused_options(&answer, own[0] + strlen("-arch="));
+                            : report_code("create", answer.code, own[0] + strlen("-arch="), CUDA_ERROR_INVALID_VALUE);
     free(linker);
   }
   lw_free_answer(&answer);
@@ -283,12 +279,7 @@ CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const v
   lw_free_answer(&answer);
   if (!unknown) return result;
   cl_text_free(text);
-  EventLine line;
-  cl_event_begin(&line);
-  cl_event_text(&line, "linker", "add", sizeof line.text);
-  cl_event_int(&line, "nvjitlink", code);
-  cl_event_end(&line);
-  return result;
+  return report_code("add", code, NULL, result);
 }
 
 CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText *text) {

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "caller_memory.h"
 #include "calls.h"
@@ -96,11 +95,20 @@ static CUresult cut_short(State *state, const char *what, const char *name, size
   return CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* A copy that goes on with zeros, for what ends a little early without a real driver noticing. */
-static uint8_t *padded(const uint8_t *data, size_t size, size_t wanted) {
+/* Has data be a copy that goes on with zeros, for what ends a little early without a real driver noticing; returns it,
+   or NULL if memory is out. */
+static uint8_t *pad(const uint8_t **data, size_t *size, uint64_t wanted) {
   uint8_t *copy = calloc(1, wanted);
-  if (copy) memcpy(copy, data, size);
+  if (!copy) return NULL;
+  memcpy(copy, *data, *size);
+  *data = copy;
+  *size = wanted;
   return copy;
+}
+
+static CUresult fatal(State *state, const char *what) {
+  cl_log_error(state, "fatal   : %s", what);
+  return CUDA_ERROR_UNKNOWN;
 }
 
 enum {
@@ -175,39 +183,26 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   if (size > ELF_CLASS_AT && data[ELF_CLASS_AT] != ELF_CLASS_64) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (size < ELF_HEADER) {
     if (size <= ELF_CLASS_AT) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
-    cl_log_error(state, "fatal   : Unknown arch name ''");
-    return cl_poison(state, CUDA_ERROR_UNKNOWN);
+    return cl_poison(state, fatal(state, "Unknown arch name ''"));
   }
-  if (sections_start(data) >= size) {
-    cl_log_error(state, "fatal   : Internal error: symsec not found");
-    return cl_poison(state, CUDA_ERROR_UNKNOWN);
-  }
+  if (sections_start(data) >= size) return cl_poison(state, fatal(state, "Internal error: symsec not found"));
   if (end > size) {
-    if (end - size >= UNREAD_TAIL) {
-      cl_log_error(state, "fatal   : Internal error: section not mapped");
-      return cl_poison(state, CUDA_ERROR_UNKNOWN);
-    }
-    copy = padded(data, size, (size_t)end);
+    if (end - size >= UNREAD_TAIL) return cl_poison(state, fatal(state, "Internal error: section not mapped"));
+    copy = pad(&data, &size, end);
     if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
-    data = copy;
-    size = (size_t)end;
   }
   CUresult result;
   if (!cl_elf_open(&elf, data, size, problem, sizeof problem)) {
     cl_log_error(state, "error   : '%s' is a damaged cubin, on which a real driver may crash: %s", name, problem);
     result = cl_poison(state, CUDA_ERROR_INVALID_IMAGE);
-  } else if (!cl_elf_arch(&elf)) {
-    cl_log_error(state, "fatal   : Unknown arch name ''");
-    result = cl_poison(state, CUDA_ERROR_UNKNOWN);
-  } else if (cl_elf_arch(&elf) != state->options.arch || cl_elf_release(&elf) > cl_config()->version)
+  } else if (!cl_elf_arch(&elf)) result = cl_poison(state, fatal(state, "Unknown arch name ''"));
+  else if (cl_elf_arch(&elf) != state->options.arch || cl_elf_release(&elf) > cl_config()->version)
     result = cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   else {
     result = check_duplicates(state, IMAGE_ELF, data, size, &elf, name);
     if (!result) {
-      if (elf.machine != EM_CUDA && !copy) { /* the driver does not look at the machine; nvJitLink does */
-        copy = padded(data, size, size);
-        if (copy) data = copy;
-      }
+      /* the driver does not look at the machine; nvJitLink does */
+      if (elf.machine != EM_CUDA && !copy) copy = pad(&data, &size, size);
       if (copy) {
         copy[MACHINE_AT] = EM_CUDA;
         copy[MACHINE_AT + 1] = 0;
@@ -278,10 +273,8 @@ static CUresult add_object(State *state, const uint8_t *data, size_t size, const
   if (end > size) {
     if (size < (size_t)2 * ELF_HEADER) return CUDA_ERROR_INVALID_IMAGE;
     if (end - size >= UNREAD_TAIL) return cut_short(state, "an object", name, size);
-    copy = padded(data, size, (size_t)end);
+    copy = pad(&data, &size, end);
     if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
-    data = copy;
-    size = (size_t)end;
   }
   CUresult result = machine_of(data) == EM_CUDA ? CUDA_ERROR_UNKNOWN : give(state, IMAGE_ELF, true, data, size, name);
   free(copy);
@@ -297,10 +290,8 @@ static CUresult add_library(State *state, const uint8_t *data, size_t size, cons
   uint64_t wanted = art_archive_end((Bytes){data, size});
   if (!wanted || (wanted > size && wanted - size >= UNREAD_TAIL)) return cut_short(state, "a library", name, size);
   if (wanted > size) {
-    copy = padded(data, size, (size_t)wanted);
+    copy = pad(&data, &size, wanted);
     if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
-    data = copy;
-    size = (size_t)wanted;
   }
   CUresult result = give(state, IMAGE_ARCHIVE, false, data, size, name);
   free(copy);
@@ -328,11 +319,9 @@ static CUresult add_input(State *state, int type, const uint8_t *data, size_t si
       if (kind == IMAGE_ARCHIVE) return add_library(state, data, size, name);
       if (kind == IMAGE_PTX) return was_wrong() ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_IMAGE;
       if (size < SMALLEST_ARCHIVE) return CUDA_ERROR_INVALID_IMAGE;
-      cl_log_error(state, "fatal   : unexpected archive format");
-      return CUDA_ERROR_UNKNOWN;
-    default:
-      return cl_poison(state,
-                       CUDA_ERROR_JIT_COMPILER_NOT_FOUND); /* CU_JIT_LTO-IR of CUDA 12 and later is not the driver's */
+      return fatal(state, "unexpected archive format");
+    /* CU_JIT_LTO-IR of CUDA 12 and later is not the driver's */
+    default: return cl_poison(state, CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
   }
 }
 
