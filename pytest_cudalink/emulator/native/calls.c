@@ -97,21 +97,12 @@ void cl_will_wait(const WaitFacts *facts) {
 /* What a call answers instead of being made; -1: it is made. */
 static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) {
   /* where the engine calls host functions is not the program's doing: their calls would have other numbers each time */
-  if (cl_sweeping() && !cl_in_host_function) {
-    int code = cl_swept(line, symbol);
-    if (code >= 0) {
-      cl_stick(code);
-      cl_event_bool(line, "injected", true);
-      return code;
-    }
-  }
-  if (cl_faults_active()) {
-    int code = cl_fault_of(symbol);
-    if (code >= 0) {
-      cl_stick(code);
-      cl_event_bool(line, "injected", true);
-      return code;
-    }
+  int code = cl_sweeping() && !cl_in_host_function ? cl_swept(line, symbol) : -1;
+  if (code < 0 && cl_faults_active()) code = cl_fault_of(symbol);
+  if (code >= 0) {
+    cl_stick(code);
+    cl_event_bool(line, "injected", true);
+    return code;
   }
   int since = cl_symbols[symbol].since;
   bool uses_state = cl_symbols[symbol].uses_link_state;

@@ -105,7 +105,7 @@ static CUresult capture_launch(const LaunchConfig *config, void *function, void 
 
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 
-CUresult cl_check_block(const unsigned sizes[3], const Function *function) {
+static CUresult check_block(const unsigned sizes[3], const Function *function) {
   unsigned threads = cl_block_threads(sizes);
   if (!threads) return CUDA_ERROR_INVALID_VALUE;
   /* who launches a tile kernel gives one thread or those of its code (measured: test_launches) */
@@ -123,7 +123,7 @@ static CUresult check_resources(const LaunchConfig *config, const Function *func
              : CUDA_SUCCESS;
 }
 
-size_t cl_parameter_bytes(const Function *function) {
+static size_t parameter_bytes(const Function *function) {
   size_t end = 0;
   for (size_t at = 0; at < function->parameter_count; at++) {
     size_t one = function->parameters[at].offset + function->parameters[at].size;
@@ -210,13 +210,12 @@ static CUresult check_attributes(const LaunchConfig *config, bool *cooperative) 
 static CUresult check(const LaunchConfig *config, const Function *function, size_t bytes, void *const *parameters,
                       void *const *extra) {
   bool cooperative;
-  CUresult result = cl_grid_blocks(config->grid) ? cl_check_block(config->block, function) : CUDA_ERROR_INVALID_VALUE;
-  if (!result) result = check_attributes(config, &cooperative);
-  if (!result) result = check_parameters(function, bytes, parameters, extra);
-  if (!result) result = check_cluster(config, function);
-  if (!result && cooperative) result = check_cooperative(config, function);
-  if (!result) result = check_resources(config, function);
-  return result;
+  TRY(cl_grid_blocks(config->grid) ? check_block(config->block, function) : CUDA_ERROR_INVALID_VALUE);
+  TRY(check_attributes(config, &cooperative));
+  TRY(check_parameters(function, bytes, parameters, extra));
+  TRY(check_cluster(config, function));
+  if (cooperative) TRY(check_cooperative(config, function));
+  return check_resources(config, function);
 }
 
 CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *const *parameters, void *const *extra) {
@@ -226,10 +225,10 @@ CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *c
   CUresult result = cl_answer_of(function->module, function->module->on_device);
   if (!result) function = cl_function_here(function);
   if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
-  return result ? result : check(config, function, cl_parameter_bytes(function), parameters, extra);
+  return result ? result : check(config, function, parameter_bytes(function), parameters, extra);
 }
 
-CUresult cl_not_executed(EventLine *line, const void *handle) {
+static CUresult not_executed(EventLine *line, const void *handle) {
   HOLD(cl_modules_lock);
   Function *function = cl_find_function(handle);
   if (function) cl_event_text(line, "kernel", function->name, NAME_ROOM);
@@ -264,7 +263,7 @@ static CUresult launch(EventLine *line, const LaunchConfig *config, void *functi
   if (result == CUDA_ERROR_INVALID_VALUE && captured) /* ends the capture, too (measured: edges/capture_nodes) */
     (void)LOCKED(cl_refuse_captured(config->stream, &stream));
   if (!result && captured) return capture_launch(config, function, parameters, extra);
-  return result ? result : cl_not_executed(line, function);
+  return result ? result : not_executed(line, function);
 }
 
 EXPORTED(cuLaunchKernel,
@@ -302,11 +301,10 @@ API(cuLaunchCooperativeKernelMultiDevice, (const DeviceLaunch *launches, unsigne
     memcpy(config.grid, one->grid, sizeof config.grid);
     memcpy(config.block, one->block, sizeof config.block);
     if (!one->function) return CUDA_ERROR_INVALID_HANDLE;
-    CUresult result = cl_check_stream(one->stream);
-    if (!result) result = cl_check_launch(&config, one->function, one->parameters, NULL);
-    if (result) return result;
+    TRY(cl_check_stream(one->stream));
+    TRY(cl_check_launch(&config, one->function, one->parameters, NULL));
   }
-  return cl_not_executed(line, launches->function);
+  return not_executed(line, launches->function);
 }
 
 /* -- launches of before CUDA 4.0: block, parameters and shared memory are set on the function first -- */
@@ -330,7 +328,7 @@ static Function *find_usable(const void *handle, CUresult *result) {
 API(cuFuncSetBlockShape, (Function *handle, int x, int y, int z), (handle, x, y, z)) {
   const unsigned sizes[] = {(unsigned)x, (unsigned)y, (unsigned)z}; /* a negative size is too large */
   USABLE(function, handle);
-  result = cl_check_block(sizes, function);
+  result = check_block(sizes, function);
   if (!result) memcpy(function->old.block, sizes, sizeof function->old.block);
   return result;
 }
@@ -374,7 +372,7 @@ static CUresult launch_grid(EventLine *line, const void *handle, int width, int 
       config.block[axis] = function->old.block[0] ? function->old.block[axis] : usual;
     }
     /* parameters that were not set are garbage, and too many of them do not fit */
-    given = function->old.parameters, needed = cl_parameter_bytes(function);
+    given = function->old.parameters, needed = parameter_bytes(function);
   }
   bool captured = false;
   void *parameters[] = {NULL};
@@ -382,7 +380,7 @@ static CUresult launch_grid(EventLine *line, const void *handle, int width, int 
   if (!result && captured) result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!result) result = cl_check_launch(&config, handle, parameters, NULL);
   if (!result && given > needed) result = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  return result ? result : cl_not_executed(line, handle);
+  return result ? result : not_executed(line, handle);
 }
 EXPORTED(cuLaunch, (Function *function), launch_grid(line, function, 1, 1, NULL))
 EXPORTED(cuLaunchGrid, (Function *function, int width, int height), launch_grid(line, function, width, height, NULL))
