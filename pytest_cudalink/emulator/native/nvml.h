@@ -47,8 +47,7 @@ enum {
 
 Result cl_nvml_ready(bool arguments);
 Result cl_nvml_check(Device device, bool arguments);
-/* Returns from the function if the library is not initialized, an argument is missing, or the device is not one or
- * lost. */
+/* Returns from the function if the library is not initialized, an argument is missing, or the device is not one. */
 #define READY(arguments)                         \
   do {                                           \
     Result not_ready = cl_nvml_ready(arguments); \
@@ -68,6 +67,15 @@ Result cl_nvml_check(Device device, bool arguments);
 #define GIVES(name, value) \
   EXPORT Result name(Device device, unsigned *out) { return cl_nvml_give(device, out, value); }
 Result cl_nvml_give(Device device, unsigned *out, unsigned value);
+/* A whole function that gives two numbers of a device which has them. */
+#define GIVES_TWO(name, type, has, one, other)                   \
+  EXPORT Result name(Device device, type *first, type *second) { \
+    CHECK(device, first && second);                              \
+    if (!(has)) return NOT_SUPPORTED;                            \
+    *first = (one);                                              \
+    *second = (other);                                           \
+    return SUCCESS;                                              \
+  }
 
 bool cl_nvml_lost(void);
 unsigned cl_nvml_devices(void);

@@ -175,13 +175,8 @@ GIVES(nvmlDeviceGetPowerUsage, nvml_power())
 GIVES(nvmlDeviceGetEnforcedPowerLimit, cl_nvml_card()->power)
 GIVES(nvmlDeviceGetPowerManagementLimit, cl_nvml_card()->power)
 GIVES(nvmlDeviceGetPowerManagementDefaultLimit, cl_nvml_card()->power)
-
-EXPORT Result nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned *min, unsigned *max) {
-  CHECK(device, min && max);
-  *min = cl_nvml_card()->least_power;
-  *max = cl_nvml_card()->power;
-  return SUCCESS;
-}
+GIVES_TWO(nvmlDeviceGetPowerManagementLimitConstraints, unsigned, true, cl_nvml_card()->least_power,
+          cl_nvml_card()->power)
 
 EXPORT Result nvmlDeviceGetTotalEnergyConsumption(Device device, uint64_t *out) {
   CHECK(device, out);

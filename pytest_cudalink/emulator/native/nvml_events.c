@@ -27,19 +27,16 @@ static bool is_set(const EventSet *set) {
 static Result create(EventSet **set) {
   EventSet *made = malloc(sizeof *made);
   if (!made) return INSUFFICIENT_MEMORY;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   made->next = sets;
-  sets = made;
-  pthread_mutex_unlock(&lock);
-  *set = made;
+  *set = sets = made;
   return SUCCESS;
 }
 
 static Result discard(const EventSet *set) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   EventSet **found = find(set), *freed = found ? *found : NULL;
   if (found) *found = freed->next;
-  pthread_mutex_unlock(&lock);
   free(freed);
   return found ? SUCCESS : INVALID_ARGUMENT;
 }

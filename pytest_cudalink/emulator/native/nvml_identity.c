@@ -101,23 +101,12 @@ EXPORT Result nvmlDeviceGetArchitecture(Device device, unsigned *out) {
   return cl_nvml_give(device, out, arch < 100 ? name : BLACKWELL);
 }
 
-EXPORT Result nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor) {
-  CHECK(device, major && minor);
-  *major = cl_profile_arch() / 10;
-  *minor = cl_profile_arch() % 10;
-  return SUCCESS;
-}
+GIVES_TWO(nvmlDeviceGetCudaComputeCapability, int, true, cl_profile_arch() / 10, cl_profile_arch() % 10)
+GIVES_TWO(nvmlDeviceGetMigMode, unsigned, cl_nvml_card()->mig, 0, 0)
 
 EXPORT Result nvmlDeviceGetNumGpuCores(Device device, unsigned *out) {
   unsigned cores_of_one = cl_profile_arch() <= 80 ? 64 : 128; /* of a multiprocessor */
   return cl_nvml_give(device, out, (unsigned)cl_nvml_attribute(MULTIPROCESSOR_COUNT) * cores_of_one);
-}
-
-EXPORT Result nvmlDeviceGetMigMode(Device device, unsigned *current, unsigned *pending) {
-  CHECK(device, current && pending);
-  if (!cl_nvml_card()->mig) return NOT_SUPPORTED;
-  *current = *pending = 0;
-  return SUCCESS;
 }
 
 EXPORT Result nvmlDeviceGetAPIRestriction(Device device, unsigned type, unsigned *restricted) {

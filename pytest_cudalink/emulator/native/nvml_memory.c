@@ -41,10 +41,7 @@ EXPORT Result nvmlDeviceGetMemoryInfo_v2(Device device, MemoryWithReserved *memo
   if (!cl_nvml_is_version(memory, sizeof *memory, 2)) return FUNCTION_NOT_FOUND;
   Result result = nvmlDeviceGetMemoryInfo(device, &plain);
   if (result != SUCCESS) return result;
-  memory->total = plain.total;
-  memory->reserved = 0;
-  memory->free = plain.free;
-  memory->used = plain.used;
+  *memory = (MemoryWithReserved){memory->version, plain.total, 0, plain.free, plain.used};
   return SUCCESS;
 }
 
@@ -71,12 +68,7 @@ GIVES(nvmlDeviceGetMemoryBusWidth, (unsigned)cl_nvml_attribute(MEMORY_BUS_WIDTH)
 /* Cards for data centers have ECC, which is on. */
 static bool has_ecc(void) { return cl_nvml_card()->fans == 0; }
 
-EXPORT Result nvmlDeviceGetEccMode(Device device, unsigned *current, unsigned *pending) {
-  CHECK(device, current && pending);
-  if (!has_ecc()) return NOT_SUPPORTED;
-  *current = *pending = 1;
-  return SUCCESS;
-}
+GIVES_TWO(nvmlDeviceGetEccMode, unsigned, has_ecc(), 1, 1)
 
 EXPORT Result nvmlDeviceGetDefaultEccMode(Device device, unsigned *mode) {
   unsigned pending;
