@@ -54,6 +54,12 @@ typedef struct {
 _Static_assert(sizeof(Location) == 8, "CUmemLocation");
 
 typedef struct {
+  Location location;
+  int flags;
+} AccessDescription;
+_Static_assert(sizeof(AccessDescription) == 12, "CUmemAccessDesc");
+
+typedef struct {
   int type, handle_types;
   Location location;
   void *security;

@@ -64,7 +64,9 @@ bool cl_parameters_own(NodeParameters *parameters) {
         whole = false;
       }
       break;
-    case NODE_ALLOCATE: whole = copy_array(&copy.allocate.accesses, copy.allocate.access_count * sizeof(Access)); break;
+    case NODE_ALLOCATE:
+      whole = copy_array(&copy.allocate.accesses, copy.allocate.access_count * sizeof(AccessDescription));
+      break;
     case NODE_MEMORY_OPERATIONS:
       whole = copy_array(&copy.operations.list, copy.operations.count * sizeof *copy.operations.list);
       break;

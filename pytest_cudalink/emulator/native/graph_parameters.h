@@ -69,17 +69,10 @@ typedef struct {
 } SemaphoreNode;
 enum { SEMAPHORE_VALUE = 144 };
 
-/* CUmemAccessDesc */
-typedef struct {
-  Location location;
-  int flags;
-} Access;
-_Static_assert(sizeof(Access) == 12, "CUmemAccessDesc");
-
 /* CUDA_MEM_ALLOC_NODE_PARAMS_v2 */
 typedef struct {
   PoolProperties properties;
-  const Access *accesses;
+  const AccessDescription *accesses;
   size_t access_count, size;
   CUdeviceptr address;
 } AllocateNode;

@@ -5,7 +5,6 @@
 #include "capture.h"
 #include "devices.h"
 #include "graph_memory.h"
-#include "locks.h"
 #include "pools.h"
 #include "queues.h"
 
@@ -93,10 +92,8 @@ static CUresult pool_attribute(EventLine *line, void *handle, int attribute, voi
   cl_event_int(line, "attribute", attribute);
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   HOLD_POOL(pool, handle);
-  CUresult result = !cl_is_own(pool) ? NO_POOL
-                    : set            ? set_attribute(pool, attribute, value)
-                                     : get_attribute(pool, attribute, value);
-  return result;
+  if (!cl_is_own(pool)) return NO_POOL;
+  return set ? set_attribute(pool, attribute, value) : get_attribute(pool, attribute, value);
 }
 EXPORTED(cuMemPoolGetAttribute, (void *pool, int attribute, void *value),
          pool_attribute(line, pool, attribute, value, false))
@@ -105,18 +102,12 @@ EXPORTED(cuMemPoolSetAttribute, (void *pool, int attribute, void *value),
 
 /* -- access -- */
 
-typedef struct {
-  Location location;
-  int flags;
-} AccessDescription;
-_Static_assert(sizeof(AccessDescription) == 12, "CUmemAccessDesc");
-
 static CUresult check_access(const Pool *pool, const AccessDescription *one) {
   const Location *own = &pool->properties.location;
   bool of_device = own->type == CU_MEM_LOCATION_TYPE_DEVICE && pool->properties.type == PINNED_TYPE;
   if (one->flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
-  if (one->location.type !=
-      CU_MEM_LOCATION_TYPE_DEVICE) /* the host has access to what is not of a device, and keeps it */
+  /* the host has access to what is not of a device, and keeps it */
+  if (one->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return of_device || one->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
   if (!cl_is_device(one->location.id)) return CUDA_ERROR_INVALID_DEVICE;
   if (one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && one->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
@@ -169,17 +160,15 @@ static CUresult check_sharing(int type, unsigned long long flags) {
 API(cuMemPoolExportToShareableHandle, (int *out, void *handle, int type, unsigned long long flags),
     (out, handle, type, flags)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  Pool *pool = cl_pool_lock(handle);
-  CUresult result = cl_is_own(pool) ? CUDA_SUCCESS : NO_POOL;
-  if (!result && (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags || pool->file.number < 0))
-    result = CUDA_ERROR_INVALID_VALUE;
-  /* a program that this one starts has it, too (H200) */
-  int file = result ? -1 : fcntl(own_descriptor(&pool->file), F_DUPFD, 3);
-  if (file >= 0) pool->exported = true;
-  cl_pool_unlock();
-  if (!result && file < 0) result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (!result) *out = file;
-  return result;
+  HOLD_POOL(pool, handle);
+  if (!cl_is_own(pool)) return NO_POOL;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags || pool->file.number < 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  int file = fcntl(own_descriptor(&pool->file), F_DUPFD, 3); /* a program that this one starts has it, too (H200) */
+  if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  pool->exported = true;
+  *out = file;
+  return CUDA_SUCCESS;
 }
 
 API(cuMemPoolImportFromShareableHandle, (void **out, void *handle, int type, unsigned long long flags),
@@ -280,10 +269,10 @@ static CUresult capture(CUdeviceptr *out, size_t size, void *handle, CUdevice de
 
 /* Under a schedule the memory may be there that pending work is to free. */
 static CUresult frees_some(CUresult result) {
-  cl_streams_lock();
+  HOLD_STREAMS();
   bool freed = result == CUDA_ERROR_OUT_OF_MEMORY && cl_scheduled() && cl_hurry_all();
   if (freed) cl_progress();
-  return cl_streams_unlock(freed ? CUDA_SUCCESS : result);
+  return freed ? CUDA_SUCCESS : result;
 }
 
 static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t size, void *pool, bool named,
@@ -294,12 +283,11 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
   TRY(cl_stream_device(stream, &device));
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   bool captured;
-  CUresult result = cl_enter_stream(stream, &captured);
-  if (!result && !captured) result = LOCKED(cl_prohibited());
-  if (!result && named && !pool) result = CUDA_ERROR_INVALID_VALUE;
-  if (result) return result;
+  TRY(cl_enter_stream(stream, &captured));
+  if (!captured) TRY(LOCKED(cl_prohibited()));
+  if (named && !pool) return CUDA_ERROR_INVALID_VALUE;
   if (captured) return capture(out, size, pool, device, stream);
-  result = cl_pool_allocate(pool, device, stream, size, out);
+  CUresult result = cl_pool_allocate(pool, device, stream, size, out);
   if (result) {
     result = frees_some(result);
     if (!result) result = cl_pool_allocate(pool, device, stream, size, out);

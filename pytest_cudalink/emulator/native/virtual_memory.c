@@ -7,7 +7,6 @@
 
 #include "device_addresses.h"
 #include "devices.h"
-#include "pools.h"
 
 typedef struct {
   AddressNode node;
@@ -36,10 +35,7 @@ API(cuMemAddressReserve, (CUdeviceptr *out, size_t size, size_t alignment, CUdev
   /* no user has addresses beyond (measured: edges/vmm_map) */
   if (hint >> 56 == 0)
     fresh->node.start = cl_addresses_take(size, alignment > GRANULARITY ? alignment : GRANULARITY, (uintptr_t)hint);
-  if (!fresh->node.start) {
-    free(fresh);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!fresh->node.start) return free(fresh), CUDA_ERROR_OUT_OF_MEMORY;
   HOLD_MAPPINGS();
   cl_tree_enter(&reservations, &fresh->node);
   *out = fresh->node.start;
@@ -127,10 +123,7 @@ static CUresult cover(EventLine *line, uintptr_t start, uintptr_t stop) {
     Reservation *fresh = malloc(sizeof *fresh);
     if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
     *fresh = (Reservation){{.start = cl_addresses_take(size, GRANULARITY, end)}, size, true};
-    if (!fresh->node.start) {
-      free(fresh);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    if (!fresh->node.start) return free(fresh), CUDA_ERROR_OUT_OF_MEMORY;
     cl_tree_enter(&reservations, &fresh->node);
     if (fresh->node.start == end) continue;
     give(fresh);
@@ -143,26 +136,18 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
   Mapping *fresh = calloc(1, sizeof *fresh);
   if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
   const Location *location = &physical->properties.location;
-  Block block = {
-      .start = start,
-      .size = size,
-      .origin = FROM_MAPPING,
-      .place = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? ON_DEVICE : ON_HOST,
-      .device = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : 0,
-      .barred = UINT64_MAX,
-      .owner = physical,
-      .exported = physical->exported,
-  };
+  bool on_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+  Block block = {.start = start, .size = size, .origin = FROM_MAPPING, .owner = physical, .barred = UINT64_MAX};
+  block.place = on_device ? ON_DEVICE : ON_HOST;
+  block.device = on_device ? location->id : 0;
+  block.exported = physical->exported;
   *fresh = (Mapping){.node.start = start, .size = size, .physical = physical};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (cl_physical_map(physical, cl_bytes_of(start), size)) {
     result = cl_block_enter(&block);
     if (result) cl_addresses_empty(start, size);
   }
-  if (result) {
-    free(fresh);
-    return result;
-  }
+  if (result) return free(fresh), result;
   cl_physical_hold(physical);
   cl_tree_enter(&mappings, &fresh->node);
   return CUDA_SUCCESS;
@@ -248,12 +233,6 @@ bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *pr
 }
 
 /* -- access -- */
-
-/* CUmemAccessDesc */
-typedef struct {
-  Location location;
-  int flags;
-} AccessDescription;
 
 static CUresult check_access(const Physical *physical, const AccessDescription *one) {
   if (one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && one->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
