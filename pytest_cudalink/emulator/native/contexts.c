@@ -108,20 +108,17 @@ static bool push(Context *context) {
   return true;
 }
 
-Context *cl_context(CUresult *result) {
-  if (cl_in_host_function) {
-    *result = CUDA_ERROR_NOT_PERMITTED;
-    return NULL;
-  }
-  Context *context = top();
-  *result = !context ? CUDA_ERROR_INVALID_CONTEXT : context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
-  return context;
-}
+Context *cl_current(void) { return cl_in_host_function ? NULL : top(); }
 
 CUresult cl_check_context(void) {
-  CUresult result;
-  cl_context(&result);
-  return result;
+  const Context *context = top();
+  if (cl_in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  return !context ? CUDA_ERROR_INVALID_CONTEXT : context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+Context *cl_context(CUresult *result) {
+  *result = cl_check_context();
+  return cl_current();
 }
 
 bool cl_is_known_context(const Context *context) {
@@ -178,30 +175,25 @@ static Context *keep_primary(CUdevice device) {
 API(cuDevicePrimaryCtxRetain, (Context **context, CUdevice device), (context, device)) {
   TRY(cl_asked_of(line, true, device));
   if (!context) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&lock);
-  Context *own = *context = keep_primary(device);
-  uint64_t id = own->id;
-  unsigned references = own->references;
-  pthread_mutex_unlock(&lock);
-  cl_event_uint(line, "context", id);
-  cl_event_uint(line, "references", references);
+  HOLD(lock);
+  const Context *own = *context = keep_primary(device);
+  cl_event_uint(line, "context", own->id);
+  cl_event_uint(line, "references", own->references);
   return CUDA_SUCCESS;
 }
 
 /* Gives back one reference; *left is how many there are then. */
 static CUresult release_primary(CUdevice device, unsigned *left) {
   Context *own = &primary[device];
-  CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   bool last = own->references == 1;
   pthread_mutex_unlock(&lock);
   if (last) cl_finish(own);
-  pthread_mutex_lock(&lock);
-  if (!own->references) result = CUDA_ERROR_INVALID_CONTEXT;
-  else if (--own->references == 0 && !own->dead) mark_dead(own);
+  HOLD(lock);
+  bool retained = own->references;
+  if (retained && --own->references == 0 && !own->dead) mark_dead(own);
   *left = own->references;
-  pthread_mutex_unlock(&lock);
-  return result;
+  return retained ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 API(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device)) {
@@ -259,17 +251,11 @@ API(cuCtxSetFlags, (unsigned flags), (flags)) {
 static Context *new_context(CUdevice device, unsigned flags, bool current) {
   Context *context = calloc(1, sizeof *context);
   if (!context) return NULL;
-  pthread_mutex_lock(&lock);
-  bool made =
-      cl_grow(&contexts.list, contexts.count, &contexts.room, sizeof *contexts.list) && (!current || push(context));
-  if (made) {
-    start_context(context, device, flags);
-    contexts.list[contexts.count++] = context;
-  }
-  pthread_mutex_unlock(&lock);
-  if (made) return context;
-  free(context);
-  return NULL;
+  HOLD(lock);
+  if (!cl_grow(&contexts.list, contexts.count, &contexts.room, sizeof *contexts.list) || (current && !push(context)))
+    return free(context), NULL;
+  start_context(context, device, flags);
+  return contexts.list[contexts.count++] = context;
 }
 
 static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
@@ -329,15 +315,12 @@ API(cuCtxCreate_v4, (Context **context, const CreateParameters *parameters, unsi
 static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_left_out()) cl_finish(context);
-  CUresult result = CUDA_SUCCESS;
   HOLD(lock);
-  if (!is_context(context) || context->primary || context->green) result = CUDA_ERROR_INVALID_CONTEXT;
-  else if (context->dead) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  else {
-    mark_dead(context);
-    if (top() == context) stack.count--;
-  }
-  return result;
+  if (!is_context(context) || context->primary || context->green) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  mark_dead(context);
+  if (top() == context) stack.count--;
+  return CUDA_SUCCESS;
 }
 
 EXPORTED_WHEN(context != NULL, cuCtxDestroy_v2, (Context *context), destroy_context(context))
@@ -387,22 +370,19 @@ API(cuCtxPushCurrent_v2, (Context *context), (context)) {
 
 API(cuCtxPopCurrent_v2, (Context **context), (context)) {
   if (!stack.count) return CUDA_ERROR_INVALID_CONTEXT;
-  pthread_mutex_lock(&lock);
-  Context *popped = stack.list[--stack.count];
-  pthread_mutex_unlock(&lock);
-  if (context) *context = popped;
+  HOLD(lock);
+  stack.count--;
+  if (context) *context = stack.list[stack.count];
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxPopCurrent, (Context **context), work_of_cuCtxPopCurrent_v2(line, context))
 
 API(cuCtxSetCurrent, (Context *context), (context)) {
   HOLD(lock);
-  bool known = !context || is_context(context);
-  if (known) {
-    if (stack.count) stack.count--;
-    if (context) push(context);
-  }
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (context && !is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stack.count) stack.count--;
+  if (context) push(context);
+  return CUDA_SUCCESS;
 }
 
 API(cuCtxGetCurrent, (Context **context), (context)) {
@@ -447,9 +427,7 @@ API(cuCtxSynchronize_v2, (Context *named), (named)) {
 
 API(cuCtxGetApiVersion, (Context *context, unsigned *version), (context, version)) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
-  if (!context) {
-    TRY(cl_check_context());
-  }
+  if (!context) TRY(cl_check_context());
   if (!cl_is_known_context(context) || (context && context->dead)) return CUDA_ERROR_INVALID_CONTEXT;
   *version = API_VERSION;
   return CUDA_SUCCESS;
@@ -459,10 +437,9 @@ API(cuCtxGetId, (Context *context, uint64_t *id), (context, id)) {
   if (!id) return CUDA_ERROR_INVALID_VALUE;
   if (!context) context = top();
   HOLD(lock);
-  bool known = context && is_context(context);
-  if (known) *id = context->id;
-  bool dead = known && context->dead;
-  return dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (!context || !is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  *id = context->id;
+  return context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
 /* -- the uses of a context that cuCtxAttach counts -- */

@@ -24,7 +24,8 @@ struct Context {
   struct Stream *legacy; /* under the lock of the streams; NULL: it was never used */
 };
 
-/* The calling thread's current context, or NULL; *result is what a call that needs one must answer. */
+/* The calling thread's current context, or NULL; cl_context says what a call that needs one must answer. */
+Context *cl_current(void);
 Context *cl_context(CUresult *result);
 
 /* Finds it, or has a function answer that. */

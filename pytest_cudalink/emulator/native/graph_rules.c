@@ -9,14 +9,11 @@
 
 /* A context that a node names; NULL is the current one. */
 static CUresult complete_context(Context **context) {
-  CUresult result;
-  Context *current = cl_context(&result);
   if (!*context) {
-    *context = current;
-    return result ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    *context = cl_current();
+    return cl_check_context() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
-  if (!cl_is_known_context(*context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return (*context)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+  return !cl_is_known_context(*context) || (*context)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
 static CUresult prepare_kernel(KernelNode *kernel) {
@@ -81,8 +78,8 @@ CUresult cl_allocation_possible(const AllocateNode *allocate) {
 }
 
 static CUresult prepare_operations(OperationsNode *operations) {
-  if (!operations->context)
-    return CUDA_ERROR_INVALID_VALUE; /* NULL is not the current one here (measured: test_arguments) */
+  /* NULL is not the current one here (measured: test_arguments) */
+  if (!operations->context) return CUDA_ERROR_INVALID_VALUE;
   TRY(complete_context(&operations->context));
   if (operations->flags) return CUDA_ERROR_INVALID_VALUE;
   if (!operations->count) return CUDA_SUCCESS; /* a node may do nothing (measured: test_arguments) */
@@ -101,7 +98,7 @@ static CUresult prepare_conditional(ConditionalNode *conditional) {
 }
 
 CUresult cl_parameters_prepare(NodeParameters *parameters) {
-  CUresult result = CUDA_SUCCESS;
+  const SemaphoreNode *given = &parameters->semaphores;
   switch (parameters->type) {
     case NODE_KERNEL: return prepare_kernel(&parameters->kernel);
     case NODE_COPY: return prepare_copy(&parameters->copy);
@@ -113,17 +110,14 @@ CUresult cl_parameters_prepare(NodeParameters *parameters) {
     case NODE_WAIT:
     case NODE_RECORD: return parameters->event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case NODE_SIGNAL_SEMAPHORES:
-    case NODE_WAIT_SEMAPHORES: {
-      const SemaphoreNode *given = &parameters->semaphores;
+    case NODE_WAIT_SEMAPHORES:
       if (given->count && (!given->semaphores || !given->values)) return CUDA_ERROR_INVALID_VALUE;
       break;
-    }
-    case NODE_ALLOCATE: result = prepare_allocation(&parameters->allocate); break;
-    case NODE_MEMORY_OPERATIONS: result = prepare_operations(&parameters->operations); break;
+    case NODE_ALLOCATE: TRY(prepare_allocation(&parameters->allocate)); break;
+    case NODE_MEMORY_OPERATIONS: TRY(prepare_operations(&parameters->operations)); break;
     case NODE_CONDITIONAL: return prepare_conditional(&parameters->conditional);
     default: return CUDA_ERROR_INVALID_VALUE;
   }
-  if (result) return result;
   return cl_parameters_own(parameters) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -1,6 +1,5 @@
 /* Green contexts: a share of a device's multiprocessors, with a separate context. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "config.h"
 #include "contexts.h"

@@ -39,12 +39,12 @@ KernelNeeds cl_needs(const Function *function) {
 /* Reads a function for a question whose other arguments are valid or not. */
 static CUresult asked(bool valid, const void *handle, KernelNeeds *needs) {
   Function known;
-  CUresult result = cl_check_context();
-  if (!result && !valid) result = CUDA_ERROR_INVALID_VALUE;
-  if (!result) result = cl_use_library(handle);
-  if (!result) result = read_function(handle, &known);
-  if (!result) *needs = cl_needs(&known);
-  return result;
+  TRY(cl_check_context());
+  if (!valid) return CUDA_ERROR_INVALID_VALUE;
+  TRY(cl_use_library(handle));
+  TRY(read_function(handle, &known));
+  *needs = cl_needs(&known);
+  return CUDA_SUCCESS;
 }
 
 static CUresult active_blocks(int *blocks, const void *function, int threads, size_t shared, unsigned flags) {
@@ -110,15 +110,13 @@ EXPORTED(cuOccupancyMaxPotentialBlockSizeWithFlags,
           unsigned flags),
          potential_block(grid, block, function, shared_of, shared, limit, flags))
 
-static CUresult available_shared(size_t *bytes, const void *function, int blocks, int threads) {
+API(cuOccupancyAvailableDynamicSMemPerBlock, (size_t *dynamicSmemSize, Function *function, int blocks, int threads),
+    (dynamicSmemSize, function, blocks, threads)) {
   KernelNeeds needs;
   TRY(asked(blocks > 0, function, &needs));
-  if (!bytes || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-  return cl_shared_available(&needs, blocks, threads, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!dynamicSmemSize || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return cl_shared_available(&needs, blocks, threads, dynamicSmemSize) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuOccupancyAvailableDynamicSMemPerBlock,
-         (size_t *dynamicSmemSize, Function *function, int blocks, int threads),
-         available_shared(dynamicSmemSize, function, blocks, threads))
 
 /* -- clusters -- */
 
@@ -135,9 +133,8 @@ static CUresult asked_of_clusters(EventLine *line, const int *out, const void *h
                                   Function *function, int *blocks) {
   if (!out || !handle || !config || (config->count && !config->attributes)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
-  CUresult result = cl_check_context();
-  if (!result) result = read_function(handle, function);
-  if (result) return result;
+  TRY(cl_check_context());
+  TRY(read_function(handle, function));
   if (!cl_device_has(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH))
     return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no clusters");
   if (!cl_grid_blocks(config->grid) || !config->block[0] || !config->block[1] || !config->block[2])

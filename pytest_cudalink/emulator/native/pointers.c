@@ -1,7 +1,6 @@
 /* What a pointer is: attributes, and the range that it lies in. */
 #include <string.h>
 
-#include "device_addresses.h"
 #include "graph_memory.h"
 #include "pools.h"
 #include "virtual_memory.h"

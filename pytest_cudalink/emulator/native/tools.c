@@ -1,6 +1,4 @@
 /* What tools ask a driver: the profiler, its log, notifications, checkpoints of a process. */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "contexts.h"
@@ -27,12 +25,12 @@ typedef struct {
 STATIC_LOCK(lock); /* of the callbacks */
 
 static CUresult keep(Callback **out, CUdevice device) {
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   Callback *callback = cl_object_make(sizeof *callback, HANDLE_NOTIFICATION, NULL, NULL);
-  if (callback) callback->device = device;
-  pthread_mutex_unlock(&lock);
-  if (callback && out) *out = callback;
-  return callback ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (!callback) return CUDA_ERROR_OUT_OF_MEMORY;
+  callback->device = device;
+  if (out) *out = callback;
+  return CUDA_SUCCESS;
 }
 
 static CUresult drop(Callback *callback, CUdevice device) {

@@ -114,28 +114,21 @@ static Giver note_giver(const char *name) {
   return giver;
 }
 
-static CUresult enter(void **out, void *data, void (*destructor)(void *), unsigned references, Giver *giver) {
+API_WHEN(false, cuUserObjectCreate,
+         (void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags),
+         (out, data, destructor, references, flags)) {
+  if (!out || !destructor || !references || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
+  Giver giver = note_giver("cuUserObjectCreate");
+  HOLD_STREAMS();
   UserObject *object = cl_object_make(sizeof *object, HANDLE_USER_OBJECT, NULL, NULL);
-  if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!object) return cl_free_stack(&giver.stack), CUDA_ERROR_OUT_OF_MEMORY;
   object->destructor = destructor;
   object->data = data;
   object->callers = references;
-  object->giver = *giver;
-  giver->stack.python = NULL;
+  object->giver = giver;
   *out = object;
   return CUDA_SUCCESS;
 }
-
-static CUresult create(void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags) {
-  if (!out || !destructor || !references || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
-  Giver giver = note_giver("cuUserObjectCreate");
-  CUresult result = LOCKED(enter(out, data, destructor, references, &giver));
-  cl_free_stack(&giver.stack);
-  return result;
-}
-EXPORTED_ANY_TIME(cuUserObjectCreate,
-                  (void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags),
-                  create(out, data, destructor, references, flags))
 
 static CUresult add(void *handle, unsigned count, Giver *giver) {
   UserObject *object = known(handle);
