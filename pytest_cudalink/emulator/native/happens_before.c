@@ -76,10 +76,6 @@ void cl_order_drop(Op *op) {
   cl_op_release(op);
 }
 
-static bool synchronizes(const Stream *stream, const Context *context) {
-  return stream->head.context == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
-}
-
 /* Joins what the legacy stream waits for, or what waits for it. */
 static void join_others(Clock **clock, const Stream *stream) {
   if (stream->flags & CU_STREAM_NON_BLOCKING || !stream->head.context) return;
@@ -89,7 +85,7 @@ static void join_others(Clock **clock, const Stream *stream) {
     return;
   }
   EACH (Stream, other, &cl_streams)
-    if (synchronizes(other, stream->head.context)) cl_clock_join(clock, other->clock);
+    if (cl_synchronizes(other, stream->head.context)) cl_clock_join(clock, other->clock);
 }
 
 static void name_stream(Op *op, const Stream *stream) {
@@ -292,8 +288,7 @@ void cl_end_order(const Context *context) {
 }
 
 static void watch(Sym symbol, bool entered) {
-  CUresult state;
-  const Context *context = cl_take_waited() && !entered ? cl_context(&state) : NULL;
+  const Context *context = cl_take_waited() && !entered ? cl_current() : NULL;
   if (context) cl_order_waited_context(context);
   cl_watch_site(symbol, entered);
 }

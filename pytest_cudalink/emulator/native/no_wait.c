@@ -117,14 +117,11 @@ EXPORT void cudalinkNoWaitOfTask(unsigned number, unsigned (*task)(void)) {
 }
 
 EXPORT void cudalinkEndNoWait(unsigned number) {
-  Scope *ended = NULL;
   pthread_mutex_lock(&lock);
-  for (Scope **at = &innermost; *at && !ended; at = &(*at)->outer)
-    if ((*at)->number == number) {
-      ended = *at;
-      *at = ended->outer;
-      break;
-    }
+  Scope **at = &innermost;
+  while (*at && (*at)->number != number) at = &(*at)->outer;
+  Scope *ended = *at;
+  if (ended) *at = ended->outer;
   if (!innermost) atomic_store(&cl_wait_watch, NULL);
   pthread_mutex_unlock(&lock);
   if (ended) cl_pending_keep(false);

@@ -1,12 +1,10 @@
-/* The call sites of works, and naming the pairs of accesses that nothing
- * orders. */
+/* The call sites of works, and naming the pairs of accesses that nothing orders. */
 #include "order_findings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "violations.h"
 
 atomic_bool cl_order_on;
@@ -53,31 +51,30 @@ static bool is_new(const Finding *pair) {
 
 static const char *call_of(const Site *site) { return site ? site->call : "a call"; }
 
+static const Stack *stack_of(const Site *site) {
+  static const Stack none;
+  return site ? &site->stack : &none;
+}
+
 void cl_order_finding(const Finding *pair) {
   static const char *const does[] = {"reads them", "writes them", "writes values to them", "allocates them",
                                      "gives them up"};
-  static const Stack none;
   char what[320], fix[320], size[40];
   if (!is_new(pair)) return;
   const char *first = call_of(pair->sites[0]), *second = call_of(pair->sites[1]);
-  const Stack *stacks[2] = {pair->sites[0] ? &pair->sites[0]->stack : &none,
-                            pair->sites[1] ? &pair->sites[1]->stack : &none};
   snprintf(size, sizeof size, "%zu byte%s", pair->size, pair->size == 1 ? "" : "s");
   snprintf(what, sizeof what, "nothing orders two accesses to %s at %p: %s %s, by %s, and %s %s, by %s", size,
            (const void *)pair->start, pair->where[0], does[pair->kinds[0]], first, pair->where[1], does[pair->kinds[1]],
            second);
   if (pair->sites[0] && pair->sites[0] == pair->sites[1])
-    snprintf(fix, sizeof fix,
-             "Let one of the two nodes depend on the other "
-             "(cuGraphAddDependencies).");
+    snprintf(fix, sizeof fix, "Let one of the two nodes depend on the other (cuGraphAddDependencies).");
   else if (!strcmp(pair->where[1], "the host"))
     snprintf(fix, sizeof fix, "Wait for %s (cuStreamSynchronize) before %s.", pair->where[0], second);
   else if (!strcmp(pair->where[0], "the host"))
     snprintf(fix, sizeof fix, "Wait for %s (cuStreamSynchronize) before %s.", pair->where[1], first);
   else
     snprintf(fix, sizeof fix,
-             "Record an event in %s after %s (cuEventRecord), and let %s wait "
-             "for it (cuStreamWaitEvent) before %s.",
+             "Record an event in %s after %s (cuEventRecord), and let %s wait for it (cuStreamWaitEvent) before %s.",
              pair->where[0], first, pair->where[1], second);
   cl_note_violation_of(&(Violation){
       .kind = "order",
@@ -89,15 +86,13 @@ void cl_order_finding(const Finding *pair) {
       .found = size,
       .fix = fix,
       .maker = first,
-      .made = stacks[0],
-      .noticed = stacks[1],
+      .made = stack_of(pair->sites[0]),
+      .noticed = stack_of(pair->sites[1]),
   });
 }
 
 static void note_limit(const char *what, const char *expected, const char *found, const char *fix) {
-  static const Stack none;
   const Site *site = cl_site();
-  const Stack *here = site ? &site->stack : &none;
   cl_note_violation_of(&(Violation){
       .kind = "order",
       .number = ++number,
@@ -108,8 +103,8 @@ static void note_limit(const char *what, const char *expected, const char *found
       .found = found,
       .fix = fix,
       .maker = call_of(site),
-      .made = here,
-      .noticed = here,
+      .made = stack_of(site),
+      .noticed = stack_of(site),
   });
 }
 

@@ -48,14 +48,14 @@ EXPORT int cudalinkLeaveOutWaits(const uint32_t *numbers, size_t count, int all)
   uint32_t *copy = malloc(count * sizeof *copy + 1);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   if (count) memcpy(copy, numbers, count * sizeof *copy);
-  cl_streams_lock();
+  HOLD_STREAMS();
   while (entry_count) cl_free_stack(&entries[--entry_count].stack);
   free(wanted);
   wanted = copy;
   wanted_count = count;
   all_wanted = all;
   atomic_store(&cl_wait_judge, judge);
-  return cl_streams_unlock(CUDA_SUCCESS);
+  return CUDA_SUCCESS;
 }
 
 /* Calls wait again. */

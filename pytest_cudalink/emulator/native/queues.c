@@ -78,8 +78,7 @@ void cl_finish(const Context *context) {
 }
 
 void cl_finish_by(const WaitRow *row, const Context *context) {
-  CUresult state;
-  if (!context) context = cl_context(&state);
+  if (!context) context = cl_current();
   bool of_all = row->waits_for == WAITS_FOR_DEVICES, of_device = row->waits_for == WAITS_FOR_DEVICE;
   if (!cl_any_pending() || cl_in_host_function || (!context && !of_all && !of_device)) return;
   Holder holder;
@@ -119,13 +118,9 @@ static Work *take(List *list) {
 
 /* -- doing -- */
 
-static bool calls_host(const Work *work) {
-  return work->parameters.type == NODE_HOST || work->parameters.type == WORK_CALLBACK;
-}
-
 static void become_ready(Work *work) {
   if (scheduler) scheduler->ready(work);
-  else put(calls_host(work) ? &calls : &ready, work);
+  else put(cl_calls_host(work) ? &calls : &ready, work);
 }
 
 /* Whatever is behind a work knows what it learned while it waited for values. */
@@ -216,7 +211,7 @@ static void perform(Work *work) {
     done(work, reason);
     return;
   }
-  bool host = calls_host(work);
+  bool host = cl_calls_host(work);
   if (host) {
     calling = true;
     if (scheduler) watch_host();
@@ -260,18 +255,17 @@ static void look_at_gates(void) {
 static void hand_over(Work *work);
 
 /* Does everything that can be done now and does not call the host; under a schedule, all that is due. */
-static void progress(void) {
+void cl_progress(void) {
   moves++;
   for (;;) {
     look_at_gates();
     Work *work = scheduler ? scheduler->next(!calling) : take(&ready);
     if (!work) return;
-    if (scheduler && calls_host(work) && !is_engine) hand_over(work); /* else no engine may be left to call the host */
+    if (scheduler && cl_calls_host(work) && !is_engine)
+      hand_over(work); /* else no engine may be left to call the host */
     else perform(work);
   }
 }
-
-void cl_progress(void) { progress(); }
 
 /* -- the engine -- */
 
@@ -297,7 +291,7 @@ static void watch_idleness(unsigned *looks) {
   *looks = moves == before ? *looks + 1 : 0;
   if (*looks < IDLE_LOOKS || !scheduler || !cl_pending) return;
   cl_hurry_all();
-  progress();
+  cl_progress();
   *looks = IDLE_LOOKS - 1;
 }
 
@@ -306,7 +300,7 @@ static void *run_engine(void *unused) {
   is_engine = true;
   HOLD_STREAMS();
   while (!ending) {
-    if (!scheduler) progress();
+    if (!scheduler) cl_progress();
     Work *call = calling ? NULL : take(&calls);
     if (call) {
       perform(call);
@@ -393,7 +387,6 @@ void cl_asked_for(Work *work) {
 }
 
 static bool hurry_earlier(Work *unused, Work *earlier) {
-  (void)unused;
   cl_work_hurry(earlier);
   return true;
 }
@@ -451,7 +444,7 @@ void cl_wait_for(Work *work) {
   work->holders++;
   if (scheduler) cl_work_hurry(work);
   for (;;) {
-    progress();
+    cl_progress();
     if (work->done) break;
     if (waiter.call && cl_is_given_up(&waiter)) break;
     if (scheduler && cl_hurry_all()) continue; /* a gate or a host function may wait for any of it */
@@ -473,7 +466,6 @@ void cl_wait_for(Work *work) {
 /* What comes before new work of a stream, one after the other, for want of memory for the new work. */
 static Work *first_earlier;
 static bool take_earlier(Work *unused, Work *earlier) {
-  (void)unused;
   first_earlier = earlier;
   return !earlier;
 }

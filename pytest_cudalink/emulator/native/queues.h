@@ -25,7 +25,6 @@ typedef struct {
 } Scheduler;
 void cl_schedule(const Scheduler *one);
 bool cl_scheduled(void);
-/* Does all that is due. */
 void cl_progress(void);
 void cl_begin_work(Work *work);
 /* Whether this thread is the driver's own. */

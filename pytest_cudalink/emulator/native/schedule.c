@@ -164,8 +164,7 @@ static Work *next(bool calls) {
   Work **best = NULL;
   if (!cl_is_engine()) now.actor = cl_called();
   for (Work **at = &held; *at; at = &(*at)->next) {
-    unsigned type = (unsigned)(*at)->parameters.type;
-    if (!is_due(*at) || (!calls && (type == NODE_HOST || type == WORK_CALLBACK))) continue;
+    if (!is_due(*at) || (!calls && cl_calls_host(*at))) continue;
     if (!best || is_first(*at, *best)) best = at;
   }
   if (!best) return NULL;
@@ -245,7 +244,7 @@ EXPORT int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_
   uint32_t *copy = malloc(count * sizeof *copy + 1);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   if (count) memcpy(copy, displaced, count * sizeof *copy);
-  cl_streams_lock();
+  HOLD_STREAMS();
   end_schedule();
   forget_log();
   free(now.displaced);
@@ -258,7 +257,7 @@ EXPORT int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_
   now.threads = false;
   cl_schedule(&scheduler);
   atomic_store(&cl_call_end, leave);
-  return cl_streams_unlock(CUDA_SUCCESS);
+  return CUDA_SUCCESS;
 }
 
 /* Does what is pending, as far as no gate holds it up, and goes back to doing work as soon as it may be done. */

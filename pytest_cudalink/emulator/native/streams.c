@@ -167,8 +167,7 @@ Stream *cl_legacy_of(const Context *context) { return context->legacy; }
 
 /* The default stream of the current context, or of this thread in it; made when first needed. */
 static Stream *default_stream(bool of_thread) {
-  CUresult state;
-  Context *context = cl_context(&state);
+  Context *context = cl_current();
   if (!context) return &nowhere;
   if (!of_thread && context->legacy) return context->legacy;
   for (Stream *stream = own; of_thread && stream; stream = stream->sibling)
@@ -209,26 +208,25 @@ CUresult cl_check_stream(const void *handle) {
   return LOCKED(cl_stream_state(handle, &stream));
 }
 
-Context *cl_context_of(const Stream *stream) {
-  CUresult none;
-  return stream && stream->context ? stream->context : cl_context(&none);
-}
-
-static CUresult device_of(const void *handle, CUdevice *device) {
-  Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
-  if (!result) *device = cl_context_of(stream)->device;
-  return result;
-}
+Context *cl_context_of(const Stream *stream) { return stream && stream->context ? stream->context : cl_current(); }
 
 Context *cl_context_in(const void *handle) {
   HOLD_STREAMS();
   return cl_context_of(cl_stream(handle));
 }
 
-CUresult cl_stream_device(const void *handle, CUdevice *device) { return LOCKED(device_of(handle, device)); }
+CUresult cl_stream_device(const void *handle, CUdevice *device) {
+  Stream *stream;
+  HOLD_STREAMS();
+  TRY(cl_stream_state(handle, &stream));
+  *device = cl_context_of(stream)->device;
+  return CUDA_SUCCESS;
+}
 
-static CUresult make_stream(Stream **out, unsigned flags, int priority, Context *context) {
+static CUresult create_stream(EventLine *line, Stream **out, unsigned flags, int priority) {
+  cl_event_uint(line, "flags", flags);
+  IN_CONTEXT(context);
+  HOLD_STREAMS();
   Stream *stream = new_stream(HANDLE_STREAM, context, &cl_streams);
   if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->flags = flags;
@@ -237,13 +235,6 @@ static CUresult make_stream(Stream **out, unsigned flags, int priority, Context 
   stream->id = cl_next_id();
   *out = stream;
   return CUDA_SUCCESS;
-}
-
-static CUresult create_stream(EventLine *line, Stream **out, unsigned flags, int priority) {
-  cl_event_uint(line, "flags", flags);
-  CUresult result;
-  Context *context = cl_context(&result);
-  return result ? result : LOCKED(make_stream(out, flags, priority, context));
 }
 /* Where the handle would go is looked at before cuInit is asked for, as the flags are (measured: programs/others). */
 static CUresult refused(Stream *const *out, unsigned flags) {
@@ -302,19 +293,17 @@ void cl_event_stamp(Event *event) {
   cl_dependencies_clear(&event->work);
 }
 
-static CUresult flags_of(const void *handle, unsigned *flags) {
+CUresult cl_flags_of_event(const void *handle, unsigned *flags) {
+  HOLD_STREAMS();
   const Event *event = cl_event(handle);
   if (event) *flags = event->flags;
   return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cl_flags_of_event(const void *event, unsigned *flags) { return LOCKED(flags_of(event, flags)); }
-
 CUresult cl_make_event(void **out, unsigned flags) {
-  CUresult result;
-  Context *context = cl_context(&result);
-  Event *event = NULL;
-  if (!result) result = LOCKED(cl_event_make(flags, context, &event));
-  if (!result) *out = event;
-  return result;
+  IN_CONTEXT(context);
+  Event *event;
+  TRY(LOCKED(cl_event_make(flags, context, &event)));
+  *out = event;
+  return CUDA_SUCCESS;
 }

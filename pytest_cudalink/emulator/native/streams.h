@@ -112,6 +112,10 @@ enum { LEGACY = 1 }; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 bool cl_is_legacy(const void *handle);
 /* The legacy stream of a context; NULL if it was never used. */
 Stream *cl_legacy_of(const Context *context);
+/* Whether a stream and the legacy one of a context wait for each other. */
+static inline bool cl_synchronizes(const Stream *stream, const Context *context) {
+  return stream->head.context == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
+}
 void cl_stream_free(Stream *stream);
 /* Called with each stream that is freed. In happens_before.c. */
 void cl_order_end_stream(Stream *stream);
@@ -133,6 +137,6 @@ CUresult cl_stream_device(const void *handle, CUdevice *device);
 /* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. Takes the lock. */
 CUresult cl_check_stream(const void *handle);
 /* The flags that an event was made with; CUDA_ERROR_INVALID_HANDLE if it is not alive. Takes the lock. */
-CUresult cl_flags_of_event(const void *event, unsigned *flags);
+CUresult cl_flags_of_event(const void *handle, unsigned *flags);
 /* Makes an event of the current context; its flags were checked. Takes the lock. */
 CUresult cl_make_event(void **out, unsigned flags);

@@ -25,9 +25,7 @@ static bool naming;
 static bool (*engine_is_due)(void); /* whether an engine has something to do that it has not begun */
 static _Atomic pid_t messenger;     /* hands on messages of another process, and so opens no gate */
 
-static pid_t this_thread(void) {
-  return (pid_t)syscall(SYS_gettid);
-} /* gettid is younger than the glibc of our wheels */
+static pid_t this_thread(void) { return (pid_t)syscall(SYS_gettid); } /* gettid is younger than our wheels' glibc */
 
 void cl_waiters_start(bool (*is_due)(void)) {
   engine_is_due = is_due;
@@ -63,8 +61,7 @@ static const Holder *find_holder(unsigned locks, const Context *context, pid_t t
 
 void cl_wait_for_locks(unsigned locks) {
   if (!locks || cl_in_host_function) return;
-  CUresult state;
-  const Context *context = cl_context(&state);
+  const Context *context = cl_current();
   HOLD_STREAMS();
   if (find_holder(locks, context, this_thread())) {
     Waiter waiter;
@@ -82,14 +79,9 @@ void cl_wait_for_locks(unsigned locks) {
 /* -- waiting -- */
 
 void cl_waiter_begin(Waiter *waiter, Work *work) {
-  *waiter = (Waiter){
-      .next = waiters,
-      .thread = this_thread(),
-      .call = cl_called(),
-      .work = work,
-      .holds_python = cl_holds_python(),
-      .given_up = given_up,
-  };
+  *waiter = (Waiter){.next = waiters, .thread = this_thread(), .call = cl_called(), .work = work};
+  waiter->holds_python = cl_holds_python();
+  waiter->given_up = given_up;
   cl_condition_make(&waiter->woken);
   waiters = waiter;
   if (!looker) looker = waiter;
@@ -131,10 +123,9 @@ static void abandon(void *data) {
 /* Whether the wait is one in which a thread is cancelled: where it blocks, not where it looks again and again, unless
    it can be cancelled at any time. */
 static bool may_be_cancelled(const Waiter *waiter, int type) {
-  CUresult state;
   const Context *context = waiter->work ? waiter->work->context : NULL;
   if (!cl_cancelable) return false;
-  if (!context) context = cl_context(&state);
+  if (!context) context = cl_current();
   return type == PTHREAD_CANCEL_ASYNCHRONOUS ||
          (context && (context->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC);
 }
@@ -215,12 +206,6 @@ static const Work *root_of(const Work *work) {
   return work;
 }
 
-static bool is_host(const Work *work) {
-  return work->parameters.type == NODE_HOST || work->parameters.type == WORK_CALLBACK;
-}
-
-static bool is_gate(const Work *work) { return work->parameters.type == NODE_MEMORY_OPERATIONS; }
-
 /* The operation at which a gate stands; NULL: there is none. */
 static const MemoryOperation *operation_at(const Work *gate) {
   const OperationsNode *all = &gate->parameters.operations;
@@ -231,7 +216,8 @@ static const MemoryOperation *operation_at(const Work *gate) {
 static bool may_be_opened_outside(void) {
   bool outside = false;
   for (const Work *work = cl_pending; work && !outside; work = work->behind)
-    if (is_gate(work) && !work->unmet && operation_at(work)) outside = cl_is_of_others(operation_at(work)->address);
+    if (cl_may_be_gate(work) && !work->unmet && operation_at(work))
+      outside = cl_is_of_others(operation_at(work)->address);
   return outside;
 }
 
@@ -239,7 +225,7 @@ static bool may_be_opened_outside(void) {
 static bool holds_back_python(void) {
   bool holds = false;
   for (const Waiter *waiter = waiters; waiter && !holds; waiter = waiter->next)
-    holds = waiter->holds_python && waiter->work && is_host(root_of(waiter->work));
+    holds = waiter->holds_python && waiter->work && cl_calls_host(root_of(waiter->work));
   return holds;
 }
 
@@ -281,8 +267,8 @@ static const char *who_may_go_on(void) {
 }
 
 static int describe_work(const Work *root, char *text, size_t size) {
-  if (is_host(root)) return snprintf(text, size, "a host function, which does not return");
-  const MemoryOperation *operation = is_gate(root) ? operation_at(root) : NULL;
+  if (cl_calls_host(root)) return snprintf(text, size, "a host function, which does not return");
+  const MemoryOperation *operation = cl_may_be_gate(root) ? operation_at(root) : NULL;
   if (!operation) return snprintf(text, size, "unfinished work");
   return snprintf(text, size, "the value at 0x%llx, which nobody writes", (unsigned long long)operation->address);
 }
@@ -318,9 +304,9 @@ static bool name(const char *instead) {
   if (instead) snprintf(what + length, sizeof what - length, "; %s might have ended this, and did not", instead);
   const Work *root = first && first->work ? root_of(first->work) : NULL;
   const char *call = first ? first->call : cl_called();
-  if (root && is_gate(root))
+  if (root && cl_may_be_gate(root))
     snprintf(fix, sizeof fix, "Write the value before %s, or in a thread that waits for none of these.", call);
-  else if (root && is_host(root))
+  else if (root && cl_calls_host(root))
     snprintf(fix, sizeof fix, "Let the host function wait for nothing that the thread in %s has or does.", call);
   else snprintf(fix, sizeof fix, "Let a thread that waits for none of these end what %s waits for.", call);
   uint64_t at = ++number;
@@ -370,7 +356,7 @@ static double now(void) {
 
 static bool anybody_at_gate(void) {
   for (const Waiter *waiter = waiters; waiter; waiter = waiter->next)
-    if (waiter->work && is_gate(root_of(waiter->work))) return true;
+    if (waiter->work && cl_may_be_gate(root_of(waiter->work))) return true;
   return false;
 }
 

@@ -13,17 +13,15 @@ bool cl_any_pending(void) { return atomic_load_explicit(&pending_count, memory_o
 
 const NodeParameters cl_no_work = {.type = NODE_EMPTY};
 
-static bool may_be_gate(const Work *work) { return work->parameters.type == NODE_MEMORY_OPERATIONS; }
-
 Work *cl_work_make(const NodeParameters *parameters, Context *context) {
   Work *work = calloc(1, sizeof *work);
   if (!work) return NULL;
   work->parameters = *parameters;
   work->context = context;
   work->unmet = 1;
-  bool room = !may_be_gate(work) || cl_grow(&cl_gates.list, cl_gates.works, &cl_gates.room, sizeof *cl_gates.list);
+  bool room = !cl_may_be_gate(work) || cl_grow(&cl_gates.list, cl_gates.works, &cl_gates.room, sizeof *cl_gates.list);
   if (room && cl_parameters_own(&work->parameters)) {
-    cl_gates.works += may_be_gate(work);
+    cl_gates.works += cl_may_be_gate(work);
     return work;
   }
   free(work);
@@ -31,7 +29,7 @@ Work *cl_work_make(const NodeParameters *parameters, Context *context) {
 }
 
 void cl_work_drop(Work *work) {
-  cl_gates.works -= may_be_gate(work);
+  cl_gates.works -= cl_may_be_gate(work);
   cl_parameters_free(&work->parameters);
   cl_watch_end(work->watch);
   cl_order_drop(work->op);
@@ -49,11 +47,6 @@ bool cl_work_after(Work *work, Work *earlier) {
   return true;
 }
 
-/* Whether a stream and the legacy one of a context wait for each other. */
-static bool synchronizes(const Stream *stream, const Context *context) {
-  return stream->head.context == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
-}
-
 bool cl_visit_earlier(const Stream *stream, bool alone, WorkVisit *visit, Work *new) {
   if (stream->last && !visit(new, stream->last)) return false;
   if (stream->flags & CU_STREAM_NON_BLOCKING || (alone && !stream->is_legacy)) return true;
@@ -62,7 +55,7 @@ bool cl_visit_earlier(const Stream *stream, bool alone, WorkVisit *visit, Work *
     return !legacy || !legacy->last || visit(new, legacy->last);
   }
   EACH (Stream, other, &cl_streams)
-    if (other->last && synchronizes(other, stream->head.context) && !visit(new, other->last)) return false;
+    if (other->last && cl_synchronizes(other, stream->head.context) && !visit(new, other->last)) return false;
   return true;
 }
 
@@ -71,10 +64,7 @@ bool cl_work_in_order(Work *work, const Stream *stream, bool alone) {
   return cl_visit_earlier(stream, alone, cl_work_after, work);
 }
 
-static bool is_nothing(Work *new, Work *earlier) {
-  (void)new;
-  return !earlier;
-}
+static bool is_nothing(Work *new, Work *earlier) { return !earlier; }
 
 bool cl_is_busy(const Stream *stream, bool alone) {
   return cl_any_pending() && !cl_visit_earlier(stream, alone, is_nothing, NULL);
@@ -100,8 +90,7 @@ void cl_work_append(Work *work, Stream *stream) {
   if (stream->last) stream->last->last_of = NULL;
   stream->last = work;
   work->last_of = stream;
-  int type = work->parameters.type;
-  if (type == NODE_HOST || type == WORK_CALLBACK || type == NODE_EMPTY) return;
+  if (cl_calls_host(work) || work->parameters.type == NODE_EMPTY) return;
   work->in = stream;
   stream->depth++;
 }

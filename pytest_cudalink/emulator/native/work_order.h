@@ -39,6 +39,10 @@ typedef struct Work {
   char *source;    /* what that was when it began; NULL: not kept */
 } Work;
 
+static inline bool cl_calls_host(const Work *work) {
+  return work->parameters.type == NODE_HOST || work->parameters.type == WORK_CALLBACK;
+}
+static inline bool cl_may_be_gate(const Work *work) { return work->parameters.type == NODE_MEMORY_OPERATIONS; }
 /* Whether anything is pending at all: one atomic load, which is all that ordinary programs pay. */
 bool cl_any_pending(void);
 /* Frees the watch of a work, or NULL. In watched_copies.c. */

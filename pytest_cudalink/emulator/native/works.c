@@ -1,7 +1,6 @@
 /* Doing work of queues, when everything before it is done. */
 #include "accesses.h"
 #include "allocations.h"
-#include "capture.h"
 #include "copies.h"
 #include "graph_memory.h"
 #include "memory.h"
@@ -11,11 +10,6 @@
 #include "violations.h"
 #include "waiters.h"
 #include "watched_copies.h"
-
-static CUresult use(GraphMemory *memory) {
-  cl_graph_memory_use(memory);
-  return CUDA_SUCCESS;
-}
 
 /* Whether another process may write to memory: it has been shared by handles, or its pages are. */
 bool cl_is_of_others(CUdeviceptr address) {
@@ -39,7 +33,7 @@ static CUresult perform(Work *work) {
     case NODE_FILL: return cl_run_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
     case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
     case WORK_CALLBACK: work->callback(work->handle, cl_sticky_error(), host->data); return CUDA_SUCCESS;
-    case NODE_ALLOCATE: return LOCKED(use(work->handle));
+    case NODE_ALLOCATE: return LOCKED((cl_graph_memory_use(work->handle), CUDA_SUCCESS));
     case NODE_MEMORY_OPERATIONS:
       return cl_do_operations(parameters->operations.count, parameters->operations.list, &work->position);
     case WORK_FREE: return cl_free_in_order(parameters->address);
@@ -50,7 +44,7 @@ static CUresult perform(Work *work) {
 /* What the host functions tell the host is not seen: it may know all that is before them. */
 static void check_order(const Work *work) {
   int type = work->parameters.type;
-  if (type == NODE_HOST || type == WORK_CALLBACK) cl_order_learn(work->op);
+  if (cl_calls_host(work)) cl_order_learn(work->op);
   else if (type == WORK_FREE) cl_touch_block(work->op, work->parameters.address, ACCESS_FREE);
   else if (type == NODE_COPY) cl_touch_box(work->op, &work->parameters.copy.box, work->staged);
   else cl_touch_parameters(work->op, &work->parameters);
