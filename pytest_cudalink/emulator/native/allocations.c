@@ -13,7 +13,6 @@
 #include "graph_memory.h"
 #include "pools.h"
 #include "processes.h"
-#include "shared_memory.h"
 #include "watched_copies.h"
 
 enum { ROW_ALIGNMENT = 512 };

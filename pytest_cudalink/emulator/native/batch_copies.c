@@ -5,7 +5,6 @@
 #include "capture.h"
 #include "copy_calls.h"
 #include "devices.h"
-#include "memory.h"
 
 static const size_t NO_COPY = SIZE_MAX; /* no single copy is at fault */
 

@@ -222,8 +222,7 @@ static CUresult queue_box(const Box *box, const void *handle, Watch *watch) {
 
 /* Whether a synchronous form is done when it returns, in any memory. */
 static bool synchronizes(CUdeviceptr address) {
-  CUresult state;
-  const Context *context = cl_context(&state);
+  const Context *context = cl_current();
   if (context && context->flags & CU_CTX_SYNC_MEMOPS) return true;
   HOLD_BLOCK(block, address);
   return block && block->sync_memops;
@@ -386,9 +385,8 @@ static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t val
 
 /* A memset in a stream needs what the stream's device may use, whichever is current (two H200s: edges/two_pools). */
 static CUresult fill_in_stream(const FillNode *fill, const void *stream, Context *context) {
-  CUresult unused;
   TRY(check_access(context, fill->to));
-  bool pushed = context != cl_context(&unused) && cl_push_context(context);
+  bool pushed = context != cl_current() && cl_push_context(context);
   CUresult result = fill_in_order(fill, stream, FORM_ASYNCHRONOUS);
   if (pushed) cl_pop_context();
   return result;

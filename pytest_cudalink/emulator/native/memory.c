@@ -374,9 +374,8 @@ CUresult cl_block_make(Block *block) {
 }
 
 CUdeviceptr cl_allocate(size_t size, Place place, const Context *context) {
-  CUresult state;
   bool of_module = context && place == ON_DEVICE;
-  if (!context) context = cl_context(&state);
+  if (!context) context = cl_current();
   Block block = {.size = size, .origin = FROM_MODULE, .place = place, .device = context ? context->device : 0};
   if (of_module) block.context = (Context *)(uintptr_t)context;
   return cl_block_make(&block) ? 0 : (CUdeviceptr)block.start;
@@ -451,8 +450,7 @@ static bool covered(CUdeviceptr address, size_t size, bool any, CUdevice device)
 _Thread_local bool cl_as_peers;
 
 static CUdevice current_device(void) {
-  CUresult state;
-  const Context *context = cl_as_peers ? NULL : cl_context(&state);
+  const Context *context = cl_as_peers ? NULL : cl_current();
   return context ? context->device : NO_DEVICE;
 }
 

@@ -104,11 +104,7 @@ static bool find_pages(Physical *physical) {
     cl_process_file(&physical->key);
     return physical->offset;
   }
-  FileHead head = {
-      .kind = FILE_OF_MEMORY,
-      .device = physical->properties.location.id,
-      .size = physical->size,
-  };
+  FileHead head = {.kind = FILE_OF_MEMORY, .device = physical->properties.location.id, .size = physical->size};
   memcpy(head.properties, &physical->properties, sizeof physical->properties);
   physical->file = own_file(cl_file_make(&head));
   physical->offset = cl_file_begin();

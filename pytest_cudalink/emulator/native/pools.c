@@ -9,7 +9,6 @@
 #include "locks.h"
 #include "processes.h"
 #include "queues.h"
-#include "streams.h"
 
 enum { CHUNK = 512, SEGMENT = 32 << 20 };
 
@@ -244,8 +243,7 @@ CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead
 }
 
 CUresult cl_pool_location(const Location *location, int type) {
-  if (type != PINNED_TYPE && type != MANAGED_TYPE) return CUDA_ERROR_INVALID_VALUE;
-  if (type == MANAGED_TYPE && cl_config()->version < 13000) return CUDA_ERROR_INVALID_VALUE;
+  if (type != PINNED_TYPE && (type != MANAGED_TYPE || cl_config()->version < 13000)) return CUDA_ERROR_INVALID_VALUE;
   switch (location->type) {
     case CU_MEM_LOCATION_TYPE_INVALID: return type == MANAGED_TYPE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -290,18 +288,16 @@ static CUresult get_pool(void **out, const Location *location, int type, bool cu
 
 /* The type of memory is `type`, or any if it is ANY_TYPE. */
 static CUresult set_pool(const Location *location, int type, void *handle) {
-  Pool *of_location = NULL, *pool = cl_pool_lock(handle);
-  CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
-  if (!result && location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
-  if (!result && type != ANY_TYPE && pool->properties.type != type) result = CUDA_ERROR_INVALID_VALUE;
-  if (!result) type = pool->properties.type;
-  if (!result) result = cl_pool_location(location, type);
-  if (!result && (pool->imported || !same_location(&pool->properties.location, location)))
-    result = CUDA_ERROR_INVALID_VALUE;
-  if (!result) result = default_pool(location, type, &of_location);
-  if (!result) of_location->current = pool;
-  cl_pool_unlock();
-  return result;
+  Pool *of_location;
+  HOLD_POOL(pool, handle);
+  if (!pool) return NO_POOL;
+  if (location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
+  if (type != ANY_TYPE && pool->properties.type != type) return CUDA_ERROR_INVALID_VALUE;
+  TRY(cl_pool_location(location, pool->properties.type));
+  if (pool->imported || !same_location(&pool->properties.location, location)) return CUDA_ERROR_INVALID_VALUE;
+  TRY(default_pool(location, pool->properties.type, &of_location));
+  of_location->current = pool;
+  return CUDA_SUCCESS;
 }
 
 EXPORTED(cuMemGetDefaultMemPool, (void **out, Location *location, int type), get_pool(out, location, type, false))
@@ -322,24 +318,21 @@ EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool),
 
 API(cuMemPoolDestroy, (void *handle), (handle)) {
   HOLD_POOL(pool, handle);
-  CUresult result = !pool ? NO_POOL : pool->is_default ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  if (!result) {
-    cl_object_unname(&pool->head);
-    EACH (Pool, at, &all)
-      if (at->current == pool) at->current = NULL;
-    pool->destroyed = true;
-    if (!pool->live) cl_object_end(&pool->head);
-  }
-  return result;
+  if (!pool || pool->is_default) return pool ? CUDA_ERROR_INVALID_VALUE : NO_POOL;
+  cl_object_unname(&pool->head);
+  EACH (Pool, at, &all)
+    if (at->current == pool) at->current = NULL;
+  pool->destroyed = true;
+  if (!pool->live) cl_object_end(&pool->head);
+  return CUDA_SUCCESS;
 }
 
 API(cuMemPoolTrimTo, (void *handle, size_t keep), (handle, keep)) {
-  Pool *pool = cl_pool_lock(handle);
-  bool own = cl_is_own(pool);
-  if (own) trim(pool, keep, keep);
-  cl_pool_unlock();
   cl_event_uint(line, "bytes", keep);
-  return own ? CUDA_SUCCESS : NO_POOL;
+  HOLD_POOL(pool, handle);
+  if (!cl_is_own(pool)) return NO_POOL;
+  trim(pool, keep, keep);
+  return CUDA_SUCCESS;
 }
 
 /* -- allocating -- */
@@ -353,10 +346,7 @@ uint64_t cl_pool_barred(const Pool *pool) {
   return barred;
 }
 
-static bool is_not_reached(Work *new, Work *earlier) {
-  (void)new;
-  return !earlier->reached;
-}
+static bool is_not_reached(Work *new, Work *earlier) { return !earlier->reached; }
 
 /* Whether new work of a stream comes behind a work: of its own, or by events that it waits for. */
 static bool is_behind(Work *work, const Stream *stream, bool by_events) {

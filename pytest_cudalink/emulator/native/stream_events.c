@@ -7,8 +7,8 @@
 /* -- streams -- */
 
 static CUresult may_wait_for(const void *handle, Stream **stream) {
-  CUresult result = cl_refuse_captured(handle, stream);
-  return result ? result : cl_prohibited();
+  TRY(cl_refuse_captured(handle, stream));
+  return cl_prohibited();
 }
 
 API_LOCKED(cuStreamQuery, (Stream *handle), (handle)) {
@@ -119,10 +119,9 @@ static CUresult record(void *handle, const Context *current, const void *stream_
 }
 
 static CUresult event_record(void *event, const void *stream, unsigned flags) {
-  CUresult state;
-  const Context *current = cl_context(&state);
-  CUresult result = cl_make_room(stream, ROOM_WORK);
-  return result ? result : LOCKED(record(event, current, stream, flags));
+  const Context *current = cl_current();
+  TRY(cl_make_room(stream, ROOM_WORK));
+  return LOCKED(record(event, current, stream, flags));
 }
 EXPORTED(cuEventRecord, (Event *event, Stream *stream), event_record(event, stream, 0))
 EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags), event_record(event, stream, flags))
@@ -173,15 +172,14 @@ static CUresult wait_in_order(Stream *stream, const Event *event) {
 API_LOCKED(cuStreamWaitEvent, (Stream *stream_handle, Event *handle, unsigned flags), (stream_handle, handle, flags)) {
   Stream *stream;
   Event *event;
-  CUresult result = cl_stream_ready(stream_handle, &stream);
-  /* before the event (measured: programs/core) */
-  if (!result && flags > CU_EVENT_RECORD_EXTERNAL) result = CUDA_ERROR_INVALID_VALUE;
-  if (!result) result = find_event(handle, &event);
-  if (!result) result = refuse_interprocess(event, stream);
-  if (result) return result;
+  TRY(cl_stream_ready(stream_handle, &stream));
+  if (flags > CU_EVENT_RECORD_EXTERNAL)
+    return CUDA_ERROR_INVALID_VALUE; /* before the event (measured: programs/core) */
+  TRY(find_event(handle, &event));
+  TRY(refuse_interprocess(event, stream));
   if (flags == CU_EVENT_RECORD_EXTERNAL) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
-    result = refuse_captured(event);
+    CUresult result = refuse_captured(event);
     if (result == CUDA_ERROR_INVALID_VALUE)
       return cl_invalidate(stream->capture), result; /* (measured: edges/capture) */
     NodeParameters parameters = {.type = NODE_WAIT, .event = event};
@@ -298,15 +296,13 @@ API_LOCKED_CHECKED(milliseconds && from && to ? CUDA_SUCCESS : CUDA_ERROR_INVALI
                    (float *milliseconds, Event *from, Event *to), (milliseconds, from, to)) {
   Event *start, *end;
   if (!cl_event(from) || !cl_event(to)) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = find_event(from, &start);
-  if (!result) result = find_event(to, &end);
-  if (result) return result;
-  if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
-  if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
+  TRY(find_event(from, &start));
+  TRY(find_event(to, &end));
+  if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING || !start->recorded || !end->recorded)
+    return CUDA_ERROR_INVALID_HANDLE;
   if (start->head.context != end->head.context) return CUDA_ERROR_INVALID_HANDLE; /* (measured: edges/events) */
-  result = refuse_captured(start);
-  if (!result) result = refuse_captured(end);
-  if (result) return result;
+  TRY(refuse_captured(start));
+  TRY(refuse_captured(end));
   if (start->record || end->record) return CUDA_ERROR_NOT_READY;
   *milliseconds =
       (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f + (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;

@@ -17,8 +17,7 @@ static CUresult check_operation(const MemoryOperation *one) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
       if ((one->flags & ~(unsigned)CU_STREAM_WAIT_VALUE_FLUSH) >= CONDITIONS) return CUDA_ERROR_INVALID_VALUE;
-      if (one->flags & (unsigned)CU_STREAM_WAIT_VALUE_FLUSH)
-        return CUDA_ERROR_NOT_SUPPORTED; /* no device of ours flushes */
+      if (one->flags & (unsigned)CU_STREAM_WAIT_VALUE_FLUSH) return CUDA_ERROR_NOT_SUPPORTED; /* no device flushes */
       break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
@@ -39,9 +38,7 @@ static bool is_there(const MemoryOperation *one) {
 
 CUresult cl_check_operations(unsigned count, const MemoryOperation *list) {
   if (!count || count > OPERATIONS_MAX || !list) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned at = 0; at < count; at++) {
-    TRY(check_operation(list + at));
-  }
+  for (unsigned at = 0; at < count; at++) TRY(check_operation(list + at));
   return CUDA_SUCCESS;
 }
 
@@ -76,9 +73,9 @@ CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned 
     if (wide || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
       if (!is_there(one)) return CUDA_ERROR_ILLEGAL_ADDRESS;
       cl_word_write(one->address, wide ? one->value : (uint32_t)one->value, wide);
-    } else if (one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64) {
+    } else if (one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
       result = wait_for_value(one);
-    } else continue;
+    else continue;
     if (result) return result;
     if (cl_order_on) cl_touch_operation(one);
   }
@@ -111,13 +108,13 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
   TRY(cl_enter_stream(stream, &captured));
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (!count) return CUDA_SUCCESS; /* (measured: programs/others) */
-  CUresult result = cl_check_operations(count, list);
+  TRY(cl_check_operations(count, list));
   Context *context = cl_context_in(stream);
-  for (unsigned at = 0; !result && at < count; at++)
-    /* the stream's device must have access to the memory (two H200s: edges/two_wait_values) */
-    if (!is_there(list + at) || !cl_reaches_address(context, list[at].address)) result = CUDA_ERROR_INVALID_VALUE;
-  if (result) return result;
+  /* the stream's device must have access to the memory (two H200s: edges/two_wait_values) */
+  for (unsigned at = 0; at < count; at++)
+    if (!is_there(list + at) || !cl_reaches_address(context, list[at].address)) return CUDA_ERROR_INVALID_VALUE;
   unsigned done = 0;
+  CUresult result = CUDA_SUCCESS;
   if (!captured && !cl_must_wait(stream)) result = do_at_once(stream, count, list, &done);
   if (!captured && done == count) return result;
   TRY(captured ? CUDA_SUCCESS : cl_make_room(stream, ROOM_WORK));
@@ -177,8 +174,7 @@ static bool is_managed(CUdeviceptr address, size_t size) {
 API(cuStreamAttachMemAsync, (Stream *stream, CUdeviceptr address, size_t size, unsigned flags),
     (stream, address, size, flags)) {
   Stream *known;
-  CUresult result = LOCKED(cl_refuse_captured(stream, &known)); /* under no context, too (two H200s) */
-  if (result) return result;
+  TRY(LOCKED(cl_refuse_captured(stream, &known))); /* under no context, too (two H200s) */
   bool single = flags == CU_MEM_ATTACH_SINGLE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && !single) return CUDA_ERROR_INVALID_VALUE;
   if (single && cl_is_legacy(stream)) return CUDA_ERROR_INVALID_VALUE;

@@ -9,15 +9,12 @@
    (measured: programs/capture). */
 static CUresult read_stream(const void *handle, const void *out, Stream *known, bool as_work) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *current = cl_context(&state);
-  cl_streams_lock();
   Stream *stream;
-  CUresult result = as_work ? cl_refuse_captured(handle, &stream) : cl_stream_ready(handle, &stream);
-  if (!result) *known = *stream;
-  cl_streams_unlock(result);
-  if (!result && !known->context) known->context = current;
-  return result;
+  HOLD_STREAMS();
+  TRY(as_work ? cl_refuse_captured(handle, &stream) : cl_stream_ready(handle, &stream));
+  *known = *stream;
+  if (!known->context) known->context = cl_current();
+  return CUDA_SUCCESS;
 }
 
 /* A question to a stream; the answer is a member of the copy. */
@@ -79,12 +76,10 @@ typedef struct {
 /* The bytes of a window have the attribute's bound by the programming guide; -1 is beyond it (recorded programs). What
    misses cannot persist (cuda.h, CUaccessPolicyWindow). */
 static bool is_window(const AttributeValue *value) {
-  int most = 0;
   Window window;
   memcpy(&window, value, sizeof window);
-  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, &most);
-  return window.bytes <= (uint64_t)most && window.hit_ratio >= 0 && window.hit_ratio <= 1 &&
-         window.miss != CU_ACCESS_PROPERTY_PERSISTING;
+  return window.bytes <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE) && window.hit_ratio >= 0 &&
+         window.hit_ratio <= 1 && window.miss != CU_ACCESS_PROPERTY_PERSISTING;
 }
 
 bool cl_fit_attribute(int attribute, AttributeValue *value) {

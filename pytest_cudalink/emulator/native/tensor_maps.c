@@ -51,19 +51,16 @@ static bool valid_modes(const Map *map) {
     return false;
   if (map->fill && !is_float(map->type)) return false;
   if (map->type == CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B && map->interleave) return false;
-  if (wide_packed(map->type) &&
-      (map->swizzle == CU_TENSOR_MAP_SWIZZLE_32B || map->swizzle == CU_TENSOR_MAP_SWIZZLE_64B))
-    return false;
-  return true;
+  return !wide_packed(map->type) ||
+         (map->swizzle != CU_TENSOR_MAP_SWIZZLE_32B && map->swizzle != CU_TENSOR_MAP_SWIZZLE_64B);
 }
 
 static bool valid_extents(const Map *map) {
   uint64_t unit = wide_packed(map->type) ? 128 : map->type == CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B ? 2 : 1;
   uint64_t stride_unit = map->interleave == CU_TENSOR_MAP_INTERLEAVE_32B || wide_packed(map->type) ? 32 : 16;
   if (map->extents[0] % unit) return false;
-  for (unsigned at = 0; at < map->rank; at++) {
+  for (unsigned at = 0; at < map->rank; at++)
     if (map->extents[at] > (uint64_t)1 << 32 || map->steps[at] > 8) return false;
-  }
   for (unsigned at = 0; at + 1 < map->rank; at++)
     if (map->strides[at] % stride_unit || map->strides[at] >= (uint64_t)1 << 40) return false;
   return true;
@@ -82,11 +79,10 @@ static bool valid_row(const Map *map, uint64_t elements) {
 }
 
 static CUresult check(EventLine *line, void *out, const Map *map, const unsigned *box) {
-  int supported = 0;
-  cl_device_attribute(CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, &supported);
   if (!out) return CUDA_ERROR_INVALID_VALUE; /* cuda.core's maps are not aligned to 64 bytes, as documented */
   TRY(cl_check_context());
-  if (!supported) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no such tensor maps");
+  if (!cl_device_has(CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED))
+    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no such tensor maps");
   if (!map->rank || !map->extents || !map->strides || !map->steps) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < map->rank && at < MOST_DIMENSIONS; at++)
     if (!map->extents[at] || !map->steps[at] || (box && !box[at])) return CUDA_ERROR_INVALID_VALUE;
@@ -114,10 +110,8 @@ static CUresult encode(void *out, const Map *map, const uint32_t box[3], uint64_
   }
   words[13] |= (box[0] - 1) << 24;
   memcpy(words + 14, box + 1, 2 * sizeof *box);
-  int most = 0;
-  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &most);
   /* a box that does not fit is found out last (measured: edges/tensor_words) */
-  bool fits = bytes_of(map, elements) <= (uint64_t)most &&
+  bool fits = bytes_of(map, elements) <= cl_device_has(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) &&
               (map->interleave || !map->swizzle || bytes_of(map, box[0]) <= span[map->swizzle]);
   if (fits) {
     words[16] = (uint32_t)bytes_of(map, elements);
@@ -200,15 +194,14 @@ EXPORTED(cuTensorMapEncodeIm2colWide,
                             promotion, fill},
                      lower, upper, channels, pixels, mode))
 
-static CUresult replace_address(void *out, uint64_t address) {
+API(cuTensorMapReplaceAddress, (void *tensorMap, void *address), (tensorMap, address)) {
   TRY(cl_check_context());
-  if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
+  if (!tensorMap || !address) return CUDA_ERROR_INVALID_VALUE;
   uint32_t modes;
-  memcpy(&modes, (char *)out + 2 * sizeof modes, sizeof modes);
+  memcpy(&modes, (char *)tensorMap + 2 * sizeof modes, sizeof modes);
   bool packed = (modes >> FORMAT_BIT & 15) > format_of_type[CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B];
   int type = packed ? CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B : CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  if (!valid_address(address, type, (int)(modes >> INTERLEAVE_BIT & 3))) return CUDA_ERROR_INVALID_VALUE;
-  memcpy(out, &address, sizeof address);
+  if (!valid_address((uintptr_t)address, type, (int)(modes >> INTERLEAVE_BIT & 3))) return CUDA_ERROR_INVALID_VALUE;
+  memcpy(tensorMap, &address, sizeof address);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuTensorMapReplaceAddress, (void *tensorMap, void *address), replace_address(tensorMap, (uintptr_t)address))

@@ -25,15 +25,12 @@ STATIC_LOCK(lock); /* of all references */
 API(cuTexRefCreate, (Reference * *out), (out)) {
   TRY(cl_check_context());
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   Reference *made = cl_object_make(sizeof *made, HANDLE_TEXTURE_REFERENCE, NULL, NULL);
-  if (made) {
-    made->format = CU_AD_FORMAT_FLOAT;
-    made->channels = 1;
-    for (int axis = 0; axis < AXES; axis++) made->modes[axis] = CU_TR_ADDRESS_MODE_CLAMP;
-  }
-  pthread_mutex_unlock(&lock);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made->format = CU_AD_FORMAT_FLOAT;
+  made->channels = 1;
+  for (int axis = 0; axis < AXES; axis++) made->modes[axis] = CU_TR_ADDRESS_MODE_CLAMP;
   *out = made;
   return CUDA_SUCCESS;
 }

@@ -108,10 +108,9 @@ static CUresult check_sampling(const Sampling *sampling, const Resource *resourc
     if (sampling->address_modes[axis] < CU_TR_ADDRESS_MODE_WRAP ||
         sampling->address_modes[axis] > CU_TR_ADDRESS_MODE_BORDER)
       return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_are_zeros(sampling->reserved, sizeof sampling->reserved)) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_filter(sampling->filter)) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_filter(sampling->mipmap_filter)) return CUDA_ERROR_INVALID_VALUE;
-  if (sampling->flags & ~(unsigned)TEXTURE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_are_zeros(sampling->reserved, sizeof sampling->reserved) || !is_filter(sampling->filter) ||
+      !is_filter(sampling->mipmap_filter) || sampling->flags & ~(unsigned)TEXTURE_FLAGS)
+    return CUDA_ERROR_INVALID_VALUE;
   bool cubemap = array && array->flags & CUDA_ARRAY3D_CUBEMAP;
   return sampling->flags & CU_TRSF_SEAMLESS_CUBEMAP && !cubemap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -140,9 +139,8 @@ static CUresult keep(uint64_t *out, const Texture *like, HandleKind kind, Contex
   Texture *texture = malloc(sizeof *texture);
   if (!texture) return CUDA_ERROR_OUT_OF_MEMORY;
   *texture = *like;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   bool kept = cl_object_enter(&texture->head, kind, context, &all);
-  pthread_mutex_unlock(&lock);
   if (kept) *out = (uintptr_t)texture;
   else free(texture);
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -168,17 +166,16 @@ API(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling 
   return keep(out, &texture, HANDLE_TEXTURE, context);
 }
 
-static CUresult create_surface(uint64_t *out, const Resource *resource) {
+API(cuSurfObjectCreate, (uint64_t *pSurfObject, const Resource *resource), (pSurfObject, resource)) {
   IN_CONTEXT(context);
-  if (!out || !resource) return CUDA_ERROR_INVALID_VALUE;
+  if (!pSurfObject || !resource) return CUDA_ERROR_INVALID_VALUE;
   ArrayDescriptor array;
   unsigned levels;
   if (resource->type != CU_RESOURCE_TYPE_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
   TRY(array_of(resource, &array, &levels));
   TRY(cl_check_array_context(resource->of.array));
-  return keep(out, &(Texture){.resource = *resource}, HANDLE_SURFACE, context);
+  return keep(pSurfObject, &(Texture){.resource = *resource}, HANDLE_SURFACE, context);
 }
-EXPORTED(cuSurfObjectCreate, (uint64_t *pSurfObject, const Resource *resource), create_surface(pSurfObject, resource))
 
 static CUresult destroy(uint64_t handle, HandleKind kind) {
   CUresult result = cl_check_context();
@@ -191,20 +188,14 @@ static CUresult destroy(uint64_t handle, HandleKind kind) {
 EXPORTED(cuTexObjectDestroy, (uint64_t texture), destroy(texture, HANDLE_TEXTURE))
 EXPORTED(cuSurfObjectDestroy, (uint64_t surface), destroy(surface, HANDLE_SURFACE))
 
-/* Copies one; false if it is not alive. */
-static bool read_texture(uint64_t handle, HandleKind kind, Texture *texture) {
-  const void *address = (const void *)(uintptr_t)handle;
-  HOLD(lock);
-  bool alive = cl_handle_is(address, kind);
-  if (alive) *texture = *(const Texture *)address;
-  return alive;
-}
-
 static CUresult asked(const void *out, uint64_t handle, HandleKind kind, Texture *texture) {
-  CUresult result = cl_check_context();
+  const void *address = (const void *)(uintptr_t)handle;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  if (result) return result;
-  return read_texture(handle, kind, texture) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  TRY(cl_check_context());
+  HOLD(lock);
+  if (!cl_handle_is(address, kind)) return CUDA_ERROR_INVALID_VALUE;
+  *texture = *(const Texture *)address;
+  return CUDA_SUCCESS;
 }
 
 static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
