@@ -37,15 +37,8 @@ static _Atomic(const Python *) python;
 /* Sets the table of Python's functions, which must stay where it is; NULL: no lines of Python are noted from now on. */
 EXPORT void cudalinkSetPython(const Python *functions) { atomic_store(&python, functions); }
 
-enum {
-  PYTHON_LINES = 64,
-  LINE_ROOM = 512,
-  PATH_ROOM = 377,
-  FRAME_ROOM = 160,
-  OWN_LINES = 3,
-  SITE_LINES = 16,
-  ESCAPE_ROOM = 16
-};
+enum { PYTHON_LINES = 64, OWN_LINES = 3, SITE_LINES = 16 };
+enum { LINE_ROOM = 512, PATH_ROOM = 377, FRAME_ROOM = 160, ESCAPE_ROOM = 16 };
 
 /* Where the end of a text begins that has room, between two characters: the end of a path says most. */
 static const char *end_of(const char *text, size_t length, size_t room) {
@@ -206,7 +199,7 @@ static int describe_frame(void *frame, char *text, size_t size) {
                   where.dli_sname ? " " : "", where.dli_sname ? where.dli_sname : "");
 }
 
-void cl_event_frames(EventLine *line, const char *name, const Stack *stack, int skipped, size_t room) {
+static void event_frames(EventLine *line, const char *name, const Stack *stack, int skipped, size_t room) {
   cl_event_list(line, name);
   size_t start = line->length;
   for (int frame = skipped; frame < stack->depth && line->length - start < room; frame++) {
@@ -230,7 +223,7 @@ static int own_frames(const Stack *stack) {
 
 void cl_event_stack(EventLine *line, const char *name, const Stack *stack, size_t room) {
   if (!stack->python) {
-    cl_event_frames(line, name, stack, own_frames(stack), room);
+    event_frames(line, name, stack, own_frames(stack), room);
     return;
   }
   cl_event_list(line, name);

@@ -42,9 +42,7 @@ void cl_site_drop(Site *site);
 uint64_t cl_hash(uint64_t hash, const void *bytes, size_t count);
 /* Adds a place in the program to a hash: its lines of Python, or the native frames if there are none. */
 uint64_t cl_hash_stack(uint64_t hash, const Stack *stack);
-/* Adds the native frames to an event as a list with this name, as far as they fit into `room` bytes. */
-void cl_event_frames(EventLine *line, const char *name, const Stack *stack, int skipped, size_t room);
-/* Adds the innermost lines of Python, or the native frames if there are none. */
+/* Adds the innermost lines of Python to an event, as a list, or the native frames if there are none. */
 void cl_event_stack(EventLine *line, const char *name, const Stack *stack, size_t room);
 /* Writes all lines to a buffer, `n` before native frames and `p` before those of Python; returns the size with the NUL
    that this takes. */

@@ -99,8 +99,7 @@ API(cuThreadExchangeStreamCaptureMode, (int *mode), (mode)) {
 
 /* A capturing stream that the legacy one waits for, of the current context; NULL if there is none. */
 static Capture *implicit(void) {
-  CUresult result;
-  const Context *context = cl_context(&result);
+  const Context *context = cl_current();
   if (!atomic_load(&capture_count)) return NULL;
   EACH (Stream, stream, &cl_streams)
     if (stream->capture && !(stream->flags & CU_STREAM_NON_BLOCKING) && stream->context == context)

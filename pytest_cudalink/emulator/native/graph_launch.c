@@ -6,7 +6,6 @@
 #include "copies.h"
 #include "graph_exec.h"
 #include "graph_memory.h"
-#include "graph_rules.h"
 #include "queues.h"
 
 /* The body that a conditional node runs, or NULL: no kernel changes the value that it begins with. */

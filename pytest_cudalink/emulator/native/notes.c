@@ -83,8 +83,9 @@ static void *map(int descriptor, size_t offset, size_t size) {
   struct stat found;
   char kind[sizeof kind_of_notes];
   if (fstat(descriptor, &found) || found.st_size < HEAD) return NULL;
-  if (pread(descriptor, kind, sizeof kind, offsetof(Header, kind)) != sizeof kind) return NULL;
-  if (memcmp(kind, kind_of_notes, sizeof kind)) return NULL;
+  if (pread(descriptor, kind, sizeof kind, offsetof(Header, kind)) != sizeof kind ||
+      memcmp(kind, kind_of_notes, sizeof kind))
+    return NULL;
   void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, (off_t)offset);
   return pages == MAP_FAILED ? NULL : pages;
 }
@@ -202,24 +203,21 @@ static void say_refusal(const char *function, const char *why) {
 void cl_note_refusal(const char *function, const EventLine *event) {
   HOLD(notes.lock);
   Notes *file = destination();
-  if (file) {
-    uint64_t looks = 1 + (file->header ? atomic_load(&file->header->looks) : 0);
-    size_t at = 0;
-    while (at < NAMES && *notes.refused[at].function && strncmp(notes.refused[at].function, function, NAME_SIZE - 1))
-      at++;
-    if (at < NAMES && notes.refused[at].looks != looks) {
-      snprintf(notes.refused[at].function, NAME_SIZE, "%s", function);
-      EventLine named;
-      cl_event_begin(&named);
-      cl_event_text(&named, "call", function, NAME_SIZE);
-      if (named.length + event->length < sizeof named.text) cl_event_join(&named, event);
-      if (write_note(file, &named)) {
-        notes.refused[at].looks = looks;
-      } else if (event->unsupported && !notes.refused[at].said && notes.owner != getpid()) {
-        notes.refused[at].said = true;
-        say_refusal(function, event->unsupported);
-      }
-    }
+  if (!file) return;
+  uint64_t looks = 1 + (file->header ? atomic_load(&file->header->looks) : 0);
+  size_t at = 0;
+  while (at < NAMES && *notes.refused[at].function && strncmp(notes.refused[at].function, function, NAME_SIZE - 1))
+    at++;
+  if (at == NAMES || notes.refused[at].looks == looks) return;
+  snprintf(notes.refused[at].function, NAME_SIZE, "%s", function);
+  EventLine named;
+  cl_event_begin(&named);
+  cl_event_text(&named, "call", function, NAME_SIZE);
+  if (named.length + event->length < sizeof named.text) cl_event_join(&named, event);
+  if (write_note(file, &named)) notes.refused[at].looks = looks;
+  else if (event->unsupported && !notes.refused[at].said && notes.owner != getpid()) {
+    notes.refused[at].said = true;
+    say_refusal(function, event->unsupported);
   }
 }
 

@@ -9,11 +9,7 @@
 
 enum { NO_PREFERENCE = -1, MOST_BLOCKS_OF_CLUSTERS = 8 };
 
-static int attribute(int number) {
-  int value = 0;
-  cl_device_attribute(number, &value);
-  return value;
-}
+static int attribute(int number) { return (int)cl_device_has(number); }
 
 static const struct sharing *sharing(void) {
   const struct sharing *found = &sharings[0];
@@ -101,9 +97,8 @@ bool cl_shared_available(const KernelNeeds *needs, int blocks, int threads, size
   long long limit = block_limit(needs), unit = sharing()->shared_unit;
   long long capacity = preferred_shared(needs);
   if (!capacity) capacity = carve_out(1);
-  if (blocks == 1)
-    capacity = limit - attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK); /* a single block may have all,
-                                                                                           whatever was preferred */
+  /* a single block may have all, whatever was preferred */
+  if (blocks == 1) capacity = limit - attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
   long long of_block = capacity / blocks / unit * unit;
   if (of_block > limit) of_block = limit;
   long long dynamic = of_block - needs->shared;

@@ -53,19 +53,10 @@ extern int PyErr_CheckSignals(void) __attribute__((weak));
 /* Raised by what a running thread does, and so not while all wait; or by a terminal that is made larger, for which
    readline has a handler in nearly every Python. */
 static bool opens_nothing(int number) {
-  switch (number) {
-    case SIGABRT:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-    case SIGPIPE:
-    case SIGSEGV:
-    case SIGSYS:
-    case SIGTRAP:
-    case SIGWINCH:
-    case SIGXFSZ: return true;
-    default: return false;
-  }
+  static const int those[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGSEGV, SIGSYS, SIGTRAP, SIGWINCH, SIGXFSZ};
+  size_t at = 0;
+  while (at < sizeof those / sizeof *those && those[at] != number) at++;
+  return at < sizeof those / sizeof *those;
 }
 
 bool cl_signal_may_come(bool main_waits, bool interrupts) {

@@ -74,30 +74,29 @@ static CUresult name_options(LinkOptions *options, const char *option, uint64_t 
 }
 
 /* Reads an option that applies to all inputs of a link. */
-static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
+static CUresult read_option(LinkOptions *options, int key, uint32_t value) {
   switch (key) {
     case CU_JIT_MAX_REGISTERS:
-      if (!(uint32_t)value) return CUDA_ERROR_INVALID_VALUE;
-      options->max_registers = (int)(uint32_t)value;
+      if (!value) return CUDA_ERROR_INVALID_VALUE;
+      options->max_registers = (int)value;
       break;
-    case CU_JIT_OPTIMIZATION_LEVEL: options->level = (int)(uint32_t)value; break;
-    case CU_JIT_GENERATE_DEBUG_INFO: options->debug = (uint32_t)value != 0; break;
-    case CU_JIT_LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
-    case CU_JIT_GENERATE_LINE_INFO: options->line_info = (uint32_t)value != 0; break;
+    case CU_JIT_OPTIMIZATION_LEVEL: options->level = (int)value; break;
+    case CU_JIT_GENERATE_DEBUG_INFO: options->debug = value; break;
+    case CU_JIT_LOG_VERBOSE: options->verbose = value; break;
+    case CU_JIT_GENERATE_LINE_INFO: options->line_info = value; break;
     case CU_JIT_CACHE_MODE:
-      if ((uint32_t)value > CU_JIT_CACHE_OPTION_CA) return CUDA_ERROR_INVALID_VALUE;
-      return (uint32_t)value
-                 ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == CU_JIT_CACHE_OPTION_CG ? "cg" : "ca")
-                 : CUDA_SUCCESS;
-    case CU_JIT_NEW_SM3X_OPT: return (uint32_t)value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
-    case CU_JIT_FAST_COMPILE: return (uint32_t)value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;
+      if (value > CU_JIT_CACHE_OPTION_CA) return CUDA_ERROR_INVALID_VALUE;
+      return value ? extra_option(options, "-Xptxas=-dlcm=%s", value == CU_JIT_CACHE_OPTION_CG ? "cg" : "ca")
+                   : CUDA_SUCCESS;
+    case CU_JIT_NEW_SM3X_OPT: return value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
+    case CU_JIT_FAST_COMPILE: return value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;
     case CU_JIT_POSITION_INDEPENDENT_CODE:
-      return (uint32_t)value ? extra_option(options, "-Xptxas=--position-independent-code=true") : CUDA_SUCCESS;
-    case CU_JIT_MIN_CTA_PER_SM: return extra_option(options, "-Xptxas=-minnctapersm=%u", (uint32_t)value);
-    case CU_JIT_MAX_THREADS_PER_BLOCK: return extra_option(options, "-Xptxas=-maxntid=%u", (uint32_t)value);
+      return value ? extra_option(options, "-Xptxas=--position-independent-code=true") : CUDA_SUCCESS;
+    case CU_JIT_MIN_CTA_PER_SM: return extra_option(options, "-Xptxas=-minnctapersm=%u", value);
+    case CU_JIT_THREADS_PER_BLOCK:
+    case CU_JIT_MAX_THREADS_PER_BLOCK: return extra_option(options, "-Xptxas=-maxntid=%u", value);
     case CU_JIT_OVERRIDE_DIRECTIVE_VALUES: return extra_option(options, "-Xptxas=-override-directive-values");
-    case CU_JIT_SPLIT_COMPILE: return extra_option(options, "-Xptxas=-split-compile=%u", (uint32_t)value);
-    case CU_JIT_THREADS_PER_BLOCK: return extra_option(options, "-Xptxas=-maxntid=%u", (uint32_t)value);
+    case CU_JIT_SPLIT_COMPILE: return extra_option(options, "-Xptxas=-split-compile=%u", value);
     default: break;
   }
   return CUDA_SUCCESS;
@@ -147,7 +146,7 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
       case CU_JIT_GLOBAL_SYMBOL_COUNT: return CUDA_ERROR_INVALID_VALUE;
       default: break;
     }
-    TRY(read_option(link, keys[at], value));
+    TRY(read_option(link, keys[at], (uint32_t)value));
   }
   if (is_half(given, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES) ||
       is_half(given, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) ||

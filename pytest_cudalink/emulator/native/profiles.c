@@ -52,12 +52,8 @@ static void take_recorded(const char *text) {
 
 static void choose(void) {
   const struct device_profile *end = device_profiles + sizeof device_profiles / sizeof *device_profiles;
-  bool found = false;
-  for (const struct device_profile *one = device_profiles; one < end && !found; one++)
-    if (*cl_config()->device ? !strcmp(one->key, cl_config()->device) : one->arch == cl_config()->arch) {
-      chosen = one;
-      found = true;
-    }
+  for (const struct device_profile *one = end; one-- > device_profiles;) /* the first one that fits */
+    if (*cl_config()->device ? !strcmp(one->key, cl_config()->device) : one->arch == cl_config()->arch) chosen = one;
   if (*cl_config()->profile) take_recorded(cl_config()->profile);
   size_t half = machine_memory() / 2 / PAGE * PAGE;
   memory = cl_config()->device_memory ? cl_config()->device_memory : chosen->memory < half ? chosen->memory : half;

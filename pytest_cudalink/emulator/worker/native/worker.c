@@ -2,7 +2,6 @@
    which asks on a socket. It ends when that process has ended or closed the socket, whatever the library does. */
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
