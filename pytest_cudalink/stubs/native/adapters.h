@@ -4,12 +4,6 @@
 
 #include "search.h"
 
-#include <dlfcn.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
 /* The CUDA major of a runtime library, known from what it exports: asking it would need a driver in CUDA 11. */
 __attribute__((unused)) static int stub_generation(void *handle) {
   if (!dlsym(handle, "cudaGraphInstantiateWithParams")) return 11;

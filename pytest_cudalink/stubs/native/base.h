@@ -66,9 +66,7 @@ struct stub_text {
   size_t length, capacity;
 };
 
-static void stub_add(struct stub_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void stub_add(struct stub_text *text, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void stub_add(struct stub_text *text, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   int needed = vsnprintf(NULL, 0, format, arguments);

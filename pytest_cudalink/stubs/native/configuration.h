@@ -17,9 +17,8 @@
 #define STUB_LIBRARY "example"
 #define STUB_STEM "libexample"
 #define STUB_VARIABLE "CUDALINK_STUBS_EXAMPLE"
-#define STUB_HOMES 1 /* whether CUDA_PATH, CUDA_HOME and /usr/local are searched */
-#define STUB_VERSION_KIND \
-  1 /* 1: int version(int *), 2: int version(int *, int *), 0: the library has no such function */
+#define STUB_HOMES 1        /* whether CUDA_PATH, CUDA_HOME and /usr/local are searched */
+#define STUB_VERSION_KIND 1 /* 1: int version(int *), 2: int version(int *, int *), 0: there is no such function */
 #define STUB_VERSION_SYMBOL "exampleVersion"
 #define STUB_HINT_SYMBOL "" /* a function whose presence shows the version where the library does not answer */
 #define STUB_HINT_VERSION 0

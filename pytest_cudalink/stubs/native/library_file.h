@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <link.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -5,14 +5,6 @@
 #include "base.h"
 #include "library_file.h"
 
-#include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const char *stub_special(const char *path) { return library_is_special(path) ? "is not a regular file" : NULL; }
 
 /* What a check says of the file that the loader would find by its name, in the folders that it lists. A file of another

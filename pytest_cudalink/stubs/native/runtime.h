@@ -5,12 +5,6 @@
 #include "search.h"
 
 #include <errno.h>
-#include <link.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* ---- binding the caller directly ---- */
 

@@ -5,18 +5,6 @@
 #include "opening.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct stub_search {
   void *handle;
@@ -24,9 +12,7 @@ struct stub_search {
   struct stub_text looked;
 };
 
-static void stub_place(struct stub_search *search, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void stub_place(struct stub_search *search, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void stub_place(struct stub_search *search, const char *format, ...) {
   char place[PATH_MAX + 64];
   va_list arguments;
   va_start(arguments, format);

@@ -1,5 +1,19 @@
 /* Each exported function is one jump through its slot. A slot holds the lazy entry below it until the first call. */
 
+  .section .data.rel.local, "aw", %progbits
+  .p2align 3
+  .globl STUB_SLOTS
+  .hidden STUB_SLOTS
+  .type STUB_SLOTS, %object
+STUB_SLOTS:
+
+  .section .data.rel.ro.local, "aw", %progbits
+  .p2align 3
+  .globl STUB_TRAMPOLINES
+  .hidden STUB_TRAMPOLINES
+  .type STUB_TRAMPOLINES, %object
+STUB_TRAMPOLINES:
+
 #if defined(__x86_64__)
 
   .macro stub name, index
@@ -26,20 +40,6 @@
   .quad .Lentry_\index
   .popsection
   .endm
-
-  .section .data.rel.local, "aw", @progbits
-  .p2align 3
-  .globl STUB_SLOTS
-  .hidden STUB_SLOTS
-  .type STUB_SLOTS, @object
-STUB_SLOTS:
-
-  .section .data.rel.ro.local, "aw", @progbits
-  .p2align 3
-  .globl STUB_TRAMPOLINES
-  .hidden STUB_TRAMPOLINES
-  .type STUB_TRAMPOLINES, @object
-STUB_TRAMPOLINES:
 
   .text
   .p2align 4
@@ -122,20 +122,6 @@ STUB_TRAMPOLINES:
   .xword .Lentry_\index
   .popsection
   .endm
-
-  .section .data.rel.local, "aw", %progbits
-  .p2align 3
-  .globl STUB_SLOTS
-  .hidden STUB_SLOTS
-  .type STUB_SLOTS, %object
-STUB_SLOTS:
-
-  .section .data.rel.ro.local, "aw", %progbits
-  .p2align 3
-  .globl STUB_TRAMPOLINES
-  .hidden STUB_TRAMPOLINES
-  .type STUB_TRAMPOLINES, %object
-STUB_TRAMPOLINES:
 
   .text
   .p2align 4
