@@ -150,22 +150,15 @@ bool art_check_prototypes(const Elf *elf, const ElfSection *section, Problem *pr
 /* The types of relocations that debug information of CUDA 12.0 to 13.5 has; nvJitLink knows no others there. Those of
  * .debug_frame are listed apart: on the others nvJitLink dies there, too. */
 enum { MOST_TYPES = 8 };
-static const struct {
-  bool mercury, frame;
-  uint32_t types[MOST_TYPES];
-} debug_relocations[] = {
-    {false, true, {0x02, 0x49}},
-    {false, false, {0x01, 0x02, 0x03, 0x04, 0x49}},
-    {true, true, {0x10002, 0x1000e, 0x1003d}},
-    {true, false, {0x10001, 0x10002, 0x10003, 0x10004, 0x10008, 0x1000e, 0x1003d}},
+static const uint32_t debug_types[2][2][MOST_TYPES] = {
+    /* whether it is Mercury's, whether it is for .debug_frame */
+    {{0x01, 0x02, 0x03, 0x04, 0x49}, {0x02, 0x49}},
+    {{0x10001, 0x10002, 0x10003, 0x10004, 0x10008, 0x1000e, 0x1003d}, {0x10002, 0x1000e, 0x1003d}},
 };
 
 static bool is_debug_relocation(uint32_t type, bool mercury, bool frame) {
-  for (size_t row = 0; row < sizeof debug_relocations / sizeof *debug_relocations; row++) {
-    if (debug_relocations[row].mercury != mercury || debug_relocations[row].frame != frame) continue;
-    for (size_t at = 0; at < MOST_TYPES; at++)
-      if (type && debug_relocations[row].types[at] == type) return true;
-  }
+  for (size_t at = 0; at < MOST_TYPES; at++)
+    if (type && debug_types[mercury][frame][at] == type) return true;
   return false;
 }
 

@@ -49,16 +49,19 @@ bool art_elf_plain_offsets(const ElfSection *section) {
 }
 
 static bool is_symbol_table(uint32_t type) { return type == SECTION_SYMTAB || type == SECTION_MERC_SYMTAB; }
+static bool is_relocation_table(uint32_t type) {
+  return type == SECTION_RELA || type == SECTION_REL || type == SECTION_MERC_RELA;
+}
+
+static ElfSymbols symbols_in(const Elf *elf, const uint8_t *at, uint64_t size, const ElfSection *names) {
+  return (ElfSymbols){at, (uint32_t)(size / ENTRY_SYMBOL), (const char *)elf->data + names->offset};
+}
 
 ElfSymbols art_elf_symbols(const Elf *elf, uint32_t index) {
   ElfSection table = art_elf_section(elf, index);
   if (!is_symbol_table(table.type)) return (ElfSymbols){elf->data, 0, ""};
   ElfSection names = art_elf_section(elf, table.link);
-  return (ElfSymbols){
-      .at = elf->data + table.offset,
-      .count = (uint32_t)(table.size / ENTRY_SYMBOL),
-      .names = (const char *)elf->data + names.offset,
-  };
+  return symbols_in(elf, elf->data + table.offset, table.size, &names);
 }
 
 ElfSymbols art_elf_symbols_of(const Elf *elf, const ElfSection *section) {
@@ -68,25 +71,14 @@ ElfSymbols art_elf_symbols_of(const Elf *elf, const ElfSection *section) {
 
 ElfSymbol art_elf_symbol(const ElfSymbols *symbols, uint32_t index) {
   const uint8_t *at = symbols->at + (uint64_t)index * ENTRY_SYMBOL;
-  return (ElfSymbol){
-      .name = symbols->names + art_u32(at),
-      .info = at[4],
-      .other = at[5],
-      .section = art_u16(at + 6),
-      .value = art_u64(at + 8),
-      .size = art_u64(at + 16),
-  };
+  return (ElfSymbol){symbols->names + art_u32(at), art_u64(at + 8), art_u64(at + 16), art_u16(at + 6), at[4], at[5]};
 }
 
 bool art_elf_is_function(const ElfSymbol *symbol) { return (symbol->info & 15) == SYMBOL_FUNCTION; }
 
 ElfRelocation art_elf_relocation(const uint8_t *entry, bool with_addend) {
-  return (ElfRelocation){
-      .offset = art_u64(entry),
-      .type = art_u32(entry + 8),
-      .symbol = art_u32(entry + 12),
-      .addend = with_addend ? (int64_t)art_u64(entry + 16) : 0,
-  };
+  int64_t addend = with_addend ? (int64_t)art_u64(entry + 16) : 0;
+  return (ElfRelocation){art_u64(entry), art_u32(entry + 8), art_u32(entry + 12), addend};
 }
 
 bool art_elf_note(Bytes section, uint64_t *at, uint32_t *type, Bytes *description) {
@@ -292,7 +284,7 @@ static bool symbols_ok(const Elf *elf, const ElfSection *table, Problem *problem
   if (!string_table_ok(image, names.offset, names.size, "symbol names", problem) ||
       !art_elf_table(elf, table, ENTRY_SYMBOL, &entries, problem))
     return false;
-  ElfSymbols symbols = {entries.at, (uint32_t)(entries.size / ENTRY_SYMBOL), (const char *)elf->data + names.offset};
+  ElfSymbols symbols = symbols_in(elf, entries.at, entries.size, &names);
   for (uint32_t index = 0; index < symbols.count; index++) {
     if (!name_ok(art_u32(entries.at + (uint64_t)index * ENTRY_SYMBOL), names.size, "symbol", index, problem))
       return false;
@@ -366,17 +358,8 @@ static bool tables_ok(Elf *elf, Problem *problem) {
   if (tables > 1) return art_damaged(problem, "more than one symbol table");
   for (uint32_t index = 1; index < elf->sections; index++) {
     ElfSection section = art_elf_section(elf, index);
-    switch (section.type) {
-      case SECTION_RELA:
-      case SECTION_REL:
-      case SECTION_MERC_RELA:
-        if (!relocations_ok(elf, &section, problem)) return false;
-        break;
-      case SECTION_NOTE:
-        if (!notes_ok(elf, &section, problem)) return false;
-        break;
-      default: break;
-    }
+    if (is_relocation_table(section.type) && !relocations_ok(elf, &section, problem)) return false;
+    if (section.type == SECTION_NOTE && !notes_ok(elf, &section, problem)) return false;
   }
   return true;
 }

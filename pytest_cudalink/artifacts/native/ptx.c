@@ -214,7 +214,7 @@ static Linkage take_linkage(Bytes text, uint64_t *at, Linkage last) {
 
 typedef struct {
   Linkage linkage;
-  const char *kind; /* of a function: "entry" or "func" */
+  const char *kind; /* of a function: "entry" or "func"; NULL: a variable */
   Bytes name;
   char end; /* 0: the text ended before */
 } Declaration;
@@ -275,37 +275,27 @@ static unsigned variable_is(const Declaration *variable) {
   return variable->linkage == EXTERN ? PTX_DECLARED : PTX_DEFINED;
 }
 
-static bool each_function(Bytes text, PtxFound *found, void *context, Problem *problem) {
-  Declaration function;
-  for (uint64_t at = skip_to(text, 0, '.'); at < text.size; at = skip_to(text, at, '.')) {
-    if (!take_function(text, &at, &function)) {
-      at++;
-      continue;
-    }
-    if (!function.end)
-      return art_damaged(problem, "PTX ends in the head of .%s %.*s", function.kind,
-                         function.name.size < 80 ? (int)function.name.size : 80, (const char *)function.name.at);
-    unsigned what = function_is(&function);
-    if (what) found(context, (const char *)function.name.at, function.name.size, what);
-  }
-  return true;
-}
+typedef bool Take(Bytes text, uint64_t *at, Declaration *one);
 
-static bool each_variable(Bytes text, PtxFound *found, void *context, Problem *problem) {
-  Declaration variable;
+static bool each(Bytes text, Take *take_one, PtxFound *found, void *context, Problem *problem) {
+  Declaration one = {0};
   for (uint64_t at = skip_to(text, 0, '.'); at < text.size; at = skip_to(text, at, '.')) {
-    if (!take_variable(text, &at, &variable)) {
+    if (!take_one(text, &at, &one)) {
       at++;
       continue;
     }
-    if (!variable.end)
-      return art_damaged(problem, "PTX ends in the declaration of a .%s variable", linkages[variable.linkage]);
-    unsigned what = variable_is(&variable);
-    if (what) found(context, (const char *)variable.name.at, variable.name.size, what);
+    if (!one.end && !one.kind)
+      return art_damaged(problem, "PTX ends in the declaration of a .%s variable", linkages[one.linkage]);
+    if (!one.end)
+      return art_damaged(problem, "PTX ends in the head of .%s %.*s", one.kind,
+                         one.name.size < 80 ? (int)one.name.size : 80, (const char *)one.name.at);
+    unsigned what = one.kind ? function_is(&one) : variable_is(&one);
+    if (what) found(context, (const char *)one.name.at, one.name.size, what);
   }
   return true;
 }
 
 bool art_ptx_symbols(const Ptx *ptx, PtxFound *found, void *context, Problem *problem) {
-  return each_function(ptx->plain, found, context, problem) && each_variable(ptx->plain, found, context, problem);
+  return each(ptx->plain, take_function, found, context, problem) &&
+         each(ptx->plain, take_variable, found, context, problem);
 }

@@ -3,16 +3,7 @@
 
 #include <inttypes.h>
 
-enum {
-  HEADER = 12,
-  MAGIC_END = 7,
-  MAJOR_AT = 8,
-  MINOR_AT = 9,
-  TAG_AT = 10,
-  PREVIEW = 1,
-  FIRST_MAJOR = 13,
-  FIRST_MINOR = 1
-};
+enum { MAGIC_END = 7, MAJOR_AT = 8, MINOR_AT = 9, TAG_AT = 10, PREVIEW = 1, FIRST_MAJOR = 13, FIRST_MINOR = 1 };
 enum { SECTION_END = 0, SECTION_STRINGS = 1, SECTION_ALIGNED = 0x80 };
 
 /* Seven bits in each byte, the lowest first; false if the number goes on behind the image, or is too long. */

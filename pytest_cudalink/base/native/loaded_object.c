@@ -56,16 +56,10 @@ bool cl_has_address(const LoadedObject *object, uintptr_t address) {
 
 static bool is_defined(const ElfW(Sym) * symbol) { return symbol->st_value && symbol->st_shndx != SHN_UNDEF; }
 
-/* By the table of the System V ABI: numbers of buckets and symbols, the buckets, and for each symbol the next one. */
+/* By the table of the System V ABI, whose second number is that of the symbols; objects that have no other are rare. */
 static ElfW(Sym) * symbol_of_old_hash(const LoadedObject *object, const char *name) {
-  uint32_t buckets = object->old_hash[0], hash = 0;
-  const uint32_t *bucket = object->old_hash + 2, *chain = bucket + buckets;
-  for (const char *at = name; *at; at++) {
-    hash = (hash << 4) + (uint8_t)*at;
-    hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
-  }
-  for (uint32_t index = buckets ? bucket[hash % buckets] : 0; index; index = chain[index]) {
-    ElfW(Sym) *symbol = &object->symbols[index];
+  for (uint32_t at = 1; at < object->old_hash[1]; at++) {
+    ElfW(Sym) *symbol = &object->symbols[at];
     if (is_defined(symbol) && !strcmp(object->names + symbol->st_name, name)) return symbol;
   }
   return NULL;
@@ -140,7 +134,7 @@ static int writable_now(uintptr_t page) {
 
 /* The protection that the object's file asks for at an address, after relocation. */
 static int final_access(const LoadedObject *object, uintptr_t page, uintptr_t page_size) {
-  int access = 0;
+  int access = 0, kept = PROT_READ | PROT_WRITE | PROT_EXEC;
   for (int at = 0; at < object->segment_count; at++) {
     const ElfW(Phdr) *segment = &object->segments[at];
     uintptr_t start = (object->base + segment->p_vaddr) & ~(page_size - 1);
@@ -148,14 +142,9 @@ static int final_access(const LoadedObject *object, uintptr_t page, uintptr_t pa
     if (segment->p_type == PT_LOAD && page >= start && page < end)
       access = (segment->p_flags & PF_R ? PROT_READ : 0) | (segment->p_flags & PF_W ? PROT_WRITE : 0) |
                (segment->p_flags & PF_X ? PROT_EXEC : 0);
+    if (segment->p_type == PT_GNU_RELRO && page >= start && page < (end & ~(page_size - 1))) kept = ~PROT_WRITE;
   }
-  for (int at = 0; at < object->segment_count; at++) {
-    const ElfW(Phdr) *segment = &object->segments[at];
-    uintptr_t start = (object->base + segment->p_vaddr) & ~(page_size - 1);
-    uintptr_t end = (object->base + segment->p_vaddr + segment->p_memsz) & ~(page_size - 1);
-    if (segment->p_type == PT_GNU_RELRO && page >= start && page < end) access &= ~PROT_WRITE;
-  }
-  return access;
+  return access & kept;
 }
 
 bool cl_replace_word(const LoadedObject *object, uintptr_t *place, uintptr_t value) {

@@ -66,6 +66,7 @@ static void note(uint64_t kind, uint64_t number) {
   add_pending(tell_python, (void *)(uintptr_t)(number << 2 | kind));
 }
 
+/* Never NULL. */
 static ContractViolation *report(ContractRule rule, const JitLinkUse *use, uintptr_t value, const Handle *handle) {
   violation_count++;
   bool is_full = violations_end - violations_begin == VIOLATIONS;
@@ -138,18 +139,9 @@ static bool has_null(const JitLinkUse *use, const uintptr_t arguments[5]) {
 static bool check(const JitLinkUse *use, Handle *handle, const uintptr_t arguments[5]) {
   JitLinkFunction function = use->function;
   bool is_log = function >= JL_ERROR_SIZE;
-  if (handle->refused && !is_log && function != JL_DESTROY) {
-    report(RULE_REFUSED, use, handle->value, handle);
-    return true;
-  }
-  if (has_null(use, arguments)) {
-    report(RULE_NULL, use, handle->value, handle);
-    return true;
-  }
-  if (handle->completed && is_adding(function)) {
-    report(RULE_COMPLETED, use, handle->value, handle);
-    return true;
-  }
+  if (handle->refused && !is_log && function != JL_DESTROY) return report(RULE_REFUSED, use, handle->value, handle);
+  if (has_null(use, arguments)) return report(RULE_NULL, use, handle->value, handle);
+  if (handle->completed && is_adding(function)) return report(RULE_COMPLETED, use, handle->value, handle);
   if (handle->completed && function == JL_COMPLETE) report(RULE_TWICE, use, handle->value, handle);
   if (mode == 2 && function == JL_COMPLETE && !handle->completed) check_names(use, handle);
   if (is_result(function)) {
@@ -268,13 +260,8 @@ int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]) {
   pthread_mutex_lock(&lock);
   Handle *handle = cl_find_handle(value);
   bool prevent = false;
-  if (!handle && !missed && !cl_handles_lost()) {
-    report(RULE_UNKNOWN, use, value, NULL);
-    prevent = true;
-  } else if (handle && handle->destroyed) {
-    report(RULE_DESTROYED, use, value, handle);
-    prevent = true;
-  }
+  if (!handle && !missed && !cl_handles_lost()) prevent = report(RULE_UNKNOWN, use, value, NULL);
+  if (handle && handle->destroyed) prevent = report(RULE_DESTROYED, use, value, handle);
   if (handle && !prevent) prevent = check_busy(use, handle) || check(use, handle, arguments);
   if (prevent) latest->prevented = 1;
   if (handle && !prevent) {
