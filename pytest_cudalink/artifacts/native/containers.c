@@ -4,8 +4,6 @@
 #include <ctype.h>
 #include <inttypes.h>
 
-/* -- LTO-IR -- */
-
 enum { LTOIR_HEADER = 28, LTOIR_CODE_AT = 40, LTOIR_WORD = 4 };
 
 bool art_ltoir_read(LtoIr *ltoir, Bytes image, Problem *problem) {
@@ -19,8 +17,6 @@ bool art_ltoir_read(LtoIr *ltoir, Bytes image, Problem *problem) {
   *ltoir = (LtoIr){image.at[6], image.at[7], art_u16(image.at + 26) / 10};
   return true;
 }
-
-/* -- fatbins -- */
 
 bool art_fatbin_size(Bytes image, uint64_t at, FatbinSize *size, Problem *problem) {
   Bytes header;
@@ -78,8 +74,6 @@ bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *pro
   *at += entry->header + entry->size;
   return true;
 }
-
-/* -- archives -- */
 
 enum { AR_HEADER = 60, AR_NAME = 16, AR_SIZE_AT = 48, AR_SIZE = 10, AR_END_AT = 58 };
 enum { LONGEST_NAME = 4096 }; /* in the table of names */

@@ -30,8 +30,6 @@ bool art_refer(const ElfSection *section, const ElfSymbols *symbols, uint32_t in
   return true;
 }
 
-/* -- attributes -- */
-
 /* What the payload of an attribute starts with. */
 typedef enum { STARTS_ANYHOW, STARTS_FUNCTION, STARTS_SYMBOL, STARTS_ZERO, ALL_SYMBOLS } Start;
 
@@ -86,8 +84,6 @@ bool art_check_stack_sizes(const Elf *elf, const ElfSection *section, Problem *p
   }
   return true;
 }
-
-/* -- call graph and prototypes -- */
 
 /* The section with the names of the symbols that a table refers to. */
 static bool names_of(const Elf *elf, const ElfSection *section, ElfSection *names, Problem *problem) {
@@ -144,8 +140,6 @@ bool art_check_prototypes(const Elf *elf, const ElfSection *section, Problem *pr
       return false;
   return true;
 }
-
-/* -- debug information -- */
 
 /* The types of relocations that debug information of CUDA 12.0 to 13.5 has; nvJitLink knows no others there. Those of
  * .debug_frame are listed apart: on the others nvJitLink dies there, too. */

@@ -48,8 +48,6 @@ ArrayDescriptor cl_plane_of(const ArrayDescriptor *whole, unsigned plane) {
   return one;
 }
 
-/* -- which descriptors are valid -- */
-
 /* CUdevice_attribute numbers of the largest width, height and depth; 0: the extent must be 0. */
 typedef struct {
   int width, height, depth;

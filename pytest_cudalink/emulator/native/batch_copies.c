@@ -91,8 +91,6 @@ EXPORTED_WHEN(takes_batches(stream), cuMemcpyBatchAsync_v2,
                const Attributes *attributes, const size_t *firsts, size_t attribute_count, void *stream),
               copy_batch(line, &(Batch){to, from, sizes, count, attributes, firsts, attribute_count}, NULL, stream))
 
-/* -- boxes -- */
-
 /* CUmemcpy3DOperand */
 typedef struct {
   int type;

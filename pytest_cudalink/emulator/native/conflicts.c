@@ -38,8 +38,6 @@ static bool is_dense(const Range *range) {
          (range->layers == 1 || range->layer == range->rows * range->pitch);
 }
 
-/* -- the tree -- */
-
 static void sum_up(AddressNode *node) {
   Access *one = (Access *)node;
   const Access *const below[] = {(Access *)node->left, (Access *)node->right};
@@ -107,8 +105,6 @@ void cl_conflicts_forget(const Clock *known) {
     while (lists[chain].oldest && (!known || known->counts[chain] >= lists[chain].oldest->op->count))
       drop(lists[chain].oldest);
 }
-
-/* -- pairs -- */
 
 /* Whether a row of one range holds bytes of another. */
 static bool row_meets(uintptr_t start, uintptr_t end, const Range *range) {

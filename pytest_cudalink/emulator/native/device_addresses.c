@@ -47,8 +47,6 @@ static void *out_of_reach(uintptr_t where, size_t size) {
   return mmap((void *)where, size, PROT_NONE, flags, -1, 0);
 }
 
-/* -- ranges -- */
-
 /* Says once why there are no addresses for an ordinary amount of memory. */
 static void say_why(size_t size, int error) {
   static bool said;
@@ -83,8 +81,6 @@ static bool add_range(size_t least) {
   atomic_store_explicit(&cl_address_range_count, count + 1, memory_order_release);
   return true;
 }
-
-/* -- spans -- */
 
 static uintptr_t end_of(const Span *span) { return span->node.start + span->size; }
 
@@ -160,8 +156,6 @@ void cl_addresses_give(uintptr_t start, size_t size) {
   free(span);
   memset(spans.lacks, 0, sizeof spans.lacks);
 }
-
-/* -- bytes -- */
 
 /* Notes that all addresses of a span have bytes from now on, or gives them back if they could get none. */
 static uintptr_t filled(uintptr_t start, size_t size, bool done) {

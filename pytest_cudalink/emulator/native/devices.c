@@ -12,8 +12,6 @@
 
 #include "errors.inc" /* driver_errors */
 
-/* -- version and errors -- */
-
 API_WHEN(false, cuInit, (unsigned flags), (flags)) {
   static atomic_bool said;
   cl_event_uint(line, "flags", flags);
@@ -85,8 +83,6 @@ API_WHEN(false, cuGetExportTable, (const void **table, const void *uuid), (table
   /* libnvrtc and libnvJitLink accept this answer */
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "an emulated driver has no undocumented tables");
 }
-
-/* -- devices -- */
 
 bool cl_is_device(CUdevice device) { return device >= 0 && device < cl_visible_devices(); }
 

@@ -45,8 +45,6 @@ static size_t utf8_length(const unsigned char *c, size_t left) {
   return longer_than_needed || no_character ? 0 : length;
 }
 
-/* -- building a line -- */
-
 void cl_event_begin(EventLine *line) {
   line->length = 0;
   line->unsupported = NULL;
@@ -136,8 +134,6 @@ void cl_event_list_end(EventLine *line) { append(line, "]"); }
 void cl_event_join(EventLine *line, const EventLine *other) { append_bytes(line, other->text, other->length); }
 
 void cl_event_members(EventLine *line, const char *members) { append(line, members); }
-
-/* -- writing it -- */
 
 /* Cuts an overlong event between two members, so that every line stays a JSON object. */
 static void close_event(char *line, size_t length) {

@@ -35,8 +35,6 @@ void *const cl_addresses[SYMBOL_COUNT] = {
 };
 #undef ADDRESS_TABLE
 
-/* -- what the configured version lacks -- */
-
 /* Names that not every driver exports, with the version from which one does. */
 #define HIDDEN_NAMES
 static const NewerName newer_names[] = {

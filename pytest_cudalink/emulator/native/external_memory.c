@@ -139,8 +139,6 @@ API(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, const vo
 
 EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), HELD(destroy(memory, HANDLE_EXTERNAL_MEMORY)))
 
-/* -- semaphores -- */
-
 /* CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC */
 typedef struct {
   int type;

@@ -18,8 +18,6 @@ bool cl_jit_disabled(void) { return is_set("CUDA_DISABLE_PTX_JIT") || is_set("CU
 
 bool cl_jit_uncached(void) { return is_set("CUDA_CACHE_DISABLE"); }
 
-/* -- the choice -- */
-
 static bool is_exact(const FatbinEntry *entry) { return entry->flags & FATBIN_EXACT; }
 
 /* Code of sm_90a runs on sm_90 alone, other code on devices of its major release that are not older. */
@@ -66,8 +64,6 @@ bool cl_fatbin_has(Bytes fatbin, uint32_t kind) {
     if (entry.kind == kind) return true;
   return false;
 }
-
-/* -- unpacking -- */
 
 typedef int UnpackLz4(const char *from, char *to, int from_size, int to_size);
 typedef size_t UnpackZstd(void *to, size_t to_size, const void *from, size_t from_size);

@@ -111,8 +111,6 @@ bool cl_graph_memory_waits(CUdeviceptr address) {
   return memory && !memory->live;
 }
 
-/* -- capture -- */
-
 CUresult cl_capture_allocation(const void *handle, const PoolProperties *pool, size_t size, CUdeviceptr *out) {
   Stream *stream;
   HOLD_STREAMS();
@@ -141,8 +139,6 @@ CUresult cl_capture_free(const void *handle, CUdeviceptr address) {
   NodeParameters parameters = {.type = NODE_FREE, .address = address};
   return cl_capture_node(stream, &parameters, memory, NULL);
 }
-
-/* -- what there is of it -- */
 
 static uint64_t *gauge(CUdevice device, int attribute) {
   switch (attribute) {

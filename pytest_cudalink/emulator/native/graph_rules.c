@@ -131,8 +131,6 @@ CUresult cl_parameters_check_handles(const NodeParameters *parameters) {
   return event && !cl_event(parameters->event) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-/* -- where nodes may be -- */
-
 bool cl_runs_on_device(int type) {
   return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL || type == NODE_CHILD;
 }
@@ -163,8 +161,6 @@ bool cl_edge_may_be(const Node *from, int to, EdgeData data) {
          (data.type ? kernels && data.from_port
                     : data.from_port == LAUNCH_ORDER && from->parameters.type == NODE_KERNEL);
 }
-
-/* -- changes -- */
 
 /* The device whose memory an address is in; -1 if it is not in memory of a device. */
 static CUdevice device_at(CUdeviceptr address) {

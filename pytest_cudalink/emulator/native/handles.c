@@ -116,8 +116,6 @@ size_t cl_handles_alive(HandleKind kind) {
   return count;
 }
 
-/* -- objects -- */
-
 bool cl_object_enter(Object *object, HandleKind kind, Context *context, Objects *list) {
   uint64_t number = kind == NO_HANDLE ? 0 : add(object, kind);
   if (kind != NO_HANDLE && !number) return false;

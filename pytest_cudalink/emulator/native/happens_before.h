@@ -23,8 +23,6 @@ Op *cl_order_fork(bool later);
 void cl_order_place(Op *op);
 void cl_order_drop(Op *op);
 
-/* -- edges -- */
-
 void cl_order_after(Op *op, Op *earlier);
 /* Has a clock know a work, and a work what a clock knows. */
 void cl_order_keep(struct Clock **clock, const Op *op);
@@ -46,8 +44,6 @@ void cl_order_learn(const Op *op);
 
 /* The work that this thread does now, for what does not know it; NULL: none. */
 extern _Thread_local Op *cl_order_current;
-
-/* -- memory -- */
 
 /* Compares an access with those before it, names each pair that nothing orders, and keeps the access. */
 void cl_order_touch(Op *op, const Range *range, AccessKind kind);

@@ -37,8 +37,6 @@ static CUresult open_origin(const IpcHandle *handle, int kind, int *file) {
   return *file < 0 ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS; /* its process is gone */
 }
 
-/* -- memory -- */
-
 static bool is_empty(const unsigned char *page, size_t size) { return !page[0] && !memcmp(page, page + 1, size - 1); }
 
 /* Moves a slab into the file of this process, at the address where it is; false if memory is out. The table is locked,

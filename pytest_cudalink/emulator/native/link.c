@@ -9,8 +9,6 @@
 #include "link_inputs.h"
 #include "violations.h"
 
-/* -- calls on a state -- */
-
 /* Finds a live state, and keeps it and its lock; else NULL. If the caller destroyed it before, perhaps a moment ago in
    another thread, that is reported. */
 static State *enter_state(State *handle, const char *call) {
@@ -38,8 +36,6 @@ static void leave_state(State *state) {
   cl_drop_state(state);
   cl_report_violations();
 }
-
-/* -- create -- */
 
 static void take_buffer(Log *log, const LogBuffer *given) {
   log->buffer = given->buffer;
@@ -129,8 +125,6 @@ API(cuLinkCreate_v2, (unsigned count, int *keys, void **values, State **out), (c
   return result;
 }
 
-/* -- add -- */
-
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 
 static void describe_input(EventLine *line, uint64_t state, int type, size_t size, const char *name) {
@@ -172,8 +166,6 @@ API_WHEN(false, cuLinkAddFile_v2, (State *handle, int type, const char *path, un
   if (count && !result) cl_event_note(line, ONLY_CHECKED);
   return result;
 }
-
-/* -- complete and destroy -- */
 
 static _Atomic uint64_t links;
 

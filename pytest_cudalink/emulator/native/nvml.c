@@ -12,8 +12,6 @@
 #include "errors.inc"     /* nvml_errors */
 #include "nvml_cards.inc" /* cards */
 
-/* -- init and shutdown -- */
-
 STATIC_LOCK(lock);
 static unsigned references;
 
@@ -49,8 +47,6 @@ EXPORT const char *nvmlErrorString(Result code) {
   return "Unknown Error";
 }
 
-/* -- the configuration, and what the device is -- */
-
 const char *cl_nvml_release(void) {
   const char *text = getenv("CUDALINK_EMULATOR_RELEASE");
   return text && *text ? text : "0.0.0";
@@ -73,8 +69,6 @@ const Card *cl_nvml_card(void) {
 
 unsigned cl_nvml_index(Device device) { return (unsigned)(uintptr_t)device - 1; }
 Device cl_nvml_device(unsigned index) { return (Device)(uintptr_t)(index + 1); }
-
-/* -- checks -- */
 
 /* Whether the device is lost: as the libcuda of this process has it, else as one would read it from the environment. */
 bool cl_nvml_lost(void) {

@@ -6,25 +6,17 @@
 #include "nvml.h"
 #include "own_symbols.h"
 
-/* -- functions that write fixed numbers -- */
-
 #define VALUES
 #include "nvml_answers.inc"
 #undef VALUES
-
-/* -- functions whose structure begins with its version -- */
 
 #define STRUCTURES
 #include "nvml_answers.inc"
 #undef STRUCTURES
 
-/* -- functions that refuse -- */
-
 #define WEAK_NAMES
 #include "nvml_answers.inc"
 #undef WEAK_NAMES
-
-/* -- what the configured version lacks -- */
 
 static const NewerName newer_names[] = {
 #define HIDDEN_NAMES

@@ -48,8 +48,6 @@ static Result wait_for(unsigned milliseconds) {
   return TIMEOUT;
 }
 
-/* -- events of devices -- */
-
 EXPORT Result nvmlEventSetCreate(EventSet **set) {
   READY(set);
   return create(set);
@@ -74,8 +72,6 @@ EXPORT Result nvmlEventSetWait_v2(const EventSet *set, void *event, unsigned mil
 EXPORT Result nvmlEventSetWait(const EventSet *set, void *event, unsigned milliseconds) {
   return nvmlEventSetWait_v2(set, event, milliseconds);
 }
-
-/* -- events of the system -- */
 
 typedef struct {
   uint32_t version;

@@ -7,8 +7,6 @@
 #include "nvml.h"
 #include "profiles.h"
 
-/* -- texts by which a device is found -- */
-
 void cl_nvml_uuid(unsigned index, char text[IDENTITY_SIZE]) {
   unsigned char bytes[UUID_SIZE];
   cl_profile_uuid((int)index, bytes);
@@ -25,8 +23,6 @@ void cl_nvml_serial(unsigned index, char text[IDENTITY_SIZE]) {
 
 /* A card with a fan is one for desktops: it has no ECC and no serial number. */
 static bool is_desktop(void) { return cl_nvml_card()->fans > 0; }
-
-/* -- names and numbers -- */
 
 EXPORT Result nvmlDeviceGetName(Device device, char *out, unsigned size) {
   CHECK(device, out);
@@ -92,8 +88,6 @@ EXPORT Result nvmlDeviceGetPlatformInfo(Device device, Platform *info) {
   return SUCCESS;
 }
 
-/* -- what kind of device it is -- */
-
 EXPORT Result nvmlDeviceGetArchitecture(Device device, unsigned *out) {
   enum { VOLTA = 5, TURING, AMPERE, ADA, HOPPER, BLACKWELL };
   int arch = cl_profile_arch();
@@ -145,8 +139,6 @@ EXPORT Result nvmlGpmQueryDeviceSupport(Device device, uint32_t support[2]) {
   return SUCCESS;
 }
 
-/* -- what runs on it -- */
-
 static Result give_text(Device device, char *out, unsigned size, const char *text) {
   CHECK(device, out);
   return text ? cl_nvml_text(out, size, text) : NOT_SUPPORTED;
@@ -176,8 +168,6 @@ EXPORT Result nvmlDeviceGetInforomVersion(Device device, unsigned object, char *
   if (object >= sizeof versions / sizeof *versions) return INVALID_ARGUMENT;
   return give_text(device, out, size, is_desktop() ? NULL : versions[object]);
 }
-
-/* -- its place on the PCI bus -- */
 
 typedef struct {
   char legacy[16];

@@ -5,8 +5,6 @@
 #include "nvml.h"
 #include "profiles.h"
 
-/* -- PCIe -- */
-
 static unsigned generation(void) { return cl_profile_arch() >= 90 ? 5 : cl_profile_arch() >= 80 ? 4 : 3; }
 
 GIVES(nvmlDeviceGetCurrPcieLinkGeneration, generation())

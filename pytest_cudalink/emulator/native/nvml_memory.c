@@ -63,8 +63,6 @@ EXPORT Result nvmlDeviceGetConfComputeMemSizeInfo(Device device, uint64_t kib[2]
 
 GIVES(nvmlDeviceGetMemoryBusWidth, (unsigned)cl_nvml_attribute(MEMORY_BUS_WIDTH))
 
-/* -- errors of the memory -- */
-
 /* Cards for data centers have ECC, which is on. */
 static bool has_ecc(void) { return cl_nvml_card()->fans == 0; }
 

@@ -8,8 +8,6 @@
 #include "nvml_identity.h"
 #include "profiles.h"
 
-/* -- versions -- */
-
 EXPORT Result nvmlSystemGetDriverVersion(char *out, unsigned size) {
   READY(out);
   return cl_nvml_text(out, size, cl_nvml_release());
@@ -47,8 +45,6 @@ EXPORT Result nvmlSystemGetDriverBranch(DriverBranch *info, unsigned size) {
   return cl_nvml_text(info->branch, size < sizeof info->branch ? size : sizeof info->branch, text);
 }
 
-/* -- processes -- */
-
 /* The first word of a process's command line, cut to the buffer as the real library cuts it. */
 EXPORT Result nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length) {
   char path[32], text[1024];
@@ -62,8 +58,6 @@ EXPORT Result nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length
   snprintf(name, length, "%s", text);
   return SUCCESS;
 }
-
-/* -- devices -- */
 
 EXPORT Result nvmlDeviceGetCount_v2(unsigned *count) {
   READY(count);

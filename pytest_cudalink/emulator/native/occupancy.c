@@ -118,8 +118,6 @@ API(cuOccupancyAvailableDynamicSMemPerBlock, (size_t *dynamicSmemSize, Function 
   return cl_shared_available(&needs, blocks, threads, dynamicSmemSize) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- clusters -- */
-
 bool cl_cluster_of(const LaunchConfig *config, const Function *function, unsigned sizes[3]) {
   for (int axis = 0; axis < 3; axis++)
     sizes[axis] = (unsigned)cl_setting(function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + axis);

@@ -18,8 +18,6 @@ bool cl_read_task(pid_t thread, const char *name, char *text, size_t size) {
   return length > 0;
 }
 
-/* -- mappings -- */
-
 typedef struct {
   unsigned long start, end;
   bool shared;
@@ -44,8 +42,6 @@ bool cl_is_shared(uintptr_t address) {
   Mapping mapping;
   return !find_mapping(address, &mapping) || mapping.shared;
 }
-
-/* -- signals -- */
 
 /* Python's own check for signals, where Python runs: its handlers lie in the same code. */
 extern int PyErr_CheckSignals(void) __attribute__((weak));

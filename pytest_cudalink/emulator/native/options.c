@@ -182,8 +182,6 @@ bool cl_options_equal(const LinkOptions *options, const LinkOptions *others) {
          (!options->extra_size || !memcmp(options->extra, others->extra, options->extra_size));
 }
 
-/* -- what is written back -- */
-
 size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size) {
   if (capacity < 2) { /* no room for a character: nothing is reported (measured: log/error-of-1) */
     *size = 0;

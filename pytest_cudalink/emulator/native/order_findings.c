@@ -22,8 +22,6 @@ void cl_watch_site(Sym symbol, bool entered) {
   else if (has_site(cl_symbols[symbol].name)) cl_site_note(cl_symbols[symbol].name);
 }
 
-/* -- pairs -- */
-
 enum { NAMED = 512 };
 static uint64_t named[NAMED], number; /* under the lock of those who call */
 static unsigned named_count;

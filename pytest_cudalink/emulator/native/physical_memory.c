@@ -55,8 +55,6 @@ bool cl_physical_map(const Physical *physical, uintptr_t where, size_t size) {
   return cl_file_map(file_of(physical), physical->offset, size, where) != 0;
 }
 
-/* -- making -- */
-
 /* What a device refuses among the handle types: those of another system. */
 enum { FOREIGN_HANDLE_TYPES = HANDLE_TYPES & ~(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC) };
 
@@ -164,8 +162,6 @@ API(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * properties, ui
   properties->flags.usage = 0;
   return CUDA_SUCCESS;
 }
-
-/* -- sharing with other processes -- */
 
 API(cuMemExportToShareableHandle, (int *out, uint64_t handle, int type, unsigned long long flags),
     (out, handle, type, flags)) {

@@ -80,8 +80,6 @@ void cl_join_run(void) {
   drop();
 }
 
-/* -- memory -- */
-
 /* What the others have taken of a device. `looks`: whether they are still there. */
 static uint64_t of_others(const Process *own, int device, bool looks) {
   uint64_t all = 0;

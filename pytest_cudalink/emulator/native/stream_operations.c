@@ -135,8 +135,6 @@ OPERATION(cuStreamWaitValue64, uint64_t, CU_STREAM_MEM_OP_WAIT_VALUE_64)
 OPERATION(cuStreamWriteValue32, uint32_t, CU_STREAM_MEM_OP_WRITE_VALUE_32)
 OPERATION(cuStreamWriteValue64, uint64_t, CU_STREAM_MEM_OP_WRITE_VALUE_64)
 
-/* -- calls of the host -- */
-
 typedef void Callback(Stream *, CUresult, void *);
 
 /* A callback gets the stream and a result, and cannot be captured. */
@@ -162,8 +160,6 @@ EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data
 /* 13.1: a mode says how the host waits; here it makes no difference. */
 EXPORTED(cuLaunchHostFunc_v2, (Stream *stream, void (*function)(void *), void *data, unsigned mode),
          mode > 1 ? CUDA_ERROR_INVALID_VALUE : launch_host_function(stream, function, data))
-
-/* -- attaching managed memory -- */
 
 /* Whether an address is the beginning of managed memory of a size; 0 is any size. */
 static bool is_managed(CUdeviceptr address, size_t size) {

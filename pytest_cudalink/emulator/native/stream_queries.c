@@ -41,8 +41,6 @@ API(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), (strea
   return CUDA_SUCCESS;
 }
 
-/* -- attributes of streams -- */
-
 enum { DOMAINS = 4 }; /* of sm_90 */
 
 static CUresult get_attribute(const void *handle, int attribute, AttributeValue *value) {

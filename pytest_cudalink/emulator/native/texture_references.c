@@ -105,8 +105,6 @@ EXPORTED(cuTexRefGetMipmapLevelClamp, (float *least, float *most, const Referenc
 EXPORTED(cuTexRefGetBorderColor, (float *out, const Reference *reference),
          WITH(reference, out, memcpy(out, reference->border, sizeof reference->border)))
 
-/* -- binding -- */
-
 static CUresult bind_memory(Reference *reference, CUdeviceptr address) {
   reference->bound = BOUND_MEMORY;
   reference->address = address;

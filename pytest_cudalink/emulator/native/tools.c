@@ -12,8 +12,6 @@ EXPORTED(cuProfilerStop, (void), cl_check_context())
 EXPORTED_ANY_TIME(cuProfilerInitialize, (const char *configuration, const char *output, int mode),
                   cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "profiling with a configuration file, of before CUDA 11"))
 
-/* -- callbacks that are registered and never called -- */
-
 enum { OF_LOG = -1 };
 
 /* A registered callback: of a device, or of the log. */
@@ -76,8 +74,6 @@ API_WHEN(false, cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size
   *size = 0;
   return CUDA_SUCCESS;
 }
-
-/* -- other devices' writes -- */
 
 enum { CURRENT_CONTEXT = 0, TO_OWNER = 100, TO_ALL_DEVICES = 200 };
 

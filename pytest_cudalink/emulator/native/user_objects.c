@@ -26,8 +26,6 @@ struct UserObject {
   Giver giver;
 };
 
-/* -- violations -- */
-
 /* What the call of this thread was noticed to do; object is 0 if that is nothing. */
 static _Thread_local struct {
   uint64_t object;
@@ -74,8 +72,6 @@ CUresult cl_user_objects_report(const char *call, CUresult result) {
 }
 
 static UserObject *known(void *handle) { return cl_handle_is(handle, HANDLE_USER_OBJECT) ? handle : NULL; }
-
-/* -- the caller's references -- */
 
 static void destroy(void *data) {
   UserObject *object = data;
@@ -157,8 +153,6 @@ static CUresult give_back(void *handle, unsigned count) {
 }
 EXPORTED_ANY_TIME(cuUserObjectRelease, (void *object, unsigned count),
                   cl_user_objects_report("cuUserObjectRelease", LOCKED(give_back(object, count))))
-
-/* -- the graphs' -- */
 
 /* Looks through the shorter one of the two lists that it would be in. */
 static UserReference *held(UserReference **list, const UserObject *object) {

@@ -100,8 +100,6 @@ void cl_event_follow(Event *event, Work *work) {
   event->record = work;
 }
 
-/* -- all that is pending -- */
-
 void cl_pending_add(Work *work) {
   work->before = cl_newest;
   if (cl_newest) cl_newest->behind = work;

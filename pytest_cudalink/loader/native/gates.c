@@ -22,8 +22,6 @@
 
 enum { FRAMES = 64, STACK_ROOM = 16384, ANSWER_MS = 200, PATIENCE = 10, OPEN = 1 << 30 };
 
-/* -- the frames of a thread -- */
-
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
 static int number; /* of the signal; 0: not chosen yet, -1: each is in use */
 static sem_t answered;
@@ -111,8 +109,6 @@ EXPORT size_t cudalinkThreadStack(int thread, char *text, size_t size) {
   pthread_mutex_unlock(&asking);
   return length;
 }
-
-/* -- the guard -- */
 
 typedef struct {
   pthread_t thread;

@@ -43,8 +43,6 @@ typedef struct {
   int pid; /* of the worker; stays 0 where clone() gave it another memory than the caller's, as qemu-user does */
 } Start;
 
-/* -- the environment -- */
-
 static bool starts_with(const char *text, const char *start) { return !strncmp(text, start, strlen(start)); }
 
 /* What is meant for the program that links, and would change or slow down what nvJitLink does. */
@@ -103,8 +101,6 @@ static char **worker_environment(char **path) {
   return list;
 }
 
-/* -- the processes -- */
-
 /* The worker's process, on the memory of the caller, with all signals blocked. */
 UNWATCHED static int become_worker(void *argument) {
   const Start *start = argument;
@@ -147,8 +143,6 @@ static bool run(Start *start) {
   errno = problem;
   return pid > 0;
 }
-
-/* -- the descriptors -- */
 
 /* A descriptor beyond those that the worker's own are put at: the caller may have closed 0 to 4. */
 static int beyond(int fd) {
