@@ -137,34 +137,26 @@ static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) 
   return result;
 }
 
+static CUresult add_made(EventLine *line, Adding adding, NodeParameters parameters) {
+  return add(line, adding, &parameters);
+}
+
 #define ADDING(...) (Node * *out, Graph * graph, Node *const *on, size_t count, ##__VA_ARGS__)
 #define PLAINLY ((Adding){out, graph, on, NULL, count})
 
 /* Adds a node whose parameters are a structure that begins as the one of a node does. */
 static CUresult add_given(EventLine *line, Adding adding, int type, const void *given, size_t size) {
-  if (!given) return CUDA_ERROR_INVALID_VALUE;
-  NodeParameters parameters = node_parameters(type, given, size);
-  return add(line, adding, &parameters);
+  return given ? add_made(line, adding, node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED_WHEN(graph != NULL, cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
 EXPORTED(cuGraphAddMemFreeNode, ADDING(CUdeviceptr address),
          add_given(line, PLAINLY, NODE_FREE, &address, sizeof address))
 EXPORTED(cuGraphAddChildGraphNode, ADDING(Graph *child),
          add_given(line, PLAINLY, NODE_CHILD, &(ChildNode){.graph = child}, sizeof(ChildNode)))
-
-static CUresult add_copy(EventLine *line, Adding adding, const Box *box, Context *context) {
-  if (!box) return CUDA_ERROR_INVALID_VALUE;
-  NodeParameters parameters = copy_parameters(box, context);
-  return add(line, adding, &parameters);
-}
-EXPORTED(cuGraphAddMemcpyNode, ADDING(const Box *box, Context *context), add_copy(line, PLAINLY, box, context))
-
-static CUresult add_fill(EventLine *line, Adding adding, const void *given, Context *context) {
-  if (!given) return CUDA_ERROR_INVALID_VALUE;
-  NodeParameters parameters = fill_parameters(given, context);
-  return add(line, adding, &parameters);
-}
-EXPORTED(cuGraphAddMemsetNode, ADDING(const void *given, Context *context), add_fill(line, PLAINLY, given, context))
+EXPORTED(cuGraphAddMemcpyNode, ADDING(const Box *box, Context *context),
+         box ? add_made(line, PLAINLY, copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuGraphAddMemsetNode, ADDING(const void *given, Context *context),
+         given ? add_made(line, PLAINLY, fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
 
 static CUresult add_allocation(EventLine *line, Adding adding, AllocateNode *given) {
   if (!given) return CUDA_ERROR_INVALID_VALUE;

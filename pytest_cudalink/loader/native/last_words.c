@@ -13,14 +13,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum {
-  LINE_SIZE = 1 << 18,
-  TEXT_SIZE = 1 << 15,
-  NODEID_SIZE = 1 << 12,
-  EVENT_SIZE = 1 << 12,
-  FRAMES = 20,
-  EVENTS = 20
-};
+enum { LINE_SIZE = 1 << 18, TEXT_SIZE = 1 << 15, NODEID_SIZE = 1 << 12, EVENT_SIZE = 1 << 12 };
+enum { FRAMES = 20, EVENTS = 20 };
 
 typedef uint64_t CountEvents(void);
 typedef int ReadEvent(uint64_t number, char *out, size_t size);

@@ -32,14 +32,15 @@ struct WorkerLink {
 
 static uint64_t last_number;
 
+static void clear(WorkerAnswer *answer) { *answer = (WorkerAnswer){.fetch_code = NOT_FETCHED}; }
+
 void lw_free_answer(WorkerAnswer *answer) {
   free(answer->error);
   free(answer->info);
   free(answer->printed);
   free(answer->problem);
   free(answer->image);
-  memset(answer, 0, sizeof *answer);
-  answer->fetch_code = NOT_FETCHED;
+  clear(answer);
 }
 
 __attribute__((format(printf, 3, 4))) static void fail(WorkerAnswer *answer, WorkerOutcome outcome, const char *format,
@@ -75,13 +76,14 @@ static void read_output(const Worker *worker, WorkerAnswer *answer) {
   answer->printed = NULL;
 }
 
-/* Ends a worker whose answer has not come, or has no place. */
-static void lost(Worker *worker, WorkerAnswer *answer, ChannelState state, unsigned limit) {
+/* Ends a worker whose answer has not come, or has no place; always false. */
+static bool lost(Worker *worker, WorkerAnswer *answer, ChannelState state, unsigned limit) {
   read_output(worker, answer);
   if (state == CHANNEL_NO_MEMORY) answer->outcome = WORKER_NO_MEMORY;
   else if (state == CHANNEL_LATE) fail(answer, WORKER_LATE, "did not finish within %u s", limit);
   else fail(answer, WORKER_KILLED, "ended without a word, as by SIGKILL");
   lw_end(worker);
+  return false;
 }
 
 /* Most bytes of a reply's texts and image: a worker whose memory an input has overwritten may claim anything. */
@@ -123,10 +125,7 @@ static bool receive_answer(Worker *worker, WorkerAnswer *answer, int64_t deadlin
     answer->image_size = reply.image_size;
     state = answer->image ? lw_receive(&worker->channel, answer->image, reply.image_size, deadline) : CHANNEL_NO_MEMORY;
   }
-  if (state) {
-    lost(worker, answer, state, limit);
-    return false;
-  }
+  if (state) return lost(worker, answer, state, limit);
   answer->code = reply.code;
   answer->fetch_code = reply.fetch_code;
   if (reply.code) worker->stained = true;
@@ -137,8 +136,8 @@ static bool receive_answer(Worker *worker, WorkerAnswer *answer, int64_t deadlin
 
 /* A library that reports success and prints a fatal error has made nothing usable, and may have more of it. */
 static void look_for_fatal(Worker *worker, WorkerAnswer *answer) {
-  const char *fatal =
-      !answer->outcome && !answer->code && answer->printed ? strstr(answer->printed, "fatal   :") : NULL;
+  bool said_so = answer->outcome || answer->code || !answer->printed;
+  const char *fatal = said_so ? NULL : strstr(answer->printed, "fatal   :");
   if (!fatal) return;
   fail(answer, WORKER_FATAL, "printed '%.*s' and reported success", (int)strcspn(fatal, "\n"), fatal);
   free(answer->image);
@@ -160,10 +159,7 @@ static bool exchange(WorkerLink *link, Worker *worker, const Request *request, c
       {(void *)data, request ? request->data_size : 0},
   };
   ChannelState sent = lw_send(&worker->channel, parts, sizeof parts / sizeof *parts, deadline);
-  if (sent == CHANNEL_LATE) {
-    lost(worker, answer, sent, link->limit);
-    return false;
-  }
+  if (sent == CHANNEL_LATE) return lost(worker, answer, sent, link->limit);
   if (opening) { /* a worker that has ended still has its last words to say */
     if (!receive_answer(worker, answer, deadline, link->limit)) return false;
     if (answer->outcome || answer->code) {
@@ -178,9 +174,7 @@ static bool exchange(WorkerLink *link, Worker *worker, const Request *request, c
     lw_attach(worker);
     if (request) lw_free_answer(answer);
   }
-  if (!request) return true;
-  if (!receive_answer(worker, answer, deadline, link->limit)) return false;
-  return true;
+  return !request || receive_answer(worker, answer, deadline, link->limit);
 }
 
 /* Repeats what the link was given, on a worker that does not hold it. */
@@ -199,8 +193,7 @@ static bool repeat(WorkerLink *link, Worker *worker, WorkerAnswer *answer, int64
    so that this request need not be the cause. */
 static bool try_call(WorkerLink *link, const Request *request, const char *name, const void *data,
                      WorkerAnswer *answer) {
-  memset(answer, 0, sizeof *answer);
-  answer->fetch_code = NOT_FETCHED;
+  clear(answer);
   Worker *worker = lw_take(link->worker, link->serial, link->program, link->library);
   if (!worker) {
     if (errno == ENOMEM) answer->outcome = WORKER_NO_MEMORY;
@@ -326,8 +319,7 @@ void lw_complete(WorkerLink *link, unsigned target, WorkerAnswer *answer) {
 }
 
 void lw_close(WorkerLink **closed, WorkerAnswer *answer) {
-  memset(answer, 0, sizeof *answer);
-  answer->fetch_code = NOT_FETCHED;
+  clear(answer);
   WorkerLink *link = *closed;
   *closed = NULL;
   if (!link) return;
