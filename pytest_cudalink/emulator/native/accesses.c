@@ -13,10 +13,6 @@ static void touch_fill(Op *op, const FillNode *fill) {
   cl_order_touch(op, &(Range){fill->to, width, pitch, fill->height, pitch * fill->height, 1}, ACCESS_WRITE);
 }
 
-static bool is_wide(const MemoryOperation *one) {
-  return one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-}
-
 static bool is_host_memory(CUdeviceptr address) {
   HOLD_BLOCK(block, address);
   return block && block->place != ON_DEVICE;
@@ -28,7 +24,7 @@ void cl_touch_operation(const MemoryOperation *one) {
   switch (one->operation) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      touch_line(op, one->address, is_wide(one) ? 8 : 4, ACCESS_VALUE);
+      touch_line(op, one->address, one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8 : 4, ACCESS_VALUE);
       if (is_host_memory(one->address)) cl_order_learn(op); /* a thread may look at it unseen */
       break;
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:

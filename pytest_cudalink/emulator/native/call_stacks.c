@@ -132,8 +132,6 @@ uint64_t cl_hash_stack(uint64_t hash, const Stack *stack) {
   return cl_hash(hash, stack->frames, (size_t)stack->depth * sizeof *stack->frames);
 }
 
-/* -- sites -- */
-
 enum { BUCKETS = 4096 };
 
 STATIC_LOCK(lock);           /* of the sites, behind all other locks */
@@ -184,8 +182,6 @@ void cl_site_forget(void) {
   if (current) cl_site_drop(current);
   current = NULL;
 }
-
-/* -- writing -- */
 
 static int describe_frame(void *frame, char *text, size_t size) {
   Dl_info where;

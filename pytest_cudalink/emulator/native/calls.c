@@ -83,9 +83,7 @@ static CUresult wait_by(const WaitRow *row, const struct Context *context) {
 }
 
 unsigned cl_called_locks(void) { return cl_symbols[called].held_up; }
-
 const WaitRow *cl_called_row(const WaitFacts *facts) { return cl_wait_row(called, facts); }
-
 CUresult cl_wait_by_table(const WaitFacts *facts) { return wait_by(cl_wait_row(called, facts), facts->context); }
 
 void cl_will_wait(const WaitFacts *facts) {

@@ -348,15 +348,13 @@ typedef struct {
   size_t *count;
 } Info;
 
-static bool is_plain(EdgeData data) { return !data.from_port && !data.to_port && !data.type; }
-
 static CUresult capture_info(const void *handle, Info *info) {
   Stream *stream;
   if (!info->status || (info->data && !info->nodes)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = find_capture(handle, &stream, info->status);
   if (result || *info->status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
   for (size_t at = 0; info->nodes && !info->data && at < stream->next.count; at++)
-    if (!is_plain(stream->next.data[at])) return CUDA_ERROR_LOSSY_QUERY;
+    if (!cl_is_plain(stream->next.data[at])) return CUDA_ERROR_LOSSY_QUERY;
   if (info->id) *info->id = stream->capture->id;
   if (info->graph) *info->graph = stream->capture->graph;
   if (info->nodes) *info->nodes = stream->next.nodes;

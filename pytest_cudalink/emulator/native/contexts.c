@@ -325,8 +325,6 @@ static CUresult destroy_context(Context *context) {
 
 EXPORTED_WHEN(context != NULL, cuCtxDestroy_v2, (Context *context), destroy_context(context))
 
-/* -- contexts that belong to green ones -- */
-
 Context *cl_make_green_context(CUdevice device, void *green) {
   Context *context = new_context(device, 0, false);
   if (!context) return NULL;
@@ -441,8 +439,6 @@ API(cuCtxGetId, (Context *context, uint64_t *id), (context, id)) {
   *id = context->id;
   return context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
-
-/* -- the uses of a context that cuCtxAttach counts -- */
 
 API(cuCtxAttach, (Context **out, unsigned flags), (out, flags)) {
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;

@@ -96,10 +96,6 @@ static bool is_extent_usable(const Extent *extent) {
          is_usable(extent->base, extent->bytes, extent->type);
 }
 
-static bool are_usable(const Places *places) {
-  return is_extent_usable(&places->from) && is_extent_usable(&places->to) && cl_held_writable(places->to.start);
-}
-
 /* A row of a box on one side. */
 static char *row_at(const Extent *extent, size_t row, const Box *box) {
   return (char *)cl_bytes_of(extent->start) + row / box->height * extent->layer + row % box->height * extent->row;
@@ -117,7 +113,7 @@ static CUresult check_box(const Box *box, bool copies) {
   if (is_empty(box)) return CUDA_SUCCESS;
   TRY(find_places(box, &places));
   cl_memory_hold();
-  bool usable = are_usable(&places);
+  bool usable = is_extent_usable(&places.from) && is_extent_usable(&places.to) && cl_held_writable(places.to.start);
   if (usable && copies) copy_places(box, &places);
   cl_memory_drop();
   return usable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -143,7 +139,6 @@ void cl_touch_box(Op *op, const Box *box, bool staged) {
 }
 
 CUresult cl_check_box(const Box *box) { return check_box(box, false); }
-
 CUresult cl_copy_box(const Box *box) { return check_box(box, true); }
 
 /* Whether there are bytes: of a block, or where one was that is free and whose pages are still there. */

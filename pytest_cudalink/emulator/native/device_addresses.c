@@ -189,7 +189,6 @@ void cl_addresses_empty(uintptr_t start, size_t size) {
 }
 
 void cl_addresses_hold(void) { pthread_rwlock_rdlock(&lock); }
-
 void cl_addresses_drop(void) { pthread_rwlock_unlock(&lock); }
 
 bool cl_held_filled(uintptr_t start, size_t size) {

@@ -130,9 +130,7 @@ void cl_event_list(EventLine *line, const char *name) {
 }
 
 void cl_event_list_end(EventLine *line) { append(line, "]"); }
-
 void cl_event_join(EventLine *line, const EventLine *other) { append_bytes(line, other->text, other->length); }
-
 void cl_event_members(EventLine *line, const char *members) { append(line, members); }
 
 /* Cuts an overlong event between two members, so that every line stays a JSON object. */

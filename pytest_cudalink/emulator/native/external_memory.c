@@ -38,22 +38,22 @@ static CUresult check_type(EventLine *line, TypeKind kind, unsigned type, int fi
   return CUDA_ERROR_UNKNOWN;
 }
 
+typedef union {
+  int file;
+  void *win32[2];
+} SharedHandle;
+
 typedef struct {
   int type;
-  union {
-    int file;
-    void *win32[2];
-  } handle;
+  SharedHandle handle;
   unsigned long long size;
-  unsigned flags;
-  unsigned reserved[16];
+  unsigned flags, reserved[16];
 } MemoryDescription;
 _Static_assert(sizeof(MemoryDescription) == 104, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
 
 typedef struct {
   unsigned long long offset, size;
-  unsigned flags;
-  unsigned reserved[16];
+  unsigned flags, reserved[16];
 } BufferDescription;
 _Static_assert(sizeof(BufferDescription) == 88, "CUDA_EXTERNAL_MEMORY_BUFFER_DESC");
 
@@ -142,24 +142,18 @@ EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), HELD(destroy(memory
 /* CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC */
 typedef struct {
   int type;
-  union {
-    int file;
-    void *win32[2];
-  } handle;
-  unsigned flags;
-  unsigned reserved[16];
+  SharedHandle handle;
+  unsigned flags, reserved[16];
 } SemaphoreDescription;
 _Static_assert(sizeof(SemaphoreDescription) == 96, "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC");
 
-/* CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS: only the value counts here. */
+/* Only the value counts here. */
 typedef struct {
   unsigned long long value;
   unsigned char others[64];
-  unsigned flags;
-  unsigned reserved[16];
+  unsigned flags, reserved[16];
 } SemaphoreParameters;
-_Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS");
-_Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS");
+_Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and _WAIT_PARAMS");
 
 typedef struct {
   External of;

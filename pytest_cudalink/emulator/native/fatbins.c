@@ -13,11 +13,8 @@ static bool is_set(const char *name) {
 }
 
 bool cl_jit_forced(void) { return is_set("CUDA_FORCE_PTX_JIT") || is_set("CUDA_FORCE_JIT"); }
-
 bool cl_jit_disabled(void) { return is_set("CUDA_DISABLE_PTX_JIT") || is_set("CUDA_DISABLE_JIT"); }
-
 bool cl_jit_uncached(void) { return is_set("CUDA_CACHE_DISABLE"); }
-
 static bool is_exact(const FatbinEntry *entry) { return entry->flags & FATBIN_EXACT; }
 
 /* Code of sm_90a runs on sm_90 alone, other code on devices of its major release that are not older. */

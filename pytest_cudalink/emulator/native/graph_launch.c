@@ -104,8 +104,6 @@ static CUresult run(const Graph *graph) {
   return result;
 }
 
-/* -- in the queue of a stream -- */
-
 static bool expand(const Graph *graph, Context *context, Work *start, Work *end);
 
 /* The work of a node, whose start differs from its end if it has a graph. */

@@ -64,8 +64,6 @@ static CUresult finish(List *list, size_t *count) {
   return CUDA_SUCCESS;
 }
 
-static bool is_plain(EdgeData data) { return !data.from_port && !data.to_port && !data.type; }
-
 static CUresult get_nodes(void *handle, Node **nodes, size_t *count, bool roots) {
   const Graph *graph = cl_graph(handle);
   if (!graph || !count || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
@@ -83,7 +81,7 @@ EXPORTED(cuGraphGetRootNodes, (Graph * graph, Node **nodes, size_t *count),
 
 /* Lists an edge; false if its data would be lost. */
 static bool put_edge(List *list, const Edge *edge, EdgeList of, bool lossy) {
-  if (lossy && list->nodes && !is_plain(edge->data)) return false;
+  if (lossy && list->nodes && !cl_is_plain(edge->data)) return false;
   put(list, of == EDGES_OUT_OF && !list->others ? edge->to : edge->from, edge->to, edge->data);
   return true;
 }

@@ -97,6 +97,7 @@ void cl_node_remove(Node *node);
 /* The node of a copied graph, or of its children, that stands for a node of the original. */
 Node *cl_node_like(Graph *graph, uint64_t origin, bool deep);
 
+static inline bool cl_is_plain(EdgeData data) { return !data.from_port && !data.to_port && !data.type; }
 bool cl_edge_add(Node *from, Node *to, EdgeData data);
 Edge *cl_edge(const Node *from, const Node *to);
 void cl_edge_remove(Edge *edge);

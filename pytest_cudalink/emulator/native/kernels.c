@@ -179,8 +179,6 @@ CUresult cl_list_kernels(Module *module, void **out, unsigned room) {
   return CUDA_SUCCESS;
 }
 
-/* -- attributes -- */
-
 /* The settings of a kernel on a device; `to_set`: NULL if memory is out. */
 static int *settings_on(Function *kernel, CUdevice device, bool to_set) {
   if (!kernel->on_devices && to_set) {
@@ -376,8 +374,6 @@ API_CHECKED(cl_refuse_null(handle), cuFuncLoad, (Function *handle), (handle)) {
   function->loaded = true;
   return CUDA_SUCCESS;
 }
-
-/* -- kernels -- */
 
 API_CHECKED(function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuKernelGetFunction,
             (Function **function, Function *handle), (function, handle)) {

@@ -107,8 +107,6 @@ void cl_block_export(const void *owner) {
 
 void cl_block_unlock(void) { pthread_rwlock_unlock(&lock); }
 
-/* -- slabs -- */
-
 /* Whether the driver cuts a block from a slab. Managed memory keeps separate pages, of which advice is given. */
 static bool is_cut(const Block *block) {
   return block->origin & (FROM_ALLOCATION | FROM_HOST_ALLOCATION) && block->place != MANAGED;
@@ -389,7 +387,6 @@ bool cl_release(CUdeviceptr address) {
 }
 
 void cl_memory_hold(void) { pthread_rwlock_rdlock(&lock); }
-
 void cl_memory_drop(void) { pthread_rwlock_unlock(&lock); }
 
 bool cl_held_known(CUdeviceptr address) {

@@ -89,10 +89,7 @@ void cl_end_modules(const Context *context) {
 }
 OPEN_IN_CHILDREN(cl_modules_lock);
 
-/* -- loading -- */
-
 static bool runs_on(int device, int arch) { return arch / 10 == device / 10 && arch % 10 <= device % 10; }
-
 static bool runs_here(int arch) { return runs_on(cl_config()->arch, arch); }
 
 static CUresult adopt(Module *module, void *image, size_t size) {

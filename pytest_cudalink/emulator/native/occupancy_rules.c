@@ -20,9 +20,7 @@ static const struct sharing *sharing(void) {
 
 int cl_least_multiprocessors(void) { return sharing()->least_sms; }
 int cl_multiprocessor_unit(void) { return sharing()->sms_unit; }
-
 static int least(int one, int other) { return one < other ? one : other; }
-
 static long long rounded_up(long long value, long long unit) { return (value + unit - 1) / unit * unit; }
 
 /* The smallest configuration of shared memory that has so many bytes; the largest if none does. */

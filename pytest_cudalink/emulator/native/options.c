@@ -13,7 +13,6 @@
 #include "option_names.inc"  /* option_names */
 
 const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option"; }
-
 bool cl_can_have_options(unsigned count) { return count <= MOST_OPTIONS; }
 
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured:

@@ -66,9 +66,7 @@ static const struct device_profile *profile(void) {
 }
 
 int cl_profile_arch(void) { return profile()->arch; }
-
 const char *cl_profile_name(void) { return profile()->name; }
-
 size_t cl_device_memory(void) { return profile() ? memory : 0; }
 
 /* The value of an attribute in a table that ends with number 0. */

@@ -71,7 +71,6 @@ CUresult cl_file_check(int file, FileKind kind, FileHead *head) {
 }
 
 size_t cl_page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
-
 size_t cl_file_begin(void) { return cl_page_size(); }
 
 bool cl_file_reach(int file, size_t end) {

@@ -54,5 +54,4 @@ void cl_sticky_end(void) {
 
 /* For a test that injected the error into code that it tests, and goes on. */
 EXPORT void cudalinkEndError(void) { cl_sticky_end(); }
-
 int cl_sticky_error(void) { return atomic_load(&error); }

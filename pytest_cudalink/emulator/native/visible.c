@@ -72,7 +72,6 @@ CUresult cl_see_devices(void) {
 }
 
 int cl_visible_devices(void) { return atomic_load(&visible); }
-
 int cl_place_of_device(CUdevice device) { return atomic_load(&places[device]); }
 
 CUdevice cl_device_at_place(int place) {

@@ -76,8 +76,6 @@ void cl_wait_for_locks(unsigned locks) {
   }
 }
 
-/* -- waiting -- */
-
 void cl_waiter_begin(Waiter *waiter, Work *work) {
   *waiter = (Waiter){.next = waiters, .thread = this_thread(), .call = cl_called(), .work = work};
   waiter->holds_python = cl_holds_python();
@@ -164,8 +162,6 @@ void cl_engine_rests(bool rests) {
       return;
     }
 }
-
-/* -- deadlocks -- */
 
 /* Whether a thread sleeps until another one of this process wakes it; `or_asks`: or for a time, as who waits for
    Python's lock. */

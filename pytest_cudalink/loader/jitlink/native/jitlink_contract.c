@@ -293,7 +293,6 @@ int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]) {
 }
 
 bool cl_is_checked(void) { return __atomic_load_n(&mode, __ATOMIC_RELAXED) != 0; }
-
 void cl_contract_missed_calls(void) { __atomic_store_n(&missed, true, __ATOMIC_RELAXED); }
 
 /* -- for Python */
@@ -318,7 +317,6 @@ EXPORT int cudalinkTakeViolation(ContractViolation *violation) {
 }
 
 EXPORT uint64_t cudalinkContractHandles(void) { return __atomic_load_n(&handle_count, __ATOMIC_RELAXED); }
-
 EXPORT uint64_t cudalinkContractViolations(void) { return __atomic_load_n(&violation_count, __ATOMIC_RELAXED); }
 
 EXPORT unsigned cudalinkContractAlive(uint64_t after, uint64_t *numbers, unsigned size) {

@@ -37,7 +37,6 @@ Handle *cl_new_handle(uintptr_t value) {
 }
 
 bool cl_handles_lost(void) { return lost; }
-
 void cl_forget_handles(void) { used = 0; }
 
 void cl_handles_after_fork(void) {
