@@ -80,11 +80,8 @@ static size_t describe(char *text, size_t size) {
   for (int at = 0; at < depth; at++) {
     Dl_info where;
     if (!dladdr(frames[at], &where) || !where.dli_fname) memset(&where, 0, sizeof where);
-    const char *slash = where.dli_fname ? strrchr(where.dli_fname, '/') : NULL;
-    int count = snprintf(text + length, size - length, "%.48s+0x%zx%s%.100s\n",
-                         slash             ? slash + 1
-                         : where.dli_fname ? where.dli_fname
-                                           : "?",
+    const char *file = where.dli_fname ? where.dli_fname : "?", *slash = strrchr(file, '/');
+    int count = snprintf(text + length, size - length, "%.48s+0x%zx%s%.100s\n", slash ? slash + 1 : file,
                          (size_t)frames[at] - (size_t)where.dli_fbase, where.dli_sname ? " " : "",
                          where.dli_sname ? where.dli_sname : "");
     if (count < 0 || length + (size_t)count >= size) break;

@@ -34,45 +34,27 @@ static ChannelState again(int64_t deadline) {
 }
 
 ChannelState lw_send(Channel *channel, struct iovec *parts, int count, int64_t deadline) {
-  while (count) {
-    if (!parts->iov_len) {
-      parts++;
-      count--;
-      continue;
-    }
+  for (size_t sent = 0;;) {
+    for (; count && sent >= parts->iov_len; parts++, count--) sent -= parts->iov_len;
+    if (!count) return CHANNEL_OK;
+    parts->iov_base = (char *)parts->iov_base + sent;
+    parts->iov_len -= sent;
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-    ssize_t sent = sendmsg(channel->fd, &message, MSG_NOSIGNAL);
-    if (sent < 0) {
-      ChannelState state = again(deadline);
-      if (state) return state;
-      continue;
-    }
-    for (size_t left = (size_t)sent; left;) {
-      size_t taken = left < parts->iov_len ? left : parts->iov_len;
-      parts->iov_base = (char *)parts->iov_base + taken;
-      parts->iov_len -= taken;
-      left -= taken;
-      if (!parts->iov_len && left) {
-        parts++;
-        count--;
-      }
-    }
+    ssize_t done = sendmsg(channel->fd, &message, MSG_NOSIGNAL);
+    ChannelState state = done < 0 ? again(deadline) : CHANNEL_OK;
+    if (state) return state;
+    sent = done < 0 ? 0 : (size_t)done;
   }
-  return CHANNEL_OK;
 }
 
 ChannelState lw_receive(Channel *channel, void *to, size_t size, int64_t deadline) {
-  char *at = to;
-  while (size) {
-    size_t there = channel->end - channel->start;
-    if (there) {
-      size_t taken = there < size ? there : size;
-      memcpy(at, channel->buffer + channel->start, taken);
-      channel->start += taken;
-      at += taken;
-      size -= taken;
-      continue;
-    }
+  for (char *at = to;;) {
+    size_t there = channel->end - channel->start, taken = there < size ? there : size;
+    memcpy(at, channel->buffer + channel->start, taken);
+    channel->start += taken;
+    at += taken;
+    size -= taken;
+    if (!size) return CHANNEL_OK;
     bool direct = size >= sizeof channel->buffer;
     ssize_t got = direct ? recv(channel->fd, at, size, 0) : recv(channel->fd, channel->buffer, CHANNEL_BUFFER, 0);
     if (!got) return CHANNEL_GONE;
@@ -87,12 +69,10 @@ ChannelState lw_receive(Channel *channel, void *to, size_t size, int64_t deadlin
       channel->end = (size_t)got;
     }
   }
-  return CHANNEL_OK;
 }
 
 unsigned long long lw_started(int pid) {
   char path[32], text[1024];
-  unsigned long long when = 0;
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
@@ -101,6 +81,5 @@ unsigned long long lw_started(int pid) {
   char *at = strrchr(text, ')'); /* a name may have any characters */
   if (!at || strlen(at) < 3 || strchr("ZX", at[2])) return 0;
   for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
-  if (at) when = strtoull(at, NULL, 10);
-  return when;
+  return at ? strtoull(at, NULL, 10) : 0;
 }

@@ -18,7 +18,7 @@ STATIC_LOCK(pool_lock);
 static uint64_t last_serial;
 
 /* Options that a library accepted: a link with them can be opened together with its first input. */
-static struct {
+static struct Accepted {
   char *library, *options;
   uint64_t size;
 } accepted[ACCEPTED];
@@ -187,13 +187,10 @@ void lw_accept(const char *library, const char *options, uint64_t size) {
   if (kept_library && kept_options) {
     memcpy(kept_options, options, size);
     pthread_mutex_lock(&pool_lock);
-    unsigned place = accepted_count++ % ACCEPTED;
-    char *old_library = accepted[place].library, *old_options = accepted[place].options;
-    accepted[place].library = kept_library;
-    accepted[place].options = kept_options;
-    accepted[place].size = size;
-    kept_library = old_library;
-    kept_options = old_options;
+    struct Accepted *place = &accepted[accepted_count++ % ACCEPTED], old = *place;
+    *place = (struct Accepted){kept_library, kept_options, size};
+    kept_library = old.library;
+    kept_options = old.options;
     pthread_mutex_unlock(&pool_lock);
   }
   free(kept_library);

@@ -295,8 +295,7 @@ static void *serve(void *unused) {
     }
   }
   free(buffer);
-  stack_t alternate;
-  stack_t none = {.ss_flags = SS_DISABLE};
+  stack_t alternate, none = {.ss_flags = SS_DISABLE};
   if (!sigaltstack(&none, &alternate)) free(alternate.ss_sp);
   start_serving();
   return unused;
