@@ -70,11 +70,9 @@ static bool bytes_of(const ArrayDescriptor *descriptor, unsigned levels, size_t 
 
 /* Makes an array (0 levels) or a mipmapped one, with its memory and its parts. */
 static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned levels) {
-  CUresult result;
-  Context *context = cl_context(&result);
   if (!out || !descriptor) return CUDA_ERROR_INVALID_VALUE;
-  if (!result) result = cl_check_array(descriptor, levels);
-  if (result) return result;
+  IN_CONTEXT(context);
+  TRY(cl_check_array(descriptor, levels));
   size_t bytes, offset = 0;
   if (!bytes_of(descriptor, levels ? levels : 1, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Array *array = calloc(1, sizeof *array);

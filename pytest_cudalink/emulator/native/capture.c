@@ -73,9 +73,7 @@ CUresult cl_guard_call(Sym symbol) {
   cl_wait_for_locks(cl_symbols[symbol].held_up);
   const Symbol *call = &cl_symbols[symbol];
   if (!atomic_load(&capture_count) || !(call->unsafe_in_capture || call->legacy_work)) return CUDA_SUCCESS;
-  CUresult result;
-  const Context *context = cl_context(&result);
-  return result ? CUDA_SUCCESS : LOCKED(refuse_call(symbol, context));
+  return cl_check_context() ? CUDA_SUCCESS : LOCKED(refuse_call(symbol, cl_current()));
 }
 
 size_t cl_captures_open(int *mode, uint64_t *invalid, const char **call, bool *by_mode) {

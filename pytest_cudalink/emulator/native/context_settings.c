@@ -319,20 +319,18 @@ typedef struct {
 } Access;
 
 static CUresult use(const Access *access) {
-  CUresult result = CUDA_SUCCESS;
   bool known = access->setting >= CU_COREDUMP_ENABLE_ON_EXCEPTION && access->setting < CU_COREDUMP_MAX;
   if (!access->size || !known) return CUDA_ERROR_INVALID_VALUE;
-  Context *context = access->whole_process ? NULL : cl_context(&result);
-  if (result) return result;
+  Context *context = access->whole_process ? NULL : cl_current();
+  if (!access->whole_process) TRY(cl_check_context());
   /* a user triggers a dump of the whole process, through one pipe */
   bool of_context_too = access->setting != CU_COREDUMP_ENABLE_USER_TRIGGER && access->setting != CU_COREDUMP_PIPE;
   if (!access->whole_process && !of_context_too) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
   Settings *settings = context ? of_context(context) : of_process();
-  if (!settings) result = CUDA_ERROR_OUT_OF_MEMORY;
-  else if (!access->write) result = read_setting(settings, access->setting, access->value, access->size);
-  else if (access->value) result = write_setting(settings, access->setting, access->value, *access->size);
-  return result;
+  if (!settings) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!access->write) return read_setting(settings, access->setting, access->value, access->size);
+  return access->value ? write_setting(settings, access->setting, access->value, *access->size) : CUDA_SUCCESS;
 }
 
 EXPORTED(cuCoredumpGetAttribute, (int setting, void *value, size_t *size),

@@ -266,21 +266,19 @@ static CUresult do_in_order(const Box *box, const void *stream, int form, bool *
   WaitFacts facts = facts_of(box, form);
   cl_will_wait(&facts);
   if (!cl_must_wait(stream)) return cl_copy_box(box);
-  CUresult result = cl_check_box(box);
-  if (result) return result;
+  TRY(cl_check_box(box));
   int waits = waits_of(&facts, form);
   const WaitRow *row = cl_called_row(&facts);
   if ((row || waits == WAITS_STAGED) && !cl_waits_by(row)) waits = WAITS_STREAM;
   else if (row && waits == WAITS_STAGED) waits = WAITS_CALLER; /* it is too large */
   *queued = waits < WAITS_DRAINED;
-  if (*queued) result = cl_make_room(stream, waits == WAITS_STAGED ? ROOM_STAGED : ROOM_COPY);
-  if (result) return result;
+  if (*queued) TRY(cl_make_room(stream, waits == WAITS_STAGED ? ROOM_STAGED : ROOM_COPY));
   if (waits == WAITS_STAGED) return LOCKED(stage(box, stream));
   if (waits == WAITS_STREAM) {
     Watch *watch = watch_box(box);
     return LOCKED(queue_box(box, stream, watch));
   }
-  result = LOCKED(waits == WAITS_DRAINED ? drain_and_stage(box, stream, row, queued) : drain(stream, row));
+  CUresult result = LOCKED(waits == WAITS_DRAINED ? drain_and_stage(box, stream, row, queued) : drain(stream, row));
   return result || *queued ? result : cl_copy_box(box);
 }
 
@@ -376,10 +374,9 @@ static CUresult check_access(const Context *context, CUdeviceptr to) {
 static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
                      size_t rows) {
   cl_event_uint(line, "count", count * rows);
-  CUresult result;
-  const Context *context = cl_context(&result);
-  if (!result && count && rows) result = check_access(context, to);
-  if (result || !count || !rows) return result ? result : cl_fill(to, value, width, pitch, count, rows);
+  IN_CONTEXT(context);
+  if (!count || !rows) return cl_fill(to, value, width, pitch, count, rows);
+  TRY(check_access(context, to));
   return fill_in_order(&(FillNode){to, pitch, value, (unsigned)width, count, rows, NULL}, NULL, FORM_SYNCHRONOUS);
 }
 

@@ -149,9 +149,7 @@ Function *cl_function_of(Function *function, Context *context) {
 }
 
 Function *cl_function_here(Function *function) {
-  CUresult state;
-  Context *context = cl_context(&state);
-  return cl_function_of(function, state ? NULL : context);
+  return cl_function_of(function, cl_check_context() ? NULL : cl_current());
 }
 
 unsigned cl_kernel_count(const Elf *elf) {

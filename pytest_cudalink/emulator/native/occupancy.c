@@ -22,9 +22,8 @@ static CUresult read_function(const void *handle, Function *known) {
 }
 
 KernelNeeds cl_needs(const Function *function) {
-  CUresult state;
-  const Context *context = cl_context(&state);
-  int of_context = state ? 0 : context->cache_config; /* what is preferred for all of its kernels */
+  /* what is preferred for all kernels of the context */
+  int of_context = cl_check_context() ? 0 : cl_current()->cache_config;
   int preferred = cl_setting(function, CACHE_CONFIG);
   return (KernelNeeds){
       .registers = function->registers,

@@ -208,11 +208,9 @@ static bool has_range(const Block *block, const Context *context) {
 }
 
 API(cuMemGetAddressRange_v2, (CUdeviceptr *start, size_t *size, CUdeviceptr address), (start, size, address)) {
-  CUresult state;
-  const Context *context = cl_context(&state);
   if (start) *start = 0;
   if (size) *size = 0;
-  if (state) return state;
+  IN_CONTEXT(context);
   if (cl_graph_memory_waits(address)) return CUDA_ERROR_NOT_FOUND;
   if (!cl_within(address, 1))
     return CUDA_ERROR_NOT_FOUND; /* nor without access of the current device (measured: test_what_may_be_a_pool) */

@@ -276,14 +276,13 @@ static CUresult default_pool(const Location *location, int type, Pool **out) {
 /* The default or the current pool of a location. */
 static CUresult get_pool(void **out, const Location *location, int type, bool current) {
   if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_pool_location(location, type);
-  if (location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
-  if (result) return result;
+  if (location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
+  TRY(cl_pool_location(location, type));
   Pool *pool;
   HOLD(lock);
-  result = default_pool(location, type, &pool);
-  if (!result) *out = current && pool->current ? pool->current : pool;
-  return result;
+  TRY(default_pool(location, type, &pool));
+  *out = current && pool->current ? pool->current : pool;
+  return CUDA_SUCCESS;
 }
 
 /* The type of memory is `type`, or any if it is ANY_TYPE. */
