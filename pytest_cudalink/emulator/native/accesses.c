@@ -21,16 +21,12 @@ static bool is_host_memory(CUdeviceptr address) {
 void cl_touch_operation(const MemoryOperation *one) {
   Op *op = cl_order_current;
   if (!op) return;
-  switch (one->operation) {
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      touch_line(op, one->address, one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8 : 4, ACCESS_VALUE);
-      if (is_host_memory(one->address)) cl_order_learn(op); /* a thread may look at it unseen */
-      break;
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64: cl_order_released(op, one->address); break;
-    default: break;
-  }
+  bool wide = one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  if (wide || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
+    touch_line(op, one->address, wide ? 8 : 4, ACCESS_VALUE);
+    if (is_host_memory(one->address)) cl_order_learn(op); /* a thread may look at it unseen */
+  } else if (one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
+    cl_order_released(op, one->address);
 }
 
 static bool find_block(CUdeviceptr address, size_t *size) {

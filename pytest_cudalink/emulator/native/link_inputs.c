@@ -326,31 +326,22 @@ static CUresult add_input(State *state, int type, const uint8_t *data, size_t si
 }
 
 static CUresult check_input_options(unsigned count, const int *keys, void *const *values) {
-  static const bool allowed[OPTION_COUNT] = {
-      [CU_JIT_MAX_REGISTERS] = true,
-      [CU_JIT_THREADS_PER_BLOCK] = true,
-      [CU_JIT_OPTIMIZATION_LEVEL] = true,
-      [CU_JIT_GENERATE_DEBUG_INFO] = true,
-      [CU_JIT_LOG_VERBOSE] = true,
-      [CU_JIT_GENERATE_LINE_INFO] = true,
-      [CU_JIT_CACHE_MODE] = true,
-      [CU_JIT_POSITION_INDEPENDENT_CODE] = true,
-      [CU_JIT_MIN_CTA_PER_SM] = true,
-      [CU_JIT_MAX_THREADS_PER_BLOCK] = true,
-      [CU_JIT_OVERRIDE_DIRECTIVE_VALUES] = true,
-      [CU_JIT_SPLIT_COMPILE] = true,
-  };
+  const uint64_t allowed =
+      1ull << CU_JIT_MAX_REGISTERS | 1ull << CU_JIT_THREADS_PER_BLOCK | 1ull << CU_JIT_OPTIMIZATION_LEVEL |
+      1ull << CU_JIT_GENERATE_DEBUG_INFO | 1ull << CU_JIT_LOG_VERBOSE | 1ull << CU_JIT_GENERATE_LINE_INFO |
+      1ull << CU_JIT_CACHE_MODE | 1ull << CU_JIT_POSITION_INDEPENDENT_CODE | 1ull << CU_JIT_MIN_CTA_PER_SM |
+      1ull << CU_JIT_MAX_THREADS_PER_BLOCK | 1ull << CU_JIT_OVERRIDE_DIRECTIVE_VALUES | 1ull << CU_JIT_SPLIT_COMPILE;
   if (!cl_can_have_options(count) || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
-    if (keys[at] < 0 || keys[at] >= OPTION_COUNT || !allowed[keys[at]]) return CUDA_ERROR_INVALID_VALUE;
+    if (keys[at] < 0 || keys[at] >= OPTION_COUNT || !(allowed >> keys[at] & 1)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
 static CUresult add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
                          const int *keys, void *const *values) {
-  if (!data || !size || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES || check_input_options(count, keys, values))
+  if (!data || !size || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES || check_input_options(count, keys, values) ||
+      state->completed)
     return CUDA_ERROR_INVALID_VALUE;
-  if (state->completed) return CUDA_ERROR_INVALID_VALUE;
   /* PTX and containers are looked into before a link remembers that it has failed (measured:
      test_inputs_of_a_link_that_has_failed) */
   bool examined = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY;

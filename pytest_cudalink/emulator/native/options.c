@@ -43,8 +43,7 @@ static bool target_known(int64_t value, LinkOptions *options, bool *without_code
   return false;
 }
 
-static CUresult extra_option(LinkOptions *options, const char *format, ...) PRINTF(2, 3);
-static CUresult extra_option(LinkOptions *options, const char *format, ...) {
+PRINTF(2, 3) static CUresult extra_option(LinkOptions *options, const char *format, ...) {
   char *text = NULL;
   va_list list;
   va_start(list, format);

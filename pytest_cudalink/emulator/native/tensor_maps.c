@@ -31,10 +31,6 @@ static bool wide_packed(int type) {
   return type == CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B || type == CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B;
 }
 
-static bool is_float(int type) {
-  return type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ;
-}
-
 static bool valid_address(uint64_t address, int type, int interleave) {
   return address % (interleave == CU_TENSOR_MAP_INTERLEAVE_32B || wide_packed(type) ? 32 : 16) == 0 && !(address >> 57);
 }
@@ -49,7 +45,8 @@ static bool valid_modes(const Map *map) {
   if (map->promotion < CU_TENSOR_MAP_L2_PROMOTION_NONE || map->promotion > CU_TENSOR_MAP_L2_PROMOTION_L2_256B ||
       map->fill < CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE || map->fill > CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA)
     return false;
-  if (map->fill && !is_float(map->type)) return false;
+  bool is_float = map->type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && map->type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ;
+  if (map->fill && !is_float) return false;
   if (map->type == CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B && map->interleave) return false;
   return !wide_packed(map->type) ||
          (map->swizzle != CU_TENSOR_MAP_SWIZZLE_32B && map->swizzle != CU_TENSOR_MAP_SWIZZLE_64B);

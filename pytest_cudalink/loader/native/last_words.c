@@ -138,13 +138,14 @@ static void write_event(int record, const char *name) {
   append_number((uint64_t)now.tv_sec, 1);
   append(".");
   append_number((uint64_t)now.tv_nsec, 9);
-  append(", \"nodeid\": ");
-  append(watch.nodeid);
-  append(", \"worker\": ");
-  append(watch.worker);
-  append(", \"signal\": \"");
-  append(name);
-  append("\", \"exitcode\": null, \"last_events\": [");
+  const char *const parts[] = {", \"nodeid\": ",
+                               watch.nodeid,
+                               ", \"worker\": ",
+                               watch.worker,
+                               ", \"signal\": \"",
+                               name,
+                               "\", \"exitcode\": null, \"last_events\": ["};
+  for (size_t at = 0; at < sizeof parts / sizeof *parts; at++) append(parts[at]);
   append_events();
   append("], \"frames\": [");
   append_frames();

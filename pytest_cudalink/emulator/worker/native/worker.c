@@ -242,12 +242,6 @@ static Remains use_link(const Request *request, const char *name, const char *da
 
 /* -- threads and signals -- */
 
-/* Of sigaltstack, for each thread. */
-static void watch_stack(void) {
-  stack_t alternate = {.ss_size = ALT_STACK, .ss_sp = malloc(ALT_STACK)};
-  if (alternate.ss_sp) sigaltstack(&alternate, NULL);
-}
-
 static void report_end(int signal_number) {
   Reply reply = {.reply = REPLY_DIED, .code = signal_number};
   send(WORKER_SOCKET, &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -273,7 +267,8 @@ static void *serve(void *unused) {
   bool locked = false;
   Remains remains = LEAVES_NOTHING;
   Request request;
-  watch_stack();
+  stack_t alternate = {.ss_size = ALT_STACK, .ss_sp = malloc(ALT_STACK)}, none = {.ss_flags = SS_DISABLE};
+  if (alternate.ss_sp) sigaltstack(&alternate, NULL);
   while (remains != LEAVES_MEMORY) {
     if (lw_receive(&channel, &request, sizeof request, 0)) _exit(0);
     size_t size = request.name_size + request.data_size;
@@ -295,7 +290,6 @@ static void *serve(void *unused) {
     }
   }
   free(buffer);
-  stack_t alternate, none = {.ss_flags = SS_DISABLE};
   if (!sigaltstack(&none, &alternate)) free(alternate.ss_sp);
   start_serving();
   return unused;
