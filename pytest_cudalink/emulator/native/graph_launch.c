@@ -16,27 +16,27 @@ static Graph *body_of(const ConditionalNode *conditional) {
   return body < conditional->size ? conditional->bodies[body] : NULL;
 }
 
+/* The graph within a node that it runs; NULL if it runs none. */
+static Graph *inner_of(const NodeParameters *parameters) {
+  if (parameters->type == NODE_CHILD) return parameters->child.graph;
+  return parameters->type == NODE_CONDITIONAL ? body_of(&parameters->conditional) : NULL;
+}
+
 /* Why a graph cannot be run here; NULL if it can. */
 static const char *obstacle(const Graph *graph) {
   for (size_t at = 0; at < graph->count; at++) {
     const Node *node = graph->nodes[at];
     const NodeParameters *parameters = &node->parameters;
-    const char *found = NULL;
     if (node->disabled) continue;
-    switch (parameters->type) {
-      case NODE_KERNEL: return "the graph has a kernel node, and the emulated driver does not execute kernels";
-      case NODE_SIGNAL_SEMAPHORES:
-      case NODE_WAIT_SEMAPHORES: return "the graph has a node for external semaphores, which are not emulated";
-      case NODE_CHILD: found = obstacle(parameters->child.graph); break;
-      case NODE_CONDITIONAL:
-        if (!body_of(&parameters->conditional)) break;
-        found = obstacle(body_of(&parameters->conditional));
-        if (!found && parameters->conditional.type == CU_GRAPH_COND_TYPE_WHILE)
-          found = "the graph has a loop that only a kernel can end";
-        break;
-      default: break;
-    }
+    if (parameters->type == NODE_KERNEL)
+      return "the graph has a kernel node, and the emulated driver does not execute kernels";
+    if (parameters->type == NODE_SIGNAL_SEMAPHORES || parameters->type == NODE_WAIT_SEMAPHORES)
+      return "the graph has a node for external semaphores, which are not emulated";
+    const Graph *inner = inner_of(parameters);
+    const char *found = inner ? obstacle(inner) : NULL;
     if (found) return found;
+    if (inner && parameters->type == NODE_CONDITIONAL && parameters->conditional.type == CU_GRAPH_COND_TYPE_WHILE)
+      return "the graph has a loop that only a kernel can end";
   }
   return NULL;
 }
@@ -44,23 +44,11 @@ static const char *obstacle(const Graph *graph) {
 /* Whether a graph can be run in the call: nothing in it calls the host or waits. */
 static bool is_plain(const Graph *graph) {
   for (size_t at = 0; at < graph->count; at++) {
-    const Node *node = graph->nodes[at];
-    const NodeParameters *parameters = &node->parameters;
-    if (node->disabled) continue;
-    switch (parameters->type) {
-      case NODE_HOST:
-      case NODE_WAIT:
-      case NODE_MEMORY_OPERATIONS: return false;
-      case NODE_CHILD:
-        if (!is_plain(parameters->child.graph)) return false;
-        break;
-      case NODE_CONDITIONAL: {
-        const Graph *body = body_of(&parameters->conditional);
-        if (body && !is_plain(body)) return false;
-        break;
-      }
-      default: break;
-    }
+    int type = graph->nodes[at]->parameters.type;
+    if (graph->nodes[at]->disabled) continue;
+    if (type == NODE_HOST || type == NODE_WAIT || type == NODE_MEMORY_OPERATIONS) return false;
+    const Graph *inner = inner_of(&graph->nodes[at]->parameters);
+    if (inner && !is_plain(inner)) return false;
   }
   return true;
 }
@@ -70,10 +58,12 @@ static CUresult run(const Graph *graph);
 static CUresult run_node(const Node *node) {
   const NodeParameters *parameters = &node->parameters;
   const FillNode *fill = &parameters->fill;
+  const Graph *inner = inner_of(parameters);
   switch (parameters->type) {
     case NODE_COPY: return cl_copy_box(&parameters->copy.box);
     case NODE_FILL: return cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
-    case NODE_CHILD: return run(parameters->child.graph);
+    case NODE_CHILD:
+    case NODE_CONDITIONAL: return inner ? run(inner) : CUDA_SUCCESS;
     case NODE_RECORD:
       if (cl_event(parameters->event)) {
         cl_event_follow(parameters->event, NULL);
@@ -85,10 +75,6 @@ static CUresult run_node(const Node *node) {
       if (!node->memory->live) return CUDA_ERROR_INVALID_VALUE;
       cl_graph_memory_give(node->memory);
       return CUDA_SUCCESS;
-    case NODE_CONDITIONAL: {
-      const Graph *body = body_of(&parameters->conditional);
-      return body ? run(body) : CUDA_SUCCESS;
-    }
     default: return CUDA_SUCCESS;
   }
 }
@@ -109,9 +95,7 @@ static bool expand(const Graph *graph, Context *context, Work *start, Work *end)
 /* The work of a node, whose start differs from its end if it has a graph. */
 static bool expand_node(const Node *node, Context *context, Work **start, Work **end) {
   const NodeParameters *parameters = node->disabled ? &cl_no_work : &node->parameters;
-  const Graph *inner = NULL;
-  if (parameters->type == NODE_CHILD) inner = parameters->child.graph;
-  if (parameters->type == NODE_CONDITIONAL) inner = body_of(&parameters->conditional);
+  const Graph *inner = inner_of(parameters);
   bool is_work =
       parameters->type != NODE_CHILD && parameters->type != NODE_CONDITIONAL && parameters->type != NODE_WAIT;
   *start = *end = cl_work_make(is_work ? parameters : &cl_no_work, context);
