@@ -98,11 +98,10 @@ CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
   bool other = array->flags & (CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_SURFACE_LDST);
   if (array->flags & CUDA_ARRAY3D_SPARSE && (other || !array->height)) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_extents(array, mipmapped)) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) {
-    if (!cl_device_has(array->flags & CUDA_ARRAY3D_SPARSE ? CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED
-                                                          : CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED))
-      return CUDA_ERROR_NOT_SUPPORTED;
-  }
+  if (array->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) &&
+      !cl_device_has(array->flags & CUDA_ARRAY3D_SPARSE ? CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED
+                                                        : CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED))
+    return CUDA_ERROR_NOT_SUPPORTED;
   return CUDA_SUCCESS;
 }
 

@@ -13,7 +13,7 @@ CUresult cl_enter_stream(const void *handle, bool *captured);
 bool cl_must_wait(const void *handle);
 /* Captures an operation, or puts it into the queue of the stream. Everything that the parameters point to is copied.
    Takes the lock. */
-CUresult cl_submit(const void *stream, const NodeParameters *parameters);
+CUresult cl_submit(const void *handle, const NodeParameters *parameters);
 
 /* The same under the lock, for those that have more to do; *node is the new one, `memory` is what it knows. */
 CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, GraphMemory *memory, Node **node);

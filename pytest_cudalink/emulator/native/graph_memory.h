@@ -24,5 +24,5 @@ bool cl_graph_memory_released(CUdeviceptr address, CUresult *result);
 bool cl_graph_memory_waits(CUdeviceptr address);
 
 /* cuMemAllocAsync and cuMemFreeAsync in a captured stream: the operation becomes a node. Take the lock. */
-CUresult cl_capture_allocation(const void *stream, const PoolProperties *pool, size_t size, CUdeviceptr *out);
-CUresult cl_capture_free(const void *stream, CUdeviceptr address);
+CUresult cl_capture_allocation(const void *handle, const PoolProperties *pool, size_t size, CUdeviceptr *out);
+CUresult cl_capture_free(const void *handle, CUdeviceptr address);

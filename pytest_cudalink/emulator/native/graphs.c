@@ -92,8 +92,11 @@ void cl_edge_remove(Edge *edge) {
 }
 
 static void remove_edges(const Node *node) {
-  while (node->into.last) cl_edge_remove(node->into.last);
-  while (node->out_of.last) cl_edge_remove(node->out_of.last);
+  for (EdgeList list = 0; list < EDGE_LISTS; list++)
+    for (Edge *edge = (list == EDGES_INTO ? &node->into : &node->out_of)->last, *before; edge; edge = before) {
+      before = edge->before[list];
+      cl_edge_remove(edge);
+    }
 }
 
 CUresult cl_gather(const Graph *graph, int type, Node *const *nodes, const EdgeData *data, size_t count,

@@ -225,6 +225,7 @@ static CUresult check_locations(const Location *locations, const size_t *firsts,
 static CUresult prefetch_batch(EventLine *line, const Ranges *ranges, const Location *locations, const size_t *firsts,
                                size_t count, unsigned long long flags, const void *stream) {
   cl_event_uint(line, "count", ranges->count);
+  if (!are_ranges(ranges, flags, stream)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_ranges(ranges, flags, stream);
   if (!result) result = check_locations(locations, firsts, count, ranges->count);
   for (size_t at = 0, of = 0; at < ranges->count && !result; at++) {

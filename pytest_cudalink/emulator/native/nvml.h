@@ -68,13 +68,13 @@ Result cl_nvml_check(Device device, bool arguments);
   EXPORT Result name(Device device, unsigned *out) { return cl_nvml_give(device, out, value); }
 Result cl_nvml_give(Device device, unsigned *out, unsigned value);
 /* A whole function that gives two numbers of a device which has them. */
-#define GIVES_TWO(name, type, has, one, other)                   \
-  EXPORT Result name(Device device, type *first, type *second) { \
-    CHECK(device, first && second);                              \
-    if (!(has)) return NOT_SUPPORTED;                            \
-    *first = (one);                                              \
-    *second = (other);                                           \
-    return SUCCESS;                                              \
+#define GIVES_TWO(name, type, has, one, other)                                           \
+  EXPORT Result name(Device device, __typeof__(type) *first, __typeof__(type) *second) { \
+    CHECK(device, first && second);                                                      \
+    if (!(has)) return NOT_SUPPORTED;                                                    \
+    *first = (one);                                                                      \
+    *second = (other);                                                                   \
+    return SUCCESS;                                                                      \
   }
 
 bool cl_nvml_lost(void);
