@@ -106,12 +106,11 @@ static bool valid_flags(uint64_t flags, uint64_t allowed) {
 static CUresult instantiate_in_context(EventLine *line, Executable **out, void *graph, Instantiation *how) {
   Stream *stream;
   cl_event_uint(line, "flags", how->flags);
-  CUresult result = cl_check_context();
-  if (!result)
-    result =
-        how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD ? cl_refuse_captured(how->stream, &stream) : cl_prohibited();
-  if (!result && cl_graph(graph)) result = cl_prohibited();
-  return result ? result : instantiate(out, graph, how);
+  TRY(cl_check_context());
+  bool uploads = how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  TRY(uploads ? cl_refuse_captured(how->stream, &stream) : cl_prohibited());
+  if (cl_graph(graph)) TRY(cl_prohibited());
+  return instantiate(out, graph, how);
 }
 
 API_WHEN(valid_flags(flags, PLAIN_FLAGS), cuGraphInstantiateWithFlags,
