@@ -107,7 +107,7 @@ for kind, name in INPUTS.items():
     for image in (data, *(data[:cut] for cut in sorted(cuts)), *changed):
         error = char_buffer(size=1024)
         state = create(2, (c_int * 2)(5, 6), (c_void_p * 2)(addressof(error), 1024))
-        codes = [add(state, kind, image), complete(state), complete(state), load(image + bytes(8))[0]]
+        codes = [add(state, kind, image), complete(state), complete(state), load(image + bytes(1 << 14))[0]]
         ok(cuda.cuLinkDestroy(state))
         found[kind, *codes, re.sub("0x[0-9a-f]+|[0-9]+", "#", ascii(error.value.decode(errors="replace")))] += 1
 for answer, count in sorted(found.items()):
