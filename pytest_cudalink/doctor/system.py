@@ -107,15 +107,11 @@ class System:
             raise
         except RuntimeError:  # each look-up has its own "not found" error
             return None
-        match found:
-            case None:
-                return None
-            case str():
-                return make_item(kind, name, found, "the search for programs")
-            case _pathfinder.Resolved():
-                return make_item(kind, name, found.path, found.found_via)
-            case _:
-                return make_item(kind, name, found.abs_path, found.found_via) if found.abs_path else None
+        if isinstance(found, str):
+            return make_item(kind, name, found, "the search for programs")
+        if isinstance(found, _pathfinder.Resolved):
+            return make_item(kind, name, found.path, found.found_via)
+        return make_item(kind, name, found.abs_path, found.found_via) if found and found.abs_path else None
 
     def _library(self, name: str) -> _pathfinder.Resolved | None:
         """What a search for a library finds: one process answers for all that the page lists, another for the rest."""
