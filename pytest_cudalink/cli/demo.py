@@ -16,7 +16,7 @@ from ..base.progress import progress
 from ..emulator import Emulation, EmulatorError, emulation_for, library_folder, release_of, supported_versions
 from ..linker import sample
 from ..linker.errors import CompileError
-from ..linker.sample import SKEW_TEST, Machine, compile_kernel
+from ..linker.sample import Machine, compile_kernel
 from ..targets.base import Backend
 from ..versions import CudaVersion
 from .arguments import CommandError
@@ -166,7 +166,7 @@ def _command(driver: CudaVersion) -> str:
 
 def _run_test(folder: Path, emulation: Emulation) -> subprocess.CompletedProcess[str]:
     """Run the sample's test on an emulated driver; nothing is fetched for it."""
-    (folder / "test_kernel.py").write_text(SKEW_TEST, encoding="utf-8")
+    (folder / "test_kernel.py").write_text(sample.SKEW_TEST, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not _NOT_PASSED.match(name)}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": str(_WIDTH - 3), "CUDALINK_TOOLCHAINS": "never"}
