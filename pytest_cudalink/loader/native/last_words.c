@@ -62,8 +62,8 @@ static char line[LINE_SIZE], text[TEXT_SIZE + 1], event[EVENT_SIZE];
 static size_t length;
 
 static void append(const char *more) {
-  size_t count = strlen(more);
-  if (length + count < LINE_SIZE) memcpy(line + length, more, count), length += count;
+  if (length + strlen(more) >= LINE_SIZE) return;
+  while (*more) line[length++] = *more++;
 }
 
 static void append_number(uint64_t value, int digits) {
@@ -75,7 +75,7 @@ static void append_number(uint64_t value, int digits) {
 
 /* Appends a JSON string; what is not ASCII becomes a question mark. */
 static void append_text(const char *from, size_t count) {
-  if (length + 2 * count + 8 >= LINE_SIZE) return append("\"\"");
+  if (count >= LINE_SIZE / 2 || length + 2 * count + 8 >= LINE_SIZE) return append("\"\"");
   append("\"");
   for (const char *c = from; c < from + count; c++) {
     if (*c == '"' || *c == '\\') line[length++] = '\\';
