@@ -83,12 +83,23 @@ allocate(8)
 assert cuda.cuStreamDestroy_v2(first) == 400
 """,
     "events_of_captures": """
-# An event for other processes is never captured, and the capture goes on.
+# An event for other processes is never captured; after its recording the capture goes on, after a wait it does not.
 shared = event(6)
-for call in (lambda: cuda.cuEventRecord(shared, first), lambda: cuda.cuStreamWaitEvent(first, shared, 0)):
+calls = (lambda: cuda.cuEventRecord(shared, first), lambda: cuda.cuStreamWaitEvent(first, shared, 0))
+for call, code in zip(calls, (0, 901)):
     begin(first, 2)
-    assert call() == 900
-    ok(end(first)[0])
+    assert call() == 900 and end(first)[0] == code
+# what waits for the whole context invalidates all captures, work of the legacy stream those that it would wait for
+for call, codes in (
+    (lambda: cuda.cuCtxRecordEvent(context, event()), (900, 901, 901)),
+    (lambda: cuda.cuCtxWaitEvent(context, event()), (900, 901, 901)),
+    (lambda: cuda.cuMemsetD8Async(memory, 0, c_size_t(1), None), (906, 0, 901)),
+    (lambda: cuda.cuMemsetD8Async(0, 0, c_size_t(1), first), (0, 0, 0)),  # nobody asks what is captured
+):
+    blocking = [stream(0), stream(0)]
+    for one in (first, *blocking):
+        begin(one, 2)
+    assert (call(), *(end(one)[0] for one in (first, *blocking))) == (*codes, codes[-1])
 # the time from one of a capture that is over, and to it, is not known
 begin(first, 2)
 captured, plain = event(), event()

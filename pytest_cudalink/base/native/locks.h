@@ -4,7 +4,8 @@
    alone, and no other of the same row. A test compares the locks that are there, and those that threads take.
 
      each state of link_state
-     contexts external_memory green_contexts physical_memory pools texture_references tools
+     contexts external_memory green_contexts physical_memory pools tools
+     texture_references
      arrays context_settings link_state module_image streams textures
      memory
      device_addresses processes

@@ -10,8 +10,9 @@
 /* Nodes go with their graph, and conditional handles too: to count them says nothing more. Modules, libraries and
    memory are counted apart. */
 enum {
-  NOT_COUNTED = 1u << HANDLE_GRAPH_NODE | 1u << HANDLE_CONDITIONAL | 1u << HANDLE_MODULE | 1u << HANDLE_LIBRARY |
-  1u << HANDLE_LIBRARY_MODULE | 1u << HANDLE_RESOURCE_DESCRIPTION | 1u << MEMORY_OF_POOL | 1u << MEMORY_OF_PROCESS
+  NOT_COUNTED = 1u << HANDLE_GRAPH_NODE | 1u << HANDLE_CONDITIONAL | 1u << HANDLE_FUNCTION | 1u << HANDLE_MODULE |
+  1u << HANDLE_LIBRARY | 1u << HANDLE_LIBRARY_MODULE | 1u << HANDLE_RESOURCE_DESCRIPTION | 1u << MEMORY_OF_POOL |
+  1u << MEMORY_OF_PROCESS
 };
 
 /* Variables of modules go with their module. */

@@ -167,3 +167,11 @@ EXPORTED_WHEN(takes_batches(stream), cuMemcpy3DBatchAsync,
 EXPORTED_WHEN(takes_batches(stream), cuMemcpy3DBatchAsync_v2,
               (size_t count, BoxOperation *operations, unsigned long long flags, void *stream),
               copy_boxes(line, count, operations, NULL, flags, stream))
+
+/* A driver answers so, too, for most of what recorded programs asked. */
+API(cuMemBatchDecompressAsync, (void *operations, size_t count, unsigned flags, size_t *failed, Stream *handle),
+    (operations, count, flags, failed, handle)) {
+  Stream *stream;
+  TRY(LOCKED(cl_stream_state(handle, &stream)));
+  return cl_unsupported(line, "not implemented by the emulated driver");
+}

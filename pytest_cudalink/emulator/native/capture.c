@@ -60,6 +60,8 @@ static CUresult refuse(const Context *synchronized) {
 
 CUresult cl_prohibited(void) { return refuse(NULL); }
 
+CUresult cl_refuse_captured_context(const Context *context) { return refuse(context); }
+
 static CUresult refuse_call(Sym symbol, const Context *context) {
   Stream *legacy;
   if (cl_symbols[symbol].legacy_work) return cl_stream_ready(NULL, &legacy);
@@ -95,23 +97,22 @@ API(cuThreadExchangeStreamCaptureMode, (int *mode), (mode)) {
 
 /* -- operations in streams -- */
 
-/* A capturing stream that the legacy one waits for, of the current context; NULL if there is none. */
-static Capture *implicit(void) {
+/* Whether the legacy stream would wait for captures of the current context; all of them may be invalidated by that. */
+static bool implicit(bool spoils) {
   const Context *context = cl_current();
-  if (!atomic_load(&capture_count)) return NULL;
-  EACH (Stream, stream, &cl_streams)
-    if (stream->capture && !(stream->flags & CU_STREAM_NON_BLOCKING) && stream->context == context)
-      return stream->capture;
-  return NULL;
+  bool found = false;
+  if (!atomic_load(&capture_count)) return false;
+  EACH (Stream, stream, &cl_streams) {
+    if (!stream->capture || stream->flags & CU_STREAM_NON_BLOCKING || stream->context != context) continue;
+    found = true;
+    if (spoils) cl_invalidate(stream->capture);
+  }
+  return found;
 }
 
 CUresult cl_stream_ready(const void *handle, Stream **stream) {
   TRY(cl_stream_state(handle, stream));
-  if (cl_is_legacy(handle)) {
-    Capture *other = implicit();
-    if (other) cl_invalidate(other);
-    return other ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
-  }
+  if (cl_is_legacy(handle)) return implicit(true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
   Capture *capture = (*stream)->capture;
   return capture && capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
@@ -324,7 +325,7 @@ API_LOCKED(cuStreamEndCapture, (Stream *handle, Graph **out), (handle, out)) {
 static CUresult find_capture(const void *handle, Stream **stream, int *status) {
   TRY(in_context(handle));
   TRY(cl_stream_state(handle, stream));
-  if (cl_is_legacy(handle) && implicit()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if (cl_is_legacy(handle) && implicit(false)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const Capture *capture = (*stream)->capture;
   *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE
             : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
@@ -348,9 +349,10 @@ typedef struct {
 
 static CUresult capture_info(const void *handle, Info *info) {
   Stream *stream;
-  if (!info->status || (info->data && !info->nodes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!info->status) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = find_capture(handle, &stream, info->status);
   if (result || *info->status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
+  if (info->data && !info->nodes) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; info->nodes && !info->data && at < stream->next.count; at++)
     if (!cl_is_plain(stream->next.data[at])) return CUDA_ERROR_LOSSY_QUERY;
   if (info->id) *info->id = stream->capture->id;

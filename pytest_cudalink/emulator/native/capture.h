@@ -22,6 +22,8 @@ CUresult cl_stream_ready(const void *handle, Stream **stream);
 CUresult cl_refuse_captured(const void *handle, Stream **stream);
 /* What a call answers that a capture of this or another thread prohibits, and by which that capture becomes invalid. */
 CUresult cl_prohibited(void);
+/* What a call answers that waits for a whole context, one of whose streams is captured in whatever mode; the same. */
+CUresult cl_refuse_captured_context(const Context *context);
 /* A capture by its number; NULL if it is over. */
 Capture *cl_capture_numbered(uint64_t number);
 /* Has the call of this thread invalidate a capture. */

@@ -21,8 +21,9 @@ STATIC_LOCK(lock); /* of both */
 
 static void mark_dead(Context *context) {
   /* in this order: memory that arrays had is freed when they ask for it */
-  static EndOfContext *const ends[] = {cl_end_streams, cl_end_order,  cl_end_works,  cl_end_captures, cl_end_coredumps,
-                                       cl_end_modules, cl_end_memory, cl_end_arrays, cl_end_textures};
+  static EndOfContext *const ends[] = {
+      cl_end_streams, cl_end_order,  cl_end_works,  cl_end_captures, cl_end_coredumps,
+      cl_end_modules, cl_end_memory, cl_end_arrays, cl_end_textures, cl_end_texture_references};
   context->dead = true;
   context->end = cl_site_keep(cl_site());
   if (context->primary) primary_flags[context->device] = 0; /* (measured: edges/contexts) */
@@ -242,7 +243,9 @@ API(cuCtxSetFlags, (unsigned flags), (flags)) {
   IN_CONTEXT(context);
   if (!is_known(flags)) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
-  context->flags = flags & ~(unsigned)(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE); /* set as it is made */
+  /* what is set as it is made stays (H200) */
+  context->flags =
+      (flags & ~(unsigned)(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE)) | (context->flags & CU_CTX_MAP_HOST);
   if (context->primary) primary_flags[context->device] |= flags & CU_CTX_SYNC_MEMOPS; /* (edges/two_limits_green) */
   return CUDA_SUCCESS;
 }

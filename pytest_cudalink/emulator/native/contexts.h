@@ -80,7 +80,7 @@ void cl_synchronized(void);
 /* What is of a context goes with it, in the file that has it; under the lock of the contexts. */
 typedef void EndOfContext(const Context *context);
 EndOfContext cl_end_streams, cl_end_order, cl_end_works, cl_end_captures, cl_end_coredumps, cl_end_memory,
-    cl_end_arrays, cl_end_textures, cl_end_modules;
+    cl_end_arrays, cl_end_textures, cl_end_texture_references, cl_end_modules;
 
 /* Prepares this file as the library is loaded. */
 void cl_start_contexts(void);

@@ -7,6 +7,7 @@
 #include "accesses.h"
 #include "capture.h"
 #include "copies.h"
+#include "graph_memory.h"
 #include "memory.h"
 #include "sticky.h"
 #include "waiters.h"
@@ -295,9 +296,12 @@ static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
   bool captured = false;
   TRY(has_stream ? cl_enter_stream(stream, &captured) : cl_check_context());
   if (!box->width || !box->height || !box->depth) return cl_copy_box(box);
-  if (!captured) return copy_in_order(box, stream, has_stream ? FORM_ASYNCHRONOUS : FORM_SYNCHRONOUS);
-  CUresult result = cl_check_box(box);
-  return result ? result : submit_box(box, stream);
+  if (captured) {
+    CUresult result = cl_check_box(box);
+    return result ? result : submit_box(box, stream);
+  }
+  if (cl_graph_memory_waits(box->from.device) || cl_graph_memory_waits(box->to.device)) return CUDA_ERROR_INVALID_VALUE;
+  return copy_in_order(box, stream, has_stream ? FORM_ASYNCHRONOUS : FORM_SYNCHRONOUS);
 }
 
 static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
@@ -368,7 +372,8 @@ static CUresult fill_in_order(const FillNode *fill, const void *stream, int form
 
 /* Unlike a copy, a memset needs access to the memory of another device (two H200s: edges/two_libraries). */
 static CUresult check_access(const Context *context, CUdeviceptr to) {
-  return cl_reaches_address(context, to) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  bool there = cl_reaches_address(context, to) && !cl_graph_memory_waits(to);
+  return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
@@ -399,8 +404,9 @@ static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32
   Context *own = cl_context_in(stream);
   NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, own}};
   if (!captured) return fill_in_stream(&parameters.fill, stream, own);
-  TRY(cl_check_fill(to, width, pitch, count, rows));
-  return cl_submit(stream, &parameters);
+  /* nobody asks what lies there (recorded programs) */
+  bool fits = to % width == 0 && (rows == 1 || (pitch % width == 0 && pitch / width >= count));
+  return fits ? cl_submit(stream, &parameters) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* The four functions for values of one size. */

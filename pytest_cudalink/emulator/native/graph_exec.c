@@ -181,8 +181,14 @@ static bool differs(UpdateResult *how, int result, Node *node, Node *from) {
    nodes are paired in the order of their making. */
 static bool outer_differs(const Graph *old, const Graph *fresh, UpdateResult *how) {
   if (old->count != fresh->count) return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, NULL, NULL);
-  for (size_t at = 0; at < old->count; at++) old->nodes[at]->mark = fresh->nodes[at]->mark = at;
+  size_t roots = 0, fewer = 0;
   for (size_t at = 0; at < old->count; at++) {
+    old->nodes[at]->mark = fresh->nodes[at]->mark = at;
+    roots += !fresh->nodes[at]->into.first;
+    fewer += !old->nodes[at]->into.first;
+  }
+  if (roots < fewer) return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, NULL, NULL);
+  for (size_t at = old->count; at-- > 0;) { /* the last one first (H200) */
     Node *was = old->nodes[at], *is = fresh->nodes[at];
     if (was->parameters.type != is->parameters.type)
       return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, is, NULL);

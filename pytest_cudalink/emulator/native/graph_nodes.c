@@ -281,7 +281,7 @@ EXPORTED_WHEN(node != NULL, cuGraphNodeSetParams_v2, (Node * node, NodeParameter
               !given || !is_clean(given) ? CUDA_ERROR_INVALID_VALUE : change(OF_GRAPH, *given))
 EXPORTED_WHEN(executable != NULL, cuGraphExecNodeSetParams,
               (Executable * executable, Node *node, NodeParameters *given),
-              given ? change(OF_EXECUTABLE, *given) : CUDA_ERROR_INVALID_VALUE)
+              given &&is_clean(given) ? change(OF_EXECUTABLE, *given) : CUDA_ERROR_INVALID_VALUE)
 
 /* -- kinds whose functions differ in nothing else -- */
 

@@ -97,15 +97,18 @@ static void take_out(const void *handle) {
   table.count--;
 }
 
-/* Leaves the handle of an object in the table as a dead one. */
-static void bury(const Object *object) {
+/* Leaves the handle of an object in the table as a dead one; or as one whose uses are noted, if it goes on. */
+static void bury(const Object *object, bool goes_on) {
   HOLD(lock);
   Grave *grave = &table.graves[table.buried++ % REMEMBERED];
-  if (grave->handle) take_out(grave->handle);
+  Entry *entry = grave->handle ? &table.entries[place(grave->handle)] : NULL;
+  if (entry && entry->kind != NO_HANDLE) entry->grave = NULL;
+  else if (entry) take_out(grave->handle);
   empty(grave);
+  entry = &table.entries[place(object)];
+  if (entry->grave) empty(entry->grave);
   *grave = (Grave){object, {object->kind, object->number, cl_site_keep(cl_site())}};
-  Entry *entry = &table.entries[place(object)];
-  entry->kind = NO_HANDLE;
+  if (!goes_on) entry->kind = NO_HANDLE;
   entry->grave = grave;
 }
 
@@ -135,8 +138,12 @@ void *cl_object_make(size_t size, HandleKind kind, Context *context, Objects *li
 }
 
 void cl_object_unname(Object *object) {
-  if (object->kind != NO_HANDLE) bury(object);
+  if (object->kind != NO_HANDLE) bury(object, false);
   object->kind = NO_HANDLE;
+}
+
+void cl_object_orphan(const Object *object) {
+  if (object->kind != NO_HANDLE) bury(object, true);
 }
 
 void cl_object_end(Object *object) {

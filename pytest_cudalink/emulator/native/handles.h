@@ -50,6 +50,8 @@ void *cl_object_make(size_t size, HandleKind kind, Context *context, Objects *li
 bool cl_object_enter(Object *object, HandleKind kind, Context *context, Objects *list);
 /* Takes away the handle of an object that goes on without one, if it still has one. */
 void cl_object_unname(Object *object);
+/* Has each use of an object noted from now on, because its context was destroyed. */
+void cl_object_orphan(const Object *object);
 /* Ends an object: it loses its handle, leaves its list and is freed. */
 void cl_object_end(Object *object);
 /* Ends all of a context, under the lock of the list; returns how many they were. */

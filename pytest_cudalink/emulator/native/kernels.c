@@ -121,10 +121,10 @@ CUresult cl_function_in(Module *module, const char *name, Function **out) {
     }
   uint32_t symbol = cl_image_symbol(&module->elf, name, true);
   if (!symbol) return CUDA_ERROR_NOT_FOUND;
-  Function *function = calloc(1, sizeof *function);
+  Function *function = cl_object_make(sizeof *function, HANDLE_FUNCTION, NULL, NULL);
   if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
   if (module->library && cl_function_in(module->library, name, &function->kernel)) {
-    free(function);
+    cl_free_function(function);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   function->module = module;

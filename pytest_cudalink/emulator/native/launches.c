@@ -138,8 +138,8 @@ static CUresult check_parameters(const Function *function, size_t bytes, void *c
   char *buffer;
   size_t size;
   /* what a smaller buffer leaves out is whatever there is (measured: edges/launches) */
-  return read_buffer(extra, &buffer, &size) && (!bytes || (buffer && size <= bytes)) ? CUDA_SUCCESS
-                                                                                     : CUDA_ERROR_INVALID_VALUE;
+  if (!read_buffer(extra, &buffer, &size) || (bytes && !(buffer && size))) return CUDA_ERROR_INVALID_VALUE;
+  return bytes && size > bytes ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
 }
 
 /* -- attributes -- */

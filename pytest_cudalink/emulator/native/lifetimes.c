@@ -19,10 +19,12 @@ void cl_check_dead_use(const char *call, unsigned kinds) {
   if (!used.kind) return;
   DeadHandle use = used;
   used = (DeadHandle){0};
-  if (cl_config()->lifetime && kinds >> use.kind & 1) {
-    const struct KindName *kind = &cl_kinds[use.kind];
-    const char *after = use.end ? use.end->call : "its end";
-    bool memory = !strcmp(kind->type, "CUdeviceptr");
+  const struct KindName *kind = &cl_kinds[use.kind];
+  const char *after = use.end ? use.end->call : "its end";
+  bool memory = !strcmp(kind->type, "CUdeviceptr");
+  /* what was of a context may not be used after it, by whatever function (CUDA Driver API, cuCtxDestroy) */
+  bool orphan = !memory && use.kind != HANDLE_CONTEXT && !strncmp(after, "cuCtxDestroy", strlen("cuCtxDestroy"));
+  if (cl_config()->lifetime && (orphan || kinds >> use.kind & 1)) {
     char what[64], expected[64];
     snprintf(what, sizeof what, "used after %s", after);
     if (memory) snprintf(expected, sizeof expected, "%s that is allocated", kind->name);

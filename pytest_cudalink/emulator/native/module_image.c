@@ -34,16 +34,8 @@ Module *cl_module_of(Module *library, Context *context, bool make) {
   return made;
 }
 
-static Function *function_on(const Objects *list, const void *handle) {
-  EACH (Module, module, list)
-    for (Function *function = module->functions; function; function = function->next)
-      if (function == handle) return function;
-  return NULL;
-}
-
 Function *cl_find_function(const void *handle) {
-  Function *function = function_on(&of_libraries, handle);
-  return function ? function : function_on(&modules, handle);
+  return cl_handle_is(handle, HANDLE_FUNCTION) ? (Function *)(uintptr_t)handle : NULL;
 }
 
 bool cl_is_usable(const Function *function, const Context *context) {
@@ -57,7 +49,7 @@ void cl_free_function(Function *function) {
   free(function->name);
   free(function->parameters);
   free(function->on_devices);
-  free(function);
+  cl_object_end(&function->head);
 }
 
 static void free_module(Object *object) {

@@ -28,6 +28,7 @@ typedef struct Module {
 enum { CACHE_CONFIG = CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE + 1, SETTINGS };
 
 struct Function {
+  Object head;
   Function *next;
   Module *module;
   char *name;

@@ -1,6 +1,7 @@
 /* Memory pools: segments, and what of them is given out. */
 #include "pools.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "device_addresses.h"
@@ -23,7 +24,7 @@ Pool *cl_pool_lock(void *handle) {
 
 void cl_pool_unlock(void) { pthread_mutex_unlock(&lock); }
 
-enum { ANY_TYPE = -1 };
+enum { ANY_TYPE = INT_MIN };
 
 static bool on_device(const Pool *pool) { return pool->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE; }
 
@@ -276,7 +277,7 @@ static CUresult default_pool(const Location *location, int type, Pool **out) {
 /* The default or the current pool of a location. */
 static CUresult get_pool(void **out, const Location *location, int type, bool current) {
   if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((unsigned)location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
   TRY(cl_pool_location(location, type));
   Pool *pool;
   HOLD(lock);
@@ -290,7 +291,7 @@ static CUresult set_pool(const Location *location, int type, void *handle) {
   Pool *of_location;
   HOLD_POOL(pool, handle);
   if (!pool) return NO_POOL;
-  if (location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((unsigned)location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
   if (type != ANY_TYPE && pool->properties.type != type) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_pool_location(location, pool->properties.type));
   if (pool->imported || !same_location(&pool->properties.location, location)) return CUDA_ERROR_INVALID_VALUE;

@@ -58,7 +58,7 @@ static CUresult find_event(void *handle, Event **event) {
   return (*event)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
-/* Events for other processes cannot be captured, and the capture goes on (measured: test_events_of_captures). */
+/* Events for other processes cannot be captured (measured: test_events_of_captures). */
 static CUresult refuse_interprocess(const Event *event, const Stream *stream) {
   bool refused = stream->capture && event->flags & CU_EVENT_INTERPROCESS;
   return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
@@ -111,10 +111,10 @@ static CUresult record(void *handle, const Context *current, const void *stream_
   TRY(cl_stream_ready(stream_handle, &stream));
   TRY(find_event(handle, &event));
   if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == CU_EVENT_RECORD_EXTERNAL && !stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (!cl_shares(stream->context ? stream->context : current, event->head.context)) return CUDA_ERROR_INVALID_HANDLE;
   TRY(refuse_interprocess(event, stream));
   if (stream->capture) return record_captured(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
-  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   return record_in_order(event, stream);
 }
 
@@ -166,7 +166,9 @@ static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
 
 static CUresult wait_in_order(Stream *stream, const Event *event) {
   if (cl_order_on) cl_order_wait(stream, event);
-  return event->record ? cl_queue_behind(event->record, stream, &cl_no_work, true, NULL) : CUDA_SUCCESS;
+  if (event->record) return cl_queue_behind(event->record, stream, &cl_no_work, true, NULL);
+  /* with nothing to wait for it is work all the same (recorded programs, theme "order") */
+  return cl_is_busy(stream, false) ? cl_queue(stream, &cl_no_work, false, NULL) : CUDA_SUCCESS;
 }
 
 API_LOCKED(cuStreamWaitEvent, (Stream *stream_handle, Event *handle, unsigned flags), (stream_handle, handle, flags)) {
@@ -176,7 +178,8 @@ API_LOCKED(cuStreamWaitEvent, (Stream *stream_handle, Event *handle, unsigned fl
   if (flags > CU_EVENT_RECORD_EXTERNAL)
     return CUDA_ERROR_INVALID_VALUE; /* before the event (measured: programs/core) */
   TRY(find_event(handle, &event));
-  TRY(refuse_interprocess(event, stream));
+  CUresult refused = refuse_interprocess(event, stream);
+  if (refused) return cl_invalidate(stream->capture), refused; /* a wait is worse than a record (recorded programs) */
   if (flags == CU_EVENT_RECORD_EXTERNAL) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
     CUresult result = refuse_captured(event);
@@ -262,7 +265,8 @@ static CUresult in_context(Context *context, void *event, CUresult (*use)(Contex
 }
 
 static CUresult record_all(Context *context, void *handle) {
-  CUresult result = record(handle, context, NULL, 0);
+  CUresult result = cl_refuse_captured_context(context);
+  if (!result) result = record(handle, context, NULL, 0);
   Event *event = cl_event(handle);
   if (cl_order_on && !result) cl_order_record_context(event, context);
   if (result || !cl_any_pending()) return result;
@@ -280,7 +284,8 @@ API(cuCtxRecordEvent, (Context *context, Event *handle), (context, handle)) {
 /* All streams of the context wait, also those whose work does not synchronize with the legacy one. */
 static CUresult wait_all(Context *context, void *handle) {
   Event *event;
-  CUresult result = may_wait_for_event(handle, &event);
+  CUresult result = cl_refuse_captured_context(context);
+  if (!result) result = may_wait_for_event(handle, &event);
   EACH (Stream, stream, &cl_streams)
     if (!result && (event->record || cl_order_on) && stream->head.context == context)
       result = wait_in_order(stream, event);
@@ -298,11 +303,11 @@ API_LOCKED_CHECKED(milliseconds && from && to ? CUDA_SUCCESS : CUDA_ERROR_INVALI
   if (!cl_event(from) || !cl_event(to)) return CUDA_ERROR_INVALID_HANDLE;
   TRY(find_event(from, &start));
   TRY(find_event(to, &end));
+  TRY(refuse_captured(start));
+  TRY(refuse_captured(end));
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING || !start->recorded || !end->recorded)
     return CUDA_ERROR_INVALID_HANDLE;
   if (start->head.context != end->head.context) return CUDA_ERROR_INVALID_HANDLE; /* (measured: edges/events) */
-  TRY(refuse_captured(start));
-  TRY(refuse_captured(end));
   if (start->record || end->record) return CUDA_ERROR_NOT_READY;
   *milliseconds =
       (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f + (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;

@@ -173,6 +173,6 @@ API(cuStreamAttachMemAsync, (Stream *stream, CUdeviceptr address, size_t size, u
   TRY(LOCKED(cl_refuse_captured(stream, &known))); /* under no context, too (two H200s) */
   bool single = flags == CU_MEM_ATTACH_SINGLE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && !single) return CUDA_ERROR_INVALID_VALUE;
-  if (single && cl_is_legacy(stream)) return CUDA_ERROR_INVALID_VALUE;
+  if (single && cl_is_legacy(stream) && !stream) return CUDA_ERROR_INVALID_VALUE;
   return is_managed(address, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

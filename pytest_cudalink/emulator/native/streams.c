@@ -38,13 +38,17 @@ void cl_defer(Deferred *call) {
   last_deferred = &call->next;
 }
 
+static void end(const Object *object, const Context *context, bool *dead) {
+  if (object->context != context) return;
+  *dead = true;
+  if (!context->green) cl_object_orphan(object);
+}
+
 /* What belongs to a context dies with it. */
 void cl_end_streams(const Context *context) {
   HOLD_STREAMS();
-  EACH (Stream, stream, &cl_streams)
-    if (stream->head.context == context) stream->dead = true;
-  EACH (Event, event, &events)
-    if (event->head.context == context) event->dead = true;
+  EACH (Stream, stream, &cl_streams) end(&stream->head, context, &stream->dead);
+  EACH (Event, event, &events) end(&event->head, context, &event->dead);
 }
 
 /* What another thread of the parent was about to call is not the child's. */

@@ -21,12 +21,15 @@ typedef struct {
 } Reference;
 
 STATIC_LOCK(lock); /* of all references */
+static Objects all = {.lock = &lock};
+
+void cl_end_texture_references(const Context *context) { cl_objects_end(&all, context); }
 
 API(cuTexRefCreate, (Reference * *out), (out)) {
-  TRY(cl_check_context());
+  IN_CONTEXT(context);
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   HOLD(lock);
-  Reference *made = cl_object_make(sizeof *made, HANDLE_TEXTURE_REFERENCE, NULL, NULL);
+  Reference *made = cl_object_make(sizeof *made, HANDLE_TEXTURE_REFERENCE, context, &all);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   made->format = CU_AD_FORMAT_FLOAT;
   made->channels = 1;

@@ -191,11 +191,13 @@ EXPORTED(cuSurfObjectDestroy, (uint64_t surface), destroy(surface, HANDLE_SURFAC
 static CUresult asked(const void *out, uint64_t handle, HandleKind kind, Texture *texture) {
   const void *address = (const void *)(uintptr_t)handle;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
   TRY(cl_check_context());
   HOLD(lock);
   if (!cl_handle_is(address, kind)) return CUDA_ERROR_INVALID_VALUE;
   *texture = *(const Texture *)address;
-  return CUDA_SUCCESS;
+  bool here = texture->head.context == cl_context(&state);
+  return here ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* of another context it is not (recorded programs) */
 }
 
 static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
@@ -204,9 +206,13 @@ static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
   /* of a kind is written what that kind has (H200) */
   static const unsigned char bytes[] = {8, 8, offsetof(Resource, of.memory.height) - offsetof(Resource, of),
                                         offsetof(Resource, of.memory.pitch) + 8 - offsetof(Resource, of)};
-  out->type = texture.resource.type;
-  memcpy(&out->of, &texture.resource.of, bytes[out->type]);
+  int type = texture.resource.type;
+  ArrayDescriptor array;
+  unsigned levels;
   out->flags = texture.resource.flags;
+  if (type <= CU_RESOURCE_TYPE_MIPMAPPED_ARRAY && array_of(&texture.resource, &array, &levels)) return CUDA_SUCCESS;
+  out->type = type;
+  memcpy(&out->of, &texture.resource.of, bytes[type]);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuTexObjectGetResourceDesc, (Resource * out, uint64_t texture), get_resource(out, texture, HANDLE_TEXTURE))

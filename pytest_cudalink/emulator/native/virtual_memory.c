@@ -203,8 +203,9 @@ static bool holds_wholes(uintptr_t start, size_t size) {
 API(cuMemUnmap, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
   HOLD_MAPPINGS();
-  uintptr_t stop = (uintptr_t)start + size, end = reserved_up_to((uintptr_t)start, stop);
-  if (!size || end < stop || !holds_wholes((uintptr_t)start, size)) return CUDA_ERROR_INVALID_VALUE;
+  uintptr_t stop = (uintptr_t)start + size;
+  if (!size || !reserved_up_to((uintptr_t)start, 0) || !holds_wholes((uintptr_t)start, size))
+    return CUDA_ERROR_INVALID_VALUE; /* where the reservation ends, nobody looks */
   Mapping *at = (Mapping *)cl_tree_from(&mappings, (uintptr_t)start);
   for (Mapping *next; at && at->node.start < stop; at = next) {
     next = behind(at);
