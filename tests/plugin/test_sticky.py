@@ -106,6 +106,16 @@ def test_stop(run, mode) -> None:
     result.stdout.fnmatch_lines([f"*{sentence}"])
 
 
+def test_an_open_capture(run) -> None:
+    """One test fails for what an earlier one left, with its name; those after it run in a fresh process."""
+    forbidden = "def test_{}(context): assert cu.cuMemAlloc_v2(byref(c_uint64()), c_uint64(8)) != 900\n"
+    leaves = "def test_leaves(context):\n    made = c_void_p()\n    ok(cu.cuStreamCreate(byref(made), 1))\n"
+    begins = "    ok(cu.cuStreamBeginCapture_v2(made, 0))\ndef test_plain(): pass\n"
+    result = run(leaves + begins + "".join(map(forbidden.format, ("meets", "goes_on", "last"))))
+    result.assert_outcomes(failed=1, passed=4)
+    result.stdout.fnmatch_lines(["*the open capture of *::test_leaves was met*by this test*"])
+
+
 def test_work_that_does_not_end(run) -> None:
     """A test whose work goes on beyond the deadline fails; the process that waits for it is not used any more."""
     result = run(LITTLE.format(body="never_ends()"), "--cudalink-processes=deadline=1")

@@ -154,6 +154,12 @@ class Causes(Check):
             return _Refusals(cause=_missing_driver(error, self._run.config))
         return self._of_capture(error, self._driver)
 
+    def left_open(self, error: BaseException | None) -> str:
+        """Return the earlier test whose open capture an error comes from; "" if there is none."""
+        if error is None or not self._left_open or self._driver is None or not self._driver.state().captures:
+            return ""
+        return self._left_open if _telling(error, _OF_CAPTURE) else ""
+
     def _of_capture(self, error: BaseException, driver: DriverControl) -> _Refusals:
         """Return what an error comes from that says something of a capture."""
         from ...linker import causes

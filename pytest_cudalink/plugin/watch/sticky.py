@@ -20,6 +20,7 @@ from ...base.finding import Finding
 from ...loader import contexts, loads
 from .. import pytest_private
 from ..records import LEDGER
+from . import CAUSES
 from .check import Check, Phase
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _SECTION: Final = "cudalink sticky error"
 #: Part of the title by which pytest shows the section of a teardown that passed with the failure of its test.
 _LATE_SECTION: Final = "cudalink teardown after a sticky error"
 _LAST_CALLS: Final = 8
+_IN_CAPTURE: Final = 900  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 
 
 class LeftBehind(NamedTuple):
@@ -37,10 +39,13 @@ class LeftBehind(NamedTuple):
     nodeid: str
     code: int  # a CUresult, or `contexts.HANGS`
     when: str  # the phase of the test after which it was seen
+    by: str = ""  # the earlier test whose open capture it met
 
     @property
     def error(self) -> str:
-        """Name and code of the error, or that work does not end."""
+        """Name and code of the error, or that work does not end or a capture is open."""
+        if self.by:
+            return f"the open capture of {self.by}"
         if self.code == contexts.HANGS:
             return "work that does not end"
         from ...emulator.faults import name_of
@@ -106,8 +111,9 @@ class Sticky(Check):
         if asks and self.found is None and os.getpid() == self._pid:
             self._torn_down = False
             code = self._ask()
-            if code:
-                self.found, self._is_new = LeftBehind(phase.nodeid, code, phase.when), True
+            by = "" if code else self._run.part(CAUSES).left_open(phase.error)
+            if code or by:
+                self.found, self._is_new = LeftBehind(phase.nodeid, code or _IN_CAPTURE, phase.when, by), True
                 self._note(phase.item)
 
     def sections(self, phase: Phase) -> Iterable[Finding]:
@@ -169,7 +175,7 @@ class Sticky(Check):
             )
         else:
             where = f"in the contexts of the process by this test, seen after its {left.when}"
-            first = f"cudalink: {left.error} was left {where}"
+            first = f"cudalink: {left.error} was {'met' if left.by else 'left'} {where}"
         goes_on = "the run stops here" if self._stops else "the tests after it run in a fresh process"
         last = self._last_calls(left)
         calls = ["last calls of the driver:", *(f"  {line}" for line in last)]
