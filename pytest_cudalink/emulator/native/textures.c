@@ -191,13 +191,13 @@ EXPORTED(cuSurfObjectDestroy, (uint64_t surface), destroy(surface, HANDLE_SURFAC
 static CUresult asked(const void *out, uint64_t handle, HandleKind kind, Texture *texture) {
   const void *address = (const void *)(uintptr_t)handle;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
   TRY(cl_check_context());
   HOLD(lock);
   if (!cl_handle_is(address, kind)) return CUDA_ERROR_INVALID_VALUE;
   *texture = *(const Texture *)address;
-  bool here = texture->head.context == cl_context(&state);
-  return here ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* of another context it is not (recorded programs) */
+  return texture->head.context == cl_current()
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE; /* of another context it is not (recorded programs) */
 }
 
 static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
