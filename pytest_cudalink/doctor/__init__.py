@@ -602,8 +602,10 @@ def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding
     """Yield what is of no use without the other, or with this nvJitLink: cuda-bindings, or the bundled linker."""
     nvjitlink, bindings = report.version_of("nvJitLink"), system.has_bindings()
     if nvjitlink and nvjitlink < FIRST_USABLE_NVJITLINK and bindings:
+        # what asks for the linker in the environment gets none; cuda-core 1.2 takes the driver instead of one outside
+        outside = all(not one.wheel for one in report.items if one.name == "nvJitLink")
         yield Finding(
-            "error",
+            "warning" if outside and report.driver["version"] else "error",
             f"cuda-bindings calls no nvJitLink {nvjitlink}, only {FIRST_USABLE_NVJITLINK} or newer: "
             "FunctionNotFoundError: function nvJitLinkVersion is not found",
             repair((_LINKER,), CudaVersion(12, 9)),

@@ -817,6 +817,17 @@ def test_bindings(monkeypatch, tmp_path) -> None:
     assert System().has_bindings()
 
 
+@pytest.mark.parametrize("driver", [None, "12.9"])
+def test_nvjitlink_that_cuda_bindings_does_not_call(driver) -> None:
+    """It is a fault in the environment, and outside where there is no driver, with which cuda-core links instead."""
+    for found, severity in (
+        (several("nvJitLink 12.2"), "error"),
+        (outside("nvJitLink 12.2"), "warning" if driver else "error"),
+    ):
+        made_of = made(*found, facts=facts_of(driver)).findings
+        assert [one.severity for one in made_of if "nvJitLinkVersion" in one.what] == [severity]
+
+
 def test_nothing_links_and_nothing_would(monkeypatch) -> None:
     """It is a fault only where an installed distribution links at run time, which is named, also without a toolkit."""
     (_, fault) = made(*several("nvrtc 13.0"), facts=facts_of(None)).findings
