@@ -153,7 +153,8 @@ typedef struct {
   unsigned char others[64];
   unsigned flags, reserved[16];
 } SemaphoreParameters;
-_Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and _WAIT_PARAMS");
+_Static_assert(sizeof(SemaphoreParameters) == 144,
+               "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS");
 
 typedef struct {
   External of;
