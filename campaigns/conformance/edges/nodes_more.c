@@ -64,6 +64,9 @@ static void general(void) {
   p.memset.dst = d, p.memset.elementSize = 1, p.memset.width = 64, p.memset.height = 1, p.memset.value = 0x77;
   ASK("memset without a context", cuGraphAddNode(&n, g, &first, NULL, 1, &p), "%d", type_of(n));
   p.memset.ctx = context;
+  p.reserved1[28] = 1;
+  ASK("memset with a last word", cuGraphAddNode(&n, g, &first, NULL, 1, &p));
+  p.reserved1[28] = 0;
   ASK("memset", cuGraphAddNode(&n, g, &first, NULL, 1, &p), "%d", type_of(n));
   p.memset.value = 0x88;
   ASK("set its parameters", cuGraphNodeSetParams(n, &p));

@@ -172,6 +172,7 @@ static bool is_clean(const NodeParameters *parameters) {
   bool has_rest = parameters->type == NODE_CONDITIONAL || parameters->type == NODE_EMPTY; /* (H200) */
   const size_t all = sizeof parameters->reserved1, used = parameters->type == NODE_EMPTY ? 0 : sizeof(ConditionalNode);
   if (has_rest && !cl_are_zeros((const char *)parameters->reserved1 + used, all - used)) return false;
+  if (parameters->reserved1[28]) return false; /* behind the parameters of each kind (H200) */
   return cl_are_zeros(parameters->reserved0, sizeof parameters->reserved0) && !parameters->reserved2;
 }
 
