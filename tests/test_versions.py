@@ -14,11 +14,13 @@ from pytest_cudalink.compat.releases import (
     LATEST_KNOWN,
     NVVM_IR,
     PTX_ISA,
+    may_exist,
     needs_for_nvvm_ir,
     needs_for_ptx_isa,
     ptx_isa_of,
+    version_named,
 )
-from pytest_cudalink.versions import CudaVersion, Needs, distribution_version, ranges, skew_remedy
+from pytest_cudalink.versions import FIRST_BRANCH, CudaVersion, Needs, distribution_version, ranges, skew_remedy
 
 versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
 
@@ -105,6 +107,28 @@ def test_ptx_isa_of_releases() -> None:
     assert ptx_isa_of(CudaVersion(15, 0)) == PTX_ISA[LATEST_KNOWN]
     with pytest.raises(ValueError, match="older than 12.0"):
         ptx_isa_of(CudaVersion(11, 8))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (" 12.8.1 ", "'12.8.1' has three numbers"),
+        ("11.8", "CUDA 11.8 cannot be emulated; .*; choose one of these$"),
+        ("13.9", "CUDA 13.9 cannot .*; choose one of these, or upgrade pytest-cudalink$"),
+    ],
+)
+def test_versions_of_emulated_drivers(text: str, said: str) -> None:
+    """What is known; a newer one may come with a newer release of this package."""
+    assert version_named(LATEST_KNOWN) == LATEST_KNOWN
+    with pytest.raises(ValueError, match=f"^{said}"):
+        version_named(text)
+
+
+def test_versions_that_may_exist() -> None:
+    """Each once, the newest that is known first."""
+    found = list(may_exist())
+    assert found[0] == LATEST_KNOWN
+    assert sorted(found) == [CudaVersion(major, minor) for major in range(FIRST_BRANCH) for minor in range(10)]
 
 
 def test_architectures_of_releases() -> None:

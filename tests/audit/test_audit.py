@@ -22,6 +22,7 @@ from pytest_cudalink.audit import Audit, AuditError, Dependency, FileAudit, audi
 from pytest_cudalink.audit.device_code import DeviceImage
 from pytest_cudalink.audit.libraries import (
     cuda_functions,
+    is_foreign,
     is_system,
     is_unversioned_symbol,
     majors_of,
@@ -326,6 +327,8 @@ def test_names_of_libraries(name: str, stem: str, majors: tuple[str, ...] | None
 def test_libraries_without_cuda(name: str, system: bool) -> None:
     """Those of the system, of compilers and of Python."""
     assert is_system(name) is system
+    found = [is_foreign(f"libmine.so{end}", followed=followed) for followed in (True, False) for end in ("", ".1")]
+    assert found == [True, False, True, True]
 
 
 def test_functions_and_parts_of_names() -> None:

@@ -212,7 +212,7 @@ def test_severity() -> None:
     for majors, suggestion in (((12,), packages[:1]), ((13,), packages[1:]), ((12, 13), packages)):
         linked = [need("libcudnn", major, None, "linked") for major in majors]
         (finding,) = judge_needs(linked, read_requirements(metadata()))
-        assert finding.suggestion == suggestion
+        assert (finding.suggestion, finding.place) == (suggestion, "x.so")
     assert finding.what.endswith(f"brings {packages[0]}: write '{packages[0]}' or '{packages[1]}'")
     (finding,) = judge_needs(linked, read_requirements(metadata("numpy")))
     assert (finding.severity, "cu12 directly: write" in finding.what) == ("note", True)
@@ -228,6 +228,7 @@ def test_severity() -> None:
         ("libcutensorMg", ("cutensor-cu12; extra == 'tensor'",), ("tensor",), []),
         ("libcupti", ("cuda-toolkit[cupti]==13.0.3",), (), []),
         ("libcupti", ("cuda-toolkit[nvtx]==13.0.3",), (), [("undeclared", "error")]),
+        ("libcupti", ("other[cupti]==13.0.3",), (), [("undeclared", "note")]),
         ("libnvshmem_host libcudss", ("nvidia-nvshmem-cu13",), (), [("undeclared", "note")]),
         ("libcudart libnccl", ("nvidia-cuda-runtime-cu12<13",), (), [("undeclared", "note")]),
         ("libcuda libnccl", (), (), [("undeclared", "error")]),

@@ -628,7 +628,7 @@ def test_code_without_an_architecture_has_not_been_written_for_one_gpu() -> None
     )
 
 
-def test_images_without_code(tmp_path) -> None:
+def test_images_without_code(tmp_path, monkeypatch) -> None:
     """What nvcc makes of host code for one GPU runs on none, and nothing misses it; a kernel beside it is judged."""
     empty, kernel = ((SAMPLES / f"{name}.cubin").read_bytes() for name in ("empty", "virtual"))
     assert [one.empty for one in images(SAMPLES)].count(True) == 1
@@ -637,3 +637,7 @@ def test_images_without_code(tmp_path) -> None:
         found = device_code(file)
         assert bool(found.failures(["sm_90"], [driver_named("580")])) is fails
         assert len(found.judged) == len(code) - 1
+    for part in ("problems", "defined", "undefined", "text_sections"):
+        seen = replace(artifacts.inspect(empty), **{part: ("x",)})
+        monkeypatch.setitem(images.__globals__, "inspect", lambda content, seen=seen: seen)
+        assert [one.empty for one in images(SAMPLES / "empty.cubin")] == [False]

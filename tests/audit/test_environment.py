@@ -126,6 +126,11 @@ def made(tmp_path) -> Made:
             "libcublas.so.13",
             "libuser.so of user 1 names libcublas.so.12, and there is libcublas.so.13",
         ),
+        (
+            "libcublas.so.11",
+            "libcublas.so.12",
+            "libuser.so of user 1 names libcublas.so.11, and there is libcublas.so.12",
+        ),
         ("libcublas.so.12", "libcublas.so.12", ""),
         ("libcublas.so.12", "libcudart.so.13", ""),
         ("libcublas.so.13 libcublas.so.12", "libcublas.so.13", ""),
@@ -147,17 +152,22 @@ def test_a_library_that_is_opened_by_name(made: Made, monkeypatch, names: str, i
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
     found = made.audit().errors
     assert [one.what[: len(expected)] for one in found] == [expected] * bool(expected)
-    assert [str(one.fix) for one in found] == [f"pip --python {made.prefix} install nvidia-cublas-cu12"] * bool(
-        expected
-    )
+    remedy = f"pip --python {made.prefix} install nvidia-cublas-cu12"
+    if "so.11" in names:
+        remedy = "install a build of user for the CUDA release of nvidia-cublas-cu12 12.8.1"
+    place = str(made.site / "u/libuser.so")
+    assert [(one.kind, one.place, *one.remedies) for one in found] == [("unprovided", place, remedy)] * bool(expected)
+
+
+USED = 'const char *names[] = {{"libnvrtc.so.{0}", "libnvjpeg.so.{0}", "libcudart.so.{0}", "libnvJitLink.so.{0}"}};'
 
 
 def test_what_files_use(made: Made) -> None:
     """Libraries with their majors; those that this project names are not ones that it needs."""
     for name, major in (("user", 12), ("pytest-cudalink", 13)):
-        compile_c(made.site / name / "libx.so", f'const char *name = "libnvrtc.so.{major}";')
+        compile_c(made.site / name / "libx.so", USED.format(major))
         made.wheel(name, "1", files=(f"{name}/libx.so",))
-    assert made.audit().used_libraries == ("libnvrtc 12",)
+    assert made.audit().used_libraries == ("libcudart 12", "libnvJitLink 12", "libnvjpeg 12", "libnvrtc 12")
 
 
 CUDNN = "libcudnn-74a4c495.so.9.1.0", "libcudnn_graph.so", "libcudnn_ops.so"
@@ -192,6 +202,9 @@ def test_a_copy_that_does_not_find_its_parts(made: Made, monkeypatch, copy, ther
     monkeypatch.setenv("LD_LIBRARY_PATH", str(made.site / path) if path else "")
     found = [one for one in made.audit().findings if f"opens {parts[0]}" in one.what]
     assert [one.severity for one in found] == severities
+    assert all((one.kind, one.place.startswith(str(made.site))) == ("unprovided", True) for one in found)
+    more = " and 1 more by name" if parts[1:] else " by name"
+    assert all(f"opens {parts[0]}{more}" in one.what for one in found)
     assert [one.otherwise.startswith(f"put {made.site}/n into") for one in found] == [bool(there and not path)] * len(
         severities
     )

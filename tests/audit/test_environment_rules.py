@@ -316,6 +316,8 @@ def test_libraries_that_are_only_opened(made: Faked) -> None:
     for name, content in (("a", b"libnvJitLink.so.12\0" + LTOIR), ("b", JITIFY)):
         made.wheel(name, "1", files=(made.put(f"{name}.so", content=content),))
     assert made.audit().findings == ()
+    made.wheel("nvidia-nvjitlink", "13.0.88", files=(made.put("n/libnvJitLink.so.13"),))
+    assert made.audit().findings == ()
 
 
 def test_a_library_of_either_major_will_do(made: Faked) -> None:
@@ -391,7 +393,26 @@ def test_an_installed_package_without_its_library(made: Faked) -> None:
     """That the package is there does not bring the library."""
     made.wheel("nvidia-cuda-runtime", "13.0.96")
     made.wheel("a", "1", "nvidia-cuda-runtime", files=(made.put("a/a.so", CUDART_13),))
-    assert [one.kind for one in made.audit().findings] == ["unprovided"]
+    made.wheel("b", "1", files=(made.put("b/b.so", CUDART_13, "libnccl.so.2"),))
+    assert [(one.kind, bool(one.fix)) for one in made.audit().findings] == [
+        ("unprovided", True), ("unprovided", True), ("unprovided", False),
+    ]  # fmt: skip
+
+
+def test_an_older_library_outside(made: Faked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The advice is about the variable only where that names the folder."""
+    made.wheel("x", "1", files=(made.put("x/x.so", JITLINK, __nvJitLinkCreate_12_9=JITLINK),))
+    (old := tmp_path / JITLINK).write_bytes(b"\0__nvJitLinkCreate_12_4\0")
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: [str(old)])
+    there = "put one of CUDA 12.9 or newer there, or before it in LD_LIBRARY_PATH if x.so has no RPATH"
+    wants = "x.so of x 1 wants __nvJitLinkCreate_12_9 of CUDA 12.9"
+    for where, remedy in ((str(tmp_path), there), ("LD_LIBRARY_PATH", f"take {tmp_path} out of LD_LIBRARY_PATH")):
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path) if where == "LD_LIBRARY_PATH" else "")
+        assert told(made.audit()) == [
+            f"error floor: {JITLINK} is that of CUDA 12.4 in {where}; expected 12.9 or newer: {wants}",
+            f"there {old}",
+            f"do {remedy}",
+        ]
 
 
 # -- declared
@@ -511,6 +532,7 @@ def test_packages_of_conda_do_not_serve_requirements_of_wheels(made: Faked) -> N
     made.wheel("x", "1", "cuda-nvrtc>=1")
     (finding,) = made.audit().findings
     assert finding.what == "cuda-nvrtc is missing; expected >=1 (x 1)"
+    assert [one.by for one in finding.evidence] == ["x 1"]
     assert str(finding.fix) == f"pip --python {made.prefix} install 'cuda-nvrtc>=1'"
 
 
@@ -657,6 +679,7 @@ def test_files_of_two_distributions(made: Faked, names, files, digest, expected)
     findings = made.audit().findings
     found = [f"{one.severity} {one.what}" for one in findings]
     assert [bool(one.fix) for one in findings] == [one.severity == "error" for one in findings]
+    assert all(one.fix or one.otherwise == "nothing, if no program imports this file" for one in findings)
     wanted = (expected or "").replace("@@", str(made.prefix / "lib")).replace("@", str(made.site))
     assert [one.startswith(wanted) for one in found] == ([True] if expected else []), found
 
@@ -698,17 +721,22 @@ def test_a_variant_that_nothing_requires(made: Faked, requires, content, severit
         ("x.cpython-311-x86_64-linux-gnu.so", b"cu13", "x-cu12 1", "13.2", "error"),
         ("_core.so", b"cu13", "x-cu12 1", "13.2", "error"),
         ("x.h", b"cu13", "x-cu12 1", "13.2", "error"),
+        ("libx.so", b"cu13", "y-cu12 1", "13.2", "error"),  # no variant of it
+        ("libx.so", b"x", "x 1", "13.2", "error"),
+        ("libx.so", b"cu13", "nvidia-x-cu12 1", "13.2", "error"),
     ],
 )
 def test_a_library_of_another_variant(made: Faked, monkeypatch, file, content, other: str, driver, severity) -> None:
     """It serves the programs of both, as librmm's of one release, if nothing else differs and the driver runs it."""
     made.put(f"x/{file}", content=content)
-    for name, version in (other.split(), ("x-cu13", "1")):
+    for name, version in (other.split(), (f"{'nvidia-' * other.startswith('nvidia')}x-cu13", "1")):
         digest = base64.urlsafe_b64encode(hashlib.sha256(name[-4:].encode()).digest()).decode().rstrip("=")
         (made.wheel(name, version) / "RECORD").write_text(f"x/{file},sha256={digest},4\n", encoding="utf-8")
     made.wheel("user", "1", "x-cu12")
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
     (found,) = (one for one in made.audit().findings if one.kind == "same-file")
+    on_old = (one.severity for one in audit_environment(made.prefix, driver="12.8").findings if one.kind == "same-file")
+    assert [*on_old] == ["note" if content == b"cu12" else "error"]
     alone = content == b"cu12"  # which something requires, and not the other
     assert (found.severity, "serve the others" in found.otherwise) == (severity, severity == "note" and not alone)
 
@@ -728,6 +756,8 @@ def test_an_extra_that_nobody_asked_for(made: Faked, requires: str, version: str
     made.wheel(requires.partition("<")[0], version)
     found = made.audit().findings
     assert [one.severity for one in found] == ["note"] * bool(words)
+    remedy = "install 'plugin[with-cuda]' where plugin uses it"
+    assert [(one.kind, one.otherwise) for one in found] == [("version", remedy)] * bool(words)
     assert all(words in one.what for one in found)
     made.wheel("framework", "1", "plugin[with-cuda]")
     assert [one.severity for one in made.audit().findings] == ["error"] * (bool(words) or version == "8.1")
@@ -809,9 +839,9 @@ def test_a_package_whose_metadata_is_gone(made: Faked, package: str, line: str, 
     (made.site / package).mkdir(parents=True)
     (made.site / package / "__init__.py").write_text(f"import importlib.metadata\n{line}\n", encoding="utf-8")
     name = "nvmath_python" if "_python" in line else "nvmath-python"
-    found = [(one.severity, one.place, str(one.fix)) for one in made.audit().findings]
+    found = [(one.severity, one.kind, one.place, str(one.fix)) for one in made.audit().findings]
     place = made.path(f"{package}/__init__.py")
-    assert found == ([("error", place, f"pip --python {made.prefix} install {name}")] if red else [])
+    assert found == ([("error", "lost", place, f"pip --python {made.prefix} install {name}")] if red else [])
 
 
 @pytest.mark.parametrize(("kept", "found"), [("", ["other 1"]), ("o/__init__.py", [])])
@@ -824,7 +854,9 @@ def test_a_requirement_whose_files_are_gone(made: Faked, requires: str, kept: st
     (made.wheel("other", "1") / "RECORD").write_text(rows, encoding="utf-8")
     if kept:
         made.put(kept, content=b"x")
-    assert [one.place for one in made.audit().errors if one.kind == "lost"] == (found if requires == "other" else [])
+    lost = [one for one in made.audit().errors if one.kind == "lost"]
+    assert [one.place for one in lost] == (found if requires == "other" else [])
+    assert all("/o/__init__.py and 1 more: " in one.what for one in lost)
 
 
 @pytest.mark.parametrize(
@@ -869,15 +901,15 @@ def test_order_of_copies(made: Faked) -> None:
     for name, stem in (("nvidia-cuda-nvrtc-cu12", "rtc"), ("nvidia-nvjitlink-cu12", "JitLink")):
         made.wheel(name, "12.8.93", files=(made.put(f"new/libnv{stem}.so.12"),))
         for letter, version in zip(
-            "zxyw" if stem == "rtc" else "hfge", ("12.6.20", "12.5.20", "12.4.20", "12.3.20"), strict=True
+            "hfge" if stem == "rtc" else "zxyw", ("12.6.20", "12.5.20", "12.4.20", "12.3.20"), strict=True
         ):
             path = made.put(f"{letter}/libnv{stem}.so.12")
             made.wheel(f"cuda-{letter}-of-conda", version, files=(path,), installer="conda")
         made.wheel(name.removesuffix("-cu12"), "13.0.88", files=(made.put(f"13/libnv{stem}.so.13"),))
     lines = told(made.audit())
     assert [line.partition(" is installed")[0] for line in lines if line.startswith(("do keep", "note copies"))] == [
-        "do keep one of cuda-e-of-conda, cuda-f-of-conda, cuda-g-of-conda, cuda-h-of-conda, nvidia-nvjitlink-cu12",
-        "do keep one of cuda-w-of-conda, cuda-x-of-conda, cuda-y-of-conda, cuda-z-of-conda, nvidia-cuda-nvrtc-cu12",
+        "do keep one of cuda-w-of-conda, cuda-x-of-conda, cuda-y-of-conda, cuda-z-of-conda, nvidia-nvjitlink-cu12",
+        "do keep one of cuda-e-of-conda, cuda-f-of-conda, cuda-g-of-conda, cuda-h-of-conda, nvidia-cuda-nvrtc-cu12",
         "note copies: libnvJitLink",
         "note copies: libnvrtc",
     ]
@@ -925,14 +957,30 @@ def test_libraries_of_the_system_that_are_known_to_fail(made: Faked, monkeypatch
     made.wheel("cuda-bindings", "12.9.0")
     of_cccl, of_bindings = (one.what for one in made.audit().findings if one.kind == "known-bad")
     assert ("without NVRTC 12" in of_bindings, "CCCL of CUDA 13" in of_cccl) == (True, True)
+    jitlink = made.path(made.put(JITLINK, content=b"\0__nvJitLinkCreate_12_8\0"))
+    made.wheel("cuda-core", "1.0.0")
+    for systems, found in (([nvrtc], (True, False)), ([nvrtc, jitlink], (False, True))):
+        monkeypatch.setattr(library_search, "_system_libraries", lambda systems=systems: systems)
+        known = [one for one in made.audit().findings if one.kind == "known-bad"]
+        assert (any("links by the driver" in one.what for one in known), "" in [one.place for one in known]) == found
+
+
+def test_gpus_that_are_known_to_fail(made: Faked) -> None:
+    """Which ones is said where no GPU is asked about."""
+    made.nvjitlink_wheel()
+    made.wheel("nvidia-cuda-nvrtc", "13.0.88")
+    for gpu, said in (("", "for sm_100, sm_100f, sm_120, if it links cubin"), ("B200", "if it links cubin")):
+        findings = audit_environment(made.prefix, driver="13.0", gpu=gpu).findings
+        assert [one.what.partition("; only ")[2] for one in findings if one.kind == "known-bad"] == [said]
 
 
 def test_command_for_what_is_known_to_fail(made: Faked) -> None:
     """It is for the environment that was audited, by what installed the package."""
     made.wheel("cuda-core", "1.0.0", installer="uv")
     made.wheel("cuda-bindings", "12.8.0", installer="uv")
-    fixes = [str(one.fix) for one in made.audit().findings if one.fix]
-    assert fixes
+    found = [one for one in made.audit().findings if one.fix]
+    fixes = [str(one.fix) for one in found if not one.otherwise]
+    assert 0 < len(fixes) == len(found)
     assert all(fix.startswith(f"uv pip install --python {made.prefix} ") for fix in fixes)
 
 
@@ -1063,6 +1111,8 @@ def test_a_runtime_where_the_loader_does_not_look(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path) if variable else "")
     made.wheel(name, "1", files=(made.put(f"n/{library}", CUDART_13),))
     assert [one.kind for one in made.audit().errors] == ["unprovided"] * errors
+    made.wheel("nvidia-cuda-runtime", "13.0.96", files=(made.put("r/libcudart.so.13"),))
+    assert made.audit().errors == ()
 
 
 def test_parts_of_another_cudnn(made: Faked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1101,6 +1151,24 @@ def test_parts_of_cudnn_8(made: Faked) -> None:
     files = [made.put(f"d/libcudnn{part}.so.8", content=b"libcudnn_x.so.8") for part in ("", "_x")]
     made.wheel("nvidia-cudnn-cu12", "8.9.7.29", files=files)
     assert told(made.audit()) == []
+
+
+def test_parts_that_nobody_opens(made: Faked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A part that is linked is one finding; who links cuDNN does not answer for that of a wheel, nor for NVRTC."""
+
+    def missing(*systems: Path) -> list[str]:
+        monkeypatch.setattr(library_search, "_system_libraries", lambda: list(map(str, systems)))
+        return [one.what.partition(" ")[0] for one in made.audit().findings]
+
+    part = b"\0libcudnn_ops.so.9\0"
+    (nvrtc := tmp_path / "libnvrtc.so.13").write_bytes(part)
+    (cudnn := tmp_path / "libcudnn.so.8").touch()
+    made.wheel("d", "1", files=(made.put("d/d.so", cudnn.name),))
+    assert (missing(nvrtc), missing(nvrtc, cudnn)) == ([cudnn.name], [])
+    made.wheel("a", "1", files=(made.put("a/libcudnn.so.9", content=part),))
+    made.wheel("b", "1", files=(made.put("b/b.so", "libcudnn.so.9", nvrtc.name),))
+    made.wheel("c", "1", files=(made.put("c/libcudnn.so.9", "libcudnn_ops.so.9"),))
+    assert missing(nvrtc) == ["libcudnn_ops.so.9"]
 
 
 def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1447,6 +1515,7 @@ def test_verdict(findings, unreadable, files: int, code: int, summary: str) -> N
     assert (found.exit_code, found.verdict, found.summary) == (code, VERDICTS[code], summary)
     content = found.to_json()
     assert [content[name] for name in ("verdict", "summary", "exit_code")] == [VERDICTS[code], summary, code]
+    assert [one["fix"] for one in content["findings"]] == [""] * len(findings)
     reasons = ["  x is missing: install x"] * len(found.errors) + ["  /f: no"] * len(unreadable)
     if code:
         with pytest.raises(AssertionError) as caught:

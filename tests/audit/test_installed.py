@@ -18,6 +18,7 @@ from pytest_cudalink.environment.installed import (
     Unreadable,
     asking_in_vain,
     find_place,
+    is_gone,
     is_library,
     lost_files,
     read_distributions,
@@ -463,9 +464,11 @@ def test_packages_that_ask_for_a_version_in_vain(write, tmp_path: Path) -> None:
 )
 def test_metadata_of_another_release(write, tmp_path: Path, mark: str, name: str) -> None:
     """Nothing is lost by the RECORD of another release than a library says that it is of."""
-    record = write(
-        "s/nvidia_nvjitlink-13.2.51.dist-info/RECORD", f"n/include/x.h,sha256=x,9\nn/lib{name}.so.13,sha256=x,1\n"
-    )
+    libraries = f"n/lib{name}.so.13", f"old/lib{name}.so.13", "n/libother.so.13"  # an empty one, and another library
+    rows = "".join(f"{one},sha256=x,0\n" for one in libraries)
+    record = write("s/nvidia_nvjitlink-13.2.51.dist-info/RECORD", f"n/include/x.h,sha256=x,9\n{rows}")
+    write(f"s/{libraries[1]}")
+    write(f"s/{libraries[2]}", f"\0{mark}0\0")
     one = Installed("nvidia-nvjitlink", "13.2.51", "pip", str(record.parent))
     for release, lost in ((2, [(one, [f"{tmp_path}/s/n/include/x.h"])]), (0, [])):
         path = write(f"s/n/lib{name}.so.13", f"\0{mark}{release}\0")
@@ -491,4 +494,8 @@ def test_files_that_are_lost(write, tmp_path: Path) -> None:
     three = Installed("u", "1", "pip", str(write("s/u-1.dist-info/RECORD", "t/include/other.h,sha256=x,2").parent))
     assert [*lost_files([two, three])] == [(two, [f"{tmp_path}/s/t/include/cut.h"])]
     egg = write("s/n-1.egg-info/PKG-INFO").parent
+    every = [
+        Installed("n", "1", "pip", f"{tmp_path}/s/n-{one}") for one in ("0.dist-info", "1.dist-info", "1.egg-info")
+    ]
+    assert [is_gone(one) for one in every] == [True, False, False]
     assert [*lost_files([Installed("n", "1", "pip", str(egg))])] == []

@@ -469,6 +469,7 @@ def test_what_a_file_opens(name: str, opened: OpenedLibrary, expected: list) -> 
     scan = Scan("", elves=elves, opened={name: (opened,)})
     assert told(scan) == expected
     assert all(need.demanded == (need.how == "opened" and opened.demanded) for need in needs_of_scan(scan))
+    assert all(need.library == opened.name for need in needs_of_scan(scan) if need.how == "opened")
 
 
 def test_what_device_code_needs() -> None:

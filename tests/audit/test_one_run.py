@@ -155,6 +155,7 @@ def test_device_code_that_needs_a_linker() -> None:
     refuses = b"libnvJitLink.so.need at least version "
     for data, code, linked, found in (
         (refuses, [UnreadImage("a", ""), *images], (), ({"a": NEW}, {"a": CudaVersion(12, 9)})),
+        (refuses[16:] + refuses[:16], images, (), ({"a": NEW}, {"a": CudaVersion(12, 9)})),
         (b"x" + refuses[:-1], images, (), ({"a": NEW}, {})),
         (refuses[9:], images, (), ({"a": NEW}, {})),
         (refuses, images, ["libnvJitLink.so.12"], ({"a": NEW}, {})),

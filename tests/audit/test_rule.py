@@ -207,8 +207,12 @@ def test_answers_of_groups() -> None:
     assert code.served("sm_80", DRIVERS) == dict.fromkeys(DRIVERS, 1)
     assert code.served("sm_103", DRIVERS) == dict.fromkeys(DRIVERS[1:], 0)
     assert code_of("x", [SM_90, made("cubin", "sm_80", group=2)]).served("sm_80", DRIVERS[:1]) == {DRIVERS[0]: 0}
+    for others, taken in ((["cubin sm_90a"], 1), (["cubin sm_90a", "cubin sm_90"], 0), (["ptx sm_75a"], 0)):
+        beside = [made(*one.split(), group=2) for one in others]
+        assert code_of("x", [SM_80, *beside]).served("sm_80", DRIVERS[:1]) == {DRIVERS[0]: taken}
     lto = made("ltoir", "sm_90", "c.so", relocatable=True)
-    for found, judged in (([SM_80, lto], ["a.so"]), ([lto, made("tileir", "", "d.so")], ["c.so", "d.so"])):
+    host = made("cubin", "sm_90", "e.so", empty=True)
+    for found, judged in (([SM_80, lto, host], ["a.so"]), ([lto, made("tileir", "", "d.so")], ["c.so", "d.so"])):
         assert [group.paths[0] for group in code_of("x", found).judged] == judged
     code_of("x", [SM_80]).check(["A100"], ["535", "13.0"])
     code_of("x", [SM_80, made("cubin", "sm_90", "b.so")]).check(["H100"], files="b*")

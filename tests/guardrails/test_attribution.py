@@ -626,6 +626,7 @@ def test_given_driver_facts_are_not_asked_for(monkeypatch) -> None:
     assert facts.cuda().stated
     assert facts.release() == Fact("525.60.13", "given as driver_release_version")
     assert DriverFacts(CudaVersion(12, 0)).release() == Fact(None, UNASKED)
+    assert facts.hint == ""
 
 
 def test_nvml_is_opened_by_its_name(monkeypatch) -> None:

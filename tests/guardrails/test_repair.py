@@ -83,6 +83,8 @@ def test_no_wheel_brings_programs_up_to_cuda_12(items, version: str, expected: s
 def test_advice(items, advice: str) -> None:
     """Where there is no command, the advice names PATH for programs and an installed toolkit for the rest."""
     assert by_hand([item(name, "13.0", kind) for kind, name in items], CudaVersion(12, 9)) == advice
+    programs = [replace(item("nvcc", "13.0", "binaries"), wheel=name) for name in "dbeca"]
+    assert by_hand(programs, CudaVersion(12, 9)).startswith("uninstall a and b and c and d and e, and put ")
 
 
 @pytest.mark.parametrize(

@@ -291,6 +291,8 @@ def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> Non
         (">=13.2.1", r"PEP 440 specifier >=13\.2$"),
         ("~=13.2.1", r"PEP 440 specifier ~=13\.2$"),
         ("!=13.2.3", r"PEP 440 specifier !=13\.2$"),
+        ("nine", r"^ctk_version = 'nine'.*, a SpecifierSet, or None$"),
+        (">=99,<98", "^ctk_version = '<98,>=99': "),
     ],
 )
 def test_wrong_constraint(value, fault: str) -> None:
@@ -306,6 +308,7 @@ def test_constraint_that_is_read(value) -> None:
     """A third number that is zero is no patch number; None is no constraint, and what is read already stays."""
     assert parse_constraint(value) == SpecifierSet(str(value))
     assert parse_constraint(None) is None
+    assert parse_constraint(" 13.2 ", "--ctk") == SpecifierSet("==13.2.*")
     assert isinstance(value, str) or parse_constraint(value) is value
 
 
