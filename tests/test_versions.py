@@ -20,7 +20,15 @@ from pytest_cudalink.compat.releases import (
     ptx_isa_of,
     version_named,
 )
-from pytest_cudalink.versions import FIRST_BRANCH, CudaVersion, Needs, distribution_version, ranges, skew_remedy
+from pytest_cudalink.versions import (
+    FIRST_BRANCH,
+    CudaVersion,
+    Needs,
+    distribution_version,
+    ranges,
+    skew_remedy,
+    specifier_of,
+)
 
 versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
 
@@ -45,6 +53,11 @@ def test_parse_refuses(text: str) -> None:
     """Anything else is an error that shows the form."""
     with pytest.raises(ValueError, match="MAJOR.MINOR"):
         CudaVersion.parse(text)
+
+
+def test_a_specifier_stays_as_it_is() -> None:
+    """A number alone stands for all that begins with it."""
+    assert [str(specifier_of(one)) for one in ("13.2", ">=13.2")] == ["==13.2.*", ">=13.2"]
 
 
 def test_from_driver_refuses_negative() -> None:

@@ -87,14 +87,14 @@ CASES = {
         [nvrtc("12.9"), NEEDS_13_0, can_link("13.0 driver-12.9 ptx")],
     ),
     "newer PTX of the driver's major": (
-        refusal("ptx sm_90 12.9 8.8", code=222, version=V12_2),
-        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 8.8 for sm_90, made by CUDA 12.9",
-        "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.9 wrote 8.8",
+        refusal("ptx sm_90 12.9 8.7", code=222, version=V12_2),
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 8.7 for sm_90, made by CUDA 12.9",
+        "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.9 wrote 8.7",
         [
             "compile to a cubin, with -arch=sm_90: a driver of CUDA 12.2 loads those of every CUDA 12",
             LINK_12_9,
             nvrtc("12.2"),
-            needs("12.9 (575.51.03) or newer"),
+            needs("12.8 (570.26) or newer"),
             can_link("12.9 driver-12.2 ptx"),
         ],
     ),
@@ -203,13 +203,13 @@ CASES = {
         ],
     ),
     "newer cubin for another architecture that is linked": (
-        refusal("cubin sm_100 13.0 relocatable", call="cuLinkAddData"),
-        "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuLinkAddData of a cubin for sm_100, made by CUDA 13.0",
+        refusal("cubin sm_100 13.3 relocatable", call="cuLinkAddData"),
+        "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuLinkAddData of a cubin for sm_100, made by CUDA 13.3",
         (
-            "a driver of CUDA 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this; "
+            "a driver of CUDA 12.9 links code of CUDA 12.9 or older; CUDA 13.3 made this; "
             "a link for sm_90 takes cubins for sm_90 only; this one is for sm_100"
         ),
-        ["compile with -arch=sm_90", nvrtc("12.9"), NEEDS_13_0, can_link("13.0 driver-12.9 cubin")],
+        ["compile with -arch=sm_90", nvrtc("12.9"), NEEDS_13_3, can_link("13.3 driver-12.9 cubin")],
     ),
     "LTO-IR that is newer than nvJitLink": (
         of_nvjitlink(words("ltoir", V13_5)),
@@ -310,6 +310,11 @@ NOT_SKEW = {
 def test_no_reason(name: str) -> None:
     """What versions and architectures do not explain gets no reason."""
     assert explain(NOT_SKEW[name]) is None
+
+
+def test_a_number_of_the_other_library() -> None:
+    """What says nothing of an input to nvJitLink is another error of a driver."""
+    assert explain(refusal(words("cubin", V13_0), code=18)) is not None
 
 
 RELEASES = st.sampled_from(sorted(PTX_ISA))
@@ -448,7 +453,14 @@ def test_a_linker_that_failed() -> None:
 
 
 def test_an_open_capture() -> None:
-    """The test that left the capture open is named, and where to end it."""
+    """The test that left the capture open is named, and where to end it; if it is the same, what to do instead."""
+    own = recorded(causes.open_capture("900", ""))
+    assert (own["kind"], own["what"], own["fix"][0]) == (
+        "open_capture",
+        "900",
+        "do this before the capture begins or after it ends",
+    )
+    assert own["why"].startswith("the test captures a stream; until it ends that capture other calls fail")
     assert recorded(causes.open_capture("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)", "a.py::test_b")) == {
         "kind": "open_capture",
         "what": "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)",

@@ -199,6 +199,7 @@ def test_github_workflow(runner, tmp_path) -> None:
     """Others can call it, it runs each cell by name, and its records always come; test_workflows evaluates it."""
     (change,) = [one for one in init.plan_changes(tmp_path, runner, "github") if one.path.suffix == ".yml"]
     workflow = yaml.safe_load(change.content)
+    assert "defaults" not in workflow  # only in a folder
     assert "workflow_call" in workflow[True]  # YAML 1.1 reads "on" as true
     test, report = (workflow["jobs"][name] for name in ("test", "report"))
     # an older plugin, which does not say whether there is anything to run, runs the cells
@@ -260,6 +261,9 @@ def test_what_a_project_has_decides(tmp_path, present, words, actions) -> None:
         (tmp_path / name).mkdir() if name == ".github" else (tmp_path / name).touch()
     changes = {str(change.path): change.action for change in init.plan_changes(tmp_path, *words)}
     assert changes == actions | {"matrices/cells.toml": "write", ".gitignore": "write"}
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").touch()
+    assert init.plan_changes(tmp_path, *words)[0].action == "replace"
 
 
 GUARDED = """\
@@ -317,6 +321,7 @@ def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advic
         ("@fixture\ndef report(session): ...\n", False),
         ("def report(session): ...\n", False),
         ("def report(:\n", False),
+        ('# /// script\n# dependencies = ["nox"]\n# ///\n', False),
     ],
 )
 def test_init_beside_a_session_report(tmp_path, session, taken) -> None:
@@ -326,6 +331,9 @@ def test_init_beside_a_session_report(tmp_path, session, taken) -> None:
     given = ', report="cudalink-report"' if taken else ""
     assert change.content.endswith(GUARDED.format(given))
     assert ("`nox -s cudalink-report` runs the cells" in change.advice) is taken
+    assert ("\nits script block names what `uv run noxfile.py` installs" in change.advice) is session.startswith(
+        "# ///"
+    )
 
 
 def test_a_noxfile_without_the_plugin(runners, tmp_path) -> None:
@@ -348,11 +356,11 @@ def test_a_noxfile_without_the_plugin(runners, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("noxfile", "groups", "more", "unknown"),
     [
-        ("import os, nox.command\nfrom packaging import tags\nfrom . import nothing\n", "", "", ""),
+        ("import os, nox.command\nfrom packaging import tags\nfrom . import nothing\nfrom .a import b\n", "", "", ""),
         ("from nox_poetry import session\n", 'test = ["Nox.Poetry>=1,<2"]', "--with 'Nox.Poetry<2,>=1' ", ""),
         ("import nox_poetry\nimport helper\nimport tools.of_ours\n", "", "", "nox_poetry"),
         ("try:\n    import yaml\nexcept ImportError: ...\ndef f(): import yaml\n", "", "", ""),
-        ('# /// script\n# dependencies = ["nox", "pyyaml"]\n# ///\nimport yaml\n', "", "--with pyyaml ", ""),
+        ('# /// script\r\n# dependencies = ["nox", "pyyaml"]\r\n# ///\r\nimport yaml\n', "", "--with pyyaml ", ""),
         ("# /// script\n# dependencies = 1\n# ///\nimport yaml\n", "", "", "yaml"),
         ("# /// script\n# [\n# ///\n", "", "", ""),
         ("import (", "", "", ""),
@@ -383,7 +391,7 @@ def git(folder: Path, *words: str) -> None:
         (["topic"], "", "main"),
         (["master"], None, "master"),
         (["topic", "master"], "", "master"),
-        (["main", "master"], "", "main"),
+        (["master", "main"], "", "main"),
         (["main"], "dev/1.x", '"dev/1.x"'),
     ],
 )
@@ -512,7 +520,10 @@ def test_init_above_the_projects(tmp_path, monkeypatch, capsys) -> None:
 
 @pytest.mark.parametrize(
     ("pytest_of_tests", "told"),
-    [("pytest==7.3.2", True), ("pytest<8", True), ("pytest~=8.0", False), ("pytest==9.1.*", False), ("pytest", False)],
+    [
+        *((one, True) for one in ("pytest==7.3.2", "pytest<8", "pytest===x")),
+        *((one, False) for one in ("pytest~=8.0", "pytest==8.4", "pytest==9.1.*", "pytest")),
+    ],
 )
 def test_init_says_that_no_cell_can_be_installed(tmp_path, pytest_of_tests: str, told: bool) -> None:
     """The tests of such a project require an older pytest than the plugin does."""
@@ -621,6 +632,10 @@ def test_the_first_cells_beside_a_later_major(tmp_path, monkeypatch) -> None:
             ["groups = []", 'extras = ["ci"]'],
         ),
         ("[project.optional-dependencies]\ncuda13x = []", ["groups = []", 'extras = ["cuda{major}x"]']),
+        (
+            "[project.optional-dependencies]\ntest-cu13 = []\ncu13 = []",
+            ["groups = []", 'extras = ["test-cu{major}", "cu{major}"]'],
+        ),
     ],
 )
 def test_init_takes_groups_and_extras(tmp_path, tables, lines) -> None:
@@ -698,6 +713,7 @@ def test_the_bare_cell_is_for_projects_that_can_pass_it(tmp_path, files, require
             "quack?",
         ),
         ("warp-lang", ["src/warp/__init__.py", "__init__.py"], "warp?"),
+        ("my-lib", ["a/__init__.py", "a/b/__init__.py", "tests/__init__.py", "b/c.py"], "a?"),
         ("nvmath-python", ["builder/__init__.py", "nvmath/__init__.py"], "nvmath?"),
         ("my-lib", ["a/__init__.py", "b/__init__.py"], "my_lib?"),
         ("my-lib", [], "my_lib?"),
@@ -750,7 +766,7 @@ OF_POETRY = ["pytest<9,>=8.4", "mock", "scikit-optimize==0.10.2", "nox-poetry[a,
         ),
         (
             {
-                "pytest.ini": "[pytest]\nrequired_plugins = pytest-mock>=3 %s\n",
+                "pytest.ini": "[pytest]\nrequired_plugins = pytest-mock>=3 %s pytest-mock\n",
                 "setup.cfg": "[tool:pytest]\naddopts=-n2",
             },
             ["pytest-mock>=3"],
@@ -758,11 +774,13 @@ OF_POETRY = ["pytest<9,>=8.4", "mock", "scikit-optimize==0.10.2", "nox-poetry[a,
         ),
         ({"setup.cfg": "[tool:pytest]\naddopts = --reruns 2\n"}, ["pytest-rerunfailures"], ["addopts has --reruns"]),
         ({"tox.ini": "[pytest]\naddopts = '\n", "setup.cfg": "not an ini file"}, [], []),
+        ({"ci/pytest.ini": "[pytest]\naddopts = -n2\n"}, ["pytest-xdist"], []),
     ],
 )
 def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None:
     """Poetry's group of the tests in words of other installers, and the plugins that pytest's settings ask for."""
     for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "cells.toml").write_text(written := init.plan_changes(tmp_path)[0].content)
     (cell,) = [one for one in load_cells(tmp_path / "cells.toml") if one.name == "ctk-13.0"]
@@ -781,8 +799,9 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
         (["tests/a.py", "a/tests/test_a.py"], "", ["tests"], ""),
         (["testing/python/a/b_test.py", "docs/tests/test_a.py", ".nox/a/tests/test_b.py"], "", ["testing"], ""),
         # what is inside a package may have to be called by the package's name
+        (["a/b/c/d/e/tests/test_a.py"], "", [], ""),
         (["a/b/tests/driver/test_a.py", "a/b/tests/nvm/test_b.py"], "", [], "perhaps the tests: a/b/tests"),
-        (["a/tests/test_a.py", "b/tests/test_b.py"], "", [], "perhaps the tests: a/tests, b/tests"),
+        (["a/tests/test_a.py", "a/tests/data.py", "b/tests/test_b.py"], "", [], "perhaps the tests: a/tests, b/tests"),
         (["a/tests/data.py", "a/latest/test_b.py"], "", [], ""),
         (["tests/a.py"], '[tool.pytest.ini_options]\ntestpaths = "unit"\n', [], ""),
         (["a/b/tests/test_a.py", "testing/pytest.ini"], "", ["-c", "testing/pytest.ini"], ""),
@@ -794,7 +813,12 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
             [],
             "from files of requirements: test-requirements.txt\n",
         ),
-        (["requirements/dev.txt", "requirements/docs.txt"], "", [], "requirements: requirements/dev.txt\n"),
+        (
+            ["requirements/dev.txt", "requirements/docs.txt", "tests-requirements.txt"],
+            "",
+            [],
+            "requirements/dev.txt, tests-",
+        ),
     ],
 )
 def test_where_the_tests_are(tmp_path, files, settings, found, perhaps) -> None:
@@ -816,21 +840,26 @@ def test_init_names_what_the_tests_import_and_nothing_requires(tmp_path) -> None
         'optional-dependencies = { test = ["NumPy"], plot = ["Matplotlib>=3"] }\n'
     )
     (tmp_path / "tests").mkdir()
-    (tmp_path / "own.py").touch()
-    source = "import os, numpy, pynvml, scipy.io, own, helpers\nfrom yaml import load\ndef late():\n    import pandas\n"
+    (tmp_path / "own.py").write_text("import requests\n")
+    source = "import os, numpy, pynvml, zmq, scipy.io, own, helpers, attr\nfrom yaml import load\n"
+    source += "def late():\n    import pandas\n"
     (tmp_path / "tests" / "test_own.py").write_text(source)
     (tmp_path / "tests" / "helpers.py").write_bytes(b"# coding: latin-1\n# \xe9\nimport matplotlib\n")
     (tmp_path / "tests" / "test_old.py").write_text("print 'python 2'\nimport nose\n")
     written = init.plan_changes(tmp_path)[0].content
-    assert "\n# the tests import matplotlib (extra plot), scipy, which the project and these do not name\n" in written
+    assert (
+        "\n# the tests import attr, matplotlib (extra plot), scipy, zmq, which the project and these do not name\n"
+        in written
+    )
 
 
 def test_init_quotes_the_session_of_the_tests(tmp_path) -> None:
     """What a noxfile installs for them stands above what the cells install."""
     (tmp_path / "noxfile.py").write_text(
         "@nox.session\ndef lint(session):\n    session.install('ruff')\n"
-        "@nox.session\ndef tests(session):\n    if A:\n        session.install('-e', '.[deep]')\n"
-        "    session.install('-r', 'test.txt', *MORE)\n    session.run('pytest')\n"
+        "@nox.session\ndef tests(session):\n    if a():\n        session.install('-e', '.[deep]')\n"
+        "    session.install('-r', 'test.txt', NAME, *MORE)\n    session.run('pytest')\n"
+        "@nox.session\ndef test(session):\n    session.run('pytest')\n"
     )
     written = init.plan_changes(tmp_path)[0].content
     assert "\n# the session tests of noxfile.py installs: -e .[deep] -r test.txt\npackages = []\n" in written

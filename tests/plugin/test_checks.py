@@ -695,7 +695,8 @@ def test_the_contract_of_nvjitlink(contract: Mock, mode: str) -> None:
     assert check.violations == (violation(2),)
     check.consume((violation(2),))
     check.between()
-    assert check._seen_outside("x").severity == ("warning" if mode == "report" else "error")
+    outside = check._seen_outside("x")
+    assert (outside.severity, outside.kind) == ("warning" if mode == "report" else "error", check.title)
     said = (pytest.PytestWarning, "cudalink: outside of tests: text 1", 2)
     assert run.config.warnings == ([said] if mode == "report" else [])
     assert run.part(LEDGER).outside.problems == ([] if mode == "report" else ["text 1"])
@@ -1080,7 +1081,9 @@ def test_what_a_run_misses(properties: str, monkeypatch) -> None:
     ask(run, {})
     faults = AskedFor("faults", 3, 1, {"a": 1, "b": 1})
     run.config.pluginmanager.register(SimpleNamespace(asked_for=lambda: [faults]), "cudalink-faults")
+    run.config.pluginmanager.register(SimpleNamespace(write_asked=(written := []).append), "cudalink-record-file")
     end(run)
+    assert (written, run.part(Account).as_json()) == ([run.part(Account).entries], [])
     assert {*run.part(Account).unmet} == {NO_LINK, TWO_OF_THREE}
     assert {one for _, _, one in added} == ({NO_LINK, TWO_OF_THREE} if properties == "on" else set())
     assert {given[:2] for given in added} <= {(run.config, "cudalink.require")}

@@ -178,6 +178,11 @@ def test_each_phase_has_its_own_refusals(run) -> None:
     driver.refuse(LOAD, **NEWER)
     assert reported(run, "call", outcome="failed").sections == []  # a check has failed it, and no error
     assert run.part(LEDGER).test.cause is None
+    for name in ("cuD", "cuA", "cuC", "cuB", "cuA"):
+        driver.refuse(name, unsupported=True)
+    driver.refuse(LOAD, **NEWER)
+    reported(run, "call")
+    assert run.part(LEDGER).test.passed_over == ["cuA", "cuB", "cuC", "cuD"]
     driver.refuse(LOAD, **NEWER)
     assert why(run) == REFUSED_PTX
     driver.refuse(LOAD, **CUBIN)
@@ -467,6 +472,9 @@ def test_a_capture_that_a_call_invalidated(run) -> None:
     begin(run)
     assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, error)
     assert "RELAXED" in failed(run, error)[0][1]
+    driver.captures = 1
+    assert "\nwhy    the test captures a stream" in why(run, ValueError("900"))
+    driver.captures = 0
     driver.invalid = (2, "cuStreamSynchronize", False)
     assert f"\nwhy    cuStreamSynchronize {rest} forbids" in why(run, error)
     assert "RELAXED" not in failed(run, error)[0][1]
@@ -482,6 +490,11 @@ def test_a_capture_that_a_call_invalidated(run) -> None:
         begin(run, nodeid)
     assert "\nwhy    C began to capture" in why(run, ValueError("900"))
     assert why(run, ValueError("CUDA_ERROR_STREAM_CAPTURE_UNJOINED (904)")) == ""  # the fault of this capture
+    assert (run.part(CAUSES).left_open(ValueError("900")), run.part(CAUSES).left_open(error)) == ("C", "")
+    driver.captures = 0
+    assert "\nwhy    C began to capture" in why(run, ValueError("900"))
+    assert run.part(CAUSES).left_open(ValueError("900")) == ""
+    driver.captures = 1
     assert why(run) == ""
     assert "\nwhy    code outside of tests began to capture" in why(watching("report", captures=1), ValueError("900"))
     assert f"\nwhy    cuMemAlloc in A {rest}" in why(run, ValueError("capture invalidated"))

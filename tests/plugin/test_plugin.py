@@ -261,6 +261,7 @@ def settings_of(source: str, **values: str) -> settings.Settings:
 def test_a_blocked_part_of_a_process_that_another_waits_for() -> None:
     """It has got a file of events, for the last calls before a crash, and no other setting that asks for the part."""
     config = blocking("event-file", "faults")
+    config.pluginmanager.set_blocked("xdist")  # of others
     kept = account.without_blocked(config, settings_of("option", events="e.jsonl"), isolated=True)
     assert kept.events == settings.Setting("e.jsonl", "option")
     with pytest.raises(pytest.UsageError):

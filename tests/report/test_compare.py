@@ -36,6 +36,7 @@ def test_the_kind_of_each_change(before: str, now: str) -> None:
     for first, second in product(GROUPS[before], GROUPS[now]):
         expected = {CHANGES[before, now]: [OutcomeChange("a", "c", first + second)]} if (before, now) in CHANGES else {}
         assert changes([cell("c", second)], [cell("c", first)]) == expected
+    assert compare(MatrixReport([cell("c", "PS")]), MatrixReport([cell("c", "PS")])).changes == []
 
 
 def test_cells_and_tests_of_one_report_only() -> None:

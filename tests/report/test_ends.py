@@ -122,6 +122,11 @@ WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts"
     [
         ((COLLECTED, START, result(), WHOLE), ""),
         ((COLLECTED, START, result(), {**WHOLE, "exitstatus": 1}), FAILED),
+        ((COLLECTED, START, START, result(), WHOLE), "1 test began without a result: t.py::t"),
+        (
+            (COLLECTED, START, result(), result("w.txt"), {**WHOLE, "counts": {"passed": 2}}),
+            "1 test ran, but did not belong to the collected ones: w.txt",
+        ),
         ((COLLECTED, START, result(), result("f.py", "skipped"), {**WHOLE, "counts": {"passed": 1, "skipped": 1}}), ""),
         (
             (COLLECTED, START, result(), WHOLE, RUN, COLLECTED, START, result(), WHOLE),

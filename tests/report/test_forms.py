@@ -48,6 +48,7 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
     long = [section("many", "Many", ("a", "b"), [(wide, str(number)) for number in range(205)], "pairs")]
     shown = ["Many", f"{'a':60}  b", *(f"{wide}  {number}" for number in range(20)), "… and 185 more pairs"]
     sections = text.sections
+    assert all(one.what and isinstance(one.note, str) for one in sections(forms.report()))
     monkeypatch.setattr(text, "sections", lambda *given: [*sections(*given), *long])
     assert text.plain(empty).splitlines()[-23:] == shown
     assert [*forms.printed(empty)][-1] == "… and 185 more pairs {} {'style': 'dim'}"

@@ -133,7 +133,9 @@ def test_what_joined_runs_keep() -> None:
     joined = first.joined(second)
     assert {name: getattr(joined, name) for name in values} == {name: [f"{name} 1", f"{name} 2"] for name in values}
     assert (joined.repeated, joined.differing, joined.hidden, joined.unread) == (3, {"a": [], "b": []}, "", False)
-    marked = cell("c", {}, hidden="/opt", unread=True)
+    of_later = {"python": "3.13", "platform": "linux", "details": {"t": Detail("why")}}
+    marked = cell("c", {}, hidden="/opt", unread=True, **of_later)
+    assert {name: getattr(first.joined(marked), name) for name in of_later} == of_later
     for one in (first.joined(marked), marked.joined(first)):
         assert (one.hidden, one.unread) == ("/opt", True)
     cut = cell("c", {}, finished=False)

@@ -199,7 +199,7 @@ def test_lost_tests(tmp_path) -> None:
     """What was collected and has no result is lost after a crash, and not run where the run was stopped."""
     collected = {"event": "collected", "time": 5.2, "tests": {"t.py": ["a", "b", "c"], "whole.txt": [""]}}
     start = {"event": "start", "time": 5.5, "nodeid": "t.py::b"}
-    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, collected, result("t.py::a"), start))
+    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, collected, result("t.py::a"), start, {**start, "nodeid": ""}))
     assert cell.lost == cell.without_result == ["t.py::c", "whole.txt"]
     assert cell.fault == "the run did not finish (2 tests recorded, 2 lost)"
 
@@ -445,6 +445,8 @@ def test_shards_that_began_together_are_joined_by_name(tmp_path) -> None:
         lines(tmp_path / f"{name}.jsonl", RUN, END)
     (cell,) = merge([tmp_path]).cells
     assert [Path(file).stem for file in cell.files] == sorted(names)
+    lines(tmp_path / "6.jsonl", {**RUN, "time": RUN["time"] / 2}, END)
+    assert Path(merge([tmp_path]).cells[0].files[0]).stem == "6"  # it began first
 
 
 def test_without_records_the_error_names_every_place(tmp_path) -> None:
