@@ -187,19 +187,19 @@ CASES = {
         ["link it with nvJitLink, and load the result"],
     ),
     "LTO-IR that the driver links": (
-        refusal(words("ltoir", V12_9), code=221, call="cuLinkAddData"),
-        "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 12.9",
+        refusal(words("ltoir", V12_9, "sm_80"), code=221, call="cuLinkAddData"),
+        "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_80, made by CUDA 12.9",
         NO_LTOIR,
         [LINK_12_9, can_link("12.9 driver-12.9 ltoir")],
     ),
     "LTO-IR of the next major": (
-        refusal(words("ltoir", V13_0), code=221, call="cuLinkAddData"),
-        "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 13.0",
+        refusal(words("ltoir", V13_5), code=221, call="cuLinkAddData"),
+        "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 13.5",
         NO_LTOIR,
         [
             f"compile with CUDA 12.9, and link with nvJitLink 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
-            needs("13.0 (580.65.06) or newer, and link with nvJitLink 13.0"),
-            can_link("13.0 driver-12.9 ltoir"),
+            needs("13.0 (580.65.06) or newer, and link with nvJitLink 13.5"),
+            can_link("13.5 driver-12.9 ltoir"),
         ],
     ),
     "newer cubin for another architecture that is linked": (
@@ -317,6 +317,10 @@ def test_a_number_of_the_other_library() -> None:
     assert explain(refusal(words("cubin", V13_0), code=18)) is not None
 
 
+def test_a_cubin_for_a_newer_device_of_its_generation() -> None:
+    assert "8.9 to 8.9 only" in explain(refusal(words("cubin", V12_9, "sm_89"), arch="sm_86")).why
+
+
 RELEASES = st.sampled_from(sorted(PTX_ISA))
 WRITERS = st.sampled_from(sorted(NVVM_IR))
 LIBRARIES = ("driver", "nvjitlink")
@@ -423,6 +427,9 @@ def test_a_device_that_is_not_known() -> None:
         fixes = explain(Refusal("cuModuleLoadData", 222, ptx, "driver", CudaVersion(12, 0), loads=True)).suggestion
         assert not any("compile to a cubin" in one for one in fixes)
         assert any(f"link it with nvJitLink {made}" in one for one in fixes) is offered
+    linked = refusal(words("ptx", V12_9), call="cuLinkAddData", version=V12_2)
+    for asked in (linked, refusal(words("ltoir", V12_9))):  # only PTX that is loaded could be a cubin
+        assert "compile to a cubin" not in str(explain(asked).suggestion)
 
 
 @pytest.mark.parametrize(("driver", "needs"), [(V12_9, "13.0 (580.65.06)"), (V13_5, "14.0")])
