@@ -245,8 +245,9 @@ OFF = {
 
 
 def blocking(*parts: str) -> Any:
-    """A configuration with ``-p no:cudalink-PART``."""
+    """A configuration with ``-p no:cudalink-PART``, and a part that is there."""
     manager = pytest.PytestPluginManager()
+    manager.register(SimpleNamespace(), "cudalink-ledger")
     for part in parts:
         manager.set_blocked(f"cudalink-{part}")
     return SimpleNamespace(pluginmanager=manager)
