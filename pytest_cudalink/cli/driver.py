@@ -23,8 +23,6 @@ from ..compat import names
 from ..compat.options import OPTIONS
 from ..emulator import Emulation, EmulatorError, notes, preload
 from ..emulator.control import violation_of
-from ..emulator.recorder import grade
-from ..emulator.recorder.record import RecorderError, record
 from ..loader.loads import loaded_file
 from ..toolchains import ToolchainError, provide
 from .arguments import STDOUT, CommandError, add_verbs, any_path, offer, output_file, wrong_file
@@ -198,6 +196,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def _record(options: argparse.Namespace) -> int:
     """Ask, write and grade; exit code 1 if a sample that every driver must pass fails."""
+    # every `cudalink driver run` would wait for it
+    from ..emulator.recorder import grade
+    from ..emulator.recorder.record import RecorderError, record
+
     for name, expected in {"driver": "a library", "against": "a recording", "answers": "a recording"}.items():
         path = getattr(options, name)
         if path and (wrong := wrong_file(path, expected)):
