@@ -373,7 +373,8 @@ def _needed(conflict: Finding) -> tuple[str, str] | None:
     by_pip = conflict.evidence and all(claim.how == "declared" for claim in conflict.evidence)
     if conflict.kind in ("version", "missing") and by_pip:
         return conflict.evidence[0].name, conflict.evidence[0].versions
-    if conflict.kind == "known-bad" and len(conflict.fix.install) == 1:
+    by_conda = conflict.fix.installer and conflict.fix.installer.name == "conda"  # whose specs are others
+    if conflict.kind == "known-bad" and len(conflict.fix.install) == 1 and not by_conda:
         wanted = Requirement(conflict.fix.install[0])
         return wanted.name, str(wanted.specifier)
     return None

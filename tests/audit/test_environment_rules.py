@@ -30,6 +30,7 @@ from pytest_cudalink.audit.environment.library_search import Provider, Providers
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.base.elf import ElfError
 from pytest_cudalink.base.finding import VERDICTS, Finding
+from pytest_cudalink.compat import known_bad
 from pytest_cudalink.environment.installed import Installed, Place, Unreadable
 from pytest_cudalink.loader import loader_log
 from pytest_cudalink.versions import CudaVersion
@@ -974,14 +975,27 @@ def test_gpus_that_are_known_to_fail(made: Faked) -> None:
         assert [one.what.partition("; only ")[2] for one in findings if one.kind == "known-bad"] == [said]
 
 
-def test_command_for_what_is_known_to_fail(made: Faked) -> None:
+@pytest.mark.parametrize(
+    ("manager", "start"),
+    [("uv", "uv pip install --python {} '"), ("conda", "conda install --prefix {} cuda-bindings=12.9")],
+)
+def test_command_for_what_is_known_to_fail(made: Faked, manager: str, start: str) -> None:
     """It is for the environment that was audited, by what installed the package."""
-    made.wheel("cuda-core", "1.0.0", installer="uv")
-    made.wheel("cuda-bindings", "12.8.0", installer="uv")
-    found = [one for one in made.audit().findings if one.fix]
-    fixes = [str(one.fix) for one in found if not one.otherwise]
-    assert 0 < len(fixes) == len(found)
-    assert all(fix.startswith(f"uv pip install --python {made.prefix} ") for fix in fixes)
+    for name, version in (("cuda-core", "1.0.0"), ("cuda-bindings", "12.8.0")):
+        made.conda(name, version) if manager == "conda" else made.wheel(name, version, installer=manager)
+    findings = [finding for finding in made.audit().findings if finding.fix]
+    fixes = [str(finding.fix) for finding in findings if not finding.otherwise]
+    assert 0 < len(fixes) == len(findings)
+    assert all(fix.startswith(start.format(made.prefix)) for fix in fixes), fixes
+
+
+def test_advice_where_conda_has_no_such_package(made: Faked) -> None:
+    """The wheels that an entry names are not packages of conda: there is no command, and the advice instead."""
+    made.conda("nvidia-cuda-nvcc", "13.0.1")
+    made.conda("nvidia-nvvm", "13.0.1")
+    made.conda("nvidia-cuda-crt", "13.1.1")
+    (finding,) = (finding for finding in made.audit().findings if finding.kind == "known-bad")
+    assert [finding.otherwise] == [*finding.remedies] == [known_bad.entries()[1].advice]
 
 
 # -- where a library comes from

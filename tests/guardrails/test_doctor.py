@@ -290,6 +290,7 @@ def broken(kind: str, wanted: str, *needs: Claim) -> Finding:
     return Finding("error", "broken", Command((wanted,)) if wanted else Command(), evidence=needs, kind=kind)
 
 
+OF_CONDA = Command(("a==1.2.*",)).by(Installer("conda"))
 NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
 
 
@@ -315,6 +316,7 @@ NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
         ([], broken("version", "own"), "pip install own"),
         ([claim("a", "<2")], broken("known-bad", "a>=1"), "pip install 'a<2,>=1'"),
         ([claim("a", "<2")], broken("known-bad", ""), ""),
+        ([], replace(broken("known-bad", ""), fix=OF_CONDA), "conda install a=1.2"),
         ([claim("a", "<2")], broken("version", "a>=1"), "pip install 'a>=1'"),
         ([], broken("missing", "own", claim("a", "<2,>=2")), "pip install own"),
     ],

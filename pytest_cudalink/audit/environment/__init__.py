@@ -366,8 +366,8 @@ def _overwritten(
         complete = (one.name for one in several if all(has_hash(path, shared[path][one.name][1]) for path in paths))
         there = next(complete, "") if variants else ""
         alone = {one.name for one in several} & required == {there}
-        left = f": the files are those of {there}, and {'nothing requires' if alone else 'serve'} the others"
-        left = left if there else ", if no program imports this file"
+        serves = f": the files are those of {there}, and {'nothing requires' if alone else 'serve'} the others"
+        unneeded = serves if there else ", if no program imports this file"
         counts = bool(libraries or variants) and not (there and (alone or _serves_all(there, several, paths, machine)))
         yield Finding(
             "error" if counts else "note",
@@ -375,7 +375,7 @@ def _overwritten(
             f"{' and '.join(sorted(map(str, several)))} with other contents; expected one of them: "
             "the last install won",
             repair.reinstall(several) if counts else NO_COMMAND,
-            otherwise="" if counts else f"nothing{left}",
+            otherwise="" if counts else f"nothing{unneeded}",
             place=first,
             kind="same-file",
         )
@@ -499,12 +499,12 @@ def _known_to_fail(
         only = f"; only {', '.join(is_open)}" if is_open else ""
         concerned = {*one.versions}.union(*(known_bad.components().get(name, ()) for name in one.versions))
         there = [each for each in everything if each.name in concerned]
-        by_conda = not there or there[0].manager == "conda"
+        fix = Command(one.install).by(repair.installer(there[0].manager if there else ""))
         yield Finding(
             "note" if is_open or (one.open_conditions() and one.seen == "reported") else "error",
             f"known to fail: {one.text}{only}",
-            Command(one.install) if by_conda else repair.install(there[0].manager, one.install),
-            otherwise="" if one.install else one.advice,
+            fix,
+            otherwise="" if fix else one.advice,
             place=", ".join(sorted(map(str, there))),
             kind="known-bad",
         )
@@ -558,7 +558,7 @@ class _Repair:
         """The command for two distributions that wrote the same file: one goes, the other is installed again."""
         kept, removed = owners[-1], owners[0]
         again = self.install(kept.manager, [f"{kept.name}=={kept.version}"])
-        return again._replace(uninstall=(removed.name,), remover=self._installer(removed.manager))
+        return again._replace(uninstall=(removed.name,), remover=self.installer(removed.manager))
 
     def again(self, package: Installed) -> Command:
         """The command that installs the same release once more."""
@@ -566,9 +566,10 @@ class _Repair:
 
     def install(self, manager: str, words: Sequence[str]) -> Command:
         """The command that installs requirements."""
-        return Command(tuple(words), installer=self._installer(manager))
+        return Command(tuple(words), installer=self.installer(manager))
 
-    def _installer(self, manager: str) -> Installer:
+    def installer(self, manager: str) -> Installer:
+        """What a package manager is called with to change the environment."""
         prefix = shlex.quote(str(self._place.prefix))
         if manager == "conda":
             return Installer("conda", f" --prefix {prefix}")
