@@ -27,7 +27,7 @@ GENERATED = _EMULATOR / "generated"
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
     ("config", "profiles", "visible", "own_symbols", "event_log", "notes", "address_tree"),
-    ("caller_memory", "call_stacks", "violations", "handles", "lifetimes", "symbols"),
+    ("caller_memory", "call_stacks", "violations", "handles", "use_after_destroy", "symbols"),
     ("sticky", "faults", "sweep", "waits", "calls", "processes", "order_findings"),
     ("image", "fatbins", "options", "jit_compiler"),
     ("devices", "occupancy_rules", "array_formats"),
@@ -55,7 +55,7 @@ FLOORS = (
     (
         "shared_memory",
         "device_addresses",
-        "memory",
+        "blocks",
         "accesses",
         "graph_memory",
         "pools",

@@ -9,13 +9,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
+from ..base.tables import read_table
 from .libraries import majors_of, soname_of_dll, stem_of
 
 #: Functions that open a library by its file name, and those of cuda.pathfinder, which take the name without "lib".
 _BY_FILE: Final = frozenset({"CDLL", "PyDLL", "OleDLL", "WinDLL", "LoadLibrary", "LoadLibraryEx", "dlopen"})
 _BY_NAME: Final = frozenset({"load_nvidia_dynamic_lib", "load_nvidia_dynamic_library"})
-#: Libraries that open their parts by name, and end the process or every compilation without them.
-_IN_PARTS: Final = ("libcudnn", "libnvrtc")
 _CHUNK: Final = 4 << 20
 _LONGEST: Final = 128
 _MOST_SOURCE: Final = 4 << 20
@@ -67,7 +66,7 @@ def stem_of_name(name: str) -> str | None:
 def is_part(stem: str, path: str) -> bool:
     """Whether a library that a file opens by name is a part of the one that the file is."""
     whole = stem_of(re.split(r"[/\\]", path)[-1])
-    return whole in _IN_PARTS and stem.startswith((f"{whole}_", f"{whole}-"))
+    return whole in read_table("cuda_libraries.toml")["in-parts"] and stem.startswith((f"{whole}_", f"{whole}-"))
 
 
 def names_in_data(

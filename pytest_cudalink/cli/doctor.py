@@ -61,7 +61,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report on this environment; return its exit code, or 2 for an invalid option."""
+    """Print the report on this environment.
+
+    Returns the exit code: 0 coherent, 1 incoherent, 2 not enough is known, or an option is invalid.
+    """
     from .. import doctor
     from ..guardrails.rules import parse_constraint
 

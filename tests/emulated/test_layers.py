@@ -126,10 +126,10 @@ BREAKS = [
     (READER, READER_ORDER, "bytes.c", '#include "image.h"', "includes image.h, which stands on no floor"),
     (READER, READER_ORDER, "record.c", "int cl_little(void);", "uses cl_little, which no header declares"),
     # NVML uses those files of the driver that say what the device is, and no other
-    (NATIVE, NVML_ORDER, "nvml_clocks.c", '#include "memory.h"', "includes memory.h, which stands on no floor"),
+    (NATIVE, NVML_ORDER, "nvml_clocks.c", '#include "blocks.h"', "includes blocks.h, which stands on no floor"),
     (NATIVE, NVML_ORDER, "nvml.c", '#include "nvml_clocks.h"', "includes nvml_clocks.h, which does not stand below it"),
     (NATIVE, NVML_ORDER, "nvml_links.c", "int cl_secret(void);", "uses cl_secret, which no header declares"),
-    (NATIVE, DRIVER_ORDER, "image.c", '#include "memory.h"', "includes memory.h, which does not stand below it"),
+    (NATIVE, DRIVER_ORDER, "image.c", '#include "blocks.h"', "includes blocks.h, which does not stand below it"),
     (NATIVE, DRIVER_ORDER, "event_log.h", '#include "calls.h"', "includes calls.h, which does not stand below it"),
     (NATIVE, DRIVER_ORDER, "symbols.h", '#include "names.h"', "includes names.h, which stands on no floor"),
     (

@@ -1,7 +1,7 @@
 /* The accesses to memory of each kind of work. */
 #include "accesses.h"
 
-#include "memory.h"
+#include "blocks.h"
 
 static void touch_line(Op *op, CUdeviceptr start, size_t size, AccessKind kind) {
   cl_order_touch(op, &(Range){.start = start, .width = size, .pitch = size, .rows = 1, .layer = size, .layers = 1},

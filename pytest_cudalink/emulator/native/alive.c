@@ -4,7 +4,7 @@
 
 #include "capture.h"
 #include "link_state.h"
-#include "memory.h"
+#include "blocks.h"
 #include "module_image.h"
 
 /* Nodes go with their graph, and conditional handles too: to count them says nothing more. Modules, libraries and

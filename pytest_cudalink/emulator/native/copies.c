@@ -6,7 +6,7 @@
 
 #include "arrays.h"
 #include "device_addresses.h"
-#include "memory.h"
+#include "blocks.h"
 #include "safe_memory.h"
 #include "sticky.h"
 

@@ -8,7 +8,7 @@
 #include "capture.h"
 #include "copies.h"
 #include "graph_memory.h"
-#include "memory.h"
+#include "blocks.h"
 #include "sticky.h"
 #include "waiters.h"
 #include "watched_copies.h"

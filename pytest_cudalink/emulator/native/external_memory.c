@@ -4,7 +4,7 @@
 #include "../../base/native/own_file.h"
 #include "device_addresses.h"
 #include "locks.h"
-#include "memory.h"
+#include "blocks.h"
 #include "streams.h"
 
 STATIC_LOCK(lock); /* of memory and semaphores */

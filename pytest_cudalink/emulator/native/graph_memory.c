@@ -7,7 +7,7 @@
 #include "capture.h"
 #include "config.h"
 #include "devices.h"
-#include "memory.h"
+#include "blocks.h"
 
 static GraphMemory *all; /* under the lock of the streams */
 

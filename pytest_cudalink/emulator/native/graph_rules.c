@@ -4,7 +4,7 @@
 #include "copies.h"
 #include "devices.h"
 #include "launches.h"
-#include "memory.h"
+#include "blocks.h"
 #include "stream_operations.h"
 
 /* A context that a node names; NULL is the current one. */

@@ -4,7 +4,7 @@
 
 #include "device_addresses.h"
 #include "devices.h"
-#include "memory.h"
+#include "blocks.h"
 #include "streams.h"
 #include "visible.h"
 

@@ -5,7 +5,7 @@
 #include "capture.h"
 #include "config.h"
 #include "devices.h"
-#include "memory.h"
+#include "blocks.h"
 
 enum { LAST_PREFETCH = 7 }; /* besides CUmem_advise: what to remember */
 

@@ -3,7 +3,7 @@
 
 #include "kernels.h"
 #include "locks.h"
-#include "memory.h"
+#include "blocks.h"
 
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 

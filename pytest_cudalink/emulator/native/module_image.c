@@ -8,7 +8,7 @@
 #include "grow.h"
 #include "link_inputs.h"
 #include "locks.h"
-#include "memory.h"
+#include "blocks.h"
 
 pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_size_t orphans; /* modules that ended with their context */

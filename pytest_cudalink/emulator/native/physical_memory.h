@@ -1,7 +1,7 @@
 /* Physical memory: what cuMemCreate makes, and cuMemMap gives an address. */
 #pragma once
 
-#include "memory.h"
+#include "blocks.h"
 
 #include "../../base/native/own_file.h"
 

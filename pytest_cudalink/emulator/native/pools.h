@@ -3,7 +3,7 @@
 
 #include "address_tree.h"
 #include "config.h"
-#include "memory.h"
+#include "blocks.h"
 
 #include "../../base/native/own_file.h"
 

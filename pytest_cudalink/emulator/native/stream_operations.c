@@ -4,7 +4,7 @@
 #include "accesses.h"
 #include "capture.h"
 #include "device_addresses.h"
-#include "memory.h"
+#include "blocks.h"
 #include "queues.h"
 
 /* CUstreamWaitValue_flags, CUstreamWriteValue_flags */

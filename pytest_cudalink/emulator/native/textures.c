@@ -6,7 +6,7 @@
 #include "arrays.h"
 #include "devices.h"
 #include "locks.h"
-#include "memory.h"
+#include "blocks.h"
 
 /* CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC, CUDA_RESOURCE_VIEW_DESC */
 typedef struct {

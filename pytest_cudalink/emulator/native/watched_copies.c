@@ -7,7 +7,7 @@
 
 #include "config.h"
 #include "device_addresses.h"
-#include "memory.h"
+#include "blocks.h"
 #include "safe_memory.h"
 #include "schedule.h"
 #include "violations.h"

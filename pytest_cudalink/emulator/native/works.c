@@ -3,7 +3,7 @@
 #include "allocations.h"
 #include "copies.h"
 #include "graph_memory.h"
-#include "memory.h"
+#include "blocks.h"
 #include "openers.h"
 #include "sticky.h"
 #include "stream_operations.h"

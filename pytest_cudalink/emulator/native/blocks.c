@@ -1,5 +1,5 @@
 /* The table of memory: by address, with what each device has left. */
-#include "memory.h"
+#include "blocks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
