@@ -64,7 +64,7 @@ FLOORS = (
         "allocations",
     ),
     ("physical_memory", "virtual_memory", "managed", "pointers", "ipc", "external_memory"),
-    ("arrays", "copies", "copy_calls", "batch_copies", "stream_operations", "works"),
+    ("arrays", "copied_bytes", "memcpy_memset", "batch_copies", "stream_operations", "works"),
     ("textures", "texture_references", "tensor_maps"),
     ("link_state", "link_memory", "link_inputs", "link"),
     ("module_image", "kernels", "module"),
@@ -243,12 +243,12 @@ def _synchronization() -> str:
     table = _read("synchronization.toml")
     lines = ["static const unsigned char copy_waits[2][MEMORIES][MEMORIES] = {"]
     lines += [
-        f"  [FORM_{form.upper()}][MEMORY_{source.upper()}][MEMORY_{target.upper()}] = WAITS_{waits.upper()},"
+        f"  [{form.upper()}][MEMORY_{source.upper()}][MEMORY_{target.upper()}] = WAITS_{waits.upper()},"
         for form, source, target, waits in table["copies"]["rows"]
     ]
     lines += ["};", "static const unsigned char fill_waits[2][MEMORIES] = {"]
     lines += [
-        f"  [FORM_{form.upper()}][MEMORY_{memory.upper()}] = WAITS_{waits.upper()},"
+        f"  [{form.upper()}][MEMORY_{memory.upper()}] = WAITS_{waits.upper()},"
         for form, memory, waits in table["fillings"]["rows"]
     ]
     return "\n".join([*lines, "};", ""])

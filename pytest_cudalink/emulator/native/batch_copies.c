@@ -3,7 +3,7 @@
 
 #include "arrays.h"
 #include "capture.h"
-#include "copy_calls.h"
+#include "memcpy_memset.h"
 #include "devices.h"
 
 static const size_t NO_COPY = SIZE_MAX; /* no single copy is at fault */

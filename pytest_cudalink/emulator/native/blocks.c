@@ -34,9 +34,9 @@ static struct {
   size_t freed_count;  /* how many ever */
 } memory;
 
-static pthread_rwlock_t lock = SHARED_LOCK; /* of the table: a thread that copies holds it until the copy is done */
+pthread_rwlock_t cl_memory_lock = SHARED_LOCK; /* a thread that copies holds it until the copy is done */
 
-OPEN_SHARED_IN_CHILDREN(lock);
+OPEN_SHARED_IN_CHILDREN(cl_memory_lock);
 
 static Entry *first(void) { return (Entry *)memory.blocks.first; }
 static Entry *behind(const Entry *entry) { return (Entry *)entry->node.behind; }
@@ -62,13 +62,13 @@ static CUresult enter(Block *block) {
 }
 
 CUresult cl_block_enter(Block *block) {
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_memory_lock);
   return enter(block);
 }
 
 Block *cl_block_lock(CUdeviceptr address) {
   bool inside;
-  pthread_rwlock_wrlock(&lock);
+  pthread_rwlock_wrlock(&cl_memory_lock);
   Entry *at = find((uintptr_t)address, &inside);
   return inside ? &at->block : NULL;
 }
@@ -87,25 +87,25 @@ Memory cl_memory_at(CUdeviceptr address) {
 }
 
 Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted) {
-  pthread_rwlock_wrlock(&lock);
+  pthread_rwlock_wrlock(&cl_memory_lock);
   for (Entry *at = first(); at; at = behind(at))
     if (matches(&at->block, wanted)) return &at->block;
   return NULL;
 }
 
 void cl_block_bar(const void *owner, uint64_t barred) {
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_memory_lock);
   for (Entry *at = first(); at; at = behind(at))
     if (at->block.owner == owner) at->block.barred = barred;
 }
 
 void cl_block_export(const void *owner) {
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_memory_lock);
   for (Entry *at = first(); at; at = behind(at))
     if (at->block.owner == owner) at->block.exported = true;
 }
 
-void cl_block_unlock(void) { pthread_rwlock_unlock(&lock); }
+void cl_block_unlock(void) { pthread_rwlock_unlock(&cl_memory_lock); }
 
 /* Whether the driver cuts a block from a slab. Managed memory keeps separate pages, of which advice is given. */
 static bool is_cut(const Block *block) {
@@ -218,7 +218,7 @@ static void note_freed(uintptr_t address) {
 
 bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken) {
   bool inside;
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_memory_lock);
   Entry *at = find((uintptr_t)start, &inside);
   bool found = inside && at->node.start == start && (at->block.origin & origins);
   if (found) *taken = take_out(at);
@@ -229,7 +229,7 @@ bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken) {
 size_t cl_blocks_alive(Origin origin, size_t *bytes) {
   size_t count = 0;
   *bytes = 0;
-  HOLD_TO_READ(lock);
+  HOLD_TO_READ(cl_memory_lock);
   for (const Entry *at = first(); at; at = behind(at)) {
     const Block *block = &at->block;
     if (block->origin != origin || block->freed) continue;
@@ -240,7 +240,7 @@ size_t cl_blocks_alive(Origin origin, size_t *bytes) {
 }
 
 size_t cl_blocks_orphaned(size_t *bytes) {
-  HOLD_TO_READ(lock);
+  HOLD_TO_READ(cl_memory_lock);
   *bytes = memory.orphans_size;
   return memory.orphans;
 }
@@ -289,7 +289,7 @@ void cl_block_free(const Block *block) {
 
 /* Frees what a context owns, when it dies. */
 void cl_end_memory(const Context *context) {
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_memory_lock);
   for (Entry *at = first(), *next; at; at = next) {
     next = behind(at);
     if (at->block.context != context) continue;
@@ -309,7 +309,7 @@ void cl_block_give(Block *block) { some_given = block->given = true; }
 
 void cl_free_given(void) {
   if (!atomic_exchange(&some_given, false)) return;
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_memory_lock);
   for (Entry *at = first(), *next; at; at = next) {
     next = behind(at);
     if (!at->block.given) continue;
@@ -353,7 +353,7 @@ static bool find_memory(Block *block) {
 }
 
 static CUresult cut_and_enter(Block *block) {
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_memory_lock);
   CUresult result = is_cut(block) && !cut(block) ? CUDA_ERROR_OUT_OF_MEMORY : enter(block);
   if (result && block->slab) uncut(block);
   return result;
@@ -386,9 +386,6 @@ bool cl_release(CUdeviceptr address) {
   return found;
 }
 
-void cl_memory_hold(void) { pthread_rwlock_rdlock(&lock); }
-void cl_memory_drop(void) { pthread_rwlock_unlock(&lock); }
-
 bool cl_held_known(CUdeviceptr address) {
   bool inside;
   find((uintptr_t)address, &inside);
@@ -396,7 +393,7 @@ bool cl_held_known(CUdeviceptr address) {
 }
 
 bool cl_is_known(CUdeviceptr address) {
-  HOLD_TO_READ(lock);
+  HOLD_TO_READ(cl_memory_lock);
   return cl_held_known(address);
 }
 
@@ -444,14 +441,13 @@ static bool covered(CUdeviceptr address, size_t size, bool any, CUdevice device)
   return ok;
 }
 
-_Thread_local bool cl_as_peers;
-
 static CUdevice current_device(void) {
-  const Context *context = cl_as_peers ? NULL : cl_current();
+  const Context *context = cl_current();
   return context ? context->device : NO_DEVICE;
 }
 
 bool cl_held_within(CUdeviceptr address, size_t size) { return covered(address, size, false, current_device()); }
+bool cl_held_open(CUdeviceptr address, size_t size) { return covered(address, size, false, NO_DEVICE); }
 
 const Block *cl_held_block(CUdeviceptr address) {
   bool inside;
@@ -468,12 +464,12 @@ bool cl_held_writable(CUdeviceptr address) {
 bool cl_held_range_known(CUdeviceptr address, size_t size) { return covered(address, size, true, NO_DEVICE); }
 
 bool cl_within(CUdeviceptr address, size_t size) {
-  HOLD_TO_READ(lock);
+  HOLD_TO_READ(cl_memory_lock);
   return cl_held_within(address, size);
 }
 
 void cl_word_write(CUdeviceptr to, uint64_t word, bool wide) {
-  HOLD_TO_READ(lock);
+  HOLD_TO_READ(cl_memory_lock);
   if (!cl_held_within(to, wide ? 8 : 4)) return;
   void *there = (void *)cl_bytes_of(to);
   if (wide) __atomic_store_n((uint64_t *)there, word, __ATOMIC_RELEASE);
@@ -481,7 +477,7 @@ void cl_word_write(CUdeviceptr to, uint64_t word, bool wide) {
 }
 
 bool cl_memory_write(CUdeviceptr to, const void *from, size_t size) {
-  HOLD_TO_READ(lock);
+  HOLD_TO_READ(cl_memory_lock);
   bool ok = cl_held_within(to, size);
   if (ok) memcpy((void *)cl_bytes_of(to), from, size);
   return ok;

@@ -128,22 +128,21 @@ bool cl_is_known(CUdeviceptr address);
 bool cl_within(CUdeviceptr address, size_t size);
 /* Whether the device of a context may use what is at an address, if that is ours. */
 bool cl_is_open_to(const Context *context, CUdeviceptr address);
-/* While a copy between contexts is made, which were asked so: the current one does not matter. */
-extern _Thread_local bool cl_as_peers;
 /* Writes bytes within an allocation; false if they are not. */
 bool cl_memory_write(CUdeviceptr to, const void *from, size_t size);
 /* Writes a word of 4 or 8 bytes, aligned to its size, which host threads may use at the same time; none that is not
    within an allocation. */
 void cl_word_write(CUdeviceptr to, uint64_t word, bool wide);
 
-/* Holds the table as it is, so that what is checked stays while it is used; others may hold it too. No function above
-   may be called, and no other lock be taken, before it is dropped. */
-void cl_memory_hold(void);
-void cl_memory_drop(void);
+/* HOLD_TO_READ of it keeps the table as it is, so that what is checked stays while it is used; others may hold it too.
+   No function above may be called, and no other lock be taken, meanwhile. */
+extern pthread_rwlock_t cl_memory_lock;
 /* While it is held: the two questions above, and whether a range is known whichever device may use it. */
 bool cl_held_known(CUdeviceptr address);
 bool cl_held_within(CUdeviceptr address, size_t size);
 bool cl_held_range_known(CUdeviceptr address, size_t size);
+/* The same as cl_held_within, if any device may use it. */
+bool cl_held_open(CUdeviceptr address, size_t size);
 /* While it is held: whether the current device may write to memory that it may use. */
 bool cl_held_writable(CUdeviceptr address);
 /* While it is held: the block that holds an address, if the current device may use it; NULL if not. */

@@ -163,10 +163,7 @@ Site *cl_site_find(const char *call, Stack *stack) {
   while (site && site->hash != hash) site = site->next;
   if (site) site->holders++;
   Site *fresh = site ? NULL : malloc(sizeof *fresh);
-  if (!fresh) {
-    cl_free_stack(stack);
-    return site;
-  }
+  if (!fresh) return cl_free_stack(stack), site;
   *fresh = (Site){.holders = 1, .call = call, .stack = *stack, .hash = hash, .next = sites[hash % BUCKETS]};
   return sites[hash % BUCKETS] = fresh;
 }

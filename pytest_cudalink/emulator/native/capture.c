@@ -140,10 +140,7 @@ CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, Graph
   NodeParameters owned = *parameters;
   if (!cl_parameters_own(&owned)) return CUDA_ERROR_OUT_OF_MEMORY;
   Node *made = cl_node_add(stream->capture->graph, &owned, &stream->next);
-  if (!made) {
-    cl_parameters_free(&owned);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!made) return cl_parameters_free(&owned), CUDA_ERROR_OUT_OF_MEMORY;
   made->memory = memory;
   if (memory) memory->nodes++;
   cl_dependencies_empty(&stream->next);
@@ -222,10 +219,7 @@ API_LOCKED_WHEN(graph_handle != NULL, cuStreamBeginCaptureToGraph,
   Dependencies on = {0};
   CUresult result = cl_gather(graph, NODE_KERNEL, nodes, data, count, &on, false);
   if (!result) result = begin(stream, graph, mode);
-  if (result) {
-    cl_dependencies_clear(&on);
-    return result;
-  }
+  if (result) return cl_dependencies_clear(&on), result;
   cl_dependencies_clear(&stream->next);
   stream->next = on;
   return CUDA_SUCCESS;
@@ -305,10 +299,7 @@ API_LOCKED(cuStreamEndCapture, (Stream *handle, Graph **out), (handle, out)) {
   if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   Capture *capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (capture->origin != stream) {
-    cl_invalidate(capture);
-    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  }
+  if (capture->origin != stream) return cl_invalidate(capture), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   if (!result && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread())
     result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* and it is over (measured: edges/capture) */
   if (!result && !all_joined(capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
@@ -381,10 +372,7 @@ static CUresult update(const void *handle, Node *const *nodes, const EdgeData *d
   if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && !cl_dependencies_copy(&all, &stream->next))
     return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = cl_gather(stream->capture->graph, NODE_KERNEL, nodes, data, count, &all, false);
-  if (result) {
-    cl_dependencies_clear(&all);
-    return result;
-  }
+  if (result) return cl_dependencies_clear(&all), result;
   cl_dependencies_clear(&stream->next);
   stream->next = all;
   return CUDA_SUCCESS;

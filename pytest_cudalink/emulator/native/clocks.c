@@ -15,10 +15,7 @@ static bool reach(Clock **clock, unsigned size) {
   unsigned there = *clock ? (*clock)->size : 0;
   size = (size + CLOCK_STEP - 1) / CLOCK_STEP * CLOCK_STEP;
   Clock *grown = realloc(*clock, sizeof **clock + size * sizeof *grown->counts);
-  if (!grown) {
-    cl_order_ends("memory is out");
-    return false;
-  }
+  if (!grown) return cl_order_ends("memory is out"), false;
   memset(grown->counts + there, 0, (size - there) * sizeof *grown->counts);
   grown->size = size;
   *clock = grown;

@@ -105,10 +105,7 @@ CUresult cl_fatbin_image(const FatbinEntry *entry, void **image, size_t *size) {
   CUresult result = CUDA_SUCCESS;
   if (entry->packed) result = unpack(entry, copy, (size_t)wanted);
   else memcpy(copy, entry->payload.at, (size_t)wanted);
-  if (result) {
-    free(copy);
-    return result;
-  }
+  if (result) return free(copy), result;
   *image = copy;
   *size = (size_t)wanted;
   return CUDA_SUCCESS;

@@ -58,10 +58,7 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
   static uint64_t last;
   Graph *copy = cl_graph_copy(graph, true);
   Executable *made = copy ? cl_object_make(sizeof *made, HANDLE_GRAPH_EXEC, NULL, NULL) : NULL;
-  if (!made) {
-    cl_graph_free(copy);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!made) return cl_graph_free(copy), CUDA_ERROR_OUT_OF_MEMORY;
   made->graph = copy;
   made->flags =
       how->flags & ~(uint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);

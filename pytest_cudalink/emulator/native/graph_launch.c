@@ -3,7 +3,7 @@
 
 #include "accesses.h"
 #include "capture.h"
-#include "copies.h"
+#include "copied_bytes.h"
 #include "graph_exec.h"
 #include "graph_memory.h"
 #include "queues.h"

@@ -51,10 +51,7 @@ GraphMemory *cl_graph_memory_make(size_t size, const PoolProperties *pool, const
                 : pool->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? ON_DEVICE
                                                                      : ON_HOST;
   CUdeviceptr address = memory ? cl_allocate(size, place, NULL) : 0;
-  if (!address) {
-    free(memory);
-    return NULL;
-  }
+  if (!address) return free(memory), NULL;
   *memory = (GraphMemory){.address = address, .size = size, .device = device, .owner = owner->id, .drop = drop};
   memory->next = all;
   return all = memory;

@@ -1,7 +1,7 @@
 /* What parameters of nodes must be, and how they may change. */
 #include "graph_rules.h"
 
-#include "copies.h"
+#include "copied_bytes.h"
 #include "devices.h"
 #include "launches.h"
 #include "blocks.h"

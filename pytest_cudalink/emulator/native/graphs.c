@@ -239,10 +239,7 @@ static Node *copy_node(Graph *graph, const Node *from) {
   for (unsigned at = 0; parameters.type == NODE_CONDITIONAL && at < parameters.conditional.size; at++)
     parameters.conditional.bodies[at] = NULL;
   Node *node = cl_node_add(graph, &parameters, NULL);
-  if (!node) {
-    cl_parameters_free(&parameters);
-    return NULL;
-  }
+  if (!node) return cl_parameters_free(&parameters), NULL;
   node->origin = from->id;
   node->local = from->local;
   node->disabled = from->disabled;
@@ -286,10 +283,7 @@ static Graph *copy_outer(const Graph *graph, bool hidden) {
     whole = copy_node(copy, graph->nodes[at]);
   }
   whole = whole && copy_edges(graph, copy) && cl_user_objects_share(&copy->users, graph->users);
-  if (!whole) {
-    cl_graph_free(copy);
-    return NULL;
-  }
+  if (!whole) return cl_graph_free(copy), NULL;
   copy->source = graph;
   copy->origin = graph->id;
   copy->sole = graph->sole;
@@ -304,10 +298,7 @@ Graph *cl_graph_copy(const Graph *graph, bool hidden) {
     for (size_t at = 0; one->nests && at < one->count; at++)
       for (unsigned number = 0; (inner = inner_graph(one->nodes[at], number)); number++) {
         Graph *fresh = copy_outer(*inner_graph(one->source->nodes[at], number), hidden);
-        if (!fresh) {
-          cl_graph_free(copy);
-          return NULL;
-        }
+        if (!fresh) return cl_graph_free(copy), NULL;
         fresh->owner = one->nodes[at];
         fresh->later = one->later;
         one->later = *inner = fresh;

@@ -46,10 +46,7 @@ static unsigned take_chain(const Stream *owner) {
 
 static Op *make(void) {
   Op *op = calloc(1, sizeof *op);
-  if (!op) {
-    cl_order_ends("memory is out");
-    return NULL;
-  }
+  if (!op) return cl_order_ends("memory is out"), NULL;
   op->holders = 1;
   op->site = cl_site_keep(cl_site());
   return op;

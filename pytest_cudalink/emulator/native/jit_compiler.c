@@ -207,11 +207,7 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   for (size_t at = 0; at < options->extra_size; at++) count += !options->extra[at];
   const char **list = malloc(count * sizeof *list);
   Linker *linker = calloc(1, sizeof *linker);
-  if (!list || !linker) {
-    free(list);
-    free(linker);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!list || !linker) return free(list), free(linker), CUDA_ERROR_OUT_OF_MEMORY;
   linker->library = library_for(options->arch);
   count = 0;
   char suffix[2] = {options->suffix, 0};
@@ -333,10 +329,7 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
   char *part = malloc(size);
   if (!part) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = cl_linker_open(&linker, options, text);
-  if (result) {
-    free(part);
-    return result;
-  }
+  if (result) return free(part), result;
   memcpy(part, data, size);
   cl_ptx_as_part(part, size);
   result = cl_linker_add(linker, IMAGE_PTX, false, part, size, "input", text);

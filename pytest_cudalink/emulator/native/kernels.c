@@ -131,10 +131,7 @@ CUresult cl_function_in(Module *module, const char *name, Function **out) {
   function->name = strdup(name);
   function->symbol = symbol;
   function->loaded = cl_loads_eagerly(); /* (measured: edges/modules_more) */
-  if (!function->name || !read_attributes(function)) {
-    cl_free_function(function);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!function->name || !read_attributes(function)) return cl_free_function(function), CUDA_ERROR_OUT_OF_MEMORY;
   function->next = module->functions;
   module->functions = function;
   *out = function;

@@ -52,10 +52,7 @@ static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_
   JitOptions options = cl_device_options();
   CUresult result = cl_read_options(&options, FOR_LINK, count, keys, values);
   State *state = result ? NULL : calloc(1, sizeof *state);
-  if (!state) {
-    cl_options_free(&options.link);
-    return result ? result : CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!state) return cl_options_free(&options.link), result ? result : CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_init(&state->lock, NULL);
   state->options = options.link;
   state->without_code = options.without_code;
@@ -66,10 +63,7 @@ static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_
   state->keys = malloc((count ? count : 1) * sizeof *state->keys);
   state->expected = malloc((count ? count : 1) * sizeof *state->expected);
   clock_gettime(CLOCK_MONOTONIC, &state->started);
-  if (!state->keys || !state->expected) {
-    cl_free_state(state);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!state->keys || !state->expected) return cl_free_state(state), CUDA_ERROR_OUT_OF_MEMORY;
   if (count) {
     memcpy(state->keys, keys, count * sizeof *keys);
     memcpy(state->expected, values, count * sizeof *values);

@@ -278,10 +278,7 @@ static CUresult add_object(State *state, const uint8_t *data, size_t size, const
   }
   CUresult result = machine_of(data) == EM_CUDA ? CUDA_ERROR_UNKNOWN : give(state, IMAGE_ELF, true, data, size, name);
   free(copy);
-  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) {
-    no_code(state, name);
-    return CUDA_SUCCESS;
-  }
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) return no_code(state, name), CUDA_SUCCESS;
   return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
 }
 

@@ -311,10 +311,7 @@ CUresult cl_load_module(Module **out, const void *data, const JitOptions *option
   Module *module = calloc(1, sizeof *module);
   if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = load(module, data, options, text);
-  if (result) {
-    free_module(&module->head);
-    return result;
-  }
+  if (result) return free_module(&module->head), result;
   Context *context = cl_context(&result);
   result = keep(module, HANDLE_MODULE, context);
   if (!result) *out = module;

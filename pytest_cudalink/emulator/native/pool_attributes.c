@@ -230,10 +230,7 @@ static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr
                  .owner = pool,
                  .offset = data->offset,
                  .barred = cl_pool_barred(pool)};
-  if (cl_block_enter(&block)) {
-    cl_block_free(&block);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (cl_block_enter(&block)) return cl_block_free(&block), CUDA_ERROR_OUT_OF_MEMORY;
   pool->live++;
   *out = block.start;
   return CUDA_SUCCESS;

@@ -14,10 +14,7 @@ static CUresult may_wait_for(const void *handle, Stream **stream) {
 API_LOCKED(cuStreamQuery, (Stream *handle), (handle)) {
   Stream *stream;
   CUresult result = may_wait_for(handle, &stream);
-  if (!result && cl_is_busy(stream, true)) {
-    cl_asked_for_stream(stream);
-    return CUDA_ERROR_NOT_READY;
-  }
+  if (!result && cl_is_busy(stream, true)) return cl_asked_for_stream(stream), CUDA_ERROR_NOT_READY;
   if (cl_order_on && !result) cl_order_waited_stream(stream);
   return result;
 }
@@ -140,15 +137,9 @@ static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
   Capture *capture = cl_capture_numbered(event->captured);
   /* as of a query (recorded programs) */
   if (!stream->capture && (!capture || capture->invalid)) return refuse_captured(event);
-  if (!capture) {
-    cl_invalidate(stream->capture);
-    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-  }
+  if (!capture) return cl_invalidate(stream->capture), CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (legacy) {
-    cl_invalidate(capture);
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  }
+  if (legacy) return cl_invalidate(capture), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   if (stream->capture && stream->capture != capture) {
     cl_invalidate(stream->capture);
     cl_invalidate(capture);
@@ -225,10 +216,7 @@ static CUresult may_wait_for_event(void *handle, Event **event) {
 API_LOCKED_CHECKED(cl_refuse_null(handle), cuEventQuery, (Event *handle), (handle)) {
   Event *event;
   CUresult result = may_wait_for_event(handle, &event);
-  if (!result && event->record) {
-    cl_asked_for(event->record);
-    return CUDA_ERROR_NOT_READY;
-  }
+  if (!result && event->record) return cl_asked_for(event->record), CUDA_ERROR_NOT_READY;
   if (cl_order_on && !result) cl_order_waited_event(event);
   return result;
 }

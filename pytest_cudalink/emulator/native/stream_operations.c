@@ -3,6 +3,7 @@
 
 #include "accesses.h"
 #include "capture.h"
+#include "locks.h"
 #include "device_addresses.h"
 #include "blocks.h"
 #include "queues.h"
@@ -59,10 +60,9 @@ static bool is_over(const MemoryOperation *one) {
 }
 
 static CUresult wait_for_value(const MemoryOperation *one) {
-  cl_memory_hold();
-  bool there = cl_held_within(one->address, 1), over = there && is_over(one);
-  cl_memory_drop();
-  return over ? CUDA_SUCCESS : there ? CUDA_ERROR_NOT_READY : CUDA_ERROR_ILLEGAL_ADDRESS;
+  HOLD_TO_READ(cl_memory_lock);
+  if (!cl_held_within(one->address, 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  return is_over(one) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned *position) {
@@ -84,13 +84,12 @@ CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned 
 
 size_t cl_skip_closed_gates(size_t at) {
   const Block *block = NULL;
-  cl_memory_hold();
+  HOLD_TO_READ(cl_memory_lock);
   for (; at < cl_gates.count; at++) {
     const MemoryOperation *one = &cl_gates.list[at].operation;
     if (!block || one->address - block->start >= block->size) block = cl_held_block(one->address);
     if (!block || is_over(one)) break;
   }
-  cl_memory_drop();
   return at;
 }
 

@@ -1,7 +1,7 @@
 /* Doing work of queues, when everything before it is done. */
 #include "accesses.h"
 #include "allocations.h"
-#include "copies.h"
+#include "copied_bytes.h"
 #include "graph_memory.h"
 #include "blocks.h"
 #include "openers.h"

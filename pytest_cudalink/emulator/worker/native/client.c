@@ -242,10 +242,7 @@ static WorkerLink *new_link(const char *program, const char *library, unsigned c
   link->program = strdup(program);
   link->library = strdup(library);
   link->options = malloc(size ? size : 1);
-  if (!link->program || !link->library || !link->options) {
-    free_link(link);
-    return NULL;
-  }
+  if (!link->program || !link->library || !link->options) return free_link(link), NULL;
   for (unsigned option = 0; option < count; option++) {
     size_t length = strlen(options[option]) + 1;
     memcpy(link->options + at, options[option], length);

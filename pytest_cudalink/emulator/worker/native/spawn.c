@@ -180,10 +180,7 @@ Spawned lw_spawn(const char *program, const char *library) {
   fds[OURS] = beyond(pair[0]);
   fds[ITS] = beyond(pair[1]);
   if (fds[OURS] >= 0 && fds[ITS] >= 0) fds[OUTPUT] = output_file();
-  if (fds[OUTPUT] < 0) {
-    close_all(fds, FDS);
-    return (Spawned){-1, -1, 0};
-  }
+  if (fds[OUTPUT] < 0) return close_all(fds, FDS), (Spawned){-1, -1, 0};
   fcntl(fds[OUTPUT], F_SETFL, O_APPEND);
   fds[PARENT] = beyond((int)syscall(PIDFD_OPEN, getpid(), 0)); /* without it the worker looks at /proc */
   lw_channel_prepare(fds[OURS]);

@@ -131,10 +131,7 @@ static size_t new_log(Link *link, int which, char **text) {
   *text = NULL;
   if (library.log_size[which](link->handle, &size) || size <= link->seen[which] + 1) return 0;
   char *log = calloc(1, size + 1);
-  if (!log || library.log[which](link->handle, log)) {
-    free(log);
-    return 0;
-  }
+  if (!log || library.log[which](link->handle, log)) return free(log), 0;
   size_t length = strlen(log), seen = link->seen[which] < length ? link->seen[which] : length;
   memmove(log, log + seen, length - seen);
   link->seen[which] = length;

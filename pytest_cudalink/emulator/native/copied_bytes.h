@@ -22,8 +22,10 @@ void cl_begin_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, siz
 CUresult cl_check_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows);
 CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows);
 CUresult cl_run_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows);
-/* One line; types are CUmemorytype. */
-CUresult cl_copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size);
+/* One line, of which a side is no array. */
+CUresult cl_copy_line(const Side *to, const Side *from, size_t size);
+/* What `other` of a side points to whose context was asked for access already: the current one does not matter. */
+extern const char cl_of_peer;
 
 /* The bytes of one side of a copy. False if there are none. */
 bool cl_range_of(const Side *side, const Box *box, Range *range);

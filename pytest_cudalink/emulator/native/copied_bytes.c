@@ -1,30 +1,41 @@
 /* Copying and setting memory: every access is checked against the allocation that it starts in. */
-#include "copies.h"
+#include "copied_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "arrays.h"
 #include "device_addresses.h"
+#include "locks.h"
 #include "blocks.h"
 #include "safe_memory.h"
 #include "sticky.h"
 
 /* -- lines -- */
 
-/* Whether a copy may use a range, of which its caller says what it is (CUmemorytype). With unified addressing memory
-   that is not ours is the host's; no address of the device is, whether it is allocated or not. */
+const char cl_of_peer = 0;
+
+enum { OF_PEER = CU_MEMORYTYPE_UNIFIED + 1 };
+
+static unsigned type_of(const Side *side) { return side->other == &cl_of_peer ? (unsigned)OF_PEER : side->type; }
+
+/* Whether a copy may use a range, of which its caller says what it is (CUmemorytype, or OF_PEER). With unified
+   addressing memory that is not ours is the host's; no address of the device is, whether it is allocated or not. */
 static bool is_usable(CUdeviceptr start, size_t size, unsigned type) {
   bool of_device = cl_is_device_address(start);
+  if (type == OF_PEER) return cl_held_open(start, size);
   if (type == CU_MEMORYTYPE_DEVICE || (of_device && type != CU_MEMORYTYPE_HOST)) return cl_held_within(start, size);
   return (!of_device && !cl_held_known(start)) || cl_held_range_known(start, size); /* whichever device has access */
 }
 
-CUresult cl_copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size) {
-  cl_memory_hold();
-  bool usable = to && from && is_usable(to, size, to_type) && is_usable(from, size, from_type) && cl_held_writable(to);
+static bool is_writable(CUdeviceptr start, unsigned type) { return type == OF_PEER || cl_held_writable(start); }
+
+CUresult cl_copy_line(const Side *to_side, const Side *from_side, size_t size) {
+  CUdeviceptr to = cl_side_address(to_side), from = cl_side_address(from_side);
+  HOLD_TO_READ(cl_memory_lock);
+  bool usable = to && from && is_usable(to, size, type_of(to_side)) && is_usable(from, size, type_of(from_side)) &&
+                is_writable(to, type_of(to_side));
   if (usable) memmove((void *)cl_bytes_of(to), (const void *)cl_bytes_of(from), size);
-  cl_memory_drop();
   return usable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -53,7 +64,7 @@ static CUresult find_place(const Side *side, const Box *box, Extent *place) {
   size_t first, end, bytes;
   if (side->type == CU_MEMORYTYPE_ARRAY) return place_in_array(side, box, place);
   if (side->type < CU_MEMORYTYPE_HOST || side->type > CU_MEMORYTYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
-  place->type = side->type;
+  place->type = type_of(side);
   place->base = cl_side_address(side);
   if (!place->base || __builtin_add_overflow(side->x, box->width, &end)) return CUDA_ERROR_INVALID_VALUE;
   place->row = side->pitch ? side->pitch : end; /* without a pitch or a height, rows and layers follow one another */
@@ -84,8 +95,8 @@ static bool is_level(const Side *side) { return side->type != CU_MEMORYTYPE_ARRA
 
 static CUresult find_places(const Box *box, Places *places) {
   if (!is_level(&box->from) || !is_level(&box->to)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = find_place(&box->from, box, &places->from);
-  return result ? result : find_place(&box->to, box, &places->to);
+  TRY(find_place(&box->from, box, &places->from));
+  return find_place(&box->to, box, &places->to);
 }
 
 static bool is_empty(const Box *box) { return !box->width || !box->height || !box->depth; }
@@ -112,10 +123,10 @@ static CUresult check_box(const Box *box, bool copies) {
   Places places;
   if (is_empty(box)) return CUDA_SUCCESS;
   TRY(find_places(box, &places));
-  cl_memory_hold();
-  bool usable = is_extent_usable(&places.from) && is_extent_usable(&places.to) && cl_held_writable(places.to.start);
+  HOLD_TO_READ(cl_memory_lock);
+  bool usable =
+      is_extent_usable(&places.from) && is_extent_usable(&places.to) && is_writable(places.to.start, places.to.type);
   if (usable && copies) copy_places(box, &places);
-  cl_memory_drop();
   return usable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -148,13 +159,13 @@ static bool has_bytes(CUdeviceptr start, size_t size) {
 
 /* Holds all that work on memory needs when it is done later. */
 static void hold_all(void) {
-  cl_memory_hold();
+  pthread_rwlock_rdlock(&cl_memory_lock);
   cl_addresses_hold();
 }
 
 static void drop_all(void) {
   cl_addresses_drop();
-  cl_memory_drop();
+  pthread_rwlock_unlock(&cl_memory_lock);
 }
 
 /* Holds everything and finds the places of a box that is not empty; drop_all is the caller's to call. There were places
@@ -272,11 +283,10 @@ CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, siz
   if (result || !size) return result;
   if (to + size < to && cl_within(to, 1)) /* not seen before it is done (H200) */
     return cl_stick(CUDA_ERROR_ILLEGAL_ADDRESS), CUDA_SUCCESS;
-  cl_memory_hold();
-  bool within = cl_held_within(to, size) && cl_held_writable(to);
-  if (within) fill_rows(to, value, width, pitch, count, rows);
-  cl_memory_drop();
-  return within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  HOLD_TO_READ(cl_memory_lock);
+  if (!cl_held_within(to, size) || !cl_held_writable(to)) return CUDA_ERROR_INVALID_VALUE;
+  fill_rows(to, value, width, pitch, count, rows);
+  return CUDA_SUCCESS;
 }
 
 void cl_begin_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows) {

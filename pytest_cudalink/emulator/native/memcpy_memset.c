@@ -1,19 +1,20 @@
-/* The functions that copy and set memory, in the order of a stream. */
-#include "copy_calls.h"
+/* cuMemcpy* and cuMemset*, in the order of a stream. */
+#include "memcpy_memset.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "accesses.h"
 #include "capture.h"
-#include "copies.h"
+#include "copied_bytes.h"
 #include "graph_memory.h"
+#include "locks.h"
 #include "blocks.h"
 #include "sticky.h"
 #include "waiters.h"
 #include "watched_copies.h"
 
-enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
+enum { ASYNCHRONOUS, SYNCHRONOUS };
 
 /* -- lines -- */
 
@@ -22,89 +23,70 @@ static CUresult submit_box(const Box *box, const void *stream) {
   return cl_submit(stream, &parameters);
 }
 
-static Side side_of(CUdeviceptr address, unsigned type) {
-  if (type != CU_MEMORYTYPE_HOST) return (Side){.type = type, .device = address};
+static Side of_any(CUdeviceptr address) { return (Side){.type = CU_MEMORYTYPE_UNIFIED, .device = address}; }
+static Side of_device(CUdeviceptr address) { return (Side){.type = CU_MEMORYTYPE_DEVICE, .device = address}; }
+static Side of_host(const void *address) {
   return (Side){.type = CU_MEMORYTYPE_HOST, .host = (void *)(uintptr_t)address};
+}
+static Side of_array(void *array, size_t offset) {
+  return (Side){.type = CU_MEMORYTYPE_ARRAY, .array = array, .x = offset};
 }
 
 static CUresult copy_in_order(const Box *box, const void *stream, int form);
 
-/* Ordinary programs have nothing pending, and their small copies need no box. */
-static CUresult copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
-                          const void *stream, int form) {
-  if (!size) return CUDA_SUCCESS;
-  if (!cl_any_pending() && !cl_order_on) return cl_copy_line(to, to_type, from, from_type, size);
-  return copy_in_order(&(Box){side_of(from, from_type), side_of(to, to_type), size, 1, 1}, stream, form);
+/* What a form answers before its copy is looked at. */
+static CUresult enter(const void *stream, int form, bool *captured) {
+  *captured = false;
+  return form == SYNCHRONOUS ? cl_check_context() : cl_enter_stream(stream, captured);
 }
 
-static CUresult copy(EventLine *line, CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type,
-                     size_t size) {
-  cl_event_uint(line, "bytes", size);
-  CUresult result = cl_check_context();
-  return result ? result : copy_line(to, to_type, from, from_type, size, NULL, FORM_SYNCHRONOUS);
-}
-
-/* Whether a copy may be captured that has a range, while the table is held. Where the caller does not say what it is,
-   what we do not know is taken for memory of the host (measured: test_dead_pointers), and the launch fails. */
-static bool can_capture(CUdeviceptr start, unsigned type, size_t size) {
-  bool host = type == CU_MEMORYTYPE_HOST || (type == CU_MEMORYTYPE_UNIFIED && !cl_held_known(start));
+/* Whether a copy may be captured that has a line. Where the caller does not say what it is, what we do not know is
+   taken for memory of the host (measured: test_dead_pointers), and the launch fails. */
+static bool can_capture(const Side *side, size_t size) {
+  CUdeviceptr start = cl_side_address(side);
+  HOLD_TO_READ(cl_memory_lock);
+  bool host = side->type == CU_MEMORYTYPE_HOST || (side->type == CU_MEMORYTYPE_UNIFIED && !cl_held_known(start));
   return start && (host || cl_held_within(start, size));
 }
 
-static CUresult capture_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
-                             const void *stream) {
-  cl_memory_hold();
-  bool usable = can_capture(to, to_type, size) && can_capture(from, from_type, size);
-  cl_memory_drop();
-  Box box = {side_of(from, from_type), side_of(to, to_type), size, 1, 1};
-  return usable ? submit_box(&box, stream) : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* The same in a stream, which may be captured. */
-static CUresult copy_async(EventLine *line, CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type,
-                           size_t size, const void *stream) {
+static CUresult copy(EventLine *line, Side to, Side from, size_t size, const void *stream, int form) {
   bool captured;
   cl_event_uint(line, "bytes", size);
-  TRY(cl_enter_stream(stream, &captured));
-  return captured && size ? capture_line(to, to_type, from, from_type, size, stream)
-                          : copy_line(to, to_type, from, from_type, size, stream, FORM_ASYNCHRONOUS);
+  TRY(enter(stream, form, &captured));
+  if (!size) return CUDA_SUCCESS;
+  const Box box = {from, to, size, 1, 1};
+  if (captured)
+    return can_capture(&to, size) && can_capture(&from, size) ? submit_box(&box, stream) : CUDA_ERROR_INVALID_VALUE;
+  /* ordinary programs have nothing pending */
+  return cl_any_pending() || cl_order_on ? copy_in_order(&box, stream, form) : cl_copy_line(&to, &from, size);
 }
 
-EXPORTED(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t size),
-         copy(line, to, CU_MEMORYTYPE_DEVICE, (uintptr_t)from, CU_MEMORYTYPE_HOST, size))
-EXPORTED(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size),
-         copy(line, (uintptr_t)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size))
-EXPORTED(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size),
-         copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size))
-EXPORTED(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, void *stream),
-         copy_async(line, to, CU_MEMORYTYPE_DEVICE, (uintptr_t)from, CU_MEMORYTYPE_HOST, size, stream))
-EXPORTED(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, void *stream),
-         copy_async(line, (uintptr_t)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size, stream))
-EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
-         copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream))
-EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size),
-         copy(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size))
-EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
-         copy_async(line, to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size, stream))
-/* Its contexts say which devices must have access, whichever is current (measured:
-   edges/two_denied). */
+/* Both forms of a copy of one line. */
+#define MEMCPY(name, version, to_type, to_side, from_type, from_side)                               \
+  EXPORTED(cuMemcpy##name##version, (to_type to, from_type from, size_t size),                      \
+           copy(line, to_side(to), from_side(from), size, NULL, SYNCHRONOUS))                  \
+  EXPORTED(cuMemcpy##name##Async##version, (to_type to, from_type from, size_t size, void *stream), \
+           copy(line, to_side(to), from_side(from), size, stream, ASYNCHRONOUS))
+MEMCPY(, , CUdeviceptr, of_any, CUdeviceptr, of_any)
+MEMCPY(HtoD, _v2, CUdeviceptr, of_device, const void *, of_host)
+MEMCPY(DtoH, _v2, void *, of_host, CUdeviceptr, of_device)
+MEMCPY(DtoD, _v2, CUdeviceptr, of_device, CUdeviceptr, of_device)
+
+/* The contexts say which devices must have access, whichever is current (measured: edges/two_denied). */
 static CUresult copy_peers(EventLine *line, CUdeviceptr to, const Context *to_context, CUdeviceptr from,
                            const Context *from_context, size_t size, const void *stream, int form) {
   bool known =
       size && to_context && from_context && cl_is_known_context(to_context) && cl_is_known_context(from_context);
   if (known && !(cl_is_open_to(to_context, to) && cl_is_open_to(from_context, from))) return CUDA_ERROR_INVALID_VALUE;
-  cl_as_peers = known;
-  CUresult result = form == FORM_SYNCHRONOUS
-                        ? copy(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size)
-                        : copy_async(line, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
-  cl_as_peers = false;
-  return result;
+  Side to_side = of_device(to), from_side = of_device(from);
+  if (known) to_side.other = from_side.other = (void *)(uintptr_t)&cl_of_peer;
+  return copy(line, to_side, from_side, size, stream, form);
 }
 
 API(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
     (to, to_context, from, from_context, size)) {
   if (size) TRY(cl_check_peers(to_context, from_context)); /* of nothing not even dead ones matter (H200) */
-  return copy_peers(line, to, to_context, from, from_context, size, NULL, FORM_SYNCHRONOUS);
+  return copy_peers(line, to, to_context, from, from_context, size, NULL, SYNCHRONOUS);
 }
 
 /* A copy between devices cannot be captured, even if it is between contexts of one
@@ -119,7 +101,7 @@ API(cuMemcpyPeerAsync,
     (to, to_context, from, from_context, size, stream)) {
   TRY(refuse_captured(stream));
   TRY(cl_check_peers(to_context, from_context));
-  return copy_peers(line, to, to_context, from, from_context, size, stream, FORM_ASYNCHRONOUS);
+  return copy_peers(line, to, to_context, from, from_context, size, stream, ASYNCHRONOUS);
 }
 
 /* -- copying rectangles and boxes -- */
@@ -239,12 +221,12 @@ static int fill_waits_of(const WaitFacts *facts, int form) {
 
 static WaitFacts facts_of(const Box *box, int form) {
   size_t size = box->width * box->height * box->depth;
-  bool sync = form == FORM_SYNCHRONOUS && (synchronizes(address_of(&box->from)) || synchronizes(address_of(&box->to)));
+  bool sync = form == SYNCHRONOUS && (synchronizes(address_of(&box->from)) || synchronizes(address_of(&box->to)));
   return (WaitFacts){.to = memory_of(&box->to), .source = memory_of(&box->from), .size = size, .sync_memops = sync};
 }
 
 static WaitFacts facts_of_fill(const FillNode *fill, int form) {
-  bool sync = form == FORM_SYNCHRONOUS && synchronizes(fill->to);
+  bool sync = form == SYNCHRONOUS && synchronizes(fill->to);
   return (WaitFacts){.memory = memory_at(fill->to), .sync_memops = sync};
 }
 
@@ -290,24 +272,22 @@ static CUresult copy_in_order(const Box *box, const void *stream, int form) {
   return result;
 }
 
-CUresult cl_copy_box_in(const Box *box, const void *stream) { return copy_in_order(box, stream, FORM_ASYNCHRONOUS); }
+CUresult cl_copy_box_in(const Box *box, const void *stream) { return copy_in_order(box, stream, ASYNCHRONOUS); }
 
-static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
-  bool captured = false;
-  TRY(has_stream ? cl_enter_stream(stream, &captured) : cl_check_context());
+static CUresult do_box(const Box *box, const void *stream, int form) {
+  bool captured;
+  TRY(enter(stream, form, &captured));
   if (!box->width || !box->height || !box->depth) return cl_copy_box(box);
-  if (captured) {
-    CUresult result = cl_check_box(box);
-    return result ? result : submit_box(box, stream);
-  }
+  if (captured) TRY(cl_check_box(box));
+  if (captured) return submit_box(box, stream);
   if (cl_graph_memory_waits(box->from.device) || cl_graph_memory_waits(box->to.device)) return CUDA_ERROR_INVALID_VALUE;
-  return copy_in_order(box, stream, has_stream ? FORM_ASYNCHRONOUS : FORM_SYNCHRONOUS);
+  return copy_in_order(box, stream, form);
 }
 
-static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
+static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, int form) {
   CUresult state = cl_check_context();
   if (!box) return state ? state : CUDA_ERROR_INVALID_VALUE;
-  CUresult result = do_box(box, stream, has_stream);
+  CUresult result = do_box(box, stream, form);
   cl_event_uint(line, "width", box->width);
   cl_event_uint(line, "height", box->height);
   cl_event_uint(line, "depth", box->depth);
@@ -318,25 +298,27 @@ static Side deep(const FlatSide *flat) {
   return (Side){flat->x, flat->y, 0, 0, flat->type, flat->host, flat->device, flat->array, NULL, flat->pitch, 0};
 }
 
-static CUresult copy_rectangle_in(EventLine *line, const Rectangle *flat, const void *stream, bool has_stream) {
+static CUresult copy_rectangle_in(EventLine *line, const Rectangle *flat, const void *stream, int form) {
   if (!flat) return CUDA_ERROR_INVALID_VALUE;
   Box box = {deep(&flat->from), deep(&flat->to), flat->width, flat->height, 1};
-  return copy_box_in(line, &box, stream, has_stream);
+  return copy_box_in(line, &box, stream, form);
 }
 
-EXPORTED(cuMemcpy2D_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, false))
-EXPORTED(cuMemcpy2DUnaligned_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, false))
-EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream), copy_rectangle_in(line, flat, stream, true))
-EXPORTED(cuMemcpy3D_v2, (const Box *box), copy_box_in(line, box, NULL, false))
-EXPORTED(cuMemcpy3DAsync_v2, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
+EXPORTED(cuMemcpy2D_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, SYNCHRONOUS))
+EXPORTED(cuMemcpy2DUnaligned_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, SYNCHRONOUS))
+EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream),
+         copy_rectangle_in(line, flat, stream, ASYNCHRONOUS))
+EXPORTED(cuMemcpy3D_v2, (const Box *box), copy_box_in(line, box, NULL, SYNCHRONOUS))
+EXPORTED(cuMemcpy3DAsync_v2, (const Box *box, void *stream), copy_box_in(line, box, stream, ASYNCHRONOUS))
 
-static CUresult copy_box_to_peer(EventLine *line, const Box *box, const void *stream, bool has_stream) {
-  if (box && has_stream) TRY(refuse_captured(stream));
+static CUresult copy_box_to_peer(EventLine *line, const Box *box, const void *stream, int form) {
+  if (box && form == ASYNCHRONOUS) TRY(refuse_captured(stream));
   if (box) TRY(cl_check_peers(box->to.other, box->from.other));
-  return copy_box_in(line, box, stream, has_stream);
+  return copy_box_in(line, box, stream, form);
 }
-EXPORTED(cuMemcpy3DPeer, (const Box *pCopy), copy_box_to_peer(line, pCopy, NULL, false))
-EXPORTED(cuMemcpy3DPeerAsync, (const Box *pCopy, void *stream), copy_box_to_peer(line, pCopy, stream, true))
+EXPORTED(cuMemcpy3DPeer, (const Box *pCopy), copy_box_to_peer(line, pCopy, NULL, SYNCHRONOUS))
+EXPORTED(cuMemcpy3DPeerAsync, (const Box *pCopy, void *stream),
+         copy_box_to_peer(line, pCopy, stream, ASYNCHRONOUS))
 
 /* -- setting -- */
 
@@ -382,14 +364,14 @@ static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t val
   IN_CONTEXT(context);
   if (!count || !rows) return cl_fill(to, value, width, pitch, count, rows);
   TRY(check_access(context, to));
-  return fill_in_order(&(FillNode){to, pitch, value, (unsigned)width, count, rows, NULL}, NULL, FORM_SYNCHRONOUS);
+  return fill_in_order(&(FillNode){to, pitch, value, (unsigned)width, count, rows, NULL}, NULL, SYNCHRONOUS);
 }
 
 /* A memset in a stream needs what the stream's device may use, whichever is current (two H200s: edges/two_pools). */
 static CUresult fill_in_stream(const FillNode *fill, const void *stream, Context *context) {
   TRY(check_access(context, fill->to));
   bool pushed = context != cl_current() && cl_push_context(context);
-  CUresult result = fill_in_order(fill, stream, FORM_ASYNCHRONOUS);
+  CUresult result = fill_in_order(fill, stream, ASYNCHRONOUS);
   if (pushed) cl_pop_context();
   return result;
 }
@@ -427,30 +409,22 @@ MEMSET(32, uint32_t)
 
 /* -- bytes to and from the first row of an array -- */
 
-static Side of_array(void *array, size_t offset) {
-  return (Side){.type = CU_MEMORYTYPE_ARRAY, .array = array, .x = offset};
-}
-static Side of_device(CUdeviceptr address) { return (Side){.type = CU_MEMORYTYPE_DEVICE, .device = address}; }
-static Side of_host(const void *address) {
-  return (Side){.type = CU_MEMORYTYPE_HOST, .host = (void *)(uintptr_t)address};
-}
-
-static CUresult copy_row(EventLine *line, Side to, Side from, size_t size, const void *stream, bool has_stream) {
-  CUresult result = do_box(&(Box){from, to, size, 1, 1}, stream, has_stream);
+static CUresult copy_row(EventLine *line, Side to, Side from, size_t size, const void *stream, int form) {
+  CUresult result = do_box(&(Box){from, to, size, 1, 1}, stream, form);
   if (!result && size) cl_event_uint(line, "size", size);
   return result;
 }
 EXPORTED(cuMemcpyDtoA_v2, (void *array, size_t offset, CUdeviceptr from, size_t size),
-         copy_row(line, of_array(array, offset), of_device(from), size, NULL, false))
+         copy_row(line, of_array(array, offset), of_device(from), size, NULL, SYNCHRONOUS))
 EXPORTED(cuMemcpyHtoA_v2, (void *array, size_t offset, const void *from, size_t size),
-         copy_row(line, of_array(array, offset), of_host(from), size, NULL, false))
+         copy_row(line, of_array(array, offset), of_host(from), size, NULL, SYNCHRONOUS))
 EXPORTED(cuMemcpyAtoD_v2, (CUdeviceptr to, void *array, size_t offset, size_t size),
-         copy_row(line, of_device(to), of_array(array, offset), size, NULL, false))
+         copy_row(line, of_device(to), of_array(array, offset), size, NULL, SYNCHRONOUS))
 EXPORTED(cuMemcpyAtoH_v2, (void *to, void *array, size_t offset, size_t size),
-         copy_row(line, of_host(to), of_array(array, offset), size, NULL, false))
+         copy_row(line, of_host(to), of_array(array, offset), size, NULL, SYNCHRONOUS))
 EXPORTED(cuMemcpyAtoA_v2, (void *to, size_t to_offset, void *from, size_t from_offset, size_t size),
-         copy_row(line, of_array(to, to_offset), of_array(from, from_offset), size, NULL, false))
+         copy_row(line, of_array(to, to_offset), of_array(from, from_offset), size, NULL, SYNCHRONOUS))
 EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, size_t size, void *stream),
-         copy_row(line, of_array(array, offset), of_host(from), size, stream, true))
+         copy_row(line, of_array(array, offset), of_host(from), size, stream, ASYNCHRONOUS))
 EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
-         copy_row(line, of_host(to), of_array(array, offset), size, stream, true))
+         copy_row(line, of_host(to), of_array(array, offset), size, stream, ASYNCHRONOUS))
