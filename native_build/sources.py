@@ -36,7 +36,7 @@ READER_FLOORS: Final = (
     ("inspect",),
 )
 #: The files of the library that watches libnvJitLink, likewise.
-JITLINK_FLOORS: Final = (("jitlink_handles",), ("jitlink_contract",), ("jitlink_calls",))
+JITLINK_FLOORS: Final = (("jitlink_contract",), ("jitlink_calls",))
 #: The emulated driver is linked with the reader of device code, and with the client of the link worker; `worker.c` is
 #: the other side.
 READER_SOURCES: Final = tuple(READER / f"{name}.c" for floor in READER_FLOORS for name in floor)

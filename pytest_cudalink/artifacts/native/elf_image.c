@@ -43,8 +43,8 @@ Bytes art_elf_bytes(const Elf *elf, const ElfSection *section) {
   return (Bytes){elf->data + (has ? section->offset : 0), has ? section->size : 0};
 }
 
-/* .nv.capmerc.* is packed, and other sections have no bytes. */
-bool art_elf_plain_offsets(const ElfSection *section) {
+/* Whether offsets into a section count in its bytes: .nv.capmerc.* is packed, and other sections have none. */
+static bool has_plain_offsets(const ElfSection *section) {
   return art_elf_has_bytes(section->type) && strncmp(section->name, CAPMERC, sizeof CAPMERC - 1) != 0;
 }
 
@@ -295,7 +295,7 @@ static bool symbols_ok(const Elf *elf, const ElfSection *table, Problem *problem
       return art_damaged(problem, "symbol %u (%.80s) lies in section %u of %u", index, symbol.name, symbol.section,
                          elf->sections);
     ElfSection home = art_elf_section(elf, symbol.section);
-    if (symbol.section && elf->relocatable && art_elf_plain_offsets(&home) &&
+    if (symbol.section && elf->relocatable && has_plain_offsets(&home) &&
         (symbol.value > home.size || symbol.size > home.size - symbol.value))
       return art_damaged(problem, "symbol %u (%.80s) ends at byte %" PRIu64 " of %.60s, which has %" PRIu64, index,
                          symbol.name, art_end(symbol.value, symbol.size), home.name, home.size);
@@ -313,7 +313,7 @@ static bool relocations_ok(const Elf *elf, const ElfSection *section, Problem *p
   uint32_t count = symbols.count ? symbols.count : 1; /* index 0 means "no symbol", also where there is no table */
   bool with_addend = section->type != SECTION_REL, mercury = section->type == SECTION_MERC_RELA;
   uint64_t size = with_addend ? ENTRY_RELA : ENTRY_REL;
-  bool plain = art_elf_plain_offsets(&target);
+  bool plain = has_plain_offsets(&target);
   Bytes entries = {0};
   if (!art_elf_table(elf, section, size, &entries, problem)) return false;
   for (uint64_t index = 0; index < entries.size / size; index++) {

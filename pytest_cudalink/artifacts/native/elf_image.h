@@ -85,8 +85,6 @@ ElfSection art_elf_section(const Elf *elf, uint32_t index);
 bool art_elf_has_bytes(uint32_t type);
 /* The bytes of a section; none for one that has none. */
 Bytes art_elf_bytes(const Elf *elf, const ElfSection *section);
-/* Whether offsets into a section count in its bytes. */
-bool art_elf_plain_offsets(const ElfSection *section);
 /* The symbol table with this section number; none if it is another section. */
 ElfSymbols art_elf_symbols(const Elf *elf, uint32_t index);
 /* The symbol table that a section refers to; CUDA 12.0 leaves references out where there is only one table. */

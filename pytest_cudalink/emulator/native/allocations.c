@@ -1,6 +1,4 @@
 /* Allocating and freeing memory of the device and of the host, and how much there is. */
-#include "allocations.h"
-
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -85,10 +83,6 @@ static CUresult free_memory(CUdeviceptr address, bool in_order) {
   if (!cl_block_take(address, FROM_ALLOCATION | FROM_EXTERNAL, &taken)) return CUDA_ERROR_INVALID_VALUE;
   cl_block_free(&taken);
   return CUDA_SUCCESS;
-}
-
-CUresult cl_free_in_order(CUdeviceptr address) {
-  return cl_pool_free(address, false) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Memory of a pool is dead for callers at once, and goes back to the pool when the stream is there.

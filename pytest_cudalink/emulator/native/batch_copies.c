@@ -3,7 +3,7 @@
 
 #include "arrays.h"
 #include "capture.h"
-#include "memcpy_memset.h"
+#include "copied_bytes.h"
 #include "devices.h"
 
 static const size_t NO_COPY = SIZE_MAX; /* no single copy is at fault */

@@ -275,20 +275,15 @@ EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device),
          (cl_event_uint(line, "flags", flags), cl_event_int(line, "device", device),
           create_context(context, flags, device)))
 
-/* A share of the multiprocessors can be asked for under MPS only (measured: edges/contexts). */
-static CUresult check_affinity(const Affinity *affinity, int count) {
-  if (count <= 0) return CUDA_SUCCESS;
-  return affinity ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE;
-}
-
 static CUresult ctx_create_v3(EventLine *line, Context **context, const Affinity *affinity, int count, unsigned flags,
                               CUdevice device) {
   cl_event_uint(line, "flags", flags);
   cl_event_int(line, "device", device);
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  CUresult result = check_affinity(affinity, count);
-  return result ? result : create_context(context, flags, device);
+  /* a share of the multiprocessors can be asked for under MPS only (measured: edges/contexts) */
+  if (count > 0) return affinity ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE;
+  return create_context(context, flags, device);
 }
 EXPORTED(cuCtxCreate_v3, (Context **context, const Affinity *affinity, int count, unsigned flags, CUdevice device),
          ctx_create_v3(line, context, affinity, count, flags, device))
@@ -409,22 +404,17 @@ API(cuCtxGetDevice_v2, (CUdevice *device, Context *context), (device, context)) 
   return CUDA_SUCCESS;
 }
 
-static CUresult synchronize_current(void) {
-  IN_CONTEXT(context);
+static CUresult synchronize(EventLine *line, Context *context) {
+  if (!context) TRY(cl_check_context());
+  if (!cl_is_known_context(context))
+    return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, context, "cuCtxSynchronize()");
+  if (!context) context = cl_current();
+  if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   cl_finish(context);
-  cl_synchronized();
-  return cl_waited_answer();
+  return cl_synchronized();
 }
-EXPORTED(cuCtxSynchronize, (void), synchronize_current())
-
-API(cuCtxSynchronize_v2, (Context *named), (named)) {
-  if (!named) return synchronize_current();
-  if (!cl_is_known_context(named)) return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
-  if (named->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  cl_finish(named);
-  cl_synchronized();
-  return cl_waited_answer();
-}
+EXPORTED(cuCtxSynchronize, (void), synchronize(line, NULL))
+EXPORTED(cuCtxSynchronize_v2, (Context *context), synchronize(line, context))
 
 API(cuCtxGetApiVersion, (Context *context, unsigned *version), (context, version)) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;

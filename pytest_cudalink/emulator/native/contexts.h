@@ -74,8 +74,8 @@ void cl_each_stack(StackVisitor *visit, void *with);
 
 /* Waits for all unfinished work of a context. Under no lock. In queues.c. */
 void cl_finish(const Context *context);
-/* To be called where a context, a stream or an event was synchronized: pools give back memory. In pools.c. */
-void cl_synchronized(void);
+/* What a call answers that synchronized a context, a stream or an event; pools give back memory. In pools.c. */
+CUresult cl_synchronized(void);
 
 /* What is of a context goes with it, in the file that has it; under the lock of the contexts. */
 typedef void EndOfContext(const Context *context);

@@ -27,6 +27,10 @@ CUresult cl_copy_line(const Side *to, const Side *from, size_t size);
 /* What `other` of a side points to whose context was asked for access already: the current one does not matter. */
 extern const char cl_of_peer;
 
+/* Copies a box of an asynchronous form in the order of a stream, which is not captured: at once if nothing is before
+   it, else in its queue, or the caller waits, as data/emulator/synchronization.toml says. In memcpy_memset.c. */
+CUresult cl_copy_box_in(const Box *box, const void *stream);
+
 /* The bytes of one side of a copy. False if there are none. */
 bool cl_range_of(const Side *side, const Box *box, Range *range);
 /* What a copy reads, one row behind the other; NULL if memory is out. */

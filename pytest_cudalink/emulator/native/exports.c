@@ -1,8 +1,6 @@
 /* Every symbol: a weak form that says "not implemented", or that it is too old, overridden by the files that implement
    it, and its address.
    The library has those of all releases, and hides those that the driver of the configured version does not export. */
-#include "exports.h"
-
 #include "own_symbols.h"
 #include "queues.h"
 

@@ -35,13 +35,18 @@ static int compare(const FatbinEntry *one, const FatbinEntry *other) {
   return is_exact(one) - is_exact(other);
 }
 
-FatbinEntry cl_fatbin_choice(Bytes fatbin, int arch, bool only_ptx) {
-  FatbinEntry entry, cubin = {0}, ptx = {0};
+/* Reads the entry at a place of the first fatbin, and moves the place behind it; false if there is none. */
+static bool next_entry(Bytes fatbin, uint64_t *at, FatbinEntry *entry) {
   Problem problem;
   Bytes body;
-  uint64_t at = 0, end = 0;
-  if (!art_fatbin_next(fatbin, &end, &body, &problem)) return cubin;
-  while (at < body.size && art_fatbin_entry(body, &at, &entry, &problem)) {
+  uint64_t end = 0;
+  return art_fatbin_next(fatbin, &end, &body, &problem) && *at < body.size &&
+         art_fatbin_entry(body, at, entry, &problem);
+}
+
+FatbinEntry cl_fatbin_choice(Bytes fatbin, int arch, bool only_ptx) {
+  FatbinEntry entry, cubin = {0}, ptx = {0};
+  for (uint64_t at = 0; next_entry(fatbin, &at, &entry);) {
     bool fits_as_cubin = entry.kind == FATBIN_ELF && runs(&entry, (uint32_t)arch);
     bool fits_as_ptx = entry.kind == FATBIN_PTX && can_be_compiled(&entry, (uint32_t)arch);
     /* of equal cubins the first, of equal PTX the last (recorded: fatbins-580.159.04) */
@@ -53,11 +58,7 @@ FatbinEntry cl_fatbin_choice(Bytes fatbin, int arch, bool only_ptx) {
 
 bool cl_fatbin_has(Bytes fatbin, uint32_t kind) {
   FatbinEntry entry;
-  Problem problem;
-  Bytes body;
-  uint64_t at = 0, end = 0;
-  if (!art_fatbin_next(fatbin, &end, &body, &problem)) return false;
-  while (at < body.size && art_fatbin_entry(body, &at, &entry, &problem))
+  for (uint64_t at = 0; next_entry(fatbin, &at, &entry);)
     if (entry.kind == kind) return true;
   return false;
 }

@@ -206,13 +206,6 @@ static bool outer_differs(const Graph *old, const Graph *fresh, UpdateResult *ho
   return false;
 }
 
-/* Graphs whose outer ones are alike own the same number of graphs, in the same order. */
-static bool graphs_differ(Graph *old, Graph *fresh, UpdateResult *how) {
-  for (Graph *was = old, *is = fresh; was; was = cl_graph_behind(old, was), is = cl_graph_behind(fresh, is))
-    if (outer_differs(was, is, how)) return true;
-  return false;
-}
-
 static void exchange_outer(Graph *old, Graph *fresh) {
   for (size_t at = 0; at < old->count; at++) {
     Node *was = old->nodes[at], *is = fresh->nodes[at];
@@ -233,7 +226,9 @@ static void exchange_outer(Graph *old, Graph *fresh) {
 
 /* Gives a graph of an executable one the parameters of another graph, which must have its shape. */
 static CUresult replace(Graph *old, Graph *fresh, UpdateResult *how) {
-  if (graphs_differ(old, fresh, how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  /* graphs whose outer ones are alike own the same number of graphs, in the same order */
+  for (Graph *was = old, *is = fresh; was; was = cl_graph_behind(old, was), is = cl_graph_behind(fresh, is))
+    if (outer_differs(was, is, how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   Graph *copy = cl_graph_copy(fresh, true);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   for (Graph *was = old, *is = copy; was; was = cl_graph_behind(old, was), is = cl_graph_behind(copy, is))

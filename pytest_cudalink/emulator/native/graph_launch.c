@@ -246,9 +246,7 @@ static Op *order_nodes(const Graph *graph, Op *start) {
   for (size_t at = 0; sorted && ends && at < graph->count; at++) {
     const Node *node = sorted[at];
     const NodeParameters *parameters = node->disabled ? &cl_no_work : &node->parameters;
-    const Graph *inner = parameters->type == NODE_CHILD         ? parameters->child.graph
-                         : parameters->type == NODE_CONDITIONAL ? body_of(&parameters->conditional)
-                                                                : NULL;
+    const Graph *inner = inner_of(parameters);
     Op *op = cl_order_fork(false);
     for (const Edge *edge = node->into.first; edge; edge = edge->behind[EDGES_INTO])
       cl_order_after(op, ends[edge->from->mark]);

@@ -88,6 +88,11 @@ typedef struct {
   uint64_t rest;
 } MemoryOperation;
 _Static_assert(sizeof(MemoryOperation) == 48, "CUstreamBatchMemOpParams");
+/* These are in stream_operations.c. */
+enum { OPERATIONS_MAX = 255 };
+CUresult cl_check_operations(unsigned count, const MemoryOperation *list);
+/* Does operations from a position on, which it moves; CUDA_ERROR_NOT_READY at one that waits for a value. */
+CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned *position);
 
 /* CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 */
 typedef struct {

@@ -107,14 +107,12 @@ static CUresult node_edges(void *handle, EdgeList which, Node **nodes, EdgeData 
     if (!put_edge(&list, edge, which, !data)) return CUDA_ERROR_LOSSY_QUERY;
   return finish(&list, count);
 }
-EXPORTED(cuGraphNodeGetDependencies, (Node * node, Node **nodes, size_t *count),
-         LOCKED(node_edges(node, EDGES_INTO, nodes, NULL, count)))
-EXPORTED(cuGraphNodeGetDependencies_v2, (Node * node, Node **nodes, EdgeData *data, size_t *count),
-         LOCKED(node_edges(node, EDGES_INTO, nodes, data, count)))
-EXPORTED(cuGraphNodeGetDependentNodes, (Node * node, Node **nodes, size_t *count),
-         LOCKED(node_edges(node, EDGES_OUT_OF, nodes, NULL, count)))
-EXPORTED(cuGraphNodeGetDependentNodes_v2, (Node * node, Node **nodes, EdgeData *data, size_t *count),
-         LOCKED(node_edges(node, EDGES_OUT_OF, nodes, data, count)))
+#define LISTS_EDGES(name, which)                                                                                   \
+  EXPORTED(name, (Node * node, Node * *nodes, size_t *count), LOCKED(node_edges(node, which, nodes, NULL, count))) \
+  EXPORTED(name##_v2, (Node * node, Node * *nodes, EdgeData * data, size_t *count),                                \
+           LOCKED(node_edges(node, which, nodes, data, count)))
+LISTS_EDGES(cuGraphNodeGetDependencies, EDGES_INTO)
+LISTS_EDGES(cuGraphNodeGetDependentNodes, EDGES_OUT_OF)
 
 /* -- changing edges -- */
 
@@ -147,12 +145,6 @@ static CUresult add_edges(void *handle, Pairs pairs) {
   }
   return CUDA_SUCCESS;
 }
-EXPORTED_WHEN(graph != NULL, cuGraphAddDependencies, (Graph * graph, Node *const *from, Node *const *to, size_t count),
-              LOCKED(add_edges(graph, (Pairs){from, to, NULL, count})))
-EXPORTED_WHEN(graph != NULL, cuGraphAddDependencies_v2,
-              (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count),
-              LOCKED(add_edges(graph, (Pairs){from, to, data, count})))
-
 static CUresult remove_edges(void *handle, Pairs pairs) {
   Graph *graph = cl_graph(handle);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -165,12 +157,16 @@ static CUresult remove_edges(void *handle, Pairs pairs) {
   }
   return CUDA_SUCCESS;
 }
-EXPORTED_WHEN(graph != NULL, cuGraphRemoveDependencies,
-              (Graph * graph, Node *const *from, Node *const *to, size_t count),
-              LOCKED(remove_edges(graph, (Pairs){from, to, NULL, count})))
-EXPORTED_WHEN(graph != NULL, cuGraphRemoveDependencies_v2,
-              (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count),
-              LOCKED(remove_edges(graph, (Pairs){from, to, data, count})))
+
+/* Both forms of a function that changes edges. */
+#define CHANGES_EDGES(name, change)                                                                      \
+  EXPORTED_WHEN(graph != NULL, name, (Graph * graph, Node *const *from, Node *const *to, size_t count),  \
+                LOCKED(change(graph, (Pairs){from, to, NULL, count})))                                   \
+  EXPORTED_WHEN(graph != NULL, name##_v2,                                                                \
+                (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count), \
+                LOCKED(change(graph, (Pairs){from, to, data, count})))
+CHANGES_EDGES(cuGraphAddDependencies, add_edges)
+CHANGES_EDGES(cuGraphRemoveDependencies, remove_edges)
 
 /* -- one node -- */
 

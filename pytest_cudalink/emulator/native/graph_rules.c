@@ -5,7 +5,6 @@
 #include "devices.h"
 #include "launches.h"
 #include "blocks.h"
-#include "stream_operations.h"
 
 /* A context that a node names; NULL is the current one. */
 static CUresult complete_context(Context **context) {

@@ -124,8 +124,10 @@ static CUresult size_of(const Wanted *wanted, unsigned left, unsigned default_un
   return *size > left ? CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION : CUDA_SUCCESS;
 }
 
-static CUresult split(DeviceResource *result, unsigned count, const DeviceResource *input, DeviceResource *rest,
-                      unsigned flags, Wanted *wanted) {
+API(cuDevSmResourceSplit,
+    (DeviceResource * result, unsigned count, const DeviceResource *input, DeviceResource *rest, unsigned flags,
+     Wanted *wanted),
+    (result, count, input, rest, flags, wanted)) {
   if (!count || !wanted || flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult answer = check_input(input);
   unsigned left = answer ? 0 : input->of.sm.count, number = next_split(), size;
@@ -149,10 +151,6 @@ static CUresult split(DeviceResource *result, unsigned count, const DeviceResour
   if (rest) *rest = group(&from, number, left, LEAST_SMS, LEAST_SMS);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevSmResourceSplit,
-         (DeviceResource * result, unsigned count, const DeviceResource *input, DeviceResource *rest, unsigned flags,
-          Wanted *wanted),
-         split(result, count, input, rest, flags, wanted))
 
 /* -- green contexts -- */
 
@@ -224,15 +222,17 @@ API(cuGreenCtxCreate, (void **out, const Description *description, CUdevice devi
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static CUresult free_resources(GreenContext *green) {
+  if (!green) return CUDA_ERROR_INVALID_CONTEXT;
+  HOLD(lock);
+  if (!cl_handle_is(green, HANDLE_GREEN_CONTEXT)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  cl_object_unname(&green->head);
+  free((void *)green->green);
+  return CUDA_SUCCESS;
+}
+
 API(cuGreenCtxDestroy, (GreenContext * green), (green)) {
-  pthread_mutex_lock(&lock);
-  bool alive = cl_handle_is(green, HANDLE_GREEN_CONTEXT);
-  if (alive) {
-    cl_object_unname(&green->head);
-    free((void *)green->green);
-  }
-  pthread_mutex_unlock(&lock);
-  if (!alive) return green ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  TRY(free_resources(green));
   cl_end_green_context(green);
   return CUDA_SUCCESS;
 }

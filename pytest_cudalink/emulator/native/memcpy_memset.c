@@ -1,6 +1,4 @@
 /* cuMemcpy* and cuMemset*, in the order of a stream. */
-#include "memcpy_memset.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +62,7 @@ static CUresult copy(EventLine *line, Side to, Side from, size_t size, const voi
 /* Both forms of a copy of one line. */
 #define MEMCPY(name, version, to_type, to_side, from_type, from_side)                               \
   EXPORTED(cuMemcpy##name##version, (to_type to, from_type from, size_t size),                      \
-           copy(line, to_side(to), from_side(from), size, NULL, SYNCHRONOUS))                  \
+           copy(line, to_side(to), from_side(from), size, NULL, SYNCHRONOUS))                       \
   EXPORTED(cuMemcpy##name##Async##version, (to_type to, from_type from, size_t size, void *stream), \
            copy(line, to_side(to), from_side(from), size, stream, ASYNCHRONOUS))
 MEMCPY(, , CUdeviceptr, of_any, CUdeviceptr, of_any)
@@ -306,8 +304,7 @@ static CUresult copy_rectangle_in(EventLine *line, const Rectangle *flat, const 
 
 EXPORTED(cuMemcpy2D_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, SYNCHRONOUS))
 EXPORTED(cuMemcpy2DUnaligned_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, SYNCHRONOUS))
-EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream),
-         copy_rectangle_in(line, flat, stream, ASYNCHRONOUS))
+EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream), copy_rectangle_in(line, flat, stream, ASYNCHRONOUS))
 EXPORTED(cuMemcpy3D_v2, (const Box *box), copy_box_in(line, box, NULL, SYNCHRONOUS))
 EXPORTED(cuMemcpy3DAsync_v2, (const Box *box, void *stream), copy_box_in(line, box, stream, ASYNCHRONOUS))
 
@@ -317,8 +314,7 @@ static CUresult copy_box_to_peer(EventLine *line, const Box *box, const void *st
   return copy_box_in(line, box, stream, form);
 }
 EXPORTED(cuMemcpy3DPeer, (const Box *pCopy), copy_box_to_peer(line, pCopy, NULL, SYNCHRONOUS))
-EXPORTED(cuMemcpy3DPeerAsync, (const Box *pCopy, void *stream),
-         copy_box_to_peer(line, pCopy, stream, ASYNCHRONOUS))
+EXPORTED(cuMemcpy3DPeerAsync, (const Box *pCopy, void *stream), copy_box_to_peer(line, pCopy, stream, ASYNCHRONOUS))
 
 /* -- setting -- */
 

@@ -177,19 +177,16 @@ static CUresult check_library_options(unsigned count, const int *keys, void *con
   return CUDA_SUCCESS;
 }
 
-static CUresult library_load_data(EventLine *line, Module **library, const void *data, int *jit_keys, void **jit_values,
-                                  unsigned jit_count, int *keys, void **values, unsigned count) {
+API_WHEN(library != NULL, cuLibraryLoadData,
+         (Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count, int *libraryOptions,
+          void **values, unsigned numLibraryOptions),
+         (library, data, jit_keys, jit_values, jit_count, libraryOptions, values, numLibraryOptions)) {
   if (!library) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_library_options(count, keys, values, false);
+  CUresult result = check_library_options(numLibraryOptions, libraryOptions, values, false);
   if (!result) result = cl_load_with_options(cl_load_library, library, data, jit_count, jit_keys, jit_values);
   cl_event_uint(line, "options", jit_count);
   return result;
 }
-EXPORTED_WHEN(library != NULL, cuLibraryLoadData,
-              (Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count,
-               int *libraryOptions, void **values, unsigned numLibraryOptions),
-              library_load_data(line, library, data, jit_keys, jit_values, jit_count, libraryOptions, values,
-                                numLibraryOptions))
 
 API_WHEN(library != NULL, cuLibraryLoadFromFile,
          (Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,

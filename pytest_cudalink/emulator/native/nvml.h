@@ -87,6 +87,11 @@ const Card *cl_nvml_card(void);
 int cl_nvml_attribute(int number);
 const char *cl_nvml_release(void);
 
+/* Texts by which a device is found. In nvml_identity.c. */
+enum { IDENTITY_SIZE = 64, UUID_SIZE = 16 };
+void cl_nvml_uuid(unsigned index, char text[IDENTITY_SIZE]);
+void cl_nvml_serial(unsigned index, char text[IDENTITY_SIZE]);
+
 Result cl_nvml_text(char *out, unsigned size, const char *text);
 /* Whether a structure begins with the version that the size and number of a layout make. */
 bool cl_nvml_is_version(const void *structure, size_t size, unsigned number);

@@ -1,6 +1,4 @@
 /* Which device it is: names, numbers, its place on the PCI bus, and the versions of what runs on it. */
-#include "nvml_identity.h"
-
 #include <stdio.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 
 #include "config.h"
 #include "nvml.h"
-#include "nvml_identity.h"
 #include "profiles.h"
 
 EXPORT Result nvmlSystemGetDriverVersion(char *out, unsigned size) {

@@ -10,6 +10,7 @@
 #include "locks.h"
 #include "processes.h"
 #include "queues.h"
+#include "sticky.h"
 
 enum { CHUNK = 512, SEGMENT = 32 << 20 };
 
@@ -188,13 +189,6 @@ static bool add_segment(Pool *pool, size_t least) {
   if (pool->file.number >= 0) pool->file_end += segment->size;
   if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
   return true;
-}
-
-/* Gives out some bytes; 0 if the pool or the machine has none. */
-static uintptr_t give_out(Pool *pool, size_t size) {
-  uintptr_t start = take(pool, size);
-  if (start || !add_segment(pool, size)) return start;
-  return take(pool, size);
 }
 
 static void free_pool(Object *object) {
@@ -399,7 +393,8 @@ static uintptr_t take_freed(Pool *pool, size_t size, const void *handle, bool ot
 static CUresult allocate(Pool *pool, const void *stream, size_t size, CUdeviceptr *out) {
   size_t rounded = cl_rounded(size, CHUNK);
   uintptr_t start = rounded ? take_freed(pool, rounded, stream, false) : 0;
-  if (rounded && !start) start = give_out(pool, rounded);
+  if (rounded && !start) start = take(pool, rounded);
+  if (rounded && !start && add_segment(pool, rounded)) start = take(pool, rounded);
   /* where there is no more memory (CUDA Programming Guide, stream-ordered memory allocator) */
   if (rounded && !start && pool->reuse[INTERNAL]) start = take_freed(pool, rounded, stream, true);
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -459,8 +454,9 @@ bool cl_pool_free(CUdeviceptr address, bool counted) {
 }
 
 /* A pool gives back what is above its threshold when the host waits for the device. */
-void cl_synchronized(void) {
+CUresult cl_synchronized(void) {
   if (!cl_any_pending()) cl_free_given();
   HOLD(lock);
   EACH (Pool, pool, &all) trim(pool, pool->threshold, 0);
+  return cl_waited_answer();
 }

@@ -3,7 +3,6 @@
 
 #include "calls.h"
 #include "config.h"
-#include "exports.h"
 
 typedef struct {
   int version;

@@ -65,10 +65,12 @@ static void forget(void) {
 }
 FORGET_IN_CHILDREN(forget);
 
+static void wait_for_context(const Context *context, bool of_device);
+
 static void finish(const Context *context) {
   if (!cl_any_pending() || cl_in_host_function) return;
   HOLD_STREAMS();
-  cl_wait_for_context(context, false);
+  wait_for_context(context, false);
 }
 
 void cl_finish(const Context *context) {
@@ -84,7 +86,7 @@ void cl_finish_by(const WaitRow *row, const Context *context) {
   Holder holder;
   HOLD_STREAMS();
   if (row->holds) cl_hold(&holder, row->holds, context);
-  cl_wait_for_context(of_all ? NULL : context, of_device);
+  wait_for_context(of_all ? NULL : context, of_device);
   if (row->holds) cl_let_go(&holder);
 }
 
@@ -498,7 +500,8 @@ static Work *pending_of(const Context *context, bool of_device) {
   return work;
 }
 
-void cl_wait_for_context(const Context *context, bool of_device) {
+/* Waits for the work of a context as it is now (NULL: of all), or of all contexts of its device. */
+static void wait_for_context(const Context *context, bool of_device) {
   if (!cl_any_pending()) return;
   Work *work = cl_work_make(&cl_no_work, NULL);
   if (!work || !cl_work_after_context(work, context, of_device)) {

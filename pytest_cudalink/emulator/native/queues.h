@@ -25,6 +25,8 @@ typedef struct {
 } Scheduler;
 void cl_schedule(const Scheduler *one);
 bool cl_scheduled(void);
+/* Whether who submits work is noted; only a schedule may do without. In schedule.c. */
+bool cl_notes_submitters(void);
 void cl_progress(void);
 void cl_begin_work(Work *work);
 /* Whether this thread is the driver's own. */
@@ -39,10 +41,8 @@ CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *para
 /* Notes that a call asked whether a work, or all of a stream, is done, and that the answer was no. */
 void cl_asked_for(Work *work);
 void cl_asked_for_stream(const Stream *stream);
-/* Waits, and lets go of the lock meanwhile: for a work, for a stream as it is now, for the work of a context as it is
-   now (NULL: of all), or of all contexts of its device. */
+/* Waits, and lets go of the lock meanwhile: for a work, or for a stream as it is now. */
 void cl_wait_for(Work *work);
 void cl_wait_for_stream(Stream *stream);
 /* Waits until new work of a stream could be done; a call that then does it itself keeps the order. */
 void cl_drain(Stream *stream);
-void cl_wait_for_context(const Context *context, bool of_device);

@@ -1,6 +1,4 @@
 /* Schedules: who draws what from a seed, what is due, and the log of it. */
-#include "schedule.h"
-
 #include "grow.h"
 #include "locks.h"
 #include "queues.h"

@@ -28,9 +28,8 @@ static CUresult wait_for(const void *handle) {
 }
 
 API(cuStreamSynchronize, (Stream *stream), (stream)) {
-  CUresult result = LOCKED(wait_for(stream));
-  if (!result) cl_synchronized();
-  return result ? result : cl_waited_answer();
+  TRY(LOCKED(wait_for(stream)));
+  return cl_synchronized();
 }
 
 API_LOCKED_CHECKED(cl_refuse_null(handle), cuStreamDestroy_v2, (Stream *handle), (handle)) {
@@ -230,9 +229,8 @@ static CUresult wait_for_event(void *handle) {
 }
 
 API_CHECKED(cl_refuse_null(event), cuEventSynchronize, (Event *event), (event)) {
-  CUresult result = LOCKED(wait_for_event(event));
-  if (!result) cl_synchronized();
-  return result ? result : cl_waited_answer();
+  TRY(LOCKED(wait_for_event(event)));
+  return cl_synchronized();
 }
 
 /* NULL is no context here, whichever one is current. */

@@ -1,6 +1,4 @@
 /* What streams do besides copies and launches: memory operations, calls of the host, attaching managed memory. */
-#include "stream_operations.h"
-
 #include "accesses.h"
 #include "capture.h"
 #include "locks.h"

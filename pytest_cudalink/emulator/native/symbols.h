@@ -23,6 +23,8 @@ typedef struct {
 } Symbol;
 
 extern const Symbol cl_symbols[SYMBOL_COUNT];
+/* Their addresses. In exports.c. */
+extern void *const cl_addresses[SYMBOL_COUNT];
 
 /* The function of a name, or -1. */
 int cl_symbol_named(const char *name);

@@ -34,18 +34,14 @@ static _Thread_local struct {
   Giver giver;
 } noticed;
 
-static void notice(uint64_t object, const Giver *giver, const char *what) {
-  noticed.object = object;
-  noticed.what = what;
-  noticed.giver = *giver;
-  if (giver->stack.python) noticed.giver.stack.python = strdup(giver->stack.python);
-}
-
 /* Compares the references that a call takes with those that their owner has, which a driver does not. */
 static void check_taken(const UserObject *object, int64_t count, int64_t had, const char *owner, bool moved) {
   if (count <= had || !cl_config()->lifetime) return;
   if (had < 0) had = 0;
-  notice(object->head.number, &object->giver, moved ? "moved too often" : "released too often");
+  noticed.object = object->head.number;
+  noticed.what = moved ? "moved too often" : "released too often";
+  noticed.giver = object->giver;
+  if (object->giver.stack.python) noticed.giver.stack.python = strdup(object->giver.stack.python);
   snprintf(noticed.expected, sizeof noticed.expected, "at most %lld reference%s of the %s", (long long)had,
            had == 1 ? "" : "s", owner);
   snprintf(noticed.found, sizeof noticed.found, "%lld", (long long)count);
@@ -71,7 +67,10 @@ CUresult cl_user_objects_report(const char *call, CUresult result) {
   return result;
 }
 
-static UserObject *known(void *handle) { return cl_handle_is(handle, HANDLE_USER_OBJECT) ? handle : NULL; }
+/* The object of a handle of which so many references are given or taken; NULL if either is not valid. */
+static UserObject *known(void *handle, unsigned count) {
+  return cl_handle_is(handle, HANDLE_USER_OBJECT) && count && count <= INT_MAX ? handle : NULL;
+}
 
 static void destroy(void *data) {
   UserObject *object = data;
@@ -127,8 +126,8 @@ API_WHEN(false, cuUserObjectCreate,
 }
 
 static CUresult add(void *handle, unsigned count, Giver *giver) {
-  UserObject *object = known(handle);
-  if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  UserObject *object = known(handle, count);
+  if (!object) return CUDA_ERROR_INVALID_VALUE;
   object->callers += count;
   Giver before = object->giver;
   object->giver = *giver;
@@ -144,8 +143,8 @@ API_WHEN(false, cuUserObjectRetain, (void *handle, unsigned count), (handle, cou
 }
 
 static CUresult give_back(void *handle, unsigned count) {
-  UserObject *object = known(handle);
-  if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  UserObject *object = known(handle, count);
+  if (!object) return CUDA_ERROR_INVALID_VALUE;
   check_taken(object, count, object->callers, "caller", false);
   object->callers -= count;
   destroy_unused(object);
@@ -179,8 +178,8 @@ static UserReference *enter_reference(UserReference **list, UserObject *object) 
 }
 
 CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count, bool move) {
-  UserObject *object = known(handle);
-  if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  UserObject *object = known(handle, count);
+  if (!object) return CUDA_ERROR_INVALID_VALUE;
   UserReference *reference = held(list, object);
   if (!reference) reference = enter_reference(list, object);
   if (!reference) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -193,8 +192,8 @@ CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count,
 }
 
 CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned count) {
-  UserObject *object = known(handle);
-  if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  UserObject *object = known(handle, count);
+  if (!object) return CUDA_ERROR_INVALID_VALUE;
   UserReference *reference = held(list, object);
   check_taken(object, count, reference ? reference->count : 0, "graph", false);
   object->graphs -= count; /* a graph lets go of what it does not hold, too */

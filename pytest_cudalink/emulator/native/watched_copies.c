@@ -9,7 +9,6 @@
 #include "device_addresses.h"
 #include "blocks.h"
 #include "safe_memory.h"
-#include "schedule.h"
 #include "violations.h"
 
 struct Watch {

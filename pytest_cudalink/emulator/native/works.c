@@ -1,12 +1,10 @@
 /* Doing work of queues, when everything before it is done. */
 #include "accesses.h"
-#include "allocations.h"
 #include "copied_bytes.h"
 #include "graph_memory.h"
-#include "blocks.h"
 #include "openers.h"
+#include "pools.h"
 #include "sticky.h"
-#include "stream_operations.h"
 #include "violations.h"
 #include "waiters.h"
 #include "watched_copies.h"
@@ -36,7 +34,7 @@ static CUresult perform(Work *work) {
     case NODE_ALLOCATE: return LOCKED((cl_graph_memory_use(work->handle), CUDA_SUCCESS));
     case NODE_MEMORY_OPERATIONS:
       return cl_do_operations(parameters->operations.count, parameters->operations.list, &work->position);
-    case WORK_FREE: return cl_free_in_order(parameters->address);
+    case WORK_FREE: return cl_pool_free(parameters->address, false) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default: return CUDA_SUCCESS;
   }
 }

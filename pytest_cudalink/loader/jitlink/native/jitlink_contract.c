@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jitlink_handles.h"
 #include "locks.h"
 #include "safe_memory.h"
 
@@ -36,6 +35,71 @@ JitLinkFunction cl_jitlink_function(const char *name) {
   return JL_FUNCTIONS;
 }
 
+/* -- the handles of this process, alive and destroyed, under the lock */
+
+enum { NAMES = 16, NAME_SIZE = 64, CONTENTS = 5 };
+
+/* The name of an input, where the caller has it and as it was: nvJitLink keeps the pointer until it completes. */
+typedef struct {
+  uintptr_t at;
+  unsigned size; /* with its end; a longer name than NAME_SIZE is compared as far as that */
+  char text[NAME_SIZE];
+} InputName;
+
+typedef struct {
+  uintptr_t value;
+  uint64_t number; /* 0: a handle whose creation was not seen */
+  bool destroyed, refused, completed;
+  unsigned busy;     /* threads that are in a call */
+  int failed;        /* the first function that added or completed and failed; -1: none */
+  int at_work;       /* the function that the last of them is in */
+  unsigned changes;  /* calls that can change a size */
+  unsigned reported; /* rules that are reported once for a handle, as bits */
+  uintptr_t created_by, destroyed_by;
+  struct {
+    size_t size;
+    unsigned changes; /* as above, when the size was asked */
+    bool asked;
+  } sizes[CONTENTS];
+  unsigned name_count;
+  InputName names[NAMES];
+} Handle;
+
+enum { HANDLES = 4096 };
+static uintptr_t values[HANDLES]; /* apart from the rest, so that a search reads little memory */
+static Handle handles[HANDLES];
+static unsigned used, oldest;
+static bool lost; /* too many were alive once: a value may be unknown although it was created */
+
+/* The handle with a value; NULL if none ever had it. */
+static Handle *find_handle(uintptr_t value) {
+  for (unsigned at = 0; at < used; at++)
+    if (values[at] == value) return &handles[at];
+  return NULL;
+}
+
+/* A place for a value that has none: a free one, or that of a destroyed handle, in turn. */
+static Handle *place(void) {
+  if (used < HANDLES) return &handles[used++];
+  for (unsigned step = 0; step < HANDLES; step++) {
+    Handle *handle = &handles[oldest++ % HANDLES];
+    if (handle->destroyed && !handle->busy) return handle;
+  }
+  lost = true;
+  return NULL;
+}
+
+/* A new entry for a value, which replaces one that was destroyed; NULL if too many handles are alive. */
+static Handle *new_handle(uintptr_t value) {
+  Handle *handle = find_handle(value);
+  if (!handle) handle = place();
+  if (!handle) return NULL;
+  memset(handle, 0, offsetof(Handle, names));
+  handle->value = values[handle - handles] = value;
+  handle->failed = handle->at_work = -1;
+  return handle;
+}
+
 /* -- state of the process, under the lock */
 
 STATIC_LOCK(lock);
@@ -53,7 +117,7 @@ static unsigned violations_begin, violations_end;
 static ContractViolation unseen, *latest = &unseen;
 
 static void forget_in_child(void) {
-  cl_handles_after_fork();
+  for (unsigned at = 0; at < used; at++) handles[at].busy = 0; /* calls of other threads do not go on here */
   violations_begin = violations_end;
   main_thread = pthread_self();
 }
@@ -215,14 +279,13 @@ static int create(const JitLinkUse *use, uintptr_t arguments[5]) {
   uintptr_t *value = (uintptr_t *)arguments[0], before = value ? *value : 0;
   int result = use->original(arguments[0], arguments[1], arguments[2], 0, 0);
   if (!value) {
-    pthread_mutex_lock(&lock);
+    HOLD(lock);
     report(RULE_NULL, use, 0, NULL);
-    pthread_mutex_unlock(&lock);
     return result;
   }
   if (result && *value == before) return result; /* the library has not written a handle */
   pthread_mutex_lock(&lock);
-  Handle *old = cl_find_handle(*value);
+  Handle *old = find_handle(*value);
   if (mode == 2 && !result && old && old->destroyed) {
     /* the address belonged to another handle: this one keeps it from use, and the caller gets a new one */
     unsigned at = held_count++ % HELD;
@@ -235,7 +298,7 @@ static int create(const JitLinkUse *use, uintptr_t arguments[5]) {
     result = use->original(arguments[0], arguments[1], arguments[2], 0, 0);
     pthread_mutex_lock(&lock);
   }
-  Handle *handle = cl_new_handle(*value);
+  Handle *handle = new_handle(*value);
   if (handle) {
     handle->number = ++handle_count;
     handle->created_by = use->caller;
@@ -258,9 +321,9 @@ int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]) {
   uintptr_t value = use->function != JL_DESTROY ? arguments[0] : arguments[0] ? *(uintptr_t *)arguments[0] : 0;
   if (!value) return use->original(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
   pthread_mutex_lock(&lock);
-  Handle *handle = cl_find_handle(value);
+  Handle *handle = find_handle(value);
   bool prevent = false;
-  if (!handle && !missed && !cl_handles_lost()) prevent = report(RULE_UNKNOWN, use, value, NULL);
+  if (!handle && !missed && !lost) prevent = report(RULE_UNKNOWN, use, value, NULL);
   if (handle && handle->destroyed) prevent = report(RULE_DESTROYED, use, value, handle);
   if (handle && !prevent) prevent = check_busy(use, handle) || check(use, handle, arguments);
   if (prevent) latest->prevented = 1;
@@ -283,12 +346,11 @@ int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]) {
   int result = may_have_grown ? guarded_content(use, handle, arguments, asked)
                               : use->original(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
   if (!handle) return result;
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   if (handle->number == number) {
     finish(use, handle, arguments, result);
     handle->busy--;
   }
-  pthread_mutex_unlock(&lock);
   return result;
 }
 
@@ -301,7 +363,7 @@ EXPORT void cudalinkContract(int wanted, uint64_t main, int (*adder)(int (*)(voi
   HOLD(lock);
   if (mode && !wanted) { /* what is created until it is checked again is not seen */
     missed = true;
-    cl_forget_handles();
+    used = 0;
   }
   __atomic_store_n(&mode, wanted, __ATOMIC_RELAXED);
   add_pending = adder;
@@ -320,8 +382,14 @@ EXPORT uint64_t cudalinkContractHandles(void) { return __atomic_load_n(&handle_c
 EXPORT uint64_t cudalinkContractViolations(void) { return __atomic_load_n(&violation_count, __ATOMIC_RELAXED); }
 
 EXPORT unsigned cudalinkContractAlive(uint64_t after, uint64_t *numbers, unsigned size) {
+  unsigned count = 0;
   HOLD(lock);
-  return cl_handles_alive(after, numbers, size);
+  for (unsigned at = 0; at < used; at++) {
+    if (handles[at].destroyed || handles[at].number <= after) continue;
+    if (count < size) numbers[count] = handles[at].number;
+    count++;
+  }
+  return count;
 }
 
 EXPORT void cudalinkPlace(uint64_t address, char *text, size_t size) {
