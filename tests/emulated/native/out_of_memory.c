@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 uint64_t cudalinkViolationCount(void);
@@ -167,20 +168,25 @@ static void waits(void) {
 }
 
 static void unused(void *data) { (void)data; }
+static void called(CUstream stream, CUresult result, void *data) { (void)stream, (void)result, (void)data; }
 static void unnoted(CUasyncNotificationInfo *info, void *data, CUasyncCallbackHandle notes) {
   (void)info, (void)data, (void)notes;
 }
 
-static CUresult capture(CUstream stream, CUdeviceptr memory) {
+static CUresult capture(CUstream stream, CUdeviceptr memory, CUfunction function, CUevent event) {
   CUgraph graph = NULL;
+  void *arguments[] = {&memory};
   CUresult result = cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (result) return result;
   CUresult inside = cuMemsetD8Async(memory, 1, 64, stream);
   if (!inside) inside = cuLaunchHostFunc(stream, unused, NULL);
+  if (!inside) inside = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
+  if (!inside) inside = cuEventRecord(event, stream);
+  if (!inside) inside = cuStreamWaitEvent(stream, event, 0);
   result = cuStreamEndCapture(stream, &graph);
   size_t edges = 0;
   if (!inside && !result) OK(cuGraphGetEdges(graph, NULL, NULL, NULL, &edges));
-  if (!inside && !result) EXPECT(1, edges);
+  if (!inside && !result) EXPECT(2, edges);
   if (graph) OK(cuGraphDestroy(graph));
   return inside ? inside : result;
 }
@@ -220,8 +226,124 @@ static void graphs(CUcontext context, CUfunction function, CUdeviceptr memory) {
   OK(cuGraphExecDestroy(exec));
   OK(cuGraphDestroy(child));
   OK(cuGraphDestroy(graph));
-  WITHOUT_MEMORY(capture(stream, memory), );
+  CUevent event;
+  OK(cuEventCreate(&event, 0));
+  WITHOUT_MEMORY(capture(stream, memory, function, event), );
   OK(cuStreamDestroy(stream));
+  OK(cuStreamCreateWithPriority(&stream, 0, -1));
+  WITHOUT_MEMORY(capture(stream, memory, function, event), );
+  WITHOUT_MEMORY(cuEventRecord(event, stream), );
+  WITHOUT_MEMORY(cuStreamWaitEvent(stream, event, 0), );
+  WITHOUT_MEMORY(cuCtxRecordEvent(context, event), );
+  WITHOUT_MEMORY(cuCtxWaitEvent(context, event), );
+  OK(cuStreamDestroy(stream));
+  OK(cuEventDestroy(event));
+}
+
+static void changed_graphs(CUcontext context, CUfunction function, CUdeviceptr memory) {
+  CUgraph graph, child;
+  CUgraphNode node, nodes[3];
+  CUgraphExec exec;
+  CUgraphExecUpdateResultInfo outcome;
+  CUgraphConditionalHandle handle;
+  void *arguments[] = {&memory};
+  CUDA_KERNEL_NODE_PARAMS kernel = {.func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
+  CUDA_HOST_NODE_PARAMS call = {.fn = unused};
+  CUDA_MEM_ALLOC_NODE_PARAMS pages = {.bytesize = 64};
+  CUlaunchAttributeValue value = {.priority = 0};
+  kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+  kernel.kernelParams = arguments;
+  pages.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  pages.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphCreate(&child, 0));
+  OK(cuGraphAddHostNode(&node, child, NULL, 0, &call));
+  for (int at = 0; at < 2; at++) OK(cuGraphAddKernelNode(&nodes[at], graph, NULL, 0, &kernel));
+  OK(cuGraphAddChildGraphNode(&nodes[2], graph, NULL, 0, child));
+  WITHOUT_MEMORY(cuGraphKernelNodeSetAttribute(nodes[0], CU_LAUNCH_ATTRIBUTE_PRIORITY, &value), );
+  WITHOUT_MEMORY(cuGraphKernelNodeCopyAttributes(nodes[1], nodes[0]), );
+  WITHOUT_MEMORY(cuGraphKernelNodeSetParams(nodes[0], &kernel), );
+  WITHOUT_MEMORY(cuGraphInstantiate(&exec, graph, 0), OK(cuGraphExecDestroy(exec)));
+  OK(cuGraphInstantiate(&exec, graph, 0));
+  WITHOUT_MEMORY(cuGraphExecKernelNodeSetParams(exec, nodes[0], &kernel), );
+  WITHOUT_MEMORY(cuGraphExecChildGraphNodeSetParams(exec, nodes[2], child), );
+  WITHOUT_MEMORY(cuGraphExecUpdate(exec, graph, &outcome), );
+  OK(cuGraphExecDestroy(exec));
+  WITHOUT_MEMORY(cuGraphConditionalHandleCreate(&handle, graph, context, 0, 0), );
+  for (int kind = CU_GRAPH_COND_TYPE_IF; kind <= CU_GRAPH_COND_TYPE_SWITCH; kind++) {
+    CUgraphNodeParams chosen = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    chosen.conditional.type = (CUgraphConditionalNodeType)kind;
+    chosen.conditional.size = kind == CU_GRAPH_COND_TYPE_SWITCH ? 3 : 1;
+    chosen.conditional.ctx = context;
+    OK(cuGraphConditionalHandleCreate(&chosen.conditional.handle, graph, context, 0, 0));
+    WITHOUT_MEMORY(cuGraphAddNode(&node, graph, NULL, NULL, 0, &chosen), );
+  }
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphCreate(&graph, 0));
+  WITHOUT_MEMORY(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &pages), );
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphDestroy(child));
+}
+
+/* What is kept of a library on a device, and of what other libraries and processes share. */
+static void settings_and_shares(CUcontext context) {
+  CUcontext other;
+  CUlibrary library;
+  CUkernel kernel;
+  CUfunction function;
+  CUtexref texture;
+  CUdevResource resource;
+  CUdevResourceDesc shape;
+  CUgreenCtx green;
+  CUstream stream;
+  CUdeviceptr address;
+  CUexternalSemaphore semaphore;
+  CUexternalMemory external;
+  CUDA_EXTERNAL_MEMORY_HANDLE_DESC file = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 4096};
+  CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC signal = {.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD};
+  char host[64];
+  int blocks;
+  OK(cuDevicePrimaryCtxRetain(&other, 1));
+  OK(cuCtxSetCurrent(other));
+  WITHOUT_MEMORY(cuCtxEnablePeerAccess(context, 0), OK(cuCtxDisablePeerAccess(context)));
+  OK(cuCtxSetCurrent(context));
+  OK(cuDevicePrimaryCtxRelease(1));
+  for (long number = 0; number < 8; number++) { /* each time in a new library, which makes them once */
+    OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel, library, "small"));
+    WITHOUT_MEMORY(number % 2 ? cuKernelGetFunction(&function, kernel)
+                              : cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (CUfunction)kernel, 32, 0), );
+    WITHOUT_MEMORY(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024, kernel, 0), );
+    OK(cuLibraryUnload(library));
+  }
+  WITHOUT_MEMORY(cuTexRefCreate(&texture), OK(cuTexRefDestroy(texture)));
+  OK(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+  WITHOUT_MEMORY(cuDevResourceGenerateDesc(&shape, &resource, 1), );
+  WITHOUT_MEMORY(cuGreenCtxCreate(&green, shape, 0, CU_GREEN_CTX_DEFAULT_STREAM), OK(cuGreenCtxDestroy(green)));
+  OK(cuGreenCtxCreate(&green, shape, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  WITHOUT_MEMORY(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0), OK(cuStreamDestroy(stream)));
+  OK(cuGreenCtxDestroy(green));
+  file.handle.fd = memfd_create("shared", 0);
+  EXPECT(0, ftruncate(file.handle.fd, 4096));
+  WITHOUT_MEMORY(cuImportExternalMemory(&external, &file), OK(cuDestroyExternalMemory(external));
+                 file.handle.fd = memfd_create("shared", 0); EXPECT(0, ftruncate(file.handle.fd, 4096)));
+  OK(cuImportExternalMemory(&external, &file));
+  OK(cuDestroyExternalMemory(external));
+  signal.handle.fd = memfd_create("signal", 0);
+  WITHOUT_MEMORY(cuImportExternalSemaphore(&semaphore, &signal), OK(cuDestroyExternalSemaphore(semaphore));
+                 signal.handle.fd = memfd_create("signal", 0));
+  OK(cuMemAlloc(&address, 64));
+  OK(cuStreamCreate(&stream, 0));
+  WITHOUT_MEMORY(cuMemcpyHtoDAsync(address, host, 64, stream), );
+  WITHOUT_MEMORY(cuMemcpyDtoHAsync(host, address, 64, stream), );
+  WITHOUT_MEMORY(cuMemsetD8Async(address, 1, 64, stream), );
+  WITHOUT_MEMORY(cuLaunchHostFunc(stream, unused, NULL), );
+  WITHOUT_MEMORY(cuStreamAddCallback(stream, called, NULL, 0), );
+  WITHOUT_MEMORY(cuStreamWriteValue32(stream, address, 1, 0), );
+  WITHOUT_MEMORY(cuMemFreeAsync(address, stream), OK(cuMemAlloc(&address, 64)));
+  OK(cuStreamSynchronize(stream));
+  OK(cuStreamDestroy(stream));
+  OK(cuMemFree(address));
 }
 
 static void memory_of_all_kinds(void) {
@@ -256,12 +378,21 @@ static void memory_of_all_kinds(void) {
   OK(cuStreamSynchronize(NULL));
   OK(cuMemPoolDestroy(pool));
   WITHOUT_MEMORY(cuMemAllocManaged(&address, 64, CU_MEM_ATTACH_GLOBAL), OK(cuMemFree(address)));
+  OK(cuMemAllocManaged(&address, 64, CU_MEM_ATTACH_GLOBAL));
+  WITHOUT_MEMORY(cuMemAdvise(address, 64, CU_MEM_ADVISE_SET_READ_MOSTLY, physical.location), );
+  OK(cuMemFree(address));
   WITHOUT_MEMORY(cuMemHostRegister(host, sizeof host, 0), OK(cuMemHostUnregister(host)));
   WITHOUT_MEMORY(cuMemCreate(&handle, PAGE, &physical, 0), OK(cuMemRelease(handle)));
   WITHOUT_MEMORY(cuMemAddressReserve(&address, PAGE, 0, 0, 0), OK(cuMemAddressFree(address, PAGE)));
   OK(cuMemCreate(&handle, PAGE, &physical, 0));
   OK(cuMemAddressReserve(&address, PAGE, 0, 0, 0));
   WITHOUT_MEMORY(cuMemMap(address, PAGE, 0, handle, 0), OK(cuMemUnmap(address, PAGE)));
+  OK(cuMemMap(address, PAGE, 0, handle, 0));
+  CUmemAccessDesc both = {.location = physical.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemGenericAllocationHandle again;
+  WITHOUT_MEMORY(cuMemSetAccess(address, PAGE, &both, 1), );
+  WITHOUT_MEMORY(cuMemRetainAllocationHandle(&again, (void *)address), OK(cuMemRelease(again)));
+  OK(cuMemUnmap(address, PAGE));
   OK(cuMemAddressFree(address, PAGE));
   OK(cuMemRelease(handle));
 }
@@ -316,6 +447,8 @@ int main(void) {
   OK(cuModuleGetFunction(&function, module, "small"));
   OK(cuMemAlloc(&address, 64));
   graphs(context, function, address);
+  changed_graphs(context, function, address);
+  settings_and_shares(context);
   OK(cuMemFree(address));
   OK(cuModuleUnload(module));
   WITHOUT_MEMORY(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0), OK(cuLibraryUnload(library)));
