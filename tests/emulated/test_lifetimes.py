@@ -574,6 +574,16 @@ for log in (create_string_buffer(256), (c_char * 8)(), (c_char * 2)()):
     assert cuda.cuLinkDestroy(state) == 0
     assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "memory behind the log text changed", "cuLinkDestroy")]
 """,
+    "a_log_whose_end_is_gone": """
+# The text of a log lies at its start; the last byte must be there, too.
+pages = mmap.mmap(-1, 8192)
+log, values = (c_char * 8192).from_buffer(pages), (c_uint64 * 2)()
+state = create(log, values)
+assert add(state) == 200 and told() == []
+ok(CDLL(None).munmap(c_void_p(addressof(log) + 4096), c_size_t(4096)))
+assert cuda.cuLinkDestroy(state) == 0
+assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "unmapped", "cuLinkDestroy")]
+""",
     "a_callers_own_writing_is_no_finding": """
 # Not where a buffer is cleared, and not where both logs were given the same one.
 log, values = create_string_buffer(b"?" * 255), (c_uint64 * 2)()

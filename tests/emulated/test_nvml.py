@@ -230,6 +230,9 @@ for index in range(2):
         assert nvmlDeviceGetIndex(nvmlDeviceGetHandleByPciBusId(short)) == index
     assert cuda.cuDeviceGetUuid(text, index) == 0
     assert nvmlDeviceGetUUID(device) == f"GPU-{uuid.UUID(bytes=text.raw[:16])}"
+    for kind, value in ((1, nvmlDeviceGetUUID(device).encode()), (2, text.raw[:16])):
+        assert nvmlDeviceGetIndex(nvmlDeviceGetHandleByUUIDV(value, kind)) == index
+    assert [nvmlDeviceOnSameBoard(device, nvmlDeviceGetHandleByIndex(one)) for one in range(2)] == [not index, index]
     assert cuda.cuDeviceGetPCIBusId(text, 64, index) == 0
     assert pci.busId[4:].lower() == text.value.decode().lower()
     assert cuda.cuDeviceGetAttribute(ctypes.byref(number), 33, index) == 0
@@ -240,6 +243,8 @@ assert tuple(nvmlDeviceGetCudaComputeCapability(device)) == (9, 0)
 assert nvmlDeviceGetArchitecture(device) == NVML_DEVICE_ARCH_HOPPER
 assert nvmlDeviceGetNumGpuCores(device) == 132 * 128
 refused(6, nvmlDeviceGetHandleByUUID, "GPU-x")
+refused(6, nvmlDeviceGetHandleByUUIDV, bytes(16), 2)
+refused(2, nvmlDeviceGetHandleByUUIDV, b"", 3)
 refused(6, nvmlDeviceGetHandleBySerial, "1")
 refused(6, nvmlDeviceGetHandleByPciBusId, "0000:77:00.0")
 refused(2, nvmlDeviceGetHandleByPciBusId, "zz")
@@ -322,6 +327,7 @@ refused(4, nvmlDeviceDiscoverGpus, nvmlDeviceGetPciInfo(device))  # measured: an
 assert nvmlDeviceGetBrand(device) == NVML_BRAND_GEFORCE
 assert nvmlDeviceGetNumFans(device) == 2 and nvmlDeviceGetFanSpeed(device) == nvmlDeviceGetFanSpeed_v2(device, 1) == 0
 refused(2, nvmlDeviceGetFanSpeed_v2, device, 2)
+assert nvmlDeviceGetMinMaxFanSpeed(device) == [0, 100]
 speed = c_uint(7)
 assert CDLL("libnvidia-ml.so.1").nvmlDeviceGetFanSpeed(device, byref(speed)) == speed.value == 0
 for question in (nvmlDeviceGetEccMode, nvmlDeviceGetSerial, nvmlDeviceGetMigMode, nvmlDeviceGetBoardPartNumber):
@@ -355,6 +361,9 @@ numbers = [NVML_FI_DEV_ECC_CURRENT, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 100, 3
 values = nvmlDeviceGetFieldValues(device, numbers)
 assert [value.nvmlReturn for value in values] == [0, 0, 3, 2, 2]
 assert values[0].value.ullVal == 1 and values[1].value.ullVal > 0
+powers = [one.value.uiVal for one in nvmlDeviceGetFieldValues(device, [185, 186, 187, 188, 189, 190, 192])]
+bounds = nvmlDeviceGetPowerManagementLimitConstraints(device)
+assert powers == [*[nvmlDeviceGetPowerUsage(device)] * 2, *bounds, *[bounds[1]] * 3]
 """,
     "topology": """
 # Two devices hang on one host bridge and reach each other over PCIe, which is of generation 3 before Ampere.
