@@ -41,7 +41,8 @@ _FLAGS: Final = ("-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-fvisibility=hidden", 
 _OPTIMIZED, _QUICK = "-O1", "-O0"
 #: Seconds that a test may take, on the clock, and that a process of its may compute: more than it takes, and for each.
 _CLOCK, _CPU, _TIMES = 10, 5, 5
-#: Tests that judge a mutant, those that reach the fewest statements first: what notices a fault is mostly about it.
+#: Tests that judge a mutant, in turn the one with most of its marks in the file and the one with the fewest marks: what
+#: notices a fault is mostly about it.
 _MOST: Final = 40
 #: Seconds beyond which a test comes last of those that judge a mutant.
 _LONG: Final = 2.5
@@ -334,11 +335,17 @@ class Judges:
 
     def reaching(self, file: str, mutant: CMutant) -> list[str]:
         """Return the tests that reach the statement of a mutant, in the order in which they judge it."""
-        number = self._sources.first_marks[file] + mutant.mark
-        chosen = [name for name, reached in self._reach.items() if reached >> number & 1]
-        chosen.sort(key=lambda name: (self._reach[name].bit_count(), name))
-        always = [name for name in chosen if name.startswith(self._always)]
-        return sorted(dict.fromkeys([*chosen[:_MOST], *always]), key=lambda name: self._seconds[name] > _LONG)
+        first = self._sources.first_marks[file]
+        inside = (1 << self._sources.files[file].marks) - 1
+        reaching = {name: marks for name, marks in self._reach.items() if marks >> first + mutant.mark & 1}
+        fewest = sorted(reaching, key=lambda name: (reaching[name].bit_count(), name))
+        # sorting keeps the order of equals
+        most = sorted(
+            fewest, key=lambda name: -(reaching[name] >> first & inside).bit_count() / reaching[name].bit_count()
+        )
+        chosen = [*dict.fromkeys(chain.from_iterable(zip(most, fewest, strict=True)))][:_MOST]
+        always = [name for name in fewest if name.startswith(self._always)]
+        return sorted(dict.fromkeys([*chosen, *always]), key=lambda name: self._seconds[name] > _LONG)
 
     def judge(self, file: str, mutant: CMutant, chosen: list[str]) -> str:
         """Return the test of some that kills a mutant, "" for a survivor, or `EQUAL`."""

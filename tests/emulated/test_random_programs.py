@@ -71,13 +71,31 @@ def test_unseen_programs_are_answered_as_recorded(recording, toolchain) -> None:
         assert tally.program_share >= GOALS[title]["programs"], (title, tally)
 
 
+#: In how many tests a set of programs is replayed.
+PARTS = 4
+#: Programs of the recording that the emulated driver answers otherwise, of those that are replayed.
+DIFFERING_TOO = {
+    4, 69, 123, 169, 204, 376, 387, 436, 458, 514, 596, 770, 909, 1009, 1133, 1136, 1198, 1315, 1668, 1786, 1943,
+    1963, 2111, 2126, 2162, 2376, 2433, 2438, 2624, 2677, 2919, 3062, 3086, 3118, 3217, 3298, 3323, 3338, 3404,
+    3462, 3541, 3727, 3789, 3876, 3925, 3946, 3962, 3971, 4158, 4342, 4361, 4510, 4514, 4582, 10000, 10815, 11611,
+    11627,
+}  # fmt: skip
+
+
 @pytest.mark.weekly
 @pytest.mark.slow
-def test_no_program_ends_the_emulated_driver(recording, toolchain) -> None:
-    """Where the real driver goes on, so does the emulated one, also in programs that were used while mending."""
+@pytest.mark.parametrize("part", range(PARTS))
+def test_others_are_answered_as_recorded(part: int, recording, toolchain) -> None:
+    """Every call of programs that the package does not carry, but of those that time decides about."""
     toolchain("13.0")
-    used = spread([one for one in recording["programs"] if one[0] < HELD_BACK], GOALS["programs"] // 2)
-    assert ended(used, comparer.replay(recording, used)) == []
+    carried = {seed for seed, *_ in recorder.load(recorder.PROGRAMS)}
+    used = [one for one in recording["programs"] if one[0] < HELD_BACK and one[0] not in carried]
+    used = [one for one in spread(used, 3 * GOALS["programs"]) if one[1] != "order"][part::PARTS]
+    ours = comparer.replay(recording, used, processes=1)
+    assert ended(used, ours) == []
+    differences = [one for program in used for one in comparer.compare(*program, ours[program[0]]).differences]
+    # malloc decides which address comes back
+    assert {one.seed for one in differences if '["=' not in (one.real[:3], one.ours[:3])} <= DIFFERING_TOO
 
 
 #: The calls of the package's programs that the emulated driver answers otherwise than an H100, by the program's seed.
@@ -87,8 +105,6 @@ DIFFERING = {
     2923: [34], 3079: [36], 3106: [2], 3367: [13], 4180: [8],
     11268: [15],
 }  # fmt: skip
-#: In how many tests: each takes less than a second.
-PARTS = 4
 
 
 @pytest.mark.parametrize("part", range(PARTS))
