@@ -450,6 +450,34 @@ def test_limits(check: Check, says: str) -> None:
     )
 
 
+#: Copies into two random boxes of one block of memory, and whether both have a byte in common.
+BOXES = """
+choose, field, source = random.Random(7), allocate(4096), allocate(4096)
+def box(at):
+    start, width, height, depth = choose.randrange(200), *(choose.randint(1, most) for most in (9, 4, 4))
+    pitch, rows = choose.randint(width, 14), choose.randint(height, 6)
+    to = dict(to_type=2, to_device=field + start, to_pitch=pitch, to_rows=rows)
+    given = dict(from_type=2, from_device=source, from_pitch=width, from_rows=height)
+    ok(cuda.cuMemcpy3DAsync_v2(byref(Copy3D(**given, **to, width=width, height=height, depth=depth)), at))
+    starts = (start + pitch * (row + rows * layer) for row in range(height) for layer in range(depth))
+    return {first + byte for first in starts for byte in range(width)}
+met = 0
+for number in range(100):
+    driver.check_order(on=True)
+    common = box(a) & box(b)
+    met += bool(common)
+    assert len(pairs()) == bool(common), (number, common)
+    ok(cuda.cuCtxSynchronize())
+assert 20 < met < 80, met
+driver.stop_watching()
+"""
+
+
+def test_boxes_that_meet(check: Check) -> None:
+    """Two accesses are a pair where they have a byte in common, and not where they only lie within one another."""
+    check(HEAD + BOXES)
+
+
 @pytest.mark.parametrize("count", [60, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_random_programs(on_driver: Callable[..., Any], count: int) -> None:
     """A search for paths through the edges finds no order between the pairs that the check names, and misses none."""
