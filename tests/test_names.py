@@ -17,7 +17,7 @@ _MOST_MODULES: Final = 3
 _NO_NOUNS: Final = {"it", "of", "that", "this", "what"}
 _NO_MEMBERS: Final = {"asked", "found", "given", "home", "judgement", "lack", "one", "seen", "way", "ways"}
 #: The rooms that still call what a loop takes "one"; the others name it by its noun.
-_ROOMS_WITH_ONES: Final = {"audit", "doctor", "emulator", "matrix", "plugin", "report"}
+_ROOMS_WITH_ONES: Final = {"audit", "doctor", "matrix"}
 #: What may be such a helper, or stand in the text of a program.
 _HELPER: Final = re.compile(rf"^(?:def|class) (?:{'|'.join(_NO_NOUNS | _NO_MEMBERS)})\b", re.MULTILINE | re.IGNORECASE)
 #: Members that users know by these names: of records, of tables, and of what a probe or a decision returns.

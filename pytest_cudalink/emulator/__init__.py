@@ -282,7 +282,7 @@ def emulation_for(
         raise EmulatorError(str(error), "device") from error
     if lifetime not in names.CHECK_MODES:
         raise EmulatorError(f"lifetime mode {lifetime!r} is unknown; known: {', '.join(names.CHECK_MODES)}", "lifetime")
-    since = next(one.since for one in ARCHITECTURES if devices.arch == f"sm_{one.number}")
+    since = next(known.since for known in ARCHITECTURES if devices.arch == f"sm_{known.number}")
     if wanted < since:
         msg = f"a driver of CUDA {wanted} has no device of {devices.arch}, which needs CUDA {since} or newer"
         raise EmulatorError(msg, "device")

@@ -58,7 +58,7 @@ def _runs_tasks() -> bool:
 
 def _block_of_task() -> int:
     """Return the number of the innermost open block of the task that this thread runs; 0 without one."""
-    return next((one for one in reversed(_BLOCKS.get()) if one in _OPEN), 0)
+    return next((number for number in reversed(_BLOCKS.get()) if number in _OPEN), 0)
 
 
 #: Kept for as long as the process: C has its address.
@@ -194,9 +194,9 @@ def _stacks_of_threads(numbers: Collection[int]) -> Iterator[str]:
         number = os.getpid() if thread is threading.main_thread() else thread.native_id
         if number in numbers and thread.ident in frames:
             stack = traceback.extract_stack(frames[thread.ident])
-            telling = (one for one in stack if _tells(one.filename) and one.filename != threading.__file__)
+            telling = (frame for frame in stack if _tells(frame.filename) and frame.filename != threading.__file__)
             yield f"thread {number} ({thread.name}) waits in:"
-            yield from (f"  {one.filename}:{one.lineno} in {one.name}" for one in telling)
+            yield from (f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in telling)
 
 
 def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequence[str]) -> Violation:
@@ -724,7 +724,7 @@ class DriverControl:
         if not number:
             raise MemoryError("no memory for a block in which no call may wait")
         if _runs_tasks():
-            _BLOCKS.set((*(one for one in _BLOCKS.get() if one in _OPEN), number))
+            _BLOCKS.set((*(block for block in _BLOCKS.get() if block in _OPEN), number))
             _OPEN.add(number)
             self._library.cudalinkNoWaitOfTask(number, _BLOCK_OF_TASK)
         try:
@@ -776,7 +776,7 @@ class DriverControl:
     def consume(self, violations: tuple[Violation, ...]) -> None:
         """Remove violations from the list, because they were expected or reported."""
         with self._lock:
-            self._violations = [one for one in self._violations if one not in violations]
+            self._violations = [violation for violation in self._violations if violation not in violations]
 
     def _creator(self, state: int) -> list[str]:
         """Lines of Python that led to the cuLinkCreate of a state, or else native frames.

@@ -149,8 +149,8 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
 def text_of(faults: tuple[Fault, ...] | list[Fault]) -> str:
     """Write faults as ``CUDALINK_EMULATOR_FAULTS`` has them, with symbols and numbers."""
     return ";".join(
-        f"{one.function}={one.code}"
-        if one.function in OF_STATE
-        else f"{one.function}:{one.nth}={one.code}" + (f"@{one.milliseconds}" if one.delay else "")
-        for one in faults
+        f"{fault.function}={fault.code}"
+        if fault.function in OF_STATE
+        else f"{fault.function}:{fault.nth}={fault.code}" + (f"@{fault.milliseconds}" if fault.delay else "")
+        for fault in faults
     )

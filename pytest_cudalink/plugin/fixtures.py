@@ -134,12 +134,14 @@ class EmulatedDriver:
     def remove_faults(self) -> list[str]:
         """Remove the faults of this test, not those of the run; return the functions whose fault no call triggered."""
         self.control.lose_device(self._lost_before)
-        functions = {one.number: one.function for one in self._made}
+        functions = {fault.number: fault.function for fault in self._made}
         from ..emulator.control import Injected
 
         numbers = self.control.injected[self._before :]
-        waiting = [one for one in numbers if not self.control.remove_fault(Injected(one, functions.get(one, "")))]
-        return sorted({functions[one] for one in waiting if one in functions})
+        waiting = [
+            number for number in numbers if not self.control.remove_fault(Injected(number, functions.get(number, "")))
+        ]
+        return sorted({functions[number] for number in waiting if number in functions})
 
 
 class BrokenRules:

@@ -17,8 +17,8 @@ class _OwnModules:
         if not name.startswith(_PACKAGE):
             return None
         passed = ("AssertionRewritingHook", type(self).__name__)  # blocks nest
-        others = [one for one in sys.meta_path if type(one).__name__ not in passed]
-        return next((found for one in others if (found := one.find_spec(name, path, target)) is not None), None)
+        others = [other for other in sys.meta_path if type(other).__name__ not in passed]
+        return next((found for other in others if (found := other.find_spec(name, path, target)) is not None), None)
 
 
 @contextmanager

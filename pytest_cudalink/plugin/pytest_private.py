@@ -62,12 +62,12 @@ def own_captured(config: pytest.Config) -> None:
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     both: Any = getattr(capture, "_global_capturing", None)
     streams: tuple[Any, ...] = (getattr(both, "out", None), getattr(both, "err", None))
-    for one in streams:
-        if hasattr(one, "targetfd"):  # other ways of capturing write into the memory of the process
+    for stream in streams:
+        if hasattr(stream, "targetfd"):  # other ways of capturing write into the memory of the process
             file = os.memfd_create("captured")  # no disk: there is one for each copy
-            os.dup2(file, one.tmpfile.fileno(), inheritable=False)
-            if one._state == "started":  # noqa: SLF001
-                os.dup2(file, one.targetfd)
+            os.dup2(file, stream.tmpfile.fileno(), inheritable=False)
+            if stream._state == "started":  # noqa: SLF001
+                os.dup2(file, stream.targetfd)
             os.close(file)
 
 

@@ -250,7 +250,9 @@ def _resolve(option: Option, config: pytest.Config, typed: str | list[str] | Non
 
             msg = f"cudalink: {option.flag or option.ini} is {text!r} (from {source}); {error}"
             raise pytest.UsageError(block(msg)) from None
-        found = {name: found.get(name, one) if one.source != source else one for name, one in now.items()}
+        found = {
+            name: found.get(name, setting) if setting.source != source else setting for name, setting in now.items()
+        }
     return found
 
 

@@ -65,10 +65,10 @@ def merged(entries: Iterable[AskedFor]) -> list[AskedFor]:
     return [
         AskedFor(
             what,
-            sum(one.due for one in by_kind[what]),
-            sum(one.happened for one in by_kind[what]),
-            _sums(one.left for one in by_kind[what]),
-            _sums(one.allowed for one in by_kind[what]),
+            sum(entry.due for entry in by_kind[what]),
+            sum(entry.happened for entry in by_kind[what]),
+            _sums(entry.left for entry in by_kind[what]),
+            _sums(entry.allowed for entry in by_kind[what]),
         )
         for what in KINDS
         if what in by_kind

@@ -74,7 +74,7 @@ def _of_tests(lines: Lines, fine: Collection[str]) -> Iterator[str]:
         yield f"the end counts {_totals(counts)}; the record has {_totals(lines.outcomes)}"
     if len(lines.collected) > 1:
         yield f"the record has {len(lines.collected)} events 'collected'; expected one run in a file"
-    known = {test for one in lines.collected for test in one.nodeids}
+    known = {test for event in lines.collected for test in event.nodeids}
     strange = [test for test in lines.ended if test in fine and test not in known]
     if strange:
         yield f"{counted(len(strange), 'test')} ran, but did not belong to the collected ones: {_some(strange)}"
@@ -246,7 +246,7 @@ class CellRun:
     @property
     def failing_violations(self) -> list[records.ViolationRecord]:
         """The violations that were not allowed, whatever became of their tests: one that ran again may have passed."""
-        return [one for one in self.violations if not one.allowed]
+        return [violation for violation in self.violations if not violation.allowed]
 
     @property
     def crashed(self) -> int:
@@ -316,14 +316,14 @@ class CellRun:
         release = _driver_release(found.pop("driver", ""))
         arch = self.axes.get("arch")
         return [
-            one
-            for one in known_bad(found, arch=arch, driver=release)
-            if not one.open_conditions(arch=arch, driver=release, kinds=one.kinds)
+            entry
+            for entry in known_bad(found, arch=arch, driver=release)
+            if not entry.open_conditions(arch=arch, driver=release, kinds=entry.kinds)
         ]
 
     def joined(self, later: CellRun) -> CellRun:
         """Return this run joined with a later one of the same cell; where a test ran twice, the later result counts."""
-        statuses = [one.exitstatus for one in (self, later) if one.exitstatus is not None]
+        statuses = [run.exitstatus for run in (self, later) if run.exitstatus is not None]
         details = {test: detail for test, detail in self.details.items() if test not in later.outcomes}
         values = {name: getattr(self, name) + getattr(later, name) for name in _ADDED}
         values |= {name: getattr(self, name) | getattr(later, name) for name in _UNITED}
@@ -336,7 +336,7 @@ class CellRun:
             exitstatus=max(statuses, key=lambda code: (code not in WHOLE, code), default=None),
             details={**details, **later.details},
             links=dict(Counter(self.links) + Counter(later.links)),
-            libraries=list({library_key(one): one for one in (*later.libraries, *self.libraries)}.values()),
+            libraries=list({library_key(library): library for library in (*later.libraries, *self.libraries)}.values()),
             without_result=[
                 test
                 for test in dict.fromkeys([*self.without_result, *later.without_result])

@@ -104,22 +104,22 @@ class Comparison:
     @property
     def regressions(self) -> list[OutcomeChange]:
         """The tests that fail now and did not fail before: they passed, were skipped, or did not run."""
-        return [one for one in self.changes if one.now in BAD and one.before not in BAD]
+        return [change for change in self.changes if change.now in BAD and change.before not in BAD]
 
     @property
     def fixed(self) -> list[OutcomeChange]:
         """The tests that failed before and pass now."""
-        return [one for one in self.changes if one.before in BAD and one.now in GOOD]
+        return [change for change in self.changes if change.before in BAD and change.now in GOOD]
 
     @property
     def skipped(self) -> list[OutcomeChange]:
         """The tests that passed before and are skipped now, or need a GPU now."""
-        return [one for one in self.changes if one.before in GOOD and one.now in SKIPPED]
+        return [change for change in self.changes if change.before in GOOD and change.now in SKIPPED]
 
     @property
     def gone(self) -> list[OutcomeChange]:
         """The tests that ran before and do not run now."""
-        return [one for one in self.changes if one.now == NOT_RUN]
+        return [change for change in self.changes if change.now == NOT_RUN]
 
     @property
     def regression_count(self) -> int:
@@ -128,7 +128,7 @@ class Comparison:
 
     def of(self, kind: Kind) -> list[OutcomeChange]:
         """Return the changes over all reports of one of `KINDS`."""
-        return [one for one in self.changes if one.kind == kind]
+        return [change for change in self.changes if change.kind == kind]
 
 
 def in_order(reports: Sequence[tuple[str, MatrixReport]]) -> list[tuple[str, MatrixReport]]:
@@ -150,10 +150,10 @@ def history(reports: Sequence[tuple[str, MatrixReport]]) -> Comparison:
     whole = {cell.name for cell in new.cells if not cell.fault}
     known = {*old.missing, *(cell.name for cell in old.cells if cell.fault)}
     expected = [name for name in new.missing if name not in new.allowed]
-    cells = dict.fromkeys([*(cell.name for one in (old, new) for cell in one.cells), *expected])
+    cells = dict.fromkeys([*(cell.name for report in (old, new) for cell in report.cells), *expected])
     return Comparison(
-        tuple(Step(name, one.origin, dict(one.counts)) for name, one in reports),
-        [*_changes([one for _, one in reports])],
+        tuple(Step(name, report.origin, dict(report.counts)) for name, report in reports),
+        [*_changes([report for _, report in reports])],
         broken=[name for name in cells if name not in whole and name not in known],
         unread=old.faults_of_files,
         worse=[*(_findings(new, hidden=True) - _findings(old, hidden=False)).elements()],
@@ -165,7 +165,7 @@ def _changes(reports: Sequence[MatrixReport]) -> Iterator[OutcomeChange]:
     cells = [{cell.name: cell for cell in report.cells} for report in reports]
     old, new = cells[-2:]
     for name in dict.fromkeys([*new, *old]):
-        runs = [one[name] if name in one else CellRun(name) for one in cells]
+        runs = [by_name[name] if name in by_name else CellRun(name) for by_name in cells]
         differ = {
             test
             for run in runs
@@ -184,11 +184,14 @@ def _findings(report: MatrixReport, *, hidden: bool) -> Counter[tuple[str, str, 
     for cell in report.cells:
         bad = cell.failing_tests
         every = [
-            *(("crash", one.nodeid) for one in cell.crashes),
-            *((f"violation: {one.what or one.check}", one.nodeid) for one in cell.failing_violations),
+            *(("crash", crash.nodeid) for crash in cell.crashes),
+            *(
+                (f"violation: {violation.what or violation.check}", violation.nodeid)
+                for violation in cell.failing_violations
+            ),
         ]
         shown = [(what, nodeid) for what, nodeid in every if not (hidden and nodeid in bad)]
-        shown += [(f"{one.category}: {one.kind}", one.nodeid) for one in cell.findings]
+        shown += [(f"{finding.category}: {finding.kind}", finding.nodeid) for finding in cell.findings]
         found.update((what, nodeid or "outside tests", cell.name) for what, nodeid in shown)
     return found
 

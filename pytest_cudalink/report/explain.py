@@ -65,7 +65,7 @@ def _relations(relations: list[str]) -> list[str]:
     for way in ("newer", "older"):
         both = [f"ctk {way} {part} than driver" for part in ("major", "minor")]
         if {*both} <= {*relations}:
-            relations = [f"ctk {way} than driver", *(one for one in relations if one not in both)]
+            relations = [f"ctk {way} than driver", *(other for other in relations if other not in both)]
     return relations
 
 

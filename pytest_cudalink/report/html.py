@@ -72,7 +72,7 @@ def render(
             verdict=judged,
             symbol=SYMBOLS[judged.level],
             facts=facts(report.origin, report.origins_differ),
-            chips=[one for one in figures(report, comparison) if one.number],
+            chips=[figure for figure in figures(report, comparison) if figure.number],
             sections=_placed(sections(report, comparison), {"test": names, "cell": columns}),
             failures=failures(report, names),
             report=report,
@@ -100,29 +100,29 @@ def _placed(sections: Sequence[Section], places: Mapping[str, Mapping[str, int]]
     shown = {head: {line(name): number for name, number in at.items()} for head, at in places.items()}
     result: list[dict[str, Any]] = []
     small: dict[str, Any] | None = None
-    for one in sorted(sections, key=lambda section: _LATER.get(section.id, 0)):
-        kept = [n for n in range(len(one.head)) if any(row[n] not in ("", 0) for row in one.rows)]
+    for section in sorted(sections, key=lambda section: _LATER.get(section.id, 0)):
+        kept = [n for n in range(len(section.head)) if any(row[n] not in ("", 0) for row in section.rows)]
         rows = [
             {
-                "values": [(one.head[number], row[number]) for number in kept],
+                "values": [(section.head[number], row[number]) for number in kept],
                 **{head: at.get(str(named.get(head))) for head, at in shown.items()},
             }
-            for row in one.rows
-            for named in [dict(zip(one.head, row, strict=True))]
+            for row in section.rows
+            for named in [dict(zip(section.head, row, strict=True))]
         ]
         table = {
-            "id": one.id,
-            "title": one.title,
-            "note": one.note,
-            "head": [one.head[number] for number in kept],
+            "id": section.id,
+            "title": section.title,
+            "note": section.note,
+            "head": [section.head[number] for number in kept],
             "rows": rows,
-            "total": one.total,
-            "what": one.what,
-            "later": one.id in _LATER,
+            "total": section.total,
+            "what": section.what,
+            "later": section.id in _LATER,
             "half": False,
         }
         result.append(table)
-        fits = len(kept) <= _SMALL and one.id not in _WIDE
+        fits = len(kept) <= _SMALL and section.id not in _WIDE
         if fits and small is not None and small["later"] == table["later"]:
             table["half"] = small["half"] = True
             small = None
@@ -170,14 +170,14 @@ def _data(
                 gpu.setdefault(index[test], []).append(column)
     changes: dict[str, dict[int, list[int]]] = {}
     for kind in KINDS:
-        for one in comparison.of(kind) if comparison is not None else ():
-            if one.test in index and one.cell in columns:
-                changes.setdefault(kind, {}).setdefault(index[one.test], []).append(columns[one.cell])
+        for change in comparison.of(kind) if comparison is not None else ():
+            if change.test in index and change.cell in columns:
+                changes.setdefault(kind, {}).setdefault(index[change.test], []).append(columns[change.cell])
     return {
         "cells": [
             {
                 "name": line(cell.name),
-                "states": "".join(one["letter"] for one in state_of(cell)),
+                "states": "".join(state["letter"] for state in state_of(cell)),
                 "axes": {line(name): line(value) for name, value in cell.axes.items()},
                 "title": line(cell_title(cell)),
             }
@@ -194,7 +194,7 @@ def _data(
         "good": sorted(GOOD),
         "details": details,
         "texts": list(texts),
-        "why": {index[one.test]: line(one.explanation) for one in report.partial},
+        "why": {index[partial.test]: line(partial.explanation) for partial in report.partial},
     }
 
 
@@ -254,15 +254,15 @@ def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[d
 
     `names`: position of each test.
     """
-    some = alike(report, {one.test: one.explanation for one in report.partial})
+    some = alike(report, {partial.test: partial.explanation for partial in report.partial})
     every = alike(report, dict.fromkeys(report.failing_everywhere, ""))
     return {
-        "causes": [_caused(report, names, one) for one in views.skews(report)[:_SHOWN]],
-        "some": [_failure(report, names, one) for one in some[:_SHOWN]],
-        "everywhere": [_failure(report, names, one) for one in every[:_SHOWN]],
-        "gpu": [_caused(report, names, one) for one in views.needing_gpu(report)[:_SHOWN]],
+        "causes": [_caused(report, names, group) for group in views.skews(report)[:_SHOWN]],
+        "some": [_failure(report, names, group) for group in some[:_SHOWN]],
+        "everywhere": [_failure(report, names, group) for group in every[:_SHOWN]],
+        "gpu": [_caused(report, names, group) for group in views.needing_gpu(report)[:_SHOWN]],
         "findings": [
-            _finding_card(report, names, one, cells) for one, cells in views.findings_by_cells(report)[:_SHOWN]
+            _finding_card(report, names, finding, cells) for finding, cells in views.findings_by_cells(report)[:_SHOWN]
         ],
     }
 
@@ -333,7 +333,9 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
     ]
     found = [cell.details.get(test) for cell in failing]
     reasons = Counter(
-        line(one.reason or one.text.strip().rpartition("\n")[2]) for one in found if one and (one.reason or one.text)
+        line(detail.reason or detail.text.strip().rpartition("\n")[2])
+        for detail in found
+        if detail and (detail.reason or detail.text)
     )
     ran = sum(letter != NOT_RUN for letter in row)
     card = {
@@ -343,13 +345,13 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
         "why": line(group.explanation),
         "messages": [{"text": text, "number": number} for text, number in reasons.most_common(_MESSAGES)],
         "more": max(0, len(reasons) - _MESSAGES),
-        "has_text": any(one and one.text for one in found),
+        "has_text": any(detail and detail.text for detail in found),
         "count": f"{len(failing)} of {counted(ran, 'cell')}",
         "cells": line(listed([cell.name for cell in failing])),
     }
     if len(group.tests) == 1:
         return card
-    return card | _several([names[one] for one in group.tests], [*map(line, group.tests)], line(group.error))
+    return card | _several([names[other] for other in group.tests], [*map(line, group.tests)], line(group.error))
 
 
 def state_of(cell: CellRun) -> list[dict[str, Any]]:
@@ -421,5 +423,5 @@ def _version(cell: CellRun, name: str) -> tuple[str, str]:
         return "not recorded", ""
     found, kind = version.get("found") or "none", version.get("kind") or ""
     text = found if kind in ("", "real", "absent") else f"{found} {kind}"
-    wrong = next((requested for one, requested, _ in cell.mismatches if one == name), "")
+    wrong = next((requested for library, requested, _ in cell.mismatches if library == name), "")
     return text, wrong

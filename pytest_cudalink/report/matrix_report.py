@@ -72,8 +72,8 @@ class Plan:
 
     def runs(self, name: str, test: str) -> bool:
         """Return whether pytest selects a test by the paths of a cell; without any, it selects every test."""
-        paths = [one.removesuffix("/") for one in self.tests.get(name, ())]
-        return not paths or any(f"{test}/".startswith((f"{one}/", f"{one}::")) for one in paths)
+        paths = [path.removesuffix("/") for path in self.tests.get(name, ())]
+        return not paths or any(f"{test}/".startswith((f"{path}/", f"{path}::")) for path in paths)
 
 
 def _is_open_version(word: str) -> bool:
@@ -138,13 +138,13 @@ class MatrixReport:
         A file that could not be collected in one cell is a test of its name; where its tests ran, that test passed.
         """
         outcomes = [cell.outcomes for cell in self.cells]
-        rows = ["".join([one.get(test, NOT_RUN) for one in outcomes]) for test in self.tests]
+        rows = ["".join([letters.get(test, NOT_RUN) for letters in outcomes]) for test in self.tests]
         whole = [(number, test) for number, test in enumerate(self.tests) if "::" not in test]
         if whole:
-            files = [{_file(test) for test in one if "::" in test} for one in outcomes]
+            files = [{_file(test) for test in letters if "::" in test} for letters in outcomes]
             for number, name in whole:
                 letters = zip(rows[number], files, strict=True)
-                rows[number] = "".join("P" if one == NOT_RUN and name in ran else one for one, ran in letters)
+                rows[number] = "".join("P" if letter == NOT_RUN and name in ran else letter for letter, ran in letters)
         return rows
 
     @cached_property
@@ -170,7 +170,7 @@ class MatrixReport:
             for cell, causes in zip(self.cells, self.causes, strict=True)
             if (cause := causes.get(test)) is not None
         )
-        explained = {one.test: one.explanation for one in self.partial}
+        explained = {partial.test: partial.explanation for partial in self.partial}
         result = []
         for results in sorted(found.values(), key=len, reverse=True):
             tests = tuple(dict.fromkeys(test for _, test, _ in results))
@@ -270,7 +270,7 @@ class MatrixReport:
 
     @property
     def _origins(self) -> list[Origin]:
-        return [one for cell in self.cells for one in cell.origins]
+        return [origin for cell in self.cells for origin in cell.origins]
 
     @property
     def counts(self) -> Counter[str]:
@@ -297,7 +297,9 @@ class MatrixReport:
         """The names of the versions, without the packages that no cell has and none asked for."""
         known = {"ctk", "driver", "nvjitlink"}
         for cell in self.cells:
-            known |= {name for name, one in cell.versions.items() if one.get("found") or one.get("requested")}
+            known |= {
+                name for name, version in cell.versions.items() if version.get("found") or version.get("requested")
+            }
         return sorted(known & {name for cell in self.cells for name in cell.versions})
 
     @property
@@ -346,7 +348,7 @@ class MatrixReport:
         except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error
-        cells = [_saved_cell(one, f"{path}: cells[{number}]") for number, one in enumerate(saved.cells)]
+        cells = [_saved_cell(content, f"{path}: cells[{number}]") for number, content in enumerate(saved.cells)]
         return cls(cells, saved.missing, saved.damaged, saved.reasons)
 
 
@@ -371,7 +373,7 @@ def _saved_cell(content: object, place: str) -> CellRun:
         return CellRun(cell.name or place, finished=True, unread=True, damage=wrong)
     cell.name = cell.name or place
     cell.details = {test: detail for test, detail in cell.details.items() if test in cell.outcomes}
-    cell.origins = [shown_origin(one) for one in cell.origins]
+    cell.origins = [shown_origin(origin) for origin in cell.origins]
     return cell
 
 

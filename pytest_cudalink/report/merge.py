@@ -94,7 +94,9 @@ def merge(
     runs = [cell for report in saved for cell in report.cells]
     runs += [run for _, run in sorted(_read_all(unsaved, progress), key=lambda pair: pair[0])]
     by_name = grouped((run.name, run) for run in runs)
-    order = {name: number for number, name in enumerate(expected or [cell.name for one in saved for cell in one.cells])}
+    order = {
+        name: number for number, name in enumerate(expected or [cell.name for report in saved for cell in report.cells])
+    }
     names = sorted(by_name, key=lambda name: (order.get(name, len(order)), name))
     lacking = dict.fromkeys([*expected, *reasons, *(name for report in saved for name in report.missing)])
     reasons = {name: why for report in saved for name, why in report.reasons.items()} | reasons
@@ -281,7 +283,7 @@ class _File:
         self.readings.append(reading)
         if not before.described and (before.cell.outcomes or before.lines.started):
             self.note(f": events before line {self.number}, the event 'run', are not read")
-        if any(one.cell.name == reading.cell.name for one in self.readings[:-1]):
+        if any(before.cell.name == reading.cell.name for before in self.readings[:-1]):
             self.note(
                 f": line {self.number} begins another run of the same cell; expected one run in a file; give each run "
                 "a file, and delete this one"
@@ -376,7 +378,7 @@ def _end(cell: CellRun, event: records.EndRecord) -> None:
 
 
 def _exit_in_words(event: records.ExitRecord) -> str:
-    said = " | ".join(shortened(one, _REASON) for one in event.output)
+    said = " | ".join(shortened(text, _REASON) for text in event.output)
     return f"the process {ending(event.exitcode)}{': ' if said else ''}{said}"
 
 
@@ -416,7 +418,7 @@ def _story(crash: records.CrashRecord) -> str:
     """Return what is known about the end of a process, in lines."""
     lines = [f"ended by {ended_by(crash)}"]
     if crash.last_events:
-        lines += ["last calls of the driver:", *(f"  {call_in_words(one)}" for one in crash.last_events)]
+        lines += ["last calls of the driver:", *(f"  {call_in_words(event)}" for event in crash.last_events)]
     if crash.frames:
         lines += ["frames:", *(f"  {line}" for line in crash.frames)]
     lines.append("Run with --cudalink-processes=isolated or restarted, so that a crash ends one test only.")

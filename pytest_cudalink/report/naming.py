@@ -75,8 +75,8 @@ def came_of(stack: Sequence[str], traceback: Sequence[Frame]) -> bool:
     `traceback`: of the exception, innermost first.
     """
     calls = [_frame(line) for line in stack]
-    calls = [one for one in calls if not any(part in one.file for part in _CALLERS)]
-    raised = [one for one in traceback if not any(part in one.file for part in _CALLERS)]
+    calls = [frame for frame in calls if not any(part in frame.file for part in _CALLERS)]
+    raised = [frame for frame in traceback if not any(part in frame.file for part in _CALLERS)]
     for at, call in enumerate(calls):
         for depth, frame in enumerate(raised):
             if (frame.file, frame.function) != (call.file, call.function):
@@ -109,18 +109,18 @@ def _shape(text: str) -> str:
 
 def new(said: Iterable[Said], before: Iterable[Said]) -> list[Said]:
     """Return what was said, without the lines that a clean run says as often, but for their values."""
-    known = Counter(_shape(line) for one in before for line in one.text.splitlines())
+    known = Counter(_shape(line) for piece in before for line in piece.text.splitlines())
     found = []
-    for one in said:
+    for piece in said:
         lines = []
-        for line in one.text.splitlines():
+        for line in piece.text.splitlines():
             shape = _shape(line)
             if known[shape] > 0:
                 known[shape] -= 1
             else:
                 lines.append(line)
         if lines:
-            found.append(one._replace(text="\n".join(lines)))
+            found.append(piece._replace(text="\n".join(lines)))
     return found
 
 
@@ -134,11 +134,11 @@ def _counted(said: Iterable[Said], before: Iterable[Said], error: Error) -> bool
     """Whether a line about CUDA has the code where it has 0 in a clean run."""
     lines = [
         line
-        for one in said
-        for line in one.text.splitlines()
+        for piece in said
+        for line in piece.text.splitlines()
         if re.search(rf"{_CUDA}|{re.escape(error.plain)}", line, re.IGNORECASE)
     ]
-    zero = {marked for one in before for line in one.text.splitlines() for marked in _marked(line, 0)}
+    zero = {marked for piece in before for line in piece.text.splitlines() for marked in _marked(line, 0)}
     return any(marked in zero for line in lines for marked in _marked(line, error.code))
 
 
@@ -157,10 +157,14 @@ def tells(
     `before`: what the clean run said.
     `others`: functions whose own calls failed, too: what names one of them, and not that of the error, is about them.
     """
-    elsewhere = {error._replace(function=one).plain for one in others}
-    fresh = [line for one in new(said, before) for line in one.text.splitlines() if not _is_of(line, error, elsewhere)]
-    texts = [one for one in raised if not _is_of(one.text, error, elsewhere)]
-    return any(_names(error, one) for one in (*texts, Raised("\n".join(fresh)))) or _counted(said, before, error)
+    elsewhere = {error._replace(function=function).plain for function in others}
+    fresh = [
+        line for piece in new(said, before) for line in piece.text.splitlines() if not _is_of(line, error, elsewhere)
+    ]
+    texts = [exception for exception in raised if not _is_of(exception.text, error, elsewhere)]
+    return any(_names(error, exception) for exception in (*texts, Raised("\n".join(fresh)))) or _counted(
+        said, before, error
+    )
 
 
 def _is_of(text: str, error: Error, elsewhere: Iterable[str]) -> bool:
@@ -185,7 +189,7 @@ def _names(error: Error, raised: Raised) -> bool:
 def _patterns(error: Error, *, by_call: bool) -> Iterator[str]:
     """Yield what names a code: its name, or its words or its number where the text is about CUDA, or of the call."""
     plain = re.sub(r"^[A-Z]+_ERROR_", "", error.name)
-    phrase = "|".join({re.escape(one).replace("_", "[ _]") for one in (error.words, plain) if one})
+    phrase = "|".join({re.escape(form).replace("_", "[ _]") for form in (error.words, plain) if form})
     phrase = rf"(?:{phrase})\b"
     number = rf"{error.code}{_ENDS}"
     code = rf"(?<!exit )\b{_ERROR}(?:{_GAP}{_BETWEEN})*{_GAP}{number}"

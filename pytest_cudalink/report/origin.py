@@ -151,7 +151,7 @@ def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:
     In CI, git is asked only for a commit that the environment does not have.
     """
     project = declared_name(root)
-    system = next((one for one in read_table("ci_systems.toml").values() if environment.get(one["marker"])), None)
+    system = next((row for row in read_table("ci_systems.toml").values() if environment.get(row["marker"])), None)
     if system is None:
         commit, branch = commit_and_branch(root, environment)
         dirty = has_changes(root, environment) if commit else None
@@ -193,8 +193,8 @@ def merged(origins: Iterable[Origin]) -> Origin:
     """Return what several origins have in common, the earliest start, and whether any had changes."""
     every = list(origins)
     common = {name: values[0] if len(values := _values(every, name)) == 1 else None for name in _COMMON}
-    starts = [one.started for one in every if one.started is not None]
-    states = {one.dirty for one in every}
+    starts = [origin.started for origin in every if origin.started is not None]
+    states = {origin.dirty for origin in every}
     dirty = True if True in states else None if None in states or not states else False
     return Origin(**common, started=min(starts, default=None), dirty=dirty)
 
@@ -207,7 +207,7 @@ def differing(origins: Iterable[Origin]) -> tuple[str, ...]:
 
 def _values(origins: Iterable[Origin], name: str) -> list[str]:
     """Return the known values of a field, each once."""
-    return list(dict.fromkeys(value for one in origins if (value := getattr(one, name)) is not None))
+    return list(dict.fromkeys(value for origin in origins if (value := getattr(origin, name)) is not None))
 
 
 def _first(places: Iterable[str], environment: Mapping[str, str]) -> str | None:

@@ -63,24 +63,24 @@ def markdown(
     comparison: Comparison | None = None,
 ) -> str:
     """Return the report as GitHub's Markdown, no longer than the limit of a job summary."""
-    counts = [f"**{one.number}** {safe_text.markdown(one.text)}" for one in figures(report, comparison)]
+    counts = [f"**{figure.number}** {safe_text.markdown(figure.text)}" for figure in figures(report, comparison)]
     parts = ["## Compatibility matrix", f"**{safe_text.markdown(headline(report, comparison))}**"]
     parts += [*_facts(report.origin), " · ".join(counts)]
-    for one in [*_histories(comparison), *sections(report, comparison)]:
-        lines = [f"### {safe_text.markdown(one.title)}", ""]
-        if one.note:
-            lines += [one.note, ""]
-        if one.rows:
-            lines.append("| " + " | ".join(map(safe_text.markdown, one.head)) + " |")
-            lines.append("|" + "---|" * len(one.head))
-            lines += ["| " + " | ".join(map(safe_text.markdown, row)) + " |" for row in one.rows]
-        for block in one.blocks:  # each line begins with a word or with spaces, and so cannot end the fence
+    for table in [*_histories(comparison), *sections(report, comparison)]:
+        lines = [f"### {safe_text.markdown(table.title)}", ""]
+        if table.note:
+            lines += [table.note, ""]
+        if table.rows:
+            lines.append("| " + " | ".join(map(safe_text.markdown, table.head)) + " |")
+            lines.append("|" + "---|" * len(table.head))
+            lines += ["| " + " | ".join(map(safe_text.markdown, row)) + " |" for row in table.rows]
+        for block in table.blocks:  # each line begins with a word or with spaces, and so cannot end the fence
             lines += [f"**{safe_text.markdown(block.title)}**", "", "```text", *block.all_lines(_NAMED), "```", ""]
-        if more := and_more(one.total - len(one.rows) - len(one.blocks)):
-            lines += ["", f"…{more} {one.what}."]
+        if more := and_more(table.total - len(table.rows) - len(table.blocks)):
+            lines += ["", f"…{more} {table.what}."]
         text = "\n".join(lines)
-        if one.id in {"versions", "slowest"}:
-            text = f"<details><summary>{one.title}</summary>\n\n{text}\n\n</details>"
+        if table.id in {"versions", "slowest"}:
+            text = f"<details><summary>{table.title}</summary>\n\n{text}\n\n</details>"
         if sum(len(part.encode()) for part in (*parts, text)) > _MARKDOWN_SIZE:
             parts.append("… the rest is too long for a summary; see the HTML page.")
             break
@@ -111,19 +111,20 @@ def terminal(
 
     console.print(Text(headline(report, comparison), style="bold"))
     counts = [
-        Text(f"{one.number} {one.text}", style="bold red" if one.alarm else "") for one in figures(report, comparison)
+        Text(f"{figure.number} {figure.text}", style="bold red" if figure.alarm else "")
+        for figure in figures(report, comparison)
     ]
     console.print(Text(", ").join(counts))
     console.print(_grid(report))
-    for one in [*_histories(comparison), *_brief(report, comparison)]:
+    for table in [*_histories(comparison), *_brief(report, comparison)]:
         console.print()
-        if one.blocks:
-            title, *lines = _block_lines(one)
+        if table.blocks:
+            title, *lines = _block_lines(table)
             console.print(Text("\n").join([Text(title, style="bold"), *map(Text, lines)]), soft_wrap=True)
         else:
-            console.print(_table(one))
-        if more := and_more(one.total - _ROWS):
-            console.print(f"…{more} {one.what}", style="dim")
+            console.print(_table(table))
+        if more := and_more(table.total - _ROWS):
+            console.print(f"…{more} {table.what}", style="dim")
 
 
 def _console(file: TextIO | None) -> Any:
@@ -142,17 +143,17 @@ def plain(
 ) -> str:
     """Return the report as plain text: columns under each other, each row on one line."""
     parts = _wrapped(headline(report, comparison))
-    parts += _wrapped(", ".join(f"{one.number} {one.text}" for one in figures(report, comparison)))
+    parts += _wrapped(", ".join(f"{figure.number} {figure.text}" for figure in figures(report, comparison)))
     shown = _present(report)
     parts += columns([_head(shown), *(_cells(cell, shown) for cell in report.cells)], _WIDEST)
-    for one in [*_histories(comparison), *_brief(report, comparison)]:
-        if one.blocks:
-            parts += ["", *_block_lines(one)]
+    for table in [*_histories(comparison), *_brief(report, comparison)]:
+        if table.blocks:
+            parts += ["", *_block_lines(table)]
         else:
-            values = [[str(value) for value in row] for row in one.rows[:_ROWS]]
-            parts += [f"\n{one.title}", *columns([one.head, *values], _WIDEST)]
-        if more := and_more(one.total - _ROWS):
-            parts.append(f"…{more} {one.what}")
+            values = [[str(value) for value in row] for row in table.rows[:_ROWS]]
+            parts += [f"\n{table.title}", *columns([table.head, *values], _WIDEST)]
+        if more := and_more(table.total - _ROWS):
+            parts.append(f"…{more} {table.what}")
     return "\n".join(parts) + "\n"
 
 
@@ -162,8 +163,8 @@ def _brief(report: MatrixReport, comparison: Comparison | None) -> list[Section]
         "libraries": libraries_in_short,
         "unsteered": partial(unsteered, forced_only=True),
     }
-    found = [short[one.id](report) if one.id in short else one for one in sections(report, comparison)]
-    return [one for one in found if one.total and one.id not in _NOT_HERE]
+    found = [short[table.id](report) if table.id in short else table for table in sections(report, comparison)]
+    return [table for table in found if table.total and table.id not in _NOT_HERE]
 
 
 def _block_lines(section: Section) -> list[str]:
@@ -182,7 +183,9 @@ def _histories(comparison: Comparison | None) -> Iterable[Section]:
         (step.name, (step.origin.commit or "")[:_COMMIT], step.origin.started or "", *_results(step.totals))
         for step in comparison.reports
     ]
-    changes = [(_KINDS[kind], one.test, one.cell, one.letters) for kind in KINDS for one in comparison.of(kind)]
+    changes = [
+        (_KINDS[kind], change.test, change.cell, change.letters) for kind in KINDS for change in comparison.of(kind)
+    ]
     head = ("report", "commit", "began", "passed", "failed")
     found = [section("reports", "Reports, oldest first", head, reports, "reports")]
     if changes:
@@ -193,7 +196,7 @@ def _histories(comparison: Comparison | None) -> Iterable[Section]:
 
 def _results(totals: Mapping[str, int]) -> tuple[int, int]:
     """Return how many tests passed and how many failed."""
-    return sum(totals.get(one, 0) for one in GOOD), sum(totals.get(one, 0) for one in BAD)
+    return sum(totals.get(letter, 0) for letter in GOOD), sum(totals.get(letter, 0) for letter in BAD)
 
 
 def _wrapped(text: str) -> list[str]:
@@ -215,7 +218,7 @@ def _head(letters: Sequence[str]) -> list[str]:
 def _cells(cell: CellRun, letters: Sequence[str]) -> list[str]:
     """Return the row of a cell in that table."""
     counts = cell.counts
-    numbers = (str(counts[one] or NOT_RUN) for one in letters)
+    numbers = (str(counts[letter] or NOT_RUN) for letter in letters)
     return [line(cell.name), *numbers, links_in_words(cell), f"{cell.duration:.1f}"]
 
 
@@ -234,7 +237,7 @@ def _grid(report: MatrixReport) -> Any:
         )
     for cell in report.cells:
         bad = bool(set(cell.counts) & BAD or cell.fault)
-        styles = ["bold" if bad else "", *(_COLOURS.get(one, "") for one in present), "", ""]
+        styles = ["bold" if bad else "", *(_COLOURS.get(letter, "") for letter in present), "", ""]
         texts = zip(_cells(cell, present), styles, strict=True)
         table.add_row(*(Text(text, style="dim" if text == NOT_RUN else style) for text, style in texts))
     return table

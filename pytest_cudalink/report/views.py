@@ -38,8 +38,10 @@ def findings_by_cells(report: MatrixReport) -> list[tuple[FindingRecord, list[st
     """Return what was found, each with the cells that found it."""
     cells: dict[tuple[str | None, ...], tuple[FindingRecord, list[str]]] = {}
     for cell in report.cells:
-        for one in cell.findings:
-            cells.setdefault((one.category, one.nodeid, one.what, *one.evidence), (one, []))[1].append(cell.name)
+        for finding in cell.findings:
+            cells.setdefault((finding.category, finding.nodeid, finding.what, *finding.evidence), (finding, []))[
+                1
+            ].append(cell.name)
     return list(cells.values())
 
 
@@ -55,7 +57,7 @@ def lines_of(finding: FindingRecord) -> tuple[str, ...]:
     """
     first, _, rest = block("\n".join((finding.what, *finding.evidence))).replace("\t", "    ").partition("\n")
     repeat = [f"    repeat: {line(finding.repeat, _COMMAND)}"] if finding.repeat else []
-    return f"what   {first}", *repeat, *(f"    {one}" for one in rest.splitlines())
+    return f"what   {first}", *repeat, *(f"    {text}" for text in rest.splitlines())
 
 
 def picture_of(finding: FindingRecord) -> dict[str, Any] | None:
@@ -63,31 +65,36 @@ def picture_of(finding: FindingRecord) -> dict[str, Any] | None:
     shown = finding.operations
     if not shown:
         return None
-    start = min(one["queued"] for one in shown)
-    last = max(at for one in shown for at in (one["queued"], one["ready"], one["done"]) if at is not None)
+    start = min(operation["queued"] for operation in shown)
+    last = max(
+        at
+        for operation in shown
+        for at in (operation["queued"], operation["ready"], operation["done"])
+        if at is not None
+    )
     scale = _BARS / (last - start + 1)
 
     def at(step: int) -> float:
         return round(_LEFT + (step - start) * scale, 1)
 
     rows = []
-    for number, one in enumerate(shown):
-        done = last + 1 if one["done"] is None else one["done"]
-        queued, ready, end = at(one["queued"]), at(max(one["ready"], one["queued"])), at(done)
+    for number, operation in enumerate(shown):
+        done = last + 1 if operation["done"] is None else operation["done"]
+        queued, ready, end = at(operation["queued"]), at(max(operation["ready"], operation["queued"])), at(done)
         rows.append(
             {
                 "y": number * _ROW,
-                "name": line(f"{one['number']} {one['function']} ({one['stream']})", _NAME),
-                "place": line(one["place"], _PLACE),
-                "late": one["late"],
+                "name": line(f"{operation['number']} {operation['function']} ({operation['stream']})", _NAME),
+                "place": line(operation["place"], _PLACE),
+                "late": operation["late"],
                 "queued": queued,
                 "waits": max(0, round(ready - queued, 1)),
                 "ready": ready,
                 "runs": max(3, round(end - ready, 1)),  # what is done at once is there, too
-                "ends": one["done"] is not None,
+                "ends": operation["done"] is not None,
             }
         )
-    late = ", ".join(str(one["number"]) for one in shown if one["late"])
+    late = ", ".join(str(operation["number"]) for operation in shown if operation["late"])
     return {
         "rows": rows,
         "width": _WIDTH,
@@ -237,15 +244,15 @@ def _of_runs(report: MatrixReport, comparison: Comparison | None) -> list[Sectio
 def _of_tests(report: MatrixReport) -> list[Section]:
     """Return what all cells together say of a test: why it fails, where it fails for another reason, never runs."""
     unknown = "; cause not known" if skews(report) else ""
-    refused = {test for one in needing_gpu(report) for test in one.tests}
+    refused = {test for group in needing_gpu(report) for test in group.tests}
     return [
         _blocks(report, "causes", skews(report)),
         _table(
             "some",
             ("test", "explained by", "error", "cells"),
             (
-                (listed(one.tests, _ALIKE), one.explanation, one.error, listed(one.cells))
-                for one in alike(report, {one.test: one.explanation for one in report.partial})
+                (listed(group.tests, _ALIKE), group.explanation, group.error, listed(group.cells))
+                for group in alike(report, {partial.test: partial.explanation for partial in report.partial})
             ),
             more=unknown,
         ),
@@ -253,8 +260,8 @@ def _of_tests(report: MatrixReport) -> list[Section]:
             "everywhere",
             ("test", "error"),
             (
-                (listed(one.tests, _ALIKE), one.error)
-                for one in alike(report, dict.fromkeys(report.failing_everywhere, ""))
+                (listed(group.tests, _ALIKE), group.error)
+                for group in alike(report, dict.fromkeys(report.failing_everywhere, ""))
             ),
             more=unknown,
         ),
@@ -274,10 +281,10 @@ def _of_notes(report: MatrixReport) -> list[Section]:
             "known",
             ("cell", "failed", "known", "what happens", "thread", "do"),
             (
-                (cell.name, failed, one.title, one.happens, ", ".join(one.threads), one.advice)
+                (cell.name, failed, entry.title, entry.happens, ", ".join(entry.threads), entry.advice)
                 for cell in report.cells
                 if (failed := sum(cell.counts[letter] for letter in BAD))
-                for one in cell.known_bad
+                for entry in cell.known_bad
             ),
         ),
         _table(
@@ -288,14 +295,18 @@ def _of_notes(report: MatrixReport) -> list[Section]:
         _table(
             "violations",
             ("cell", "test", "what"),
-            ((cell.name, one.nodeid or "outside tests", one.text) for cell in report.cells for one in cell.violations),
+            (
+                (cell.name, violation.nodeid or "outside tests", violation.text)
+                for cell in report.cells
+                for violation in cell.violations
+            ),
         ),
         _findings(report),
         _asked_for(report),
         _table(
             "sticky",
             ("cell", "test", "with", "tests after it, in a fresh process"),
-            ((cell.name, one.nodeid, one.error, one.after) for cell in report.cells for one in cell.sticky),
+            ((cell.name, sticky.nodeid, sticky.error, sticky.after) for cell in report.cells for sticky in cell.sticky),
         ),
     ]
 
@@ -308,7 +319,7 @@ def _of_cells(report: MatrixReport) -> list[Section]:
         _table(
             "mismatch",
             ("cell", "what", "requested", "found"),
-            ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
+            ((cell.name, *mismatch) for cell in report.cells for mismatch in cell.mismatches),
         ),
         _libraries(report),
         _table("hidden", ("cell", "how"), ((cell.name, cell.hidden) for cell in report.cells if cell.hidden)),
@@ -355,16 +366,16 @@ def _of_cells(report: MatrixReport) -> list[Section]:
 
 def skews(report: MatrixReport) -> list[Group]:
     """Return the failures of a known cause, but those of tests that need a GPU."""
-    return [one for one in report.groups if one.cause.kind != "not_emulated"]
+    return [group for group in report.groups if group.cause.kind != "not_emulated"]
 
 
 def needing_gpu(report: MatrixReport) -> list[Group]:
     """Return the tests that failed, or were skipped, because an emulated driver refused a call."""
-    return [one for one in report.groups if one.cause.kind == "not_emulated"]
+    return [group for group in report.groups if group.cause.kind == "not_emulated"]
 
 
 def _blocks(report: MatrixReport, name: str, groups: Sequence[Group]) -> Section:
-    found = tuple(block_of(report, one) for one in groups[:_SHOWN])
+    found = tuple(block_of(report, group) for group in groups[:_SHOWN])
     return _texts(Section(name, "", (), (), len(groups), "", "", found))
 
 
@@ -380,8 +391,8 @@ def block_of(report: MatrixReport, group: Group) -> Block:
 def _findings(report: MatrixReport) -> Section:
     found = findings_by_cells(report)
     blocks = tuple(
-        Block(title_of(one), lines_of(one), (line(one.nodeid or "outside tests"),), tuple(map(line, cells)))
-        for one, cells in found[:_SHOWN]
+        Block(title_of(finding), lines_of(finding), (line(finding.nodeid or "outside tests"),), tuple(map(line, cells)))
+        for finding, cells in found[:_SHOWN]
     )
     return _texts(Section("findings", "", (), (), len(found), "", "", blocks))
 
@@ -393,15 +404,15 @@ def _asked_for(report: MatrixReport) -> Section:
         (
             (
                 cell.name,
-                f"{one.what}: {either(0, KINDS[one.what].name)}" if one.what in KINDS else one.what,
-                one.due,
-                one.happened,
-                _reasons(one.left),
-                _reasons(one.allowed),
+                f"{entry.what}: {either(0, KINDS[entry.what].name)}" if entry.what in KINDS else entry.what,
+                entry.due,
+                entry.happened,
+                _reasons(entry.left),
+                _reasons(entry.allowed),
             )
             for cell in report.cells
-            for one in cell.asked
-            if is_worth_a_look(one.what, one.due, one.happened)
+            for entry in cell.asked
+            if is_worth_a_look(entry.what, entry.due, entry.happened)
         ),
     )
 
@@ -418,12 +429,12 @@ def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
     places: Counter[tuple[bool, str, str, str, str, str]] = Counter()
     cells: dict[tuple[bool, str, str, str, str, str], dict[str, None]] = {}
     for cell in report.cells:
-        for one in cell.unsteered:
-            forced = one.forced
-            follows = forced is None or one.backend in (forced, "unknown")
-            how = follows, one.via, one.call, one.where or "unknown", unsteered_on(one.backend), forced or ""
+        for links in cell.unsteered:
+            forced = links.forced
+            follows = forced is None or links.backend in (forced, "unknown")
+            how = follows, links.via, links.call, links.where or "unknown", unsteered_on(links.backend), forced or ""
             if forced is not None or not forced_only:
-                places[how] += one.number
+                places[how] += links.number
                 cells.setdefault(how, {})[cell.name] = None
     rows: list[tuple[str | int | float, ...]] = [
         (*place[1:], number, listed(list(cells[place]))) for place, number in sorted(places.items())
@@ -464,19 +475,19 @@ def _loaded(report: MatrixReport) -> list[tuple[tuple[str, ...], dict[str, dict[
     """Return each loaded CUDA library, release and place, with its cells, paths, and what it was loaded for."""
     found: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for cell in report.cells:
-        for one in cell.libraries:
-            place = f"{one.place}: {one.owner}" if one.owner else one.place
-            key = one.soname or one.name, one.version or "not known", place
+        for library in cell.libraries:
+            place = f"{library.place}: {library.owner}" if library.owner else library.place
+            key = library.soname or library.name, library.version or "not known", place
             entry = found.setdefault(key, {"cells": {}, "path": {}, "for_whom": {}})
             entry["cells"][cell.name] = None
-            entry["path"][one.path] = None
-            entry["for_whom"][one.for_whom or "not known"] = None
+            entry["path"][library.path] = None
+            entry["for_whom"][library.for_whom or "not known"] = None
     return sorted(found.items(), key=lambda pair: pair[0])
 
 
 def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
     def rows(changes: Iterable[OutcomeChange]) -> Iterable[tuple[str, ...]]:
-        return ((one.test, one.cell, _word(one.before), _word(one.now)) for one in changes)
+        return ((change.test, change.cell, _word(change.before), _word(change.now)) for change in changes)
 
     head = ("test", "cell", "before", "now")
     return [
@@ -492,14 +503,14 @@ def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
     """Return a row for each regression, and one for those that have a cause in common."""
     causes = {cell.name: found for cell, found in zip(report.cells, report.causes, strict=True)}
     found: dict[tuple[str, ...], list[OutcomeChange]] = {}
-    for number, one in enumerate(comparison.regressions):
-        cause = causes.get(one.cell, {}).get(one.test)
+    for number, change in enumerate(comparison.regressions):
+        cause = causes.get(change.cell, {}).get(change.test)
         why = (cause.kind, cause.why) if cause is not None else ("", f"{number}")
-        found.setdefault((one.before, one.now, *why), []).append(one)
+        found.setdefault((change.before, change.now, *why), []).append(change)
     rows = [
         (
-            listed(list(dict.fromkeys(one.test for one in changes))),
-            listed(list(dict.fromkeys(one.cell for one in changes))),
+            listed(list(dict.fromkeys(change.test for change in changes))),
+            listed(list(dict.fromkeys(change.cell for change in changes))),
             _word(before),
             _word(now),
             *([why if kind else ""] if any(key[2] for key in found) else []),

@@ -75,7 +75,7 @@ def _described(libraries: _Libraries) -> dict[str, Any]:
         found["init"] = libraries.cuInit(0)
         number.value = 0
         libraries.cuDeviceGetCount(ctypes.byref(number))
-        found["devices"] = [_device(libraries, one) for one in range(min(number.value, _DEVICES))]
+        found["devices"] = [_device(libraries, device) for device in range(min(number.value, _DEVICES))]
     return found
 
 

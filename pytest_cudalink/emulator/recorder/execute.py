@@ -74,13 +74,13 @@ def layouts() -> dict[str, tuple[int, dict[str, tuple[int, str]]]]:
     """Return the structures: size, and of each field its offset and its letter of `struct`."""
     return {
         name: (
-            one["size"],
+            layout["size"],
             {
                 field: (int(offset), letter)
-                for field, offset, letter in (word.rsplit(":", 2) for word in one["fields"].split())
+                for field, offset, letter in (word.rsplit(":", 2) for word in layout["fields"].split())
             },
         )
-        for name, one in read_table("recorder/layouts.toml").items()
+        for name, layout in read_table("recorder/layouts.toml").items()
     }
 
 
@@ -196,22 +196,26 @@ class Interpreter:
             size = _SIZES[letter]
             if letter == "f":
                 return self.buffer(struct.pack(f"<{len(argument[2])}f", *argument[2]))
-            return self.buffer(b"".join(struct.pack("<Q", self.number(one))[:size] for one in argument[2]))
+            return self.buffer(b"".join(struct.pack("<Q", self.number(value))[:size] for value in argument[2]))
         if kind == "B":
             return self.buffer(bytes.fromhex(argument[1]))
         assert kind == "P", kind
-        places = [self.buffer(struct.pack("<QQQQ", self.number(one), 0, 0, 0)) for one in argument[1]]
+        places = [self.buffer(struct.pack("<QQQQ", self.number(value), 0, 0, 0)) for value in argument[1]]
         return self.buffer(struct.pack(f"<{len(places)}Q", *places))
 
     def structures(self, several: list[Any]) -> int:
         """Address of structures that lie in a row; their fields to read are noted."""
-        total = sum(layouts()[one[1]][0] for one in several)
-        filler = b"\0" if any(one[2] for one in several) or not any(len(one) > 3 for one in several) else b"\xee"
+        total = sum(layouts()[structure[1]][0] for structure in several)
+        filler = (
+            b"\0"
+            if any(structure[2] for structure in several) or not any(len(structure) > 3 for structure in several)
+            else b"\xee"
+        )
         data = bytearray(filler * total)
         start, reads = 0, []
-        for one in several:
-            size, fields = layouts()[one[1]]
-            for name, value in one[2].items():
+        for structure in several:
+            size, fields = layouts()[structure[1]]
+            for name, value in structure[2].items():
                 offset, letter = fields[name]
                 if letter == "f":
                     struct.pack_into("<f", data, start + offset, value)
@@ -219,7 +223,7 @@ class Interpreter:
                     width = struct.calcsize(letter)
                     packed = struct.pack("<Q", self.number(value))[:width]
                     data[start + offset : start + offset + width] = packed
-            for text in one[3] if len(one) > 3 else ():
+            for text in structure[3] if len(structure) > 3 else ():
                 if text == "*":
                     reads.append((start, "X", size))
                     continue
@@ -293,15 +297,15 @@ class Interpreter:
         if not done:
             return None, 0 if not numbers[0] else "?"
         filler = int.from_bytes(bytes([UNTOUCHED]) * 8, "little")
-        names = ["-" if one == filler else self.name(call, place, letter, one) for one in numbers]
+        names = ["-" if number == filler else self.name(call, place, letter, number) for number in numbers]
         return (letter[1:], numbers[0], kind == "h"), names[0] if count == 1 else names
 
     def value_of(self, argument: Any) -> Any:
         """What another process gets for an argument: bytes and file descriptors of this one in place of their names."""
         if isinstance(argument, list):
-            return [self.value_of(one) for one in argument]
+            return [self.value_of(element) for element in argument]
         if isinstance(argument, dict):
-            return {key: self.value_of(one) for key, one in argument.items()}
+            return {key: self.value_of(element) for key, element in argument.items()}
         if not isinstance(argument, str) or argument[:1] != "^":
             return argument
         found = self.values[int(argument[1:].removeprefix("fd"))]
@@ -367,12 +371,12 @@ class Interpreter:
         if call[0] == "!process":
             return [0, self.library.elsewhere(self.value_of(call[1]))]
         try:
-            arguments = [self.argument(one) for one in call[1:]]
+            arguments = [self.argument(argument) for argument in call[1:]]
         except Alias:
             return None
         symbol, _, thread = call[0].partition("@")
         if symbol[0] == "!":
-            return self.step(symbol, [one.value for one in arguments])
+            return self.step(symbol, [argument.value for argument in arguments])
         try:
             function = getattr(self.library, symbol)
         except AttributeError:

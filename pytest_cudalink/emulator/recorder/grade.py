@@ -63,11 +63,11 @@ def references(argument: Any) -> Iterator[int]:
         if argument[:1] == "$":
             yield int(argument[1:].partition("+")[0].partition(".")[0])
     elif isinstance(argument, list):
-        for one in argument:
-            yield from references(one)
+        for element in argument:
+            yield from references(element)
     elif isinstance(argument, dict):
-        for one in argument.values():
-            yield from references(one)
+        for element in argument.values():
+            yield from references(element)
 
 
 def _dead(program: Program) -> list[tuple[set[int], set[int]]]:
@@ -80,8 +80,8 @@ def _dead(program: Program) -> list[tuple[set[int], set[int]]]:
         ended = set(references(call[ENDS[call[0]] + 1 : ENDS[call[0]] + 2])) if call[0] in ENDS else set()
         if ended - destroyed:
             destroyed |= ended
-            for earlier, one in enumerate(program[:number]):
-                if _LOOKS_UP.search(one[0]) and (destroyed | inside) & set(references(one[1:])):
+            for earlier, before in enumerate(program[:number]):
+                if _LOOKS_UP.search(before[0]) and (destroyed | inside) & set(references(before[1:])):
                     inside.add(earlier)
             inside -= destroyed
     return found
@@ -91,8 +91,8 @@ def _alike(real: Any, ours: Any, dead: set[int]) -> bool:
     """Whether values are equal; the name of a handle that is gone equals any: addresses come back by chance."""
     if isinstance(real, list) and isinstance(ours, list):
         return len(real) == len(ours) and all(_alike(*pair, dead) for pair in zip(real, ours, strict=True))
-    named = [one for one in (real, ours) if isinstance(one, str) and one[:1] == "="]
-    return real == ours or any(int(one[1:].partition(".")[0]) in dead for one in named)
+    named = [name for name in (real, ours) if isinstance(name, str) and name[:1] == "="]
+    return real == ours or any(int(name[1:].partition(".")[0]) in dead for name in named)
 
 
 def _same(real: list[Any], ours: list[Any], dead: set[int]) -> bool:
@@ -115,12 +115,12 @@ def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
             # calls that wait although no page of CUDA says so are counted apart; a wait of ours alone is a difference
             result.early += own[-1] != WAITED
             if theirs[-1] == WAITED:
-                own = [one for one in own if one != WAITED]
-            theirs = [one for one in theirs if one != WAITED]
+                own = [value for value in own if value != WAITED]
+            theirs = [value for value in theirs if value != WAITED]
         if theirs and theirs[0] == "signal":
             # the real driver died: whatever an emulated one answers is better
             break
-        needed = {one for argument in call[1:] for one in references(argument)}
+        needed = {reference for argument in call[1:] for reference in references(argument)}
         if needed & (spoilt | dead[number][1]):
             # a handle that lay in a destroyed object may be alive again by chance, as an address that came back
             spoilt.add(number)
@@ -182,7 +182,7 @@ class Grade:
     @property
     def differences(self) -> list[Difference]:
         """Every call that the two drivers answer otherwise."""
-        return [one for result in self.results for one in result.differences]
+        return [difference for result in self.results for difference in result.differences]
 
     @property
     def counted(self) -> int:
@@ -197,8 +197,8 @@ class Grade:
     def functions(self) -> list[tuple[str, int, str]]:
         """Return the functions that differ, those first that differ most: name, count, and the most frequent way."""
         found: dict[str, Counter[str]] = {}
-        for one in self.differences:
-            found.setdefault(one.symbol, Counter())[f"{one.ours} for {one.real}"] += 1
+        for difference in self.differences:
+            found.setdefault(difference.symbol, Counter())[f"{difference.ours} for {difference.real}"] += 1
         several = [(symbol, ways.total(), ways.most_common(1)[0][0]) for symbol, ways in found.items()]
         return sorted(several, key=lambda entry: (-entry[1], entry[0]))
 
@@ -208,9 +208,9 @@ def carried(recording: dict[str, Any]) -> dict[str, Any]:
     several = [_current(load(path)) for path in RECORDED]
     own = (recording["devices"] or [{}])[0]
     for key in ("name", "arch"):
-        for one in several:
-            if one["devices"][0][key] == own.get(key):
-                return one
+        for known in several:
+            if known["devices"][0][key] == own.get(key):
+                return known
     return several[0]
 
 
@@ -233,7 +233,7 @@ def read(path: Path) -> dict[str, Any]:
 def _current(recording: dict[str, Any]) -> dict[str, Any]:
     """Return a recording without answers to other questions; an error says what is wrong with it."""
     several = recording["answers"]
-    for group in {one.group for one in questions() if one.source}.intersection(several):
+    for group in {question.group for question in questions() if question.source}.intersection(several):
         told = several[group].items()
         several[group] = {name: answers for name, answers in told if recording["samples"][name] == versions().get(name)}
     for name in ("cuda", "driver", "devices", "seconds", "ended"):
@@ -294,7 +294,7 @@ def grade(recording: dict[str, Any], other: dict[str, Any]) -> Grade:
 
 def lines(recording: dict[str, Any], other: dict[str, Any], grade: Grade) -> list[str]:
     """Return a grade in words."""
-    sources = {one.name: one.source for one in questions()}
+    sources = {question.name: question.source for question in questions()}
     asked = sum(len(answers) for answers in recording["answers"].values())
     text = [_name(recording), f"asked: {counted(asked, 'question')} in {recording['seconds']} s"]
     text += [f"the driver {how}, asked for {group}" for group, how in recording["ended"].items()]

@@ -60,7 +60,9 @@ class _Asking:
         self, libraries: Libraries, share: Sequence[DriverQuestion], seconds: float, folder: str, name: str
     ) -> None:
         source, self._answers = Path(folder, f"{name}.in"), Path(folder, f"{name}.out")
-        asked = [(one.name, one.calls, not one.source) for one in share]  # samples use no handle that is gone
+        asked = [
+            (question.name, question.calls, not question.source) for question in share
+        ]  # samples use no handle that is gone
         source.write_text(json.dumps({**libraries._asdict(), "seconds": seconds, "questions": asked}), encoding="utf-8")
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
         environment = {**os.environ, "PYTHONPATH": path, "CUDA_CACHE_DISABLE": "1"}  # no compiled PTX from the disk
@@ -107,14 +109,14 @@ def _ask(
     with tempfile.TemporaryDirectory(dir=scratch.root()) as folder:
         several = [_Asking(libraries, questions[job::jobs], seconds, folder, str(job)) for job in range(jobs)]
         try:
-            while not all(one.done() for one in several) and time.monotonic() < end:
+            while not all(process.done() for process in several) and time.monotonic() < end:
                 time.sleep(0.05)
                 if questions:
-                    say(f"{sum(len(one.lines()) for one in several)} of {len(questions)} questions")
+                    say(f"{sum(len(process.lines()) for process in several)} of {len(questions)} questions")
         finally:
-            ends = [one.end() for one in several]
-        lines = [line for one in several for line in one.lines()]
-    strange = [one for one in ends if not one.endswith(" 0")]
+            ends = [process.end() for process in several]
+        lines = [line for process in several for line in process.lines()]
+    strange = [ending for ending in ends if not ending.endswith(" 0")]
     return dict(lines), strange[0] if strange else ""
 
 
@@ -203,23 +205,25 @@ def questions() -> tuple[DriverQuestion, ...]:
     """Return every question, those first that show most."""
     samples = [
         DriverQuestion(
-            one.get("group", "samples"),
-            one["name"],
-            [json.loads(line) for line in one["calls"].splitlines() if line],
-            one["source"],
-            one.get("values", {}),
-            one.get("devices", 1),
-            one.get("least_cuda", ""),
+            sample.get("group", "samples"),
+            sample["name"],
+            [json.loads(line) for line in sample["calls"].splitlines() if line],
+            sample["source"],
+            sample.get("values", {}),
+            sample.get("devices", 1),
+            sample.get("least_cuda", ""),
         )
-        for one in read_table("recorder/samples.toml")["sample"]
+        for sample in read_table("recorder/samples.toml")["sample"]
     ]
     programs = [DriverQuestion("programs", str(seed), calls) for seed, _, calls in load(PROGRAMS)]
-    return tuple(sorted([*samples, *programs], key=lambda one: GROUPS.index(one.group)))
+    return tuple(sorted([*samples, *programs], key=lambda question: GROUPS.index(question.group)))
 
 
 @cache
 def versions() -> dict[str, str]:
     """Return what tells a sample, by name, from one that had other calls; a seed always means the same program."""
     return {
-        one.name: hashlib.sha256(json.dumps(one.calls).encode()).hexdigest()[:8] for one in questions() if one.source
+        question.name: hashlib.sha256(json.dumps(question.calls).encode()).hexdigest()[:8]
+        for question in questions()
+        if question.source
     }

@@ -131,13 +131,13 @@ class Runtime:
 
     def _to_runtime(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [self._to_runtime(one) for one in value]
+            return [self._to_runtime(element) for element in value]
         convert = self._of_runtime.get(type(value))
         return value if convert is None else convert(value)
 
     def _to_driver(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
-            return [self._to_driver(one) for one in value]
+            return [self._to_driver(element) for element in value]
         convert = self._of_driver.get(type(value))
         return value if convert is None else convert(value)
 
@@ -277,7 +277,7 @@ class Runtime:
         for name, attributes in self._table["properties"].items():
             if hasattr(properties, name):
                 several = [attributes] if isinstance(attributes, str) else attributes
-                values = [self._attribute(one, device) for one in several]
+                values = [self._attribute(attribute, device) for attribute in several]
                 setattr(properties, name, values[0] if isinstance(attributes, str) else values)
         return self._error(_SUCCESS), properties
 

@@ -314,7 +314,7 @@ class Arrays:
         if resource is None or texture is None:
             return self._failed(_INVALID_VALUE)
         ours = self._driver.CUDA_TEXTURE_DESC()
-        ours.addressMode = [self._driver.CUaddress_mode(int(one)) for one in texture.addressMode]
+        ours.addressMode = [self._driver.CUaddress_mode(int(mode)) for mode in texture.addressMode]
         ours.filterMode = self._driver.CUfilter_mode(int(texture.filterMode))
         ours.mipmapFilterMode = self._driver.CUfilter_mode(int(texture.mipmapFilterMode))
         for name in _SAME_IN_TEXTURES:
@@ -330,7 +330,7 @@ class Arrays:
         if int(code):
             return (code,)
         (ours,), texture, runtime = found, self._runtime.cudaTextureDesc(), self._runtime
-        texture.addressMode = [runtime.cudaTextureAddressMode(int(one)) for one in ours.addressMode]
+        texture.addressMode = [runtime.cudaTextureAddressMode(int(mode)) for mode in ours.addressMode]
         texture.filterMode = runtime.cudaTextureFilterMode(int(ours.filterMode))
         texture.mipmapFilterMode = runtime.cudaTextureFilterMode(int(ours.mipmapFilterMode))
         for name in _SAME_IN_TEXTURES:

@@ -35,7 +35,7 @@ def planned() -> tuple[str, ...]:
         found = faults.parse(emulation.faults, emulation.version)
     except ValueError:
         return ()
-    return tuple(faults.text_of((one,)) for one in found if one.function not in faults.OF_STATE)
+    return tuple(faults.text_of((fault,)) for fault in found if fault.function not in faults.OF_STATE)
 
 
 class Faults:

@@ -171,13 +171,13 @@ def _runs_nothing(config: pytest.Config) -> bool:
 def _may_collect(config: pytest.Config) -> bool:
     """Whether pytest may find a test: a file has the name of one, or a plugin collects files by other names."""
     given = config.known_args_namespace
-    collectors = {one.plugin_name for one in config.pluginmanager.hook.pytest_collect_file.get_hookimpls()}
+    collectors = {hook.plugin_name for hook in config.pluginmanager.hook.pytest_collect_file.get_hookimpls()}
     if not collectors <= _COLLECTORS or given.pyargs or given.doctestmodules:
         return True
     names = [*config.getini("python_files"), *(given.doctestglob or ["test*.txt"]), "conftest.py"]
-    places = [Path(one) for one in given.file_or_dir]
+    places = [Path(place) for place in given.file_or_dir]
     if not places and config.invocation_params.dir == config.rootpath:
-        places = [path for one in config.getini("testpaths") for path in config.rootpath.glob(one)]
+        places = [path for pattern in config.getini("testpaths") for path in config.rootpath.glob(pattern)]
     skipped = config.getini("norecursedirs")
     for place in places or [config.invocation_params.dir]:
         if not place.is_dir():
@@ -185,10 +185,10 @@ def _may_collect(config: pytest.Config) -> bool:
         for folder, folders, files in os.walk(place):
             if any(fnmatch(name, pattern) for name in files for pattern in names):
                 return True
-            below = [one for one in folders if not any(fnmatch(one, pattern) for pattern in skipped)]
-            if any(os.path.islink(os.path.join(folder, one)) for one in below):  # noqa: PTH114, PTH118
+            below = [name for name in folders if not any(fnmatch(name, pattern) for pattern in skipped)]
+            if any(os.path.islink(os.path.join(folder, name)) for name in below):  # noqa: PTH114, PTH118
                 return True
-            folders[:] = [one for one in below if not os.path.exists(os.path.join(folder, one, "pyvenv.cfg"))]  # noqa: PTH110, PTH118
+            folders[:] = [name for name in below if not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))]  # noqa: PTH110, PTH118
     return False
 
 

@@ -175,7 +175,7 @@ def own_lines(text: str) -> list[str]:
 def by_kind(failures: Iterable[ScheduleFailure]) -> list[ScheduleFailure]:
     """Return failures, the worst kinds first."""
     order = list(KINDS)
-    return sorted(failures, key=lambda one: order.index(one.kind))
+    return sorted(failures, key=lambda failure: order.index(failure.kind))
 
 
 # -- timelines

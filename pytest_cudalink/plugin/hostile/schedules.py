@@ -122,8 +122,8 @@ class Schedules(RunsAgain[ScheduleTotals]):
         def fails(
             displaced: Sequence[int], left_out: Sequence[int] | None, *, full_traceback: bool = False
         ) -> _Trial | None:
-            one = self._trial(item, _TrialRequest(seed, displaced, full_traceback, promised, left_out), clean)
-            return one if one is not None and one.kind == trial.kind else None
+            again = self._trial(item, _TrialRequest(seed, displaced, full_traceback, promised, left_out), clean)
+            return again if again is not None and again.kind == trial.kind else None
 
         # a crash leaves no list of what was displaced
         displaced = trial.late or self._option.displaced or tuple(range(1, len(clean.works) + _SPARE))
@@ -140,9 +140,9 @@ class Schedules(RunsAgain[ScheduleTotals]):
         displaced, least = shrink(displaced, lambda tried: fails(tried, left_out) is not None, spent)
         waits: tuple[Reliance, ...] = ()
         if left_out is None:
-            passed = [one.number for one in seen.waits if one.pending] or [one.number for one in clean.waits]
+            passed = [wait.number for wait in seen.waits if wait.pending] or [wait.number for wait in clean.waits]
             left_out, _ = shrink(passed, lambda tried: fails(displaced, tried) is not None, spent)
-            known = {one.number: one for one in (*clean.waits, *seen.waits)}
+            known = {wait.number: wait for wait in (*clean.waits, *seen.waits)}
             waits = tuple(_reliance(known[number]) for number in left_out)
         seen = fails(displaced, left_out, full_traceback=True) or seen
         return _failure(item, seed, seen, clean, displaced=displaced, least=least, waits=waits)
@@ -156,7 +156,9 @@ class Schedules(RunsAgain[ScheduleTotals]):
         self, item: pytest.Item, requests: Sequence[_TrialRequest], clean: _Trial | None
     ) -> Iterator[tuple[int, _Trial]]:
         """Run a test once under each schedule, of which it yields the number."""
-        for number, end, found in self._copies(item, [{"how": "under_schedule", **one._asdict()} for one in requests]):
+        for number, end, found in self._copies(
+            item, [{"how": "under_schedule", **request._asdict()} for request in requests]
+        ):
             died = "" if end.exitcode == 0 and not end.stopped else str(end)
             yield number, _Trial(found, died, bool(end.stopped), clean)
 
@@ -165,17 +167,17 @@ class Schedules(RunsAgain[ScheduleTotals]):
     def end(self, _session: pytest.Session) -> Iterator[RerunFinding]:
         """Yield each failure, the worst kinds first."""
         root = str(self._run.config.rootpath)
-        for one in by_kind(self.totals.findings if not self._run.is_worker else ()):
-            first, *lines = one.lines(root, self._option.number)
+        for failure in by_kind(self.totals.findings if not self._run.is_worker else ()):
+            first, *lines = failure.lines(root, self._option.number)
             yield RerunFinding(
                 "error",
                 first,
                 evidence=tuple(lines),
-                place=one.nodeid,
-                kind=one.kind,
+                place=failure.nodeid,
+                kind=failure.kind,
                 category=self.name,
-                repeat=command(self._run, f"--cudalink-schedules={one.request}", one.place),
-                operations=tuple(one.operations(root)),
+                repeat=command(self._run, f"--cudalink-schedules={failure.request}", failure.place),
+                operations=tuple(failure.operations(root)),
             )
 
     def asked_for(self) -> list[AskedFor]:
@@ -239,7 +241,7 @@ class _Trial:
         self.place: str = given.get("place", "")
         self.works = msgspec.convert(given.get("works", ()), tuple[Work, ...])
         self.late = tuple(given.get("late", ()))
-        self.waits = [_Wait(*one) for one in given.get("waits", ())]
+        self.waits = [_Wait(*wait) for wait in given.get("waits", ())]
         self.violations: Counter[str] = Counter(given.get("violations", ()))
         self.kind = self.detail = ""
         new = self.violations - (clean.violations if clean is not None else Counter())

@@ -251,7 +251,7 @@ def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iter
     if len(faulted.calls) < fault.number or _is_told(clean, faulted, fault):
         return  # the call was never made, or the error was reported to a caller
     if faulted.outcome == "failed" and clean.outcome != "failed":
-        said = [line.strip() for one in faulted.messages for line in one.text.splitlines() if line.strip()]
+        said = [line.strip() for raised in faulted.messages for line in raised.text.splitlines() if line.strip()]
         yield "no-cause", f"the test failed without naming the error: {said[0] if said else 'it said nothing'}"
     elif faulted.outcome == "passed" and _goes_on(clean, faulted, fault) and not _warns(clean, faulted):
         yield "swallowed", "the test passed, and made the same calls as if this one had succeeded"
@@ -272,7 +272,7 @@ def _is_told(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
 
 def _warns(clean: SweptTrial, faulted: SweptTrial) -> bool:
     """Whether the run warns of something of which a clean one does not, in whatever words."""
-    return any(one.alarm for one in new(faulted.notices, clean.notices))
+    return any(notice.alarm for notice in new(faulted.notices, clean.notices))
 
 
 def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
@@ -313,8 +313,8 @@ def _changed(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Itera
         more = len(after.stack) - len(wanted.stack)
         mend = "pop what was pushed" if more > 0 else "push what was popped" if more else "make the other one current"
         yield f"it left {left}, so that later calls work in another context; {mend} where a call fails, too"
-    for one in Counter(after.threads) - Counter((*wanted.threads, *before.threads)):
-        left = f"{_contexts(one)} on the stack of a thread that has not ended"
+    for stack in Counter(after.threads) - Counter((*wanted.threads, *before.threads)):
+        left = f"{_contexts(stack)} on the stack of a thread that has not ended"
         yield f"it left {left}; pop what was pushed, and end the thread, where a call fails, too"
     ends = _failed(faulted, fault) if _OF_CAPTURE.match(function) else 0
     if (more := after.captures - max(before.captures, wanted.captures)) > ends:
@@ -333,7 +333,7 @@ def _changed(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Itera
 def _is_put_back(before: Sequence[str], wanted: Sequence[str], after: Sequence[str], forgiven: int) -> bool:
     """Whether a stack is as it was, but for some contexts; a clean run that leaves it otherwise may end in between."""
     if list(before) == list(wanted):
-        same = next((at for at, (one, two) in enumerate(zip(before, after, strict=False)) if one != two), None)
+        same = next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), None)
         common = min(len(before), len(after)) if same is None else same
         return max(len(before), len(after)) - common <= forgiven
     least, most = sorted((len(before), len(wanted)))
@@ -341,7 +341,7 @@ def _is_put_back(before: Sequence[str], wanted: Sequence[str], after: Sequence[s
 
 
 def _contexts(stack: Sequence[str]) -> str:
-    return " under ".join(f"a {one}" for one in stack[::-1]) or "no context"
+    return " under ".join(f"a {context}" for context in stack[::-1]) or "no context"
 
 
 def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
@@ -362,9 +362,9 @@ def merged(findings: Iterable[SweepFinding]) -> list[tuple[SweepFinding, int]]:
     """Return one finding for equal ones, with how many there are; the worst kinds first."""
     first: dict[tuple[str, str, str], SweepFinding] = {}
     counts: Counter[tuple[str, str, str]] = Counter()
-    for one in findings:
-        first.setdefault(one.key, one)
-        counts[one.key] += 1
+    for finding in findings:
+        first.setdefault(finding.key, finding)
+        counts[finding.key] += 1
     order = list(KINDS)
     return [(first[key], counts[key]) for key in sorted(counts, key=lambda key: (order.index(key[0]), key[1:]))]
 
@@ -390,14 +390,14 @@ def read_baseline(text: str) -> list[str]:
     """
     found = []
     for number, line in enumerate(text.splitlines(), 1):
-        one = " ".join(line.split())
-        if not one or one.startswith("#"):
+        entry = " ".join(line.split())
+        if not entry or entry.startswith("#"):
             continue
-        kind, _, place = one.partition(" ")
+        kind, _, place = entry.partition(" ")
         if kind not in KINDS or not place:
-            msg = f"line {number} is {one!r}; expected KIND FUNCTION PLACE, with one of the kinds {', '.join(KINDS)}"
+            msg = f"line {number} is {entry!r}; expected KIND FUNCTION PLACE, with one of the kinds {', '.join(KINDS)}"
             raise ValueError(msg)
-        found.append(one)
+        found.append(entry)
     return found
 
 

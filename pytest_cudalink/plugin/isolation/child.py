@@ -375,11 +375,11 @@ def _hazard_of(busy: set[int]) -> str:
     """Return which thread a copy would miss: one that runs, or a native one; empty for none."""
     names = {thread.native_id: f"{thread.name!r}" for thread in threading.enumerate()}
     if busy:
-        return f"a thread that does not rest: {listed([names.get(one, str(one)) for one in sorted(busy)])}"
+        return f"a thread that does not rest: {listed([names.get(thread, str(thread)) for thread in sorted(busy)])}"
     others = _others()
     if _are_of_python(others):
         return ""
-    native = [f"{_read(one, 'comm').strip()} {one}" for one in sorted(others) if one not in names]
+    native = [f"{_read(thread, 'comm').strip()} {thread}" for thread in sorted(others) if thread not in names]
     return f"a native thread, on which its library may rely: {listed(native)}"
 
 

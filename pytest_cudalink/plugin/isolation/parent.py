@@ -346,8 +346,8 @@ def _as_report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport
     # JSON has no tuples: pytest looks at the type of a skip's place
     if isinstance(report.longrepr, list):
         report.longrepr = tuple(report.longrepr)
-    report.sections = [tuple(one) for one in report.sections]
-    report.user_properties = [tuple(one) for one in report.user_properties]
+    report.sections = [tuple(section) for section in report.sections]
+    report.user_properties = [tuple(pair) for pair in report.user_properties]
     return cast("pytest.TestReport", report)
 
 

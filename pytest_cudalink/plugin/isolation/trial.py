@@ -173,8 +173,8 @@ def under_schedule(
         ],
         "late": [work.number for work in works if work.displaced],
         "waits": [
-            [one.number, one.row, one.function, _innermost_first(one), one.pending]
-            for one in (driver.unpromised_waits() if promised and wanted else ())
+            [wait.number, wait.row, wait.function, _innermost_first(wait), wait.pending]
+            for wait in (driver.unpromised_waits() if promised and wanted else ())
         ],
     }
 
@@ -277,7 +277,9 @@ class _Witness:
             elif report.skipped and self.outcome == "passed":
                 self.outcome = "skipped"
             stack = self._call()
-            self.messages += [Raised(_text(one), came_of(stack, _frames(one))) for one in _chain(call.excinfo.value)]
+            self.messages += [
+                Raised(_text(raised), came_of(stack, _frames(raised))) for raised in _chain(call.excinfo.value)
+            ]
         self._take_records(item)
         return report
 
@@ -292,8 +294,8 @@ class _Witness:
         for when, records in pytest_private.log_records(item).items():
             self._logged[when] = [
                 # asyncio logs uncaught exceptions: these name their causes themselves
-                Said(_message(one), one.levelno >= logging.WARNING and one.name != "asyncio")
-                for one in records
+                Said(_message(record), record.levelno >= logging.WARNING and record.name != "asyncio")
+                for record in records
             ]
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
@@ -314,15 +316,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     waiting: list[Any] = [error]
     while waiting:
-        one = waiting.pop(0)
-        if not isinstance(one, BaseException) or id(one) in seen:
+        raised = waiting.pop(0)
+        if not isinstance(raised, BaseException) or id(raised) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        waiting += [one.__cause__, None if one.__suppress_context__ else one.__context__]
-        waiting += getattr(one, "exceptions", ())
-        if type(one).__module__ in ("doctest", "_pytest.doctest"):  # UnexpectedException, MultipleDoctestFailures
-            waiting += [*getattr(one, "exc_info", ())[1:2], *getattr(one, "failures", ())]
+        seen.add(id(raised))
+        yield raised
+        waiting += [raised.__cause__, None if raised.__suppress_context__ else raised.__context__]
+        waiting += getattr(raised, "exceptions", ())
+        if type(raised).__module__ in ("doctest", "_pytest.doctest"):  # UnexpectedException, MultipleDoctestFailures
+            waiting += [*getattr(raised, "exc_info", ())[1:2], *getattr(raised, "failures", ())]
 
 
 def _text(error: BaseException) -> str:
@@ -346,7 +348,7 @@ def _frames(error: BaseException) -> list[Frame]:
         first = first or traceback.tb_lineno
         found.append(Frame(code.co_filename, first, last or first, code.co_name))
         traceback = traceback.tb_next
-    return [one for one in reversed(found) if telling_frames([f"{one.file}:{one.first} in {one.function}"])]
+    return [frame for frame in reversed(found) if telling_frames([f"{frame.file}:{frame.first} in {frame.function}"])]
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -98,7 +98,7 @@ class Facts(Counts):
         if self.sticky:
             found.append(("cudalink.sticky", self.sticky["error"]))
         if self.refused:
-            found.append(("cudalink.refused", " ".join(one["function"] for one in self.refused)))
+            found.append(("cudalink.refused", " ".join(call["function"] for call in self.refused)))
         if self.cause:
             found.append(("cudalink.cause", explanation(self.cause)))
         return found
@@ -202,11 +202,11 @@ class Totals(Outside):
 
         A plugin may run a test several times; that counts once, and for the test that left them not at all.
         """
-        for one in reversed(self.sticky):
-            if one["worker"] == worker:
+        for sticky in reversed(self.sticky):
+            if sticky["worker"] == worker:
                 if nodeid not in self._after_sticky:
                     self._after_sticky.add(nodeid)
-                    one["after"] += 1
+                    sticky["after"] += 1
                 return
 
     def add(self, nodeid: str, facts: Mapping[str, Any], worker: str | None = None) -> None:
@@ -223,7 +223,7 @@ class Totals(Outside):
         if undestroyed := facts["undestroyed"]:
             self.undestroyed[nodeid] += undestroyed
         if refused := facts["refused"]:
-            self.refused[nodeid] = sorted({str(one["function"]) for one in refused})
+            self.refused[nodeid] = sorted({str(call["function"]) for call in refused})
         elif passed_over := facts["passed_over"]:
             self.passed_over[nodeid] = passed_over
         self._join(facts)
@@ -286,7 +286,7 @@ class Ledger(RunPart):
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         names = ("severity", "kind", "what", "why", "fix", "otherwise")
         content = {name: str(getattr(verdict, name)) for name in names}
-        releases = [one.version for one in verdict.evidence if getattr(one, "version", None)]
+        releases = [item.version for item in verdict.evidence if getattr(item, "version", None)]
         self.here.verdicts.append(
             {"nodeid": nodeid, **content, "evidence": list(verdict.items), "releases": list(map(list, releases))}
         )
@@ -319,7 +319,7 @@ class Ledger(RunPart):
             report.cudalink = facts.as_json()  # type: ignore[attr-defined]
             if self._run.settings.properties.value == "on":
                 known = dict(report.user_properties)
-                report.user_properties += [one for one in facts.properties() if one[0] not in known]
+                report.user_properties += [pair for pair in facts.properties() if pair[0] not in known]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

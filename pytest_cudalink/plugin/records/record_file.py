@@ -104,7 +104,9 @@ class RecordFile(RunPart):
                 python=platform.python_version(),
                 pytest=pytest.__version__,
                 argv=[str(argument) for argument in run.config.invocation_params.args],
-                settings={name: {"value": one.value, "source": one.source} for name, one in settings.items()},
+                settings={
+                    name: {"value": setting.value, "source": setting.source} for name, setting in settings.items()
+                },
                 versions={**_versions(run), **(cell.versions if cell else {})},
                 arch=_arch(run),
                 facts=dict(run.hook_facts),
@@ -192,8 +194,8 @@ class RecordFile(RunPart):
         """Append violations since the end of the session, when the file has been closed; to a regular file only."""
         if self.writer.path.is_file():
             with suppress(OSError), Writer(self.writer.path) as writer:
-                for one in violations:
-                    writer.write(self._violation(one, None))
+                for violation in violations:
+                    writer.write(self._violation(violation, None))
 
     def _violation(self, violation: Violation, nodeid: str | None) -> records.ViolationRecord:
         values = {**violation._asdict(), "text": str(violation), "allowed": self._run.settings.allows(violation.check)}

@@ -121,7 +121,7 @@ class Account:
             return
         found = [
             *asked_of_blocked(session.config),
-            *(one for part in run.asked_for() for one in part.asked_for()),
+            *(entry for part in run.asked_for() for entry in part.asked_for()),
             *self._of_workers,
         ]
         allows = run.settings.require.value == "none"
@@ -160,7 +160,7 @@ class Require(Check):
             return True
         if "driver" not in self._wanted:
             return False
-        needs = plan is not None and any(one.name in FACTS for one in plan.requirements)
+        needs = plan is not None and any(requirement.name in FACTS for requirement in plan.requirements)
         return needs or settings.driver.value not in ("auto", "absent")
 
     def _has_driver(self) -> bool:

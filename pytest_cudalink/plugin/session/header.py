@@ -41,7 +41,7 @@ def lines(run: Run) -> list[str]:
         *_provenance(settings),
         *_of_emulation(run, inherited=inherited),
         *([f"cudalink: schedules {settings.schedules}"] if settings.schedules.value else []),
-        *(f"cudalink: {one}" for one in run_driver.fetched(run.config)),
+        *(f"cudalink: {toolchain}" for toolchain in run_driver.fetched(run.config)),
         *(f"cudalink: {line}" for line in (cell.lines if cell else ())),
         *(f"cudalink: {sentence}" for sentence in (*account.blocked_lines(run.config), *run.unread_variables)),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
@@ -56,7 +56,7 @@ def driver_lines(run: Run) -> list[str]:
     return [
         f"cudalink: {found}, because a marker forces the driver backend",
         *_of_emulation(run, inherited=False),
-        *(f"cudalink: {one}" for one in run_driver.fetched(run.config)),
+        *(f"cudalink: {toolchain}" for toolchain in run_driver.fetched(run.config)),
     ]
 
 
@@ -109,7 +109,7 @@ def _forced(run: Run) -> list[str]:
     else:
         steering = backends.steering(run)
         only = steering.only
-        found = {name: (one.version(), one.distribution) for name, one in steering.targets.items()}
+        found = {name: (target.version(), target.distribution) for name, target in steering.targets.items()}
         versions = {name: version or "" for name, (version, package) in found.items() if version or package is None}
         packages = {name: package for name, (_version, package) in found.items()}
     asked = {name: version for name, version in versions.items() if only is None or name in only}

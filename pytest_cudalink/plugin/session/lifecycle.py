@@ -279,7 +279,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         from ...base.safe_text import line
         from .header import lines
 
-        return [line(one) for one in lines(run_of(config))]
+        return [line(text) for text in lines(run_of(config))]
 
 
 # -- after collection

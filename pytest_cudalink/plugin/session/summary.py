@@ -134,7 +134,7 @@ def _share(reporter: pytest.TerminalReporter, refused: Collection[str]) -> list[
     if not refused:
         return []
     every = {
-        kind: {one.nodeid for one in reporter.stats.get(kind, ()) if isinstance(one, pytest.TestReport)}
+        kind: {report.nodeid for report in reporter.stats.get(kind, ()) if isinstance(report, pytest.TestReport)}
         for kind in _OUTCOMES
     }
     tests = set().union(*every.values(), refused)
@@ -150,10 +150,10 @@ def _left(sticky: Mapping[str, Any]) -> str:
 def _violations(totals: Totals) -> list[str]:
     """Return the lines on violations, by check and test, and on handles that tests left behind."""
     lines = []
-    for check, (one, many, _property) in VIOLATIONS.items():
+    for check, (single, many, _property) in VIOLATIONS.items():
         tests = totals.violations_of_tests.get(check, Counter())
         if number := tests.total() + totals.violations[check]:
-            lines.append(counted(number, one, many))
+            lines.append(counted(number, single, many))
             lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(tests.items())]
     lines += [f"  outside of tests: {text}" for text in totals.notes]
     if totals.undestroyed:

@@ -162,7 +162,9 @@ class Mismatches(Check):
         yield from self._warned()
         shown, self.pending = self.pending, Counter()
         failed = phase.report.failed
-        if text := "\n".join(one for one in _with_number(shown) if not failed or one not in phase.report.longreprtext):
+        if text := "\n".join(
+            problem for problem in _with_number(shown) if not failed or problem not in phase.report.longreprtext
+        ):
             yield Finding("error", text, kind=_SECTION)
 
     def _warned(self) -> list[Finding]:

@@ -191,7 +191,7 @@ class Causes(Check):
                 return _Refusals(cause=cause)
         if refused is not None and (cause := _of_nvjitlink(refused)):
             return _Refusals(cause=cause)
-        calls = dict.fromkeys((_name(one), _note(one)) for one in events if not _SHOWN_APART & one.keys())
+        calls = dict.fromkeys((_name(event), _note(event)) for event in events if not _SHOWN_APART & event.keys())
         return _Refusals(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
 
     # -- the CUDA runtime, and a missing driver
@@ -348,10 +348,10 @@ def _shown(finding: Finding) -> tuple[str, str]:
 
 def _telling(error: BaseException, words: str) -> str:
     """Return the line of an error or of one that it comes from in which the words stand; empty without one."""
-    for one in _chain(error):
-        for line in _message(one).splitlines():
+    for raised in _chain(error):
+        for line in _message(raised).splitlines():
             if re.search(words, line):
-                return f"{type(one).__name__}: {line.strip()[:200]}"
+                return f"{type(raised).__name__}: {line.strip()[:200]}"
     return ""
 
 

@@ -96,11 +96,11 @@ class Descendants(RunPart):
         for note in lines:
             from ...emulator.control import violation_of
 
-            one = violation_of(note)
-            if one.number:
-                self._violations.append(one)
+            noted = violation_of(note)
+            if noted.number:
+                self._violations.append(noted)
             else:
-                self._refused.append((one.test, {**note, "process": one.process}))
+                self._refused.append((noted.test, {**note, "process": noted.process}))
 
     def violations(self, *, last: bool = False) -> tuple[Violation, ...]:
         """Return the violations that were not consumed; a last look takes also notes that a dead process left."""
@@ -111,7 +111,7 @@ class Descendants(RunPart):
     def consume(self, violations: Iterable[Violation]) -> None:
         """Remove violations from the list, because they were expected or reported."""
         gone = set(map(id, violations))
-        self._violations = [one for one in self._violations if id(one) not in gone]
+        self._violations = [violation for violation in self._violations if id(violation) not in gone]
 
     def refusals(self, nodeid: str = "") -> list[dict[str, Any]]:
         """Return the calls refused since the last call, in processes that a test has started, as their drivers note it.
@@ -146,10 +146,12 @@ class Descendants(RunPart):
         """Write violations after the end of the session to stderr and the record; return whether they fail the run."""
         found = list(violations)
         here = f"process {os.getpid()} ({' '.join(sys.orig_argv)[:_COMMAND]}): "
-        for one in found[:_SAID]:
-            where = "" if one.process else here
+        for violation in found[:_SAID]:
+            where = "" if violation.process else here
             consequence = ", so the exit code is not 0" if fails else ""
-            said = line(f"cudalink: {where}{one}. This came after pytest's last report{consequence}. {one.fix}")
+            said = line(
+                f"cudalink: {where}{violation}. This came after pytest's last report{consequence}. {violation.fix}"
+            )
             sys.stderr.write(f"{said}\n")
         if found[_SAID:]:
             sys.stderr.write(f"cudalink: {len(found) - _SAID} more after pytest's last report\n")

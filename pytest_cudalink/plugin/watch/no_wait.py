@@ -60,22 +60,22 @@ class NoWait(ViolationCheck):
             self._gave_up = self._gave_up or watch.gave_up
             for found in watch.found:
                 self._number += 1
-                one = violation_of_wait(
+                wait = violation_of_wait(
                     found.call,
                     number=self._number,
                     python_stack=telling_frames(found.python_stack),
                     native_stack=found.native_stack,
                     noted=True,
                 )
-                self._seen.append(one)
+                self._seen.append(wait)
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         known = self._driver.violations if self._driver is not None else ()
-        return (*self._seen, *(one for one in known if one.check == self.name))
+        return (*self._seen, *(violation for violation in known if violation.check == self.name))
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
-        self._seen = [one for one in self._seen if one not in violations]
+        self._seen = [wait for wait in self._seen if wait not in violations]
         if self._driver is not None:
             self._driver.consume(violations)
 

@@ -105,16 +105,16 @@ class Provenance(Check):
         openings = tuple(self._openings)
         self._openings.clear()
         self._take_up(new, openings, nodeid, during)
-        for one in new:
-            names = (one.path.rpartition("/")[2], one.soname)
+        for loaded in new:
+            names = (loaded.path.rpartition("/")[2], loaded.soname)
             if any(name.startswith(_CANDIDATE) and not name.startswith(_OURS) for name in names):
-                self._candidates.append(_Candidate(one, new, openings, nodeid, during))
+                self._candidates.append(_Candidate(loaded, new, openings, nodeid, during))
         if self._candidates and not self._waits:
             self._judge()
 
     def _new(self) -> list[LoadedObject]:
-        new = [one for one in self._loads.loaded_objects() if one.path not in self._seen]
-        self._seen.update(one.path for one in new)
+        new = [loaded for loaded in self._loads.loaded_objects() if loaded.path not in self._seen]
+        self._seen.update(loaded.path for loaded in new)
         return new
 
     def _take_up(
@@ -208,11 +208,11 @@ class Provenance(Check):
             return
         from ...guardrails import provenance
 
-        for one in event.inputs:
-            if provenance.mixed_majors(one.producer, event.nvjitlink):
+        for given in event.inputs:
+            if provenance.mixed_majors(given.producer, event.nvjitlink):
                 text = (
-                    f"{event.target} linked {one.kind} {one.name or 'without a name'} of CUDA {one.producer} with "
-                    f"nvJitLink {event.nvjitlink}: producer and linker are of different majors\n"
+                    f"{event.target} linked {given.kind} {given.name or 'without a name'} of CUDA {given.producer} "
+                    f"with nvJitLink {event.nvjitlink}: producer and linker are of different majors\n"
                     "  Take the compiler and nvJitLink from one major of the toolkit"
                 )
                 if event.nodeid is None:
@@ -273,7 +273,7 @@ class Provenance(Check):
         self._found_before[place] = texts
         from ...base.safe_text import block
 
-        return [Finding("error", block("\n".join(f"cudalink: {one}" for one in texts)), kind=_SECTION)]
+        return [Finding("error", block("\n".join(f"cudalink: {text}" for text in texts)), kind=_SECTION)]
 
     def end(self, _session: pytest.Session) -> tuple[()]:
         """Take what was loaded since the last test."""
@@ -282,7 +282,7 @@ class Provenance(Check):
 
     def finish(self) -> tuple[()]:
         """Find two majors of a library where nothing more was asked."""
-        if self._waits and _has_two_majors([one.found for one in self._candidates]):
+        if self._waits and _has_two_majors([candidate.found for candidate in self._candidates]):
             self._judge()
         return ()
 
@@ -290,8 +290,8 @@ class Provenance(Check):
 def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:
     """Whether two objects may be of one library and of different majors, by their names."""
     numbers: dict[str, set[str]] = {}
-    for one in objects:
-        match = re.match(_NUMBERED, one.soname) or re.match(_NUMBERED, one.path.rpartition("/")[2])
+    for loaded in objects:
+        match = re.match(_NUMBERED, loaded.soname) or re.match(_NUMBERED, loaded.path.rpartition("/")[2])
         if match is not None:
             numbers.setdefault(match["name"], set()).add(match["number"])
     return any(len(found) > 1 for found in numbers.values())

@@ -96,13 +96,13 @@ class ViolationCheck(Check):
             return
         self.consume(new)
         hook, config = self._run.config.hook, self._run.config
-        for one in new:
-            test = nodeid if self.belongs_to(nodeid, one) else None
-            hook.pytest_cudalink_violation(config=config, violation=one, nodeid=test, maker=self.maker(one))
+        for violation in new:
+            test = nodeid if self.belongs_to(nodeid, violation) else None
+            hook.pytest_cudalink_violation(config=config, violation=violation, nodeid=test, maker=self.maker(violation))
             if test is None:
-                self._reporter.show_outside([self._seen_outside(self._described(one, None))])
+                self._reporter.show_outside([self._seen_outside(self._described(violation, None))])
             else:
-                self._new.append(one)
+                self._new.append(violation)
 
     def _described(self, violation: Violation, nodeid: str | None) -> str:
         """Return a violation in several lines, with the test that created the handle if that is another one."""
@@ -134,7 +134,7 @@ class ViolationCheck(Check):
     def _sections(self, nodeid: str, when: str) -> Iterator[Finding]:
         new, self._new = self._new, []
         if new:
-            text = "\n\n".join(self._described(one, nodeid) for one in new)
+            text = "\n\n".join(self._described(violation, nodeid) for violation in new)
             number = counted(len(new), *VIOLATIONS[self.name][:2])
             yield Finding(self._severity, text, why=f"cudalink: {number} {when}:\n{text}", kind=self.title)
 
@@ -150,7 +150,7 @@ class DriverCheck(ViolationCheck):
     @property
     def violations(self) -> tuple[Violation, ...]:
         found = self.driver.violations
-        return tuple(one for one in found if one.check == self.name) if found else ()
+        return tuple(violation for violation in found if violation.check == self.name) if found else ()
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         self.driver.consume(violations)
@@ -312,7 +312,7 @@ class JitlinkContract(ViolationCheck):
         return tuple(self._waiting)
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
-        self._waiting = [one for one in self._waiting if one not in violations]
+        self._waiting = [violation for violation in self._waiting if violation not in violations]
 
     @property
     def handle_count(self) -> int:
@@ -337,7 +337,7 @@ class JitlinkContract(ViolationCheck):
         super().look(phase)
         # what had to be destroyed has been: see `leaves`
         if phase.when == "teardown" and (handles := self._alive()):
-            self._notes = [f"{one} and not destroyed" for one in handles]
+            self._notes = [f"{handle} and not destroyed" for handle in handles]
             self._run.part(LEDGER).test.undestroyed = len(handles)
 
     def sections(self, phase: Phase) -> Iterable[Finding]:
