@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ..base.tables import grouped
 from ..base.words import either
 
 #: The setting that allows everything that was left out.
@@ -61,18 +60,12 @@ class AskedFor(NamedTuple):
 
 def merged(entries: Iterable[AskedFor]) -> list[AskedFor]:
     """Return one entry for each kind, in the order of `KINDS`: several processes do a part each."""
-    by_kind = grouped((entry.what, entry) for entry in entries)
-    return [
-        AskedFor(
-            what,
-            sum(entry.due for entry in by_kind[what]),
-            sum(entry.happened for entry in by_kind[what]),
-            _sums(entry.left for entry in by_kind[what]),
-            _sums(entry.allowed for entry in by_kind[what]),
-        )
-        for what in KINDS
-        if what in by_kind
-    ]
+    found: dict[str, AskedFor] = {}
+    for what, *counts, left, allowed in entries:
+        known = found.get(what, AskedFor(what, 0, 0))
+        due, happened = map(sum, zip(known[1:3], counts, strict=True))
+        found[what] = AskedFor(what, due, happened, _sums([known.left, left]), _sums([known.allowed, allowed]))
+    return [found[what] for what in KINDS if what in found]
 
 
 def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

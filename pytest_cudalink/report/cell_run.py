@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
@@ -52,14 +53,11 @@ def doubts(lines: Lines, fine: Collection[str], *, explained: bool) -> list[str]
         return [f"the record has {len(codes)} ends, with exit codes {words}; expected one run in a file"]
     if not codes or codes[0] not in WHOLE:
         return []
-    return [*_of_exit(codes[0], lines, explained=explained), *_of_tests(lines, fine)]
-
-
-def _of_exit(code: int | None, lines: Lines, *, explained: bool) -> Iterator[str]:
-    if code == 1 and not explained:
-        yield "pytest ended with exit code 1, and no test failed: a plugin failed the run, as a limit of coverage does"
-    if code == 0 and not lines.ended:
-        yield "pytest ended with exit code 0, and no test ran"
+    found = [*_of_tests(lines, fine)]
+    if codes[0] == 1 and not explained:
+        why = "and no test failed: a plugin failed the run, as a limit of coverage does"
+        return [f"pytest ended with exit code 1, {why}", *found]
+    return ["pytest ended with exit code 0, and no test ran", *found] if codes[0] == 0 and not lines.ended else found
 
 
 def _of_tests(lines: Lines, fine: Collection[str]) -> Iterator[str]:
@@ -149,14 +147,6 @@ _OF_LIBRARY: Final = ("name", "soname", "real_path", "place", "owner", "version"
 def library_key(library: records.LibraryRecord) -> tuple[str, ...]:
     """Return what distinguishes a library of a cell from its others: many processes load the same."""
     return tuple(getattr(library, name) for name in _OF_LIBRARY)
-
-
-def _driver_release(version: str) -> str | None:
-    """The driver release that a CUDA version first came with; None if that is not known."""
-    try:
-        return DRIVER_RELEASES.get(CudaVersion.parse(version))
-    except ValueError:
-        return None
 
 
 @dataclass
@@ -313,8 +303,9 @@ class CellRun:
     def known_bad(self) -> list[KnownBad]:
         """The known-bad combinations that the versions of the cell meet, if its architecture and driver are known."""
         found = {name: found for name, version in self.versions.items() if (found := version.get("found"))}
-        release = _driver_release(found.pop("driver", ""))
-        arch = self.axes.get("arch")
+        arch, release = self.axes.get("arch"), None
+        with suppress(ValueError):  # the release that the driver's CUDA version first came with
+            release = DRIVER_RELEASES.get(CudaVersion.parse(found.pop("driver", "")))
         return [
             entry
             for entry in known_bad(found, arch=arch, driver=release)

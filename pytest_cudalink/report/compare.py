@@ -251,22 +251,13 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
     """Return the verdict on all cells: what fails first, then what is missing."""
     missing = {*report.missing}
     faults = incomplete(report, comparison).keys() - missing
-    there = findings(report, comparison)
+    there, changes = findings(report, comparison), comparison or Comparison()
     numbers = [
-        (len(comparison.regressions) if comparison else 0, "regression|regressions"),
-        (
-            len(comparison.worse) if comparison else 0,
-            "crash, violation or finding is new|crashes, violations or findings are new",
-        ),
+        (len(changes.regressions), "regression|regressions"),
+        (len(changes.worse), "crash, violation or finding is new|crashes, violations or findings are new"),
         (len(report.partial), "test fails in some cells only|tests fail in some cells only"),
-        (
-            len(report.failing_everywhere),
-            "test fails in every cell that ran it|tests fail in every cell that ran them",
-        ),
-        (
-            len(report.failing_without_gpu),
-            "test fails because it needs a GPU|tests fail because they need a GPU",
-        ),
+        (len(report.failing_everywhere), "test fails in every cell that ran it|tests fail in every cell that ran them"),
+        (len(report.failing_without_gpu), "test fails because it needs a GPU|tests fail because they need a GPU"),
         (there["crashed"], "crash|crashes"),
         (there["violations"], "violation|violations"),
         (there["hostile"], _HOSTILE),
@@ -300,8 +291,10 @@ class Figure:
 
 def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[Figure]:
     """Return the figures at the top of the report, each with the part of the page that it counts."""
-    counts, links, there = report.counts, report.links, findings(report, comparison)
-    found = [
+    counts, there, changes = report.counts, findings(report, comparison), comparison or Comparison()
+    where = "regressions" if changes.regressions else "worse" if changes.worse else "incomplete"
+    # True for bad news; None for what is left out where it is 0, too
+    found: list[tuple[int, str, bool | None, str]] = [
         (len(report.cells), "cell|cells", False, "cells"),
         (len(report.tests), "test|tests", False, "all"),
         (counts["P"] + counts["D"], "passed", False, "has=PD"),
@@ -309,7 +302,7 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
         (there["crashed"], "crashed", True, "has=C" if counts["C"] else "crashed"),
         (sum(len(cell.lost) for cell in report.cells), "lost", True, "lost"),
         (counts["S"], "skipped", False, "has=S"),
-        *_if_any(sum("U" in row for row in report.judged), "needs a GPU|need a GPU", "show=gpu"),
+        (sum("U" in row for row in report.judged), "needs a GPU|need a GPU", None, "show=gpu"),
         (len(report.partial), "fails in some cells only|fail in some cells only", True, "show=some"),
         (len(report.skipped_everywhere), "skipped in every cell", False, "show=skipped"),
         (there["violations"], "violation|violations", True, "violations"),
@@ -317,26 +310,20 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
         (len(incomplete(report, comparison)), "incomplete cell|incomplete cells", True, "incomplete"),
         (there["repeats"], "test whose records differ|tests whose records differ", True, "repeats"),
     ]
-    for key, number in sorted(links.items()):
-        where = line(linked_on(key))
-        found.append((number, f"link {where}" if number == 1 else f"links {where}", False, "cells"))
-    not_steered = sum(cell.not_steered for cell in report.cells)
-    found += _if_any(not_steered, "link not steered|links not steered", "unsteered")
-    modules = sum(cell.unlinked_modules for cell in report.cells)
-    found += _if_any(modules, "module that no seen link made|modules that no seen link made", "unsteered")
+    for key, number in sorted(report.links.items()):
+        place = line(linked_on(key))
+        found.append((number, f"link {place}" if number == 1 else f"links {place}", False, "cells"))
+    modules, not_steered = (
+        "module that no seen link made|modules that no seen link made",
+        "link not steered|links not steered",
+    )
+    found.append((sum(cell.not_steered for cell in report.cells), not_steered, None, "unsteered"))
+    found.append((sum(cell.unlinked_modules for cell in report.cells), modules, None, "unsteered"))
     if comparison is not None:
-        where = "regressions" if comparison.regressions else "worse" if comparison.worse else "incomplete"
-        found += [
-            (comparison.regression_count, "regression|regressions", True, where),
-            (len(comparison.fixed), "fixed", False, "fixed"),
-        ]
+        found.append((changes.regression_count, "regression|regressions", True, where))
+        found.append((len(changes.fixed), "fixed", False, "fixed"))
     return [
-        Figure(number, either(number, text), alarm, shows)
+        Figure(number, either(number, text), bool(alarm), shows)
         for number, text, alarm, shows in found
-        if number or not alarm
+        if number or alarm is False
     ]
-
-
-def _if_any(number: int, text: str, shows: str) -> list[tuple[int, str, bool, str]]:
-    """Return a figure that is not bad news, and that is left out if it is 0."""
-    return [(number, text, False, shows)] if number else []

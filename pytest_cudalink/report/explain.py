@@ -79,7 +79,8 @@ def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> li
     Returns causes, those with the fewest failing values first. Empty if the test fails in all cells, or in none.
     """
     ran = [(axes, failed) for axes, failed in zip(cells, bad, strict=True) if failed is not None]
-    names = _varying(ran)
+    every = [axes for axes, _ in ran]
+    names = [name for name in axis_names(every) if len({axes.get(name) or "none" for axes in every}) > 1]
     found = [cause for name in names if (cause := _decides(ran, (name,)))]
     if not found:
         related = _decides(ran, (_RELATION,)) if all(relation(axes) for axes, _ in ran) else None
@@ -137,12 +138,6 @@ def axis_names(cells: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     """Return the names of the axes that some cells have, in the order in which people look for a cause."""
     further = {name for axes in cells for name in axes}.difference(AXES)
     return (*AXES, *sorted(further))
-
-
-def _varying(ran: Sequence[tuple[Mapping[str, str], bool]]) -> list[str]:
-    """Return the axes that do not have one value in every cell."""
-    every = [axes for axes, _ in ran]
-    return [name for name in axis_names(every) if len({axes.get(name) or "none" for axes in every}) > 1]
 
 
 def _value(axes: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:

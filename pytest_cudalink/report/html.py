@@ -43,10 +43,7 @@ _WIDE: Final = frozenset({"causes", "findings", "some", "everywhere", "gpu", "ce
 _CHANGES: Final = 100
 
 
-def render(
-    report: MatrixReport,
-    comparison: Comparison | None = None,
-) -> str:
+def render(report: MatrixReport, comparison: Comparison | None = None) -> str:
     """Return the report as the text of one HTML page.
 
     Raises ModuleNotFoundError if jinja2 is missing; ``pip install 'pytest-cudalink[report]'``.
@@ -362,9 +359,8 @@ def state_of(cell: CellRun) -> list[dict[str, Any]]:
 
 def cells(report: MatrixReport) -> dict[str, Any]:
     """Return the table of cells: only the outcomes that a cell has, and only the axes in which cells differ."""
-    values: dict[str, set[str | None]] = {}
-    for name in dict.fromkeys(name for cell in report.cells for name in cell.axes):
-        values[name] = {cell.axes.get(name) for cell in report.cells}
+    names = dict.fromkeys(name for cell in report.cells for name in cell.axes)
+    values = {name: {cell.axes.get(name) for cell in report.cells} for name in names}
     rows = [
         *((number, cell, cell.fault) for number, cell in enumerate(report.cells[:_SHOWN])),
         *((None, CellRun(name), report.why_missing(name)) for name in report.missing),
@@ -405,14 +401,12 @@ def versions(report: MatrixReport) -> dict[str, Any]:
         }
         for number, cell in enumerate(report.cells[:_SHOWN])
     ]
-    every = [value for row in rows for value in row["values"]]
     return {
         "head": [name for name, _, _ in columns],
         "rows": rows if columns else [],
         "same": same,
         "more": max(0, len(report.cells) - _SHOWN),
-        "wrong": any(value["wrong"] for value in every),
-        "odd": any(value["odd"] for value in every),
+        **{key: any(value[key] for row in rows for value in row["values"]) for key in ("wrong", "odd")},
     }
 
 

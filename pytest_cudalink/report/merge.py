@@ -11,7 +11,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -27,8 +27,6 @@ from .cell_run import BAD, LETTERS, CellRun, Detail, Lines, UnsteeredLinks, doub
 from .matrix_report import MatrixReport
 from .origin import origin_of_run
 from .wording import backend_keys, call_in_words, ended_by, refused_last
-
-__all__ = ["merge"]
 
 
 def joined(runs: Sequence[CellRun]) -> CellRun:
@@ -146,21 +144,15 @@ def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
 def _read_all(files: Sequence[Path], progress: Callable[[int, int], object]) -> list[tuple[float, CellRun]]:
     """Return the runs of all files, which several processes read if there are many."""
     workers = min(os.cpu_count() or 1, len(files))
-    if workers == 1 or len(files) < _PARALLEL_FROM:
-        return _gathered(map(_read, files), len(files), progress)
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        chunk = max(1, len(files) // (4 * workers))
-        return _gathered(pool.map(_read, files, chunksize=chunk), len(files), progress)
-
-
-def _gathered(
-    files: Iterable[list[tuple[float, CellRun]]], number: int, progress: Callable[[int, int], object]
-) -> list[tuple[float, CellRun]]:
-    """Return the runs of all files; report each file that is read."""
     result: list[tuple[float, CellRun]] = []
-    for done, runs in enumerate(files, 1):
-        result += runs
-        progress(done, number)
+    with ExitStack() as stack:
+        reading: Iterable[list[tuple[float, CellRun]]] = map(_read, files)
+        if workers > 1 and len(files) >= _PARALLEL_FROM:
+            pool = stack.enter_context(ProcessPoolExecutor(workers, get_context("spawn")))
+            reading = pool.map(_read, files, chunksize=max(1, len(files) // (4 * workers)))
+        for done, runs in enumerate(reading, 1):
+            result += runs
+            progress(done, len(files))
     return result
 
 
@@ -173,6 +165,7 @@ class _Reading:
     last: float = 0.0  # time of the last event
     described: bool = False  # whether there was an event "run"
     lines: Lines = field(default_factory=Lines)
+    links: Counter[str] = field(default_factory=Counter)  # number of links by `wording.backend_keys`
     # number of links that no target steers, by the fields of `UnsteeredLinks`
     unsteered: Counter[tuple[str, str, str, str, str | None]] = field(default_factory=Counter)
     # the first event of each loaded library, by `library_key`
@@ -190,7 +183,7 @@ class _Reading:
                 self.lines.outcomes[event.outcome] += 1
                 _add_test(cell, event, number)
             case records.LinkRecord():
-                _add_link(cell, event)
+                self.links.update(backend_keys(event.backend, failed=event.result != "ok"))
             case records.UnsteeredRecord():
                 self.unsteered[event.via, event.call, event.where, event.backend, event.forced] += 1
             case records.LibraryRecord():
@@ -202,9 +195,12 @@ class _Reading:
                 cell.without_result = event.nodeids
             case records.EndRecord():
                 self.lines.ends.append(event)
-                _end(cell, event)
+                cell.finished, cell.exitstatus, cell.duration = True, event.exitstatus, event.duration
+                cell.problems += event.failing
+                cell.unlinked_modules = event.unlinked_modules
             case records.ExitRecord():
-                cell.problems.append(_exit_in_words(event))
+                said = " | ".join(shortened(text, _REASON) for text in event.output)
+                cell.problems.append(f"the process {ending(event.exitcode)}{said and f': {said}'}")
             case _:
                 getattr(cell, records.SEVERAL[type(event)]).append(event)
 
@@ -212,23 +208,17 @@ class _Reading:
         """Find the tests that have no result, and what the end of the run says that they do not."""
         cell = self.cell
         if not cell.damage:  # lines that cannot be read are not counted
-            cell.problems += self._doubts()
+            fine = {test for test, letter in cell.outcomes.items() if letter not in BAD}
+            fine -= {test for test in fine if "::" not in test and cell.outcomes[test] == LETTERS["skipped"]}
+            cell.problems += doubts(self.lines, fine, explained=cell.is_explained or bool(cell.problems))
         if not cell.finished:
             if self.began:  # until the last event, at least
                 cell.duration = max(0.0, self.last - self.began)
             _add_crashed(cell, self.lines.started)
         cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
         cell.libraries += self.libraries.values()
+        cell.links = dict(self.links)
         cell.unsteered += [UnsteeredLinks(*place, number) for place, number in self.unsteered.items()]
-
-    def _doubts(self) -> list[str]:
-        cell = self.cell
-        fine = {
-            test
-            for test, letter in cell.outcomes.items()
-            if letter not in BAD and not (letter == LETTERS["skipped"] and "::" not in test)
-        }
-        return doubts(self.lines, fine, explained=cell.is_explained or bool(cell.problems))
 
 
 class _File:
@@ -363,23 +353,6 @@ def _find(cell: CellRun, event: records.RunRecord | records.FoundRecord) -> None
 def _minor(version: str | None) -> str:
     """Return major and minor of a version; empty without one."""
     return ".".join(version.split(".")[:2]) if version else ""
-
-
-def _add_link(cell: CellRun, event: records.LinkRecord) -> None:
-    for key in backend_keys(event.backend, failed=event.result != "ok"):
-        cell.links[key] = cell.links.get(key, 0) + 1
-
-
-def _end(cell: CellRun, event: records.EndRecord) -> None:
-    cell.finished = True
-    cell.exitstatus, cell.duration = event.exitstatus, event.duration
-    cell.problems += event.failing
-    cell.unlinked_modules = event.unlinked_modules
-
-
-def _exit_in_words(event: records.ExitRecord) -> str:
-    said = " | ".join(shortened(text, _REASON) for text in event.output)
-    return f"the process {ending(event.exitcode)}{': ' if said else ''}{said}"
 
 
 def _add_test(cell: CellRun, event: records.TestRecord, number: int) -> None:

@@ -16,10 +16,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, TypedDict, Union, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, TypedDict, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -630,17 +630,7 @@ class Recording:
 
 #: The attributes of `Recording`, and of `cell_run.CellRun`, that have the events of which a run has several.
 SEVERAL: Final[Mapping[type[Event], str]] = {
-    StartRecord: "starts",
-    TestRecord: "tests",
-    LinkRecord: "links",
-    UnsteeredRecord: "unsteered",
-    LibraryRecord: "libraries",
-    ViolationRecord: "violations",
-    VerdictRecord: "verdicts",
-    CrashRecord: "crashes",
-    StickyRecord: "sticky",
-    FindingRecord: "findings",
-    AskedRecord: "asked",
+    get_args(attribute.type)[0]: attribute.name for attribute in fields(Recording) if get_origin(attribute.type) is list
 }
 #: How the lines begin that say which tests a record has, and how its runs ended.
 _RUNS_AND_TESTS: Final = tuple(

@@ -58,10 +58,7 @@ def _subject(report: MatrixReport) -> str:
     return line(" ".join(parts))
 
 
-def markdown(
-    report: MatrixReport,
-    comparison: Comparison | None = None,
-) -> str:
+def markdown(report: MatrixReport, comparison: Comparison | None = None) -> str:
     """Return the report as GitHub's Markdown, no longer than the limit of a job summary."""
     counts = [f"**{figure.number}** {safe_text.markdown(figure.text)}" for figure in figures(report, comparison)]
     parts = ["## Compatibility matrix", f"**{safe_text.markdown(headline(report, comparison))}**"]
@@ -97,11 +94,7 @@ def _facts(origin: Origin) -> list[str]:
     return [" · ".join(facts)] if facts else []
 
 
-def terminal(
-    report: MatrixReport,
-    comparison: Comparison | None = None,
-    file: TextIO | None = None,
-) -> None:
+def terminal(report: MatrixReport, comparison: Comparison | None = None, file: TextIO | None = None) -> None:
     """Print the report: with rich and on a terminal with colours, otherwise as `plain` returns it."""
     console = _console(file)
     if console is None:
@@ -137,10 +130,7 @@ def _console(file: TextIO | None) -> Any:
     return console if console.is_terminal else None
 
 
-def plain(
-    report: MatrixReport,
-    comparison: Comparison | None = None,
-) -> str:
+def plain(report: MatrixReport, comparison: Comparison | None = None) -> str:
     """Return the report as plain text: columns under each other, each row on one line."""
     parts = _wrapped(headline(report, comparison))
     parts += _wrapped(", ".join(f"{figure.number} {figure.text}" for figure in figures(report, comparison)))
