@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +38,13 @@ def installed_wheels(*names: str) -> Iterator[metadata.Distribution]:
 def installed_wheel(*names: str) -> metadata.Distribution | None:
     """Return the first package of `names` that is installed; None if none of them is."""
     return next(installed_wheels(*names), None)
+
+
+def files_of(wheel: metadata.Distribution | None, name: str) -> Iterator[Path]:
+    """Yield the paths of the files of a package whose names match a regular expression; none without a package."""
+    for file in (wheel.files if wheel is not None else None) or ():
+        if re.fullmatch(name, file.name):
+            yield Path(str(file.locate()))
 
 
 def own_version() -> str:

@@ -8,7 +8,8 @@ Importing this package loads nothing.
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from ..base.words import did_you_mean, read_words
 from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS, version_named
-from ..compat.wheels import NVJITLINK, installed_wheels
+from ..compat.wheels import NVJITLINK, files_of, installed_wheels
 from ..versions import CudaVersion
 from . import worker
 
@@ -266,20 +267,14 @@ def emulation_for(
     Raises EmulatorError if a value is out of range, with the known ones; if the file of `events` cannot be written to,
     with the reason.
     """
-    if isinstance(version, str) and version.endswith(".json"):
-        try:
-            told = recorded(Path(version).absolute())
-        except ValueError as error:
-            raise EmulatorError(str(error), "version") from error
-        device, version, release = device or version, told["cuda"], release or told["driver"] or None
-    try:
+    with _refusing("version"):
+        if isinstance(version, str) and version.endswith(".json"):
+            recording = recorded(Path(version).absolute())
+            device, version = device or version, recording["cuda"]
+            release = release or recording["driver"] or None
         wanted = version_named(version)
-    except ValueError as error:
-        raise EmulatorError(str(error), "version") from error
-    try:
+    with _refusing("device"):
         devices = parse_devices(device)
-    except ValueError as error:
-        raise EmulatorError(str(error), "device") from error
     if lifetime not in names.CHECK_MODES:
         raise EmulatorError(f"lifetime mode {lifetime!r} is unknown; known: {', '.join(names.CHECK_MODES)}", "lifetime")
     since = next(known.since for known in ARCHITECTURES if devices.arch == f"sm_{known.number}")
@@ -289,10 +284,8 @@ def emulation_for(
     if faults:
         from .faults import parse, text_of
 
-        try:
+        with _refusing("faults"):
             faults = text_of(parse(faults, wanted))
-        except ValueError as error:
-            raise EmulatorError(str(error), "faults") from error
     emulation = Emulation(
         version=wanted,
         release=_release(release, wanted),
@@ -302,6 +295,15 @@ def emulation_for(
         faults=faults,
     )
     return completed(emulation)
+
+
+@contextmanager
+def _refusing(parameter: str) -> Iterator[None]:
+    """Refuse the value of a parameter of `emulation_for` that the block finds invalid."""
+    try:
+        yield
+    except ValueError as error:
+        raise EmulatorError(str(error), parameter) from error
 
 
 def _release(release: str | None, version: CudaVersion) -> str:
@@ -371,12 +373,6 @@ def _nvjitlink(version: CudaVersion) -> Path | None:
 
 
 def _nvjitlink_of_environment(version: CudaVersion) -> Path | None:
-    for wheel in installed_wheels(*NVJITLINK):
-        if CudaVersion.parse(wheel.version) != version:
-            continue
-        for file in wheel.files or ():
-            if file.name.startswith("libnvJitLink.so."):
-                path = Path(str(wheel.locate_file(file))).resolve()
-                if path.is_file():
-                    return path
-    return None
+    wheels = (wheel for wheel in installed_wheels(*NVJITLINK) if CudaVersion.parse(wheel.version) == version)
+    paths = (path.resolve() for wheel in wheels for path in files_of(wheel, r"libnvJitLink\.so\..*"))
+    return next((path for path in paths if path.is_file()), None)

@@ -199,20 +199,6 @@ def _stacks_of_threads(numbers: Collection[int]) -> Iterator[str]:
             yield from (f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in telling)
 
 
-def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequence[str]) -> Violation:
-    """Return a deadlock: every thread waits, and none can release another."""
-    python, native = _noted(note, "stack")
-    return _violation(
-        note,
-        "deadlock: ",
-        check="deadlock",
-        rule="deadlock",
-        native_stack=native,
-        python_stack=() if stacks or native else tuple(python_stack or python),
-        history=tuple(stacks),
-    )
-
-
 def _wait_violation(note: Mapping[str, Any], python_stack: Sequence[str]) -> Violation:
     """Return a call that waits where a test forbids it."""
     from .no_wait import violation_of_wait  # most runs forbid no waits
@@ -243,7 +229,10 @@ def violation_of(
     if text("object") == "order":
         return _order_violation(note)
     if text("object") == "deadlock":
-        return _deadlock(note, python_stack, creator)
+        python, native = _noted(note, "stack")
+        python = () if creator or native else tuple(python_stack or python)
+        stacks = {"native_stack": native, "python_stack": python, "history": tuple(creator)}
+        return _violation(note, "deadlock: ", check="deadlock", rule="deadlock", **stacks)
     if text("object") == "wait":
         return _wait_violation(note, python_stack)
     kind, number, rule, what = text("object"), int(note.get("number", 0)), text("option"), text("what")

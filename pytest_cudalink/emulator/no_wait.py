@@ -18,13 +18,13 @@ class Wait(NamedTuple):
 
     calls: tuple[str, ...]  # symbols, such as "cuMemFree_v2"
     given: Mapping[str, Any]  # conditions on the arguments of the call; the head of the file names them
-    loading: str  # "lazy" or "eager" if the calls wait only there
     waits_for: str  # "own", "stream", "legacy", "event", "context", "device" or "devices"
     holds: tuple[str, ...]  # the locks that the call holds while it waits
     promised: str  # what CUDA's documentation says about this wait; empty if it says nothing
-    may: bool  # whether it says only that the call may wait
     source: str  # where it says that
-    instead: str  # a symbol, the call that does not wait; empty if there is none
+    loading: str = ""  # "lazy" or "eager" if the calls wait only there
+    may: bool = False  # whether the documentation says only that the call may wait
+    instead: str = ""  # a symbol, the call that does not wait; empty if there is none
 
     def instead_of(self, call: str) -> str:
         """Return the call that does the same without the wait, by its name in cuda.h; empty if there is none."""
@@ -44,18 +44,9 @@ def waits() -> tuple[Wait, ...]:
 
 
 def _row(row: Mapping[str, Any]) -> Wait:
-    given = row.get("given", {})
-    return Wait(
-        calls=tuple(row["calls"]),
-        given={name: tuple(value) if isinstance(value, list) else value for name, value in given.items()},
-        loading=row.get("loading", ""),
-        waits_for=row["waits_for"],
-        holds=tuple(row.get("holds", ())),
-        promised=row["promised"],
-        may=row.get("may", False),
-        source=row.get("source", DOCUMENTED if row["promised"] else ""),
-        instead=row.get("instead", ""),
-    )
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in row.get("given", {}).items()}
+    lists = {"calls": tuple(row["calls"]), "holds": tuple(row.get("holds", ())), "given": given}
+    return Wait(**{"source": DOCUMENTED if row["promised"] else "", **row, **lists})
 
 
 #: What a call waits for, by `Wait.waits_for`.

@@ -16,7 +16,6 @@ from .. import probes
 from ..base import elf, scratch
 from ..loader.loads import loaded_file
 from ..probes import elsewhere, libcuda
-from ..versions import CudaVersion
 from . import (
     MMAP_THRESHOLD,
     PERTURB_BYTE,
@@ -81,7 +80,13 @@ def emulate_driver(emulation: Emulation) -> None:
     global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
     folder = library_folder()
     _refuse_other(folder, f"the emulated driver {emulation.version}")
-    _refuse_too_late(emulation.version)
+    if (library := found_none_before()) is not None:
+        raise LoadedTooLateError(
+            f"the emulated driver {emulation.version} comes too late for {library}: it was imported before, found no "
+            "driver and does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and `-W` "
+            f"name before it loads plugins. Run `cudalink driver run --version {emulation.version} -- pytest ...`, or "
+            f"name no class of {library} there"
+        )
     os.environ.update(emulation.environment())
     if emulation.lifetime != "off":
         _mark_freed_memory()
@@ -148,17 +153,6 @@ def found_none_before() -> str | None:
         if getattr(getattr(sys.modules.get(name), "driver", None), "initialization_error", None) is not None:
             return library
     return None
-
-
-def _refuse_too_late(version: CudaVersion) -> None:
-    library = found_none_before()
-    if library is not None:
-        raise LoadedTooLateError(
-            f"the emulated driver {version} comes too late for {library}: it was imported before, found no driver and "
-            "does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and `-W` name before it "
-            f"loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or name no class of "
-            f"{library} there"
-        )
 
 
 def _mark_freed_memory() -> None:

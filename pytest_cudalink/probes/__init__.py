@@ -17,7 +17,7 @@ from ..base import elf
 from ..base.elf import DamagedLibraryError as DamagedLibraryError  # of what `nvjitlink` raises
 from ..base.install_command import install_command
 from ..base.safe_text import warn as warn_caller
-from ..compat.wheels import NVJITLINK, installed_wheel
+from ..compat.wheels import NVJITLINK, files_of, installed_wheel
 from ..versions import CudaVersion
 from . import elsewhere, libcuda
 
@@ -200,13 +200,11 @@ def _file_of_wheel() -> str | None:
     Raises DamagedLibraryError if it is damaged.
     """
     wheel = installed_wheel(*NVJITLINK)
-    for file in wheel.files or () if wheel else ():
-        if wheel and file.name.startswith("libnvJitLink.so."):
-            command = install_command(f"{wheel.name}=={wheel.version}", again=True)
-            path = str(file.locate())
-            elf.check(path, f"to restore it: {command}")
-            return path
-    return None
+    path = next(files_of(wheel, r"libnvJitLink\.so\..*"), None)
+    if wheel is None or path is None:
+        return None
+    elf.check(path, f"to restore it: {install_command(f'{wheel.name}=={wheel.version}', again=True)}")
+    return str(path)
 
 
 def unloaded_nvjitlink() -> NvJitLink | None:

@@ -133,7 +133,8 @@ def test_cusparse_that_could_not_use_it(tmp_path, monkeypatch) -> None:
     """An older library of the same major than cuSPARSE was built with is refused, with both releases."""
     ours = _fake_library(tmp_path / "libnvJitLink.so.12", "__nvJitLinkCreate_12_3", "__nvJitLinkCreate_12_4")
     cusparse = _fake_library(tmp_path / "libcusparse.so.12", "__nvJitLinkComplete_12_9", "__nvJitLinkCreate_12_4")
-    monkeypatch.setattr(nvjitlink, "find_cusparse", lambda name: cusparse if name.endswith("cu12") else None)
+    monkeypatch.setattr(nvjitlink, "installed_wheel", str)
+    monkeypatch.setattr(nvjitlink, "files_of", lambda name, _: iter([cusparse] if name.endswith("cu12") else []))
     reason = nvjitlink.unusable_by_cusparse(ours)
     assert "offers names up to 12.4" in reason
     assert "needs those of 12.9" in reason

@@ -92,13 +92,19 @@ def test_later_kinds_are_refused(toolkit) -> None:
     table = read_table("emulator/cuda_runtime.toml")
     later = table | {"formats": {name: row for name, row in table["formats"].items() if row[0] != "Float"}}
     refused: list[str] = []
+
+    class Alone(Arrays):
+        def _forward(self, *_):
+            return ("made",)
+
+        def _failed(self, code):
+            return (code,)
+
     channels = runtime.cudaChannelFormatDesc()
     channels.x, channels.f = 32, runtime.cudaChannelFormatKind.cudaChannelFormatKindFloat
     for known, answer in ((table, ("made",)), (later, (801,))):
-        arrays = Arrays(
-            runtime, driver, known, forward=lambda *_: ("made",), failed=lambda code: (code,), refuse=refused.append
-        )
-        assert arrays.answer("cudaMallocArray")(channels, 8, 0, 0) == answer
+        arrays = Alone(runtime, driver, lambda name, _note: refused.append(name), known)
+        assert arrays.answer("cudaMallocArray", "malloc_array")(channels, 8, 0, 0) == answer
     assert refused == ["cudaMallocArray"]
 
 

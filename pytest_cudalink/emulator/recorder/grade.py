@@ -95,11 +95,6 @@ def _alike(real: Any, ours: Any, dead: set[int]) -> bool:
     return real == ours or any(int(name[1:].partition(".")[0]) in dead for name in named)
 
 
-def _same(real: list[Any], ours: list[Any], dead: set[int]) -> bool:
-    """Whether answers are equal: values count only where the call succeeded."""
-    return bool(real[0] == ours[0]) and (real[0] != 0 or _alike(real, ours, dead))
-
-
 def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
     seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]
 ) -> Result:
@@ -144,7 +139,8 @@ def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
             result.left_out += 1
             continue
         result.counted += 1
-        if _same(theirs, own, dead[number][0] | dead[number][1]):
+        # values count only where the call succeeded
+        if theirs[0] == own[0] and (theirs[0] != 0 or _alike(theirs, own, dead[number][0] | dead[number][1])):
             result.equal += 1
             continue
         codes = theirs[0] != own[0]
@@ -305,17 +301,13 @@ def lines(recording: dict[str, Any], other: dict[str, Any], grade: Grade) -> lis
     if not grade.counted:
         return text
     left = f", and {grade.left_out:,} not compared" if grade.left_out else ""
-    text.append(f"equal to {_name(other)} in {_percent(grade.share)} of {grade.counted:,} answers{left}")
+    share = "100" if grade.share == 100 else f"{min(grade.share, 99.99):.2f}"  # 100 only where all is equal
+    text.append(f"equal to {_name(other)} in {share} % of {grade.counted:,} answers{left}")
     functions = grade.functions()
     text += [f"  {symbol}: {number}, such as {way}" for symbol, number, way in functions[:_SHOWN]]
     if len(functions) > _SHOWN:
         text.append(f"  and {counted(len(functions) - _SHOWN, 'more function')}")
     return text
-
-
-def _percent(share: float) -> str:
-    """Return a percentage that is 100 only where all is equal."""
-    return "100 %" if share == 100 else f"{min(share, 99.99):.2f} %"
 
 
 def _name(recording: dict[str, Any]) -> str:

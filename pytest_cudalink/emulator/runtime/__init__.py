@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...loader.imports import ImportWatch
 
@@ -41,7 +41,11 @@ def serve(control: DriverControl) -> Callable[[], None]:
             replace(module, name, function)
 
     def reach_children(module: ModuleType) -> None:
-        replace(module, "get_preparation_data", _with_runtime(module.get_preparation_data))
+        original = module.get_preparation_data
+        # a child unpickles this before its program, and ignores keys that it does not know
+        replace(
+            module, "get_preparation_data", wraps(original)(lambda name: {**original(name), "cudalink": _InChild()})
+        )
 
     def undo() -> None:
         for watch in watches:
@@ -53,15 +57,6 @@ def serve(control: DriverControl) -> Callable[[], None]:
     for watch, module in zip(watches, ("cuda.bindings.runtime", "multiprocessing.spawn"), strict=True):
         watch.watch([module])
     return undo
-
-
-def _with_runtime(original: Callable[[str], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
-    @wraps(original)
-    def prepare(name: str) -> dict[str, Any]:
-        # a child unpickles this before its program, and ignores keys that it does not know
-        return {**original(name), "cudalink": _InChild()}
-
-    return prepare
 
 
 class _InChild:

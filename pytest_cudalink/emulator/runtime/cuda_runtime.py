@@ -10,7 +10,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...base.tables import read_table
 from .cuda_runtime_arrays import Arrays, address_of
@@ -21,7 +21,7 @@ _GREEN_WITH_STREAM, _NON_BLOCKING = 1, 1  # CU_GREEN_CTX_DEFAULT_STREAM, CU_STRE
 _NOTE: Final = "the CUDA runtime does not run on an emulated driver, and the driver API has no function for it"
 
 
-class Runtime:
+class Runtime(Arrays):
     """The functions of the CUDA runtime over the driver API.
 
     `runtime`, `driver`: ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
@@ -29,20 +29,11 @@ class Runtime:
     """
 
     def __init__(self, runtime: Any, driver: Any, refuse: Callable[[str, str], None]) -> None:
-        self._runtime, self._driver, self._refuse = runtime, driver, refuse
+        super().__init__(runtime, driver, refuse, read_table("emulator/cuda_runtime.toml"))
         self._thread = threading.local()
         self._primary: dict[int, Any] = {}
         self._green: dict[int, Any] = {}  # by the number of the execution context, which is what programs have
         self._lock = threading.Lock()
-        self._table = read_table("emulator/cuda_runtime.toml")
-        self._arrays = Arrays(
-            runtime,
-            driver,
-            self._table,
-            forward=self._forward,
-            failed=self._failed,
-            refuse=self._refuse_arguments,
-        )
         self._of_runtime: dict[type, Callable[[Any], Any]] = {driver.CUdeviceptr: int, driver.CUdevice: int}
         self._of_driver: dict[type, Callable[[Any], Any]] = {}
         for name, theirs in self._table["numbers"].items():
@@ -80,11 +71,8 @@ class Runtime:
 
     def _answer(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         short = name.removeprefix("cuda")
-        own: str | None = self._table["own"].get(short)
-        if own is not None:
-            return cast("Callable[..., Any]", getattr(self, f"_{own}"))
-        if short in self._table["arrays"]:
-            return self._arrays.answer(name)
+        if method := (self._table["own"] | self._table["arrays"]).get(short):
+            return self.answer(name, method)
         same, renamed = self._table["same"], self._table["renamed"]
         counterpart = f"cu{short if short in same else renamed.get(short, '')}"
         if hasattr(self._driver, counterpart):
@@ -97,9 +85,6 @@ class Runtime:
         if isinstance(answer, tuple) and int(answer[0]) == _NOT_SUPPORTED:
             self._refuse(name, _NOTE)
         return answer
-
-    def _refuse_arguments(self, name: str) -> None:
-        self._refuse(name, "the driver API has no counterpart for what these arguments ask")
 
     # -- calls and their results
 

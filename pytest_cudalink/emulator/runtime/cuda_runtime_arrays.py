@@ -2,6 +2,7 @@
 
 import ctypes
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -74,29 +75,16 @@ class _End:
     z: int = 0
 
 
-class Arrays:
+class Arrays(ABC):
     """The functions of the CUDA runtime for arrays, textures and the nodes of graphs that copy and fill.
 
     `runtime`, `driver`: ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
+    `refuse`: called with name and note of a function that cannot be answered.
     `table`: the table of ``cuda_runtime.toml``.
-    `forward`: calls a function of the driver by name, with the current device's context, and returns the runtime's
-    results.
-    `failed`: makes the results of a call that failed with the number of an error.
-    `refuse`: called with the name of a function that cannot be answered for its arguments.
     """
 
-    def __init__(
-        self,
-        runtime: Any,
-        driver: Any,
-        table: dict[str, Any],
-        *,
-        forward: Callable[..., tuple[Any, ...]],
-        failed: Callable[[int], tuple[Any, ...]],
-        refuse: Callable[[str], None],
-    ) -> None:
-        self._runtime, self._driver, self._table = runtime, driver, table
-        self._forward, self._failed, self._refuse = forward, failed, refuse
+    def __init__(self, runtime: Any, driver: Any, refuse: Callable[[str, str], None], table: dict[str, Any]) -> None:
+        self._runtime, self._driver, self._refuse, self._table = runtime, driver, refuse, table
         self._format_of: dict[tuple[int, ...], tuple[Any, int]] = {}
         self._channels_of: dict[tuple[int, int], tuple[int, ...]] = {}
         for name, (kind, bits) in table["formats"].items():
@@ -121,17 +109,25 @@ class Arrays:
         self._format_of[described] = format_, len(widths)
         self._channels_of[int(format_), len(widths)] = described
 
-    def answer(self, name: str) -> Callable[..., tuple[Any, ...]]:
-        """Return the function that answers one of the runtime."""
-        call = getattr(self, f"_{self._table['arrays'][name.removeprefix('cuda')]}")
+    @abstractmethod
+    def _forward(self, function: str, *arguments: Any) -> tuple[Any, ...]:
+        """Call a function of the driver in the context of the current device; return the runtime's results."""
 
-        def answered(*arguments: Any) -> tuple[Any, ...]:
+    @abstractmethod
+    def _failed(self, code: int) -> tuple[Any, ...]:
+        """Return the results of a call that failed with the number of an error."""
+
+    def answer(self, name: str, method: str) -> Callable[..., tuple[Any, ...]]:
+        """Return the function that answers one of the runtime, by the name of a method without the underscore."""
+        call = getattr(self, f"_{method}")
+
+        def answered(*arguments: Any, **named: Any) -> tuple[Any, ...]:
             try:
-                result: tuple[Any, ...] = call(*arguments)
+                result: tuple[Any, ...] = call(*arguments, **named)
             except _CallError as failure:
                 return self._failed(failure.args[0])
             except _RefusedError:
-                self._refuse(name)
+                self._refuse(name, "the driver API has no counterpart for what these arguments ask")
                 return self._failed(_NOT_SUPPORTED)
             return result
 

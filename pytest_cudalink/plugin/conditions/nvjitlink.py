@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...compat.wheels import installed_wheel
+from ...compat.wheels import files_of, installed_wheel
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -40,26 +40,20 @@ def apply(settings: Settings) -> Callable[[], None] | None:
         if wanted == "absent":
             return _hide()
         path = toolchains.library_path(wanted)
-        _refuse_for_cusparse(path)
-        preload.preload_nvjitlink(path)
-        _hold(wanted, path)
+        _load(wanted, path)
     except (toolchains.ToolchainError, preload.LoadedTooLateError, probes.DamagedLibraryError) as error:
         raise pytest.UsageError(f"cudalink: --cudalink-nvjitlink is {settings.nvjitlink}: {error}") from error
     return None
 
 
-def _refuse_for_cusparse(path: Path) -> None:
-    from ...toolchains import ToolchainError
-
-    if reason := unusable_by_cusparse(path):
-        raise ToolchainError(reason)
-
-
-def _hold(wanted: str, path: Path) -> None:
-    """Raise an error unless cuda.pathfinder finds the preloaded copy, as every library will."""
-    from ... import probes
+def _load(wanted: str, path: Path) -> None:
+    """Load a copy, unless cuSPARSE cannot use it; raise an error unless cuda.pathfinder finds it, as libraries will."""
+    from ... import probes, toolchains
     from ...emulator import preload
 
+    if reason := unusable_by_cusparse(path):
+        raise toolchains.ToolchainError(reason)
+    preload.preload_nvjitlink(path)
     found = probes.nvjitlink()
     if str(found.found) != wanted:
         raise preload.LoadedTooLateError(
@@ -132,7 +126,7 @@ def unusable_by_cusparse(path: Path) -> str:
     """
     offered = aliases(path)
     for name in _CUSPARSE:
-        library = find_cusparse(name)
+        library = next(files_of(installed_wheel(name), r"libcusparse\.so\.\d+"), None)
         if library is None:
             continue
         needed = {release for release in aliases(library) if release[0] in {major for major, _ in offered}}
@@ -144,12 +138,3 @@ def unusable_by_cusparse(path: Path) -> str:
                 f"newer, or an environment without {name}"
             )
     return ""
-
-
-def find_cusparse(name: str) -> Path | None:
-    """Return the library of an installed cuSPARSE wheel; None if the wheel is not installed."""
-    found = installed_wheel(name)
-    for file in (found.files if found is not None else None) or ():
-        if re.fullmatch(r"libcusparse\.so\.\d+", file.name):
-            return Path(str(file.locate()))
-    return None
