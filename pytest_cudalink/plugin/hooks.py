@@ -15,14 +15,17 @@ import pytest
 from ..compat.options import OPTIONS
 from . import fixtures, hookspecs, marker
 from .own_imports import own_imports
-from .run import START, RunPart, Start, from_controller, is_active
+from .run import START, Start, from_controller, is_active
 
 #: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
 
 
-class _SecondName(RunPart):
+class _SecondName:
     """Takes the other name, because pytest refuses to register one module under two."""
+
+    def __dir__(self) -> list[str]:
+        return []
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

@@ -85,6 +85,9 @@ class RunPart:
     parts.
     """
 
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name.startswith("pytest_")]
 
@@ -255,9 +258,6 @@ class Run:
 
 class CurrentTest(RunPart):
     """A plugin object that keeps `Run.nodeid`."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:

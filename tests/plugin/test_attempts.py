@@ -12,7 +12,6 @@ import pytest
 from pytest_cudalink.environment import facts
 from pytest_cudalink.environment.requirements import EnvironmentFact
 from pytest_cudalink.plugin import pytest_private
-from pytest_cudalink.plugin.conditions import run_driver
 from pytest_cudalink.plugin.records import LEDGER, RESULTS, results
 from pytest_cudalink.plugin.records.record_file import RecordFile
 from pytest_cudalink.plugin.run import Run
@@ -427,21 +426,12 @@ def test_a_crash_that_is_told_already(run, records, died, monkeypatch) -> None:
 # -- JUnit
 
 
-@pytest.mark.parametrize("writes", [True, False])
-def test_properties_of_the_suite(run, writes: bool, monkeypatch) -> None:
+def test_properties_of_the_suite(run, monkeypatch) -> None:
     """A JUnit report has what was found, with its source; what was not found is left out."""
     known = {"driver": EnvironmentFact("13.0", "emulated", "S"), "ctk": EnvironmentFact(None, source="T")}
     known["nvjitlink"] = EnvironmentFact("12.9", source="N")
     added = []
     monkeypatch.setattr(facts, "Environment", lambda: known)
-    monkeypatch.setattr(pytest_private, "writes_junit", lambda config: config is run.config and writes)
     monkeypatch.setattr(pytest_private, "add_suite_property", lambda config, *given: added.append(given))
-    results.add_suite_properties(run.config)
-    driver, nvjitlink = f"{known['driver']} (S)", f"{known['nvjitlink']} (N)"
-    found = [("cudalink.driver", driver), ("cudalink.nvjitlink", nvjitlink)]
-    assert added == (found if writes else [])
-    assert results.facts_of_driver() == ({"driver": driver} if "driver" in run_driver.FACTS else {})
-    added.clear()
-    run.late_facts = {"driver": "late"}
-    results.add_late_properties(run)
-    assert added == [("cudalink.driver", "late")]
+    results.add_properties(run.config, results.environment_facts())
+    assert added == [("cudalink.driver", f"{known['driver']} (S)"), ("cudalink.nvjitlink", f"{known['nvjitlink']} (N)")]

@@ -15,7 +15,6 @@ from pytest_cudalink.plugin import conditions, hostile, isolation, records, sett
 from pytest_cudalink.plugin.items.runtest import MISSING_DRIVER
 from pytest_cudalink.plugin.run import CurrentTest, Key, part_name
 from pytest_cudalink.plugin.session import account, lifecycle
-from pytest_cudalink.report.asked_for import AskedFor
 from tests.nested import ALONE, BOTH, NO_HYPOTHESIS, XDIST
 
 
@@ -276,9 +275,7 @@ def test_a_blocked_part_is_off(part) -> None:
     config = blocking(part)
     default = getattr(resolved({}, {}), name).value
     assert account.blocked_lines(config) == [f"{what}: -p no:cudalink-{part}"]
-    allowed = dict.fromkeys(account.blocked_lines(config), 1)
-    assert account.asked_of_blocked(config) == [AskedFor("checks", 1, 0, allowed=allowed)]
-    assert account.asked_of_blocked(blocking()) == []
+    assert account.blocked_lines(blocking()) == []
     for source, one in (("ini", value), ("option", value), ("environment X", value)):
         with pytest.raises(pytest.UsageError) as caught:
             account.without_blocked(config, settings_of(source, **{name: one}), isolated=False)

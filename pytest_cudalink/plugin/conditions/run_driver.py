@@ -163,11 +163,6 @@ def _only_shows(config: pytest.Config) -> bool:
     return any(getattr(config.known_args_namespace, name, False) for name in _ONLY_SHOW)
 
 
-def _runs_nothing(config: pytest.Config) -> bool:
-    """Whether the run will have no test, as far as that is known before collection."""
-    return _only_shows(config) or config.known_args_namespace.collectonly or not _may_collect(config)
-
-
 def _may_collect(config: pytest.Config) -> bool:
     """Whether pytest may find a test: a file has the name of one, or a plugin collects files by other names."""
     given = config.known_args_namespace
@@ -225,7 +220,9 @@ def _emulate_toolkit(config: pytest.Config, settings: Settings) -> None:
 def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> Emulation:
     """Return the emulation with every nvJitLink that it links with, fetched where the settings allow it."""
     mode = settings.toolchains
-    if not emulation.lacks or mode.value == "never" or _runs_nothing(config):
+    # a run that will have no test, as far as that is known before collection, fetches nothing
+    runs_none = _only_shows(config) or config.known_args_namespace.collectonly or not _may_collect(config)
+    if not emulation.lacks or mode.value == "never" or runs_none:
         return emulation
     from ... import emulator
     from ...toolchains import ToolchainError, provide

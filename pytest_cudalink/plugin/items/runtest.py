@@ -18,7 +18,7 @@ import pytest
 from .. import pytest_private
 from ..conditions import run_driver
 from ..records import LEDGER
-from ..run import run_of
+from ..run import RunPart, run_of
 from ..watch import NO_WAIT, backends
 from . import PLAN, MarkerPlan
 
@@ -52,33 +52,6 @@ def _skips(config: pytest.Config) -> Iterator[None]:
         _skip(config, error)
 
 
-def _skip_report(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Turn an error that `_skips` did not see into a skip: unittest keeps its errors until the report is made."""
-    excinfo = call.excinfo
-    if excinfo is None:
-        return
-
-    def again() -> None:
-        with _skips(item.config):
-            raise excinfo.value
-
-    if _is_missing(item.config, excinfo.value):
-        call.excinfo = pytest.CallInfo.from_call(again, call.when).excinfo
-
-
-def _skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -> None:
-    """Skip the tests of a module that cannot be collected without a driver, all at once."""
-    call: pytest.CallInfo[None] | None = getattr(report, "call", None)
-    excinfo = call.excinfo if call is not None else None
-    if excinfo is None or not _is_missing(collector.config, excinfo.value):
-        return
-    line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
-    report.outcome = "skipped"
-    report.longrepr = (str(collector.path), line, f"Skipped: {reason(collector.config)}")
-    run_of(collector.config).part(LEDGER).outside.missing[run_driver.A_DRIVER] += 1
-    del report.call  # pytest's own, by which it would offer the error to a debugger
-
-
 def _is_missing(config: pytest.Config, error: BaseException) -> bool:
     from ...probes.libcuda import DriverNotFoundError
 
@@ -109,14 +82,11 @@ _DOCUMENTED: Final = pytest.StashKey[_Documented | None]()
 _BEFORE: Final[pytest.StashKey[Choice]] = pytest.StashKey()
 
 
-class MarkedTests:
+class MarkedTests(RunPart):
     """A plugin object; registered when a test or the run needs it.
 
     Its wrappers are the innermost: those of pytest's own plugins have begun when a test is skipped here, and can end.
     """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -153,8 +123,10 @@ class MarkedTests:
                 pytest_private.raise_from_unittest(item)
             except _NO_FAILURE:
                 raise
-            except BaseException as error:  # noqa: BLE001 (any failure is compared with the marker)
-                _hold_against(documented, error)
+            except BaseException as error:
+                if not documented.raises.matches(error):
+                    msg = f"{_must(documented)}, but it failed with {type(error).__name__}: {error}"
+                    raise DocumentedFailureError(msg) from error
                 _release(error)
             else:
                 raise DocumentedFailureError(f"{_must(documented)}, but it passed")
@@ -176,14 +148,30 @@ class MarkedTests:
 
     @pytest.hookimpl
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        _skip_report(item, call)
+        """Turn an error that `_skips` did not see into a skip: unittest keeps its errors until the report is made."""
+        if call.excinfo is None or not _is_missing(item.config, error := call.excinfo.value):
+            return
+
+        def again() -> None:
+            with _skips(item.config):
+                raise error
+
+        call.excinfo = pytest.CallInfo.from_call(again, call.when).excinfo
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Skip the tests of a module that cannot be collected without a driver, all at once."""
         report = yield
-        _skip_collecting(collector, report)
+        call: pytest.CallInfo[None] | None = getattr(report, "call", None)
+        excinfo = call.excinfo if call is not None else None
+        if excinfo is not None and _is_missing(collector.config, excinfo.value):
+            line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
+            report.outcome = "skipped"
+            report.longrepr = (str(collector.path), line, f"Skipped: {reason(collector.config)}")
+            self._run.part(LEDGER).outside.missing[run_driver.A_DRIVER] += 1
+            del report.call  # pytest's own, by which it would offer the error to a debugger
         return report
 
 
@@ -245,9 +233,3 @@ def _listed(missing: Sequence[Requirement], versions: dict[str, str]) -> str:
 
 def _must(documented: _Documented) -> str:
     return f"cudalink: needs {documented.found}; without it this test must fail with {documented.raises}"
-
-
-def _hold_against(documented: _Documented, error: BaseException) -> None:
-    if not documented.raises.matches(error):
-        msg = f"{_must(documented)}, but it failed with {type(error).__name__}: {error}"
-        raise DocumentedFailureError(msg) from error

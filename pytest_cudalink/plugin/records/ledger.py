@@ -83,25 +83,17 @@ class Facts(Counts):
 
     def properties(self) -> list[tuple[str, str]]:
         """The facts as properties of a JUnit report, without those that are empty."""
-        found = []
-        if self.links:
-            found.append(("cudalink.links", _counts(self.links)))
-        if self.unsteered:
-            found.append(("cudalink.unsteered", _counts(self.unsteered)))
-        found += [
-            (name, str(self.violations[check])) for check, (*_, name) in VIOLATIONS.items() if self.violations[check]
-        ]
-        if self.documented:
-            found.append(("cudalink.documented", "{requirement}: {raises}".format(**self.documented)))
-        if self.missing:
-            found.append(("cudalink.missing", self.missing))
-        if self.sticky:
-            found.append(("cudalink.sticky", self.sticky["error"]))
-        if self.refused:
-            found.append(("cudalink.refused", " ".join(call["function"] for call in self.refused)))
-        if self.cause:
-            found.append(("cudalink.cause", explanation(self.cause)))
-        return found
+        found = {
+            "cudalink.links": _counts(self.links),
+            "cudalink.unsteered": _counts(self.unsteered),
+            **{name: str(self.violations[check] or "") for check, (*_, name) in VIOLATIONS.items()},
+            "cudalink.documented": self.documented and "{requirement}: {raises}".format(**self.documented),
+            "cudalink.missing": self.missing,
+            "cudalink.sticky": self.sticky and self.sticky["error"],
+            "cudalink.refused": " ".join(call["function"] for call in self.refused),
+            "cudalink.cause": self.cause and explanation(self.cause),
+        }
+        return [(name, str(value)) for name, value in found.items() if value]
 
 
 def _counts(counter: Counter[str]) -> str:
@@ -163,22 +155,17 @@ class Outside(Counts):
 
     def add_outside(self, counts: Mapping[str, Any], prefix: str = "") -> None:
         """Add what `as_json` returned, in this process or in another; problems and notes get the prefix."""
-        self.violations.update(counts["violations"])
-        self.missing.update(counts["missing"])
-        self.problems += [f"{prefix}{text}" for text in counts["problems"]]
-        self.unwritten += counts["unwritten"]
-        self.notes += [f"{prefix}{text}" for text in counts["notes"]]
-        self.reruns += counts["reruns"]
-        self.unlinked_modules += counts["unlinked_modules"]
-        self.of_processes += counts["of_processes"]
-        self._join(counts)
+        marked = {name: [f"{prefix}{text}" for text in counts[name]] for name in ("problems", "notes")}
+        self._join({**counts, **marked})
 
-    def _join(self, facts: Mapping[str, Any]) -> None:
-        """Add what a test's facts have in common with those outside of tests."""
-        self.links.update(facts["links"])
-        self.unsteered.update(facts["unsteered"])
-        self.verdicts += facts["verdicts"]
-        self.unsupported.update(facts["unsupported"])
+    def _join(self, counts: Mapping[str, Any]) -> None:
+        """Add to each attribute what another object counted."""
+        for name, theirs in counts.items():
+            mine = getattr(self, name)
+            if isinstance(mine, dict):
+                mine.update(theirs)
+            else:
+                setattr(self, name, mine + theirs)
 
 
 class Totals(Outside):
@@ -226,7 +213,7 @@ class Totals(Outside):
             self.refused[nodeid] = sorted({str(call["function"]) for call in refused})
         elif passed_over := facts["passed_over"]:
             self.passed_over[nodeid] = passed_over
-        self._join(facts)
+        self._join({name: facts[name] for name in ("links", "unsteered", "verdicts", "unsupported")})
 
     @property
     def failing(self) -> list[str]:

@@ -42,7 +42,7 @@ class RecordFile(RunPart):
     def __init__(self, run: Run) -> None:
         self._run = run
         self._attempts: dict[str, int] = {}
-        self._note_test: Callable[[str | None], None] = _ignore
+        self._note_test: Callable[[str | None], None] = lambda _nodeid: None
         self._has_collected = False
         self._lost = ""
         self._is_said = False  # whether the summary has what is lost
@@ -232,10 +232,6 @@ class RecordFile(RunPart):
         if not run.is_controller and not run.is_isolated:
             attempt = self._attempts[nodeid] = self._attempts.get(nodeid, 0) + 1
             self.writer.write(records.StartRecord(nodeid=nodeid, worker=run.worker, attempt=attempt))
-
-
-def _ignore(_nodeid: str | None) -> None:
-    """Note no test: no signal is watched for."""
 
 
 def _requested(setting: Setting | None) -> str | None:

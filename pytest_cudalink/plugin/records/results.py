@@ -18,7 +18,6 @@ from ...base.safe_text import shortened
 from ...base.words import counted
 from ...report.wording import split_link_key
 from .. import pytest_private
-from ..conditions import run_driver
 from ..run import RunPart
 from .ledger import Ledger, is_unsupported
 from .record_file import RecordFile
@@ -225,14 +224,12 @@ def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
     if outcome in ("skipped", "xfailed", "xpassed", "unsupported"):
         attempt.reason = attempt.reason or _reason(report)
     if report.failed or outcome == "rerun":
-        text = _text(report)
+        # of a plain text without the line on the worker that xdist adds
+        text = report.longrepr if isinstance(report.longrepr, str) else report.longreprtext
         attempt.longrepr = attempt.longrepr or shortened(text, _LONGREPR_LIMIT)
-        attempt.reason = attempt.reason or _first_line(report, text)
-
-
-def _text(report: pytest.TestReport) -> str:
-    """Return what a report shows of a failure; of a plain text without the line on the worker that xdist adds."""
-    return report.longrepr if isinstance(report.longrepr, str) else report.longreprtext
+        message = getattr(getattr(report.longrepr, "reprcrash", None), "message", None) or text
+        first = (str(message).strip().splitlines() or [""])[0]
+        attempt.reason = attempt.reason or shortened(first, _LONGREPR_LIMIT)
 
 
 def _outcome(report: pytest.TestReport) -> str:
@@ -256,34 +253,14 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return ""
 
 
-def _first_line(report: pytest.TestReport, text: str) -> str:
-    message = getattr(getattr(report.longrepr, "reprcrash", None), "message", None) or text
-    return shortened((str(message).strip().splitlines() or [""])[0], _LONGREPR_LIMIT)
-
-
-def add_suite_properties(config: pytest.Config) -> None:
-    """Give the suite of a JUnit report the facts of the environment as properties."""
-    if not pytest_private.writes_junit(config):
-        return
-    _add_properties(config, _environment_facts())
-
-
-def add_late_properties(run: Run) -> None:
-    """Give the suite of a JUnit report the facts of a driver that was emulated for markers."""
-    _add_properties(run.config, run.late_facts)
-
-
-def facts_of_driver() -> dict[str, str]:
-    """Return the facts that come from the driver, in words, by name."""
-    return {name: value for name, value in _environment_facts().items() if name in run_driver.FACTS}
-
-
-def _environment_facts() -> dict[str, str]:
+def environment_facts() -> dict[str, str]:
+    """Return the facts of the environment in words, by name."""
     from ...environment.facts import Environment
 
     return {name: f"{found} ({found.source})" for name, found in Environment().items() if found.value is not None}
 
 
-def _add_properties(config: pytest.Config, facts: Mapping[str, str]) -> None:
+def add_properties(config: pytest.Config, facts: Mapping[str, str]) -> None:
+    """Give the suite of a JUnit report some facts as properties."""
     for name, value in facts.items():
         pytest_private.add_suite_property(config, f"cudalink.{name}", value)

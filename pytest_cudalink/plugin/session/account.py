@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -74,12 +75,6 @@ def without_blocked(config: pytest.Config, settings: Settings, *, isolated: bool
     return settings
 
 
-def asked_of_blocked(config: pytest.Config) -> list[AskedFor]:
-    """Return what is off, which the user who blocks it allows."""
-    off = blocked_lines(config)
-    return [AskedFor("checks", len(off), 0, allowed=dict.fromkeys(off, 1))] if off else []
-
-
 def blocked_lines(config: pytest.Config) -> list[str]:
     """Return what is off, a line for each part."""
     return [f"{_CHECKS[part][0]}: -p no:cudalink-{part}" for part in _blocked(config)]
@@ -119,8 +114,9 @@ class Account:
         run, option = self._run, session.config.option
         if run.reports_elsewhere or option.collectonly or option.setuponly:
             return
+        off = dict.fromkeys(blocked_lines(session.config), 1)  # which the user who blocks it allows
         found = [
-            *asked_of_blocked(session.config),
+            *([AskedFor("checks", len(off), 0, allowed=off)] if off else []),
             *(entry for part in run.asked_for() for entry in part.asked_for()),
             *self._of_workers,
         ]
@@ -150,7 +146,6 @@ class Require(Check):
         super().__init__(run)
         self._wanted = run.settings.required
         self._skipped = False
-        self._driver: bool | None = None
         self._answers: Counter[str | None] = Counter()  # None: of the other reports
 
     def _asks(self, item: pytest.Item) -> bool:
@@ -163,12 +158,11 @@ class Require(Check):
         needs = plan is not None and any(requirement.name in FACTS for requirement in plan.requirements)
         return needs or settings.driver.value not in ("auto", "absent")
 
+    @cached_property
     def _has_driver(self) -> bool:
-        if self._driver is None:
-            from ...environment.facts import driver_exists
+        from ...environment.facts import driver_exists
 
-            self._driver = driver_exists()
-        return self._driver
+        return driver_exists()
 
     def sections(self, phase: Phase) -> tuple[()]:
         """Note on the last report of a test that asked for the driver whether it ran on one."""
@@ -179,7 +173,7 @@ class Require(Check):
         if report.skipped and not hasattr(report, "wasxfail") and not is_unsupported(report):
             self._skipped = True
         if phase.when == "teardown" and self._asks(phase.item):
-            answer = "skipped" if self._skipped else "ran" if self._has_driver() else "found no driver"
+            answer = "skipped" if self._skipped else "ran" if self._has_driver else "found no driver"
             setattr(report, _ANSWER, answer)
         return ()
 

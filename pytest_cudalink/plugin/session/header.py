@@ -23,6 +23,7 @@ def lines(run: Run) -> list[str]:
     from ...environment.facts import driver_version
 
     settings, fakes, cell = run.settings, probes.fakes(), run.cell
+    provenance, fails = settings.provenance, "a test that loads another one fails"
     contract, inherited = settings.jitlink_contract, run_driver.inherited(run.config)
     asks_for_linker = settings.backend.value != "auto"
     parts = [
@@ -38,7 +39,7 @@ def lines(run: Run) -> list[str]:
         f"cudalink: {', '.join(parts)}",
         *(_forced(run) if settings.backend.value != "auto" else []),
         *_of_worker(run),
-        *_provenance(settings),
+        *([f"cudalink: CUDA libraries must come from {provenance}; {fails}"] if provenance.value != "any" else []),
         *_of_emulation(run, inherited=inherited),
         *([f"cudalink: schedules {settings.schedules}"] if settings.schedules.value else []),
         *(f"cudalink: {toolchain}" for toolchain in run_driver.fetched(run.config)),
@@ -148,13 +149,6 @@ def _unfit(package: str | None, version: str) -> str:
     if any(SpecifierSet(row["versions"]).contains(version, prereleases=True) for row in known):
         return ""
     return f"expected {package} {'; '.join(row['versions'] for row in known)}"
-
-
-def _provenance(settings: Settings) -> list[str]:
-    """Return where the CUDA libraries must come from, if that is not left open."""
-    if settings.provenance.value == "any":
-        return []
-    return [f"cudalink: CUDA libraries must come from {settings.provenance}; a test that loads another one fails"]
 
 
 def _of_worker(run: Run) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 
 from ...compat.options import OPTIONS
 from ...loader.jitlink import jitlink_calls
-from .. import conditions, hostile, isolation, marker, records, settings, watch
+from .. import conditions, hostile, isolation, marker, pytest_private, records, settings, watch
 from ..own_imports import own_imports
 from ..run import RUN, Key, Run, RunPart, is_active, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import backends, provenance
@@ -132,7 +132,9 @@ def _start(run: Run) -> None:
     backends.start(run)
     run.configured = True  # a worker of xdist has the settings of its controller now
     if run.get(watch.NATIVE_LINKS) is not None:
-        _check_jitlink_contract(run)
+        from ..watch.violation_checks import check_nvjitlink
+
+        check_nvjitlink(run)
     if run.settings.forces_driver:
         run.part(_MARKED_TESTS)
     _warn_of_ignored(run, late=False)
@@ -194,17 +196,11 @@ def _watch_nvjitlink(run: Run) -> None:
         jitlink_calls.watch_nvrtc(faults.nvrtc_functions())  # a sweep may let its calls fail
     run.part(watch.NATIVE_LINKS)
     run.part(watch.CAUSES)
-    from ..watch.violation_checks import watch_nvjitlink
+    from ..watch import violation_checks
 
-    watch_nvjitlink(run)
+    violation_checks.watch_nvjitlink(run)
     if run.configured:
-        _check_jitlink_contract(run)
-
-
-def _check_jitlink_contract(run: Run) -> None:
-    from ..watch.violation_checks import check_nvjitlink
-
-    check_nvjitlink(run)
+        violation_checks.check_nvjitlink(run)
 
 
 def _start_driver(run: Run) -> None:
@@ -243,23 +239,19 @@ def _start_session(run: Run) -> None:
     if account.blocked_lines(config):
         run.part(account.Account)
     _start_requirements(run)
-    _start_repeated(run)
+    for key, setting in zip(hostile.RERUNS, (run.settings.fault_sweep, run.settings.schedules), strict=True):
+        if setting.value and not run.is_isolated:
+            run.part(key)  # in a controller of xdist, it adds up what the workers found
     if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
-        from ..records.results import add_suite_properties
+        from ..records.results import add_properties, environment_facts
 
-        add_suite_properties(config)
+        if pytest_private.writes_junit(config):
+            add_properties(config, environment_facts())
     if run.settings.guard_rails.value != "off":  # last: what was looked up before goes into the record file
         from ..watch import guard
 
         run.track_current_test()
         guard.start(run)
-
-
-def _start_repeated(run: Run) -> None:
-    """Run the tests of this run again, with faults and under schedules, or add up what workers of xdist found."""
-    for key, setting in zip(hostile.RERUNS, (run.settings.fault_sweep, run.settings.schedules), strict=True):
-        if setting.value and not run.is_isolated:
-            run.part(key)
 
 
 def _start_requirements(run: Run) -> None:
@@ -357,10 +349,10 @@ def _select(session: pytest.Session, run: Run) -> None:
 
         run.late_header = driver_lines(run)
         if run.settings.properties.value == "on" and getattr(session.config.option, "xmlpath", None):
-            from ..records.results import add_late_properties, facts_of_driver
+            from ..records.results import add_properties, environment_facts
 
-            run.late_facts = facts_of_driver()
-            add_late_properties(run)
+            run.late_facts = {name: fact for name, fact in environment_facts().items() if name in run_driver.FACTS}
+            add_properties(run.config, run.late_facts)
         if (file := run.get(records.RECORD_FILE)) is not None:
             file.write_found()
 
@@ -401,9 +393,6 @@ class Ends(RunPart):
     _FIRST = (conditions.FAULTS, watch.REPORTER)
     # after the sums, see `pytest_sessionfinish` of this module
     _LAST = (records.RESULTS, records.RECORD_FILE, _HAND_OVER)
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
 
     @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
     def pytest_sessionfinish_first(self, session: pytest.Session) -> None:

@@ -143,10 +143,10 @@ class HandOver:
         self._run.late_header = self._run.late_header or given["late_header"]
         self._run.new_processes.update(given["new_processes"])
         if given["late_facts"] and not self._run.late_facts:
-            from ..records.results import add_late_properties
+            from ..records.results import add_properties
 
             self._run.late_facts = given["late_facts"]
-            add_late_properties(self._run)
+            add_properties(self._run.config, self._run.late_facts)
         self._run.part(LEDGER).totals.add_outside(given["outside"])
         for kind in _ADDED_UP:
             if (name := part_name(kind)) in given["parts"]:

@@ -17,7 +17,7 @@ from ..run import RunPart
 from .check import Check, Phase
 
 if TYPE_CHECKING:
-    from ...targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target, UnsteeredLink
+    from ...targets import Choice, ForcedBackendError, LinkInput, Target, UnsteeredLink
     from ...targets.base import Backend
     from ...targets.steering import Steering
     from ..run import Run
@@ -65,14 +65,16 @@ class Backends(RunPart):
         self._run = run
         self.begun = False
         run.track_current_test()
-        targets = _targets(run.config)
+        targets, config = _targets(run.config), run.config
         self.steering = Steering(
             list(targets.values()),
             only=_only(run.settings, list(targets)),
             decide=self._decide,
             seams=SEAMS,
-            on_link=self._linked,
-            on_unsupported=self._unsupported,
+            on_link=lambda event: config.hook.pytest_cudalink_link(config=config, event=event),
+            on_unsupported=lambda target, reason: config.hook.pytest_cudalink_unsupported(
+                config=config, target=target, reason=reason
+            ),
             on_mismatch=self._mismatched,
             on_stale=self._stale,
             on_unsteered=self._unsteered,
@@ -93,13 +95,6 @@ class Backends(RunPart):
             return choice
         answer: Choice | None = hook(config=config, target=target, choice=choice, inputs=inputs)
         return choice if answer is None else answer
-
-    def _linked(self, event: LinkEvent) -> None:
-        self._run.config.hook.pytest_cudalink_link(config=self._run.config, event=event)
-
-    def _unsupported(self, target: str, reason: str) -> None:
-        hook = self._run.config.hook.pytest_cudalink_unsupported
-        hook(config=self._run.config, target=target, reason=reason)
 
     def _unsteered(self, link: UnsteeredLink, choice: Choice) -> None:
         from ..conditions import unsteered

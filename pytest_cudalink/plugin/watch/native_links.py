@@ -12,8 +12,6 @@ from ..records import LEDGER
 from .check import Check, Phase
 
 if TYPE_CHECKING:
-    import pytest
-
     from ...targets import LinkEvent, UnsteeredLink
     from ..run import Run
 
