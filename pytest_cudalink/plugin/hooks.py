@@ -15,7 +15,7 @@ import pytest
 from ..compat.options import OPTIONS
 from . import fixtures, hookspecs, marker
 from .own_imports import own_imports
-from .run import START, Start, from_controller, is_active
+from .run import START, MakesReport, Start, from_controller, is_active
 
 #: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
@@ -111,9 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> MakesReport:
     report = yield
     if call.excinfo is not None:
         _explain(item.config, report, call.excinfo.value)

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -64,6 +64,9 @@ class Start(SimpleNamespace):
 
 
 T = TypeVar("T")
+#: What wrappers of two hooks of pytest return.
+MakesReport = Generator[None, pytest.TestReport, pytest.TestReport]
+MakesCollectReport = Generator[None, pytest.CollectReport, pytest.CollectReport]
 
 
 class Key(Generic[T]):

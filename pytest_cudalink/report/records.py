@@ -52,16 +52,16 @@ _Worker = Annotated[str | None, Meta(description="the worker of pytest-xdist; nu
 _Result = Annotated[str, Meta(description="'ok', or the error's type and code name")]
 
 
-def _usually(*values: str | None, description: str | None = None) -> Meta:
-    """Return the note on a text whose values the schema lists; readers take any other, too."""
-    return Meta(description=description, extra_json_schema={"enum": list(values)})
+def _is(description: str, *values: str | None) -> Meta:
+    """Return the meaning of a value, and values that the schema lists; readers take any other, too."""
+    return Meta(description=description or None, extra_json_schema={"enum": list(values)} if values else None)
 
 
 class SettingRecord(TypedDict):
     """A setting of the run."""
 
     value: str
-    source: Annotated[str, Meta(description="where the value was set")]
+    source: Annotated[str, _is("where the value was set")]
 
 
 class VersionRecord(TypedDict):
@@ -69,11 +69,9 @@ class VersionRecord(TypedDict):
 
     requested: str | None
     found: str | None
-    source: Annotated[str, Meta(description="where the version was read")]
-    kind: Annotated[str, _usually("real", "emulated", "faked", "absent")]
-    resolved: NotRequired[
-        Annotated[str, Meta(description="what a word such as 'lowest' stood for when the cell was installed")]
-    ]
+    source: Annotated[str, _is("where the version was read")]
+    kind: Annotated[str, _is("", "real", "emulated", "faked", "absent")]
+    resolved: NotRequired[Annotated[str, _is("what a word such as 'lowest' stood for when the cell was installed")]]
 
 
 class ArchRecord(TypedDict):
@@ -86,19 +84,19 @@ class ArchRecord(TypedDict):
 class OriginRecord(TypedDict):
     """The origin of a run; null for what is not known. The time of the event is when the run began."""
 
-    project: Annotated[str | None, Meta(description="the project's name")]
-    commit: Annotated[str | None, Meta(description="the commit in full")]
+    project: Annotated[str | None, _is("the project's name")]
+    commit: Annotated[str | None, _is("the commit in full")]
     branch: str | None
-    ci_url: Annotated[str | None, Meta(description="the page of the CI run, without credentials")]
-    dirty: Annotated[bool | None, Meta(description="whether the checkout had changes that the commit has not")]
+    ci_url: Annotated[str | None, _is("the page of the CI run, without credentials")]
+    dirty: Annotated[bool | None, _is("whether the checkout had changes that the commit has not")]
 
 
 class InputRecord(TypedDict):
     """An input of a link."""
 
-    kind: Annotated[str, Meta(description="such as 'ptx'")]
+    kind: Annotated[str, _is("such as 'ptx'")]
     name: str
-    producer: Annotated[str | None, Meta(description="CUDA version that made it")]
+    producer: Annotated[str | None, _is("CUDA version that made it")]
 
 
 class LinkVersionsRecord(TypedDict):
@@ -111,15 +109,15 @@ class LinkVersionsRecord(TypedDict):
 class DocumentedRecord(TypedDict):
     """A documented failure that was asserted."""
 
-    requirement: Annotated[str, Meta(description="the requirement that is not met")]
-    raises: Annotated[str, Meta(description="the error that was expected")]
+    requirement: Annotated[str, _is("the requirement that is not met")]
+    raises: Annotated[str, _is("the error that was expected")]
 
 
 class RefusedRecord(TypedDict):
     """A call that the emulated driver refused, because it does not emulate the function."""
 
     function: str
-    note: Annotated[str, Meta(description="what the driver says about it")]
+    note: Annotated[str, _is("what the driver says about it")]
 
 
 class CauseRecord(TypedDict):
@@ -127,28 +125,28 @@ class CauseRecord(TypedDict):
 
     kind: Annotated[
         Literal["skew", "not_emulated", "no_driver", "linker", "open_capture"],
-        Meta(
-            description="'skew' of versions or architectures; 'not_emulated': only a real driver does it; 'no_driver': "
+        _is(
+            "'skew' of versions or architectures; 'not_emulated': only a real driver does it; 'no_driver': "
             "there is none; 'linker': the emulated driver's link process ended or cannot be started; 'open_capture': "
             "an earlier test left a stream that captures, or a call invalidated the capture"
         ),
     ]
-    what: Annotated[str, Meta(description="one line: the error, the call and the artifact that it refused")]
-    why: Annotated[str, Meta(description="one line: the rule, with the versions")]
-    fix: Annotated[list[str], Meta(description="the changes that help, one line each, the smallest first")]
+    what: Annotated[str, _is("one line: the error, the call and the artifact that it refused")]
+    why: Annotated[str, _is("one line: the rule, with the versions")]
+    fix: Annotated[list[str], _is("the changes that help, one line each, the smallest first")]
 
 
 class OperationRecord(TypedDict):
     """An operation that a test queued under a schedule; its times are numbers of the driver's calls."""
 
     number: int
-    function: Annotated[str, Meta(description="the function that queued it")]
+    function: Annotated[str, _is("the function that queued it")]
     stream: str
-    place: Annotated[str, Meta(description="file and line of the code that called it")]
-    late: Annotated[bool, Meta(description="whether the schedule displaced it")]
+    place: Annotated[str, _is("file and line of the code that called it")]
+    late: Annotated[bool, _is("whether the schedule displaced it")]
     queued: int
-    ready: Annotated[int, Meta(description="when it could run")]
-    done: Annotated[int | None, Meta(description="null if it was not done when the test ended")]
+    ready: Annotated[int, _is("when it could run")]
+    done: Annotated[int | None, _is("null if it was not done when the test ended")]
 
 
 class SubtestRecord(TypedDict):
@@ -167,38 +165,37 @@ class Event(Struct, tag_field="event", tag=lambda name: name.removesuffix("Recor
 class RunRecord(Event, kw_only=True, frozen=True):
     """The environment of a run."""
 
-    schema: Annotated[Literal[1], Meta(description="version of the format")] = SCHEMA
-    run: Annotated[str, Meta(description="a unique name of the run (uuid4, hexadecimal)")] = ""
-    cell: Annotated[str | None, Meta(description="the cell of the matrix, from CUDALINK_CELL")] = None
+    schema: Annotated[Literal[1], _is("version of the format")] = SCHEMA
+    run: Annotated[str, _is("a unique name of the run (uuid4, hexadecimal)")] = ""
+    cell: Annotated[str | None, _is("the cell of the matrix, from CUDALINK_CELL")] = None
     worker: _Worker = None
-    python: Annotated[str, Meta(description="version of Python")] = ""
-    platform: Annotated[str, Meta(description="system and machine, such as 'linux-x86_64'")] = ""
-    pytest: Annotated[str, Meta(description="version of pytest")] = ""
-    argv: Annotated[list[str], Meta(description="pytest's command line")] = []
-    settings: Annotated[dict[str, SettingRecord], Meta(description="by name")] = {}
-    versions: Annotated[dict[str, VersionRecord], Meta(description="by name, such as 'driver'")] = {}
+    python: Annotated[str, _is("version of Python")] = ""
+    platform: Annotated[str, _is("system and machine, such as 'linux-x86_64'")] = ""
+    pytest: Annotated[str, _is("version of pytest")] = ""
+    argv: Annotated[list[str], _is("pytest's command line")] = []
+    settings: Annotated[dict[str, SettingRecord], _is("by name")] = {}
+    versions: Annotated[dict[str, VersionRecord], _is("by name, such as 'driver'")] = {}
     arch: ArchRecord = msgspec.field(default_factory=lambda: ArchRecord(requested=None, found=None))
-    facts: Annotated[dict[str, Any], Meta(description="what hooks added")] = {}
+    facts: Annotated[dict[str, Any], _is("what hooks added")] = {}
     axes: Annotated[
-        dict[str, str],
-        Meta(description="what else distinguishes the cell: its kind, resolution, packages as they were found"),
+        dict[str, str], _is("what else distinguishes the cell: its kind, resolution, packages as they were found")
     ] = {}
-    hidden: Annotated[str, Meta(description="what the cell hides, how, and what can still be opened")] = ""
-    origin: Annotated[OriginRecord | None, Meta(description="the project, its commit, and the CI run")] = None
+    hidden: Annotated[str, _is("what the cell hides, how, and what can still be opened")] = ""
+    origin: Annotated[OriginRecord | None, _is("the project, its commit, and the CI run")] = None
 
 
 class FoundRecord(Event, kw_only=True, frozen=True):
     """What a process has since a driver was emulated for markers, after ``run`` was written."""
 
     worker: _Worker = None
-    versions: Annotated[dict[str, VersionRecord], Meta(description="by name, such as 'driver'")] = {}
+    versions: Annotated[dict[str, VersionRecord], _is("by name, such as 'driver'")] = {}
     arch: ArchRecord = msgspec.field(default_factory=lambda: ArchRecord(requested=None, found=None))
 
 
 class CollectedRecord(Event, kw_only=True, frozen=True):
     """The tests that the run was going to run; one without a test event was not run, or lost in a crash."""
 
-    tests: Annotated[dict[str, list[str]], Meta(description="by file: the rest of each node ID")] = {}
+    tests: Annotated[dict[str, list[str]], _is("by file: the rest of each node ID")] = {}
 
     @property
     def nodeids(self) -> list[str]:
@@ -211,7 +208,7 @@ class StartRecord(Event, kw_only=True, frozen=True):
 
     nodeid: _Nodeid
     worker: _Worker = None
-    attempt: Annotated[_Positive, Meta(description="counted from 1 in each worker")] = 1
+    attempt: Annotated[_Positive, _is("counted from 1 in each worker")] = 1
 
 
 class LinkRecord(Event, kw_only=True, frozen=True):
@@ -219,17 +216,17 @@ class LinkRecord(Event, kw_only=True, frozen=True):
 
     nodeid: _NodeidOrNone = None
     worker: _Worker = None
-    target: Annotated[str, Meta(description="the library that linked")] = ""
-    backend: Annotated[
-        str, _usually(*_BACKENDS, "unknown", description="'unknown' when the link was refused before one was chosen")
-    ] = "unknown"
+    target: Annotated[str, _is("the library that linked")] = ""
+    backend: Annotated[str, _is("'unknown' when the link was refused before one was chosen", *_BACKENDS, "unknown")] = (
+        "unknown"
+    )
     inputs: list[InputRecord] = []
     versions: LinkVersionsRecord = msgspec.field(
         default_factory=lambda: LinkVersionsRecord(driver=None, nvjitlink=None)
     )
-    duration: Annotated[Seconds, Meta(description="seconds from making the linker to the image")] = 0.0
+    duration: Annotated[Seconds, _is("seconds from making the linker to the image")] = 0.0
     result: _Result = "ok"
-    message: Annotated[str, Meta(description="the error's text")] = ""
+    message: Annotated[str, _is("the error's text")] = ""
 
 
 class UnsteeredRecord(Event, kw_only=True, frozen=True):
@@ -237,16 +234,12 @@ class UnsteeredRecord(Event, kw_only=True, frozen=True):
 
     nodeid: _NodeidOrNone = None
     worker: _Worker = None
-    via: Annotated[str, Meta(description="the module or library that linked, such as 'cuda.bindings.nvjitlink'")] = ""
-    call: Annotated[str, Meta(description="the function that completed the link, such as 'nvJitLinkComplete'")] = ""
-    where: Annotated[str, Meta(description="file and line of the code that called it; empty where unknown")] = ""
-    backend: Annotated[str, _usually(*_BACKENDS, "unknown", description="'unknown' where it cannot be seen")] = (
-        "unknown"
-    )
+    via: Annotated[str, _is("the module or library that linked, such as 'cuda.bindings.nvjitlink'")] = ""
+    call: Annotated[str, _is("the function that completed the link, such as 'nvJitLinkComplete'")] = ""
+    where: Annotated[str, _is("file and line of the code that called it; empty where unknown")] = ""
+    backend: Annotated[str, _is("'unknown' where it cannot be seen", *_BACKENDS, "unknown")] = "unknown"
     result: _Result = "ok"
-    forced: Annotated[
-        str | None, _usually(*_BACKENDS, None, description="the backend that was forced; null without one")
-    ] = None
+    forced: Annotated[str | None, _is("the backend that was forced; null without one", *_BACKENDS, None)] = None
 
 
 class LibraryRecord(Event, kw_only=True, frozen=True):
@@ -254,66 +247,56 @@ class LibraryRecord(Event, kw_only=True, frozen=True):
 
     nodeid: _NodeidOrNone = None
     worker: _Worker = None
-    during: Annotated[str, Meta(description="the phase of the test; outside tests, what the run did")] = ""
-    name: Annotated[str, Meta(description="such as 'libcudart'")] = ""
+    during: Annotated[str, _is("the phase of the test; outside tests, what the run did")] = ""
+    name: Annotated[str, _is("such as 'libcudart'")] = ""
     soname: str = ""
-    path: Annotated[str, Meta(description="as it was opened, or as the loader found it")] = ""
-    real_path: Annotated[str, Meta(description="the file itself, with every symbolic link followed")] = ""
+    path: Annotated[str, _is("as it was opened, or as the loader found it")] = ""
+    real_path: Annotated[str, _is("the file itself, with every symbolic link followed")] = ""
     place: Annotated[
         str,
-        _usually(
+        _is(
+            "'toolchains' is the plugin's cache; 'system' is everything else",
             *("wheels", "conda", "system", "driver", "emulated", "toolchains"),
-            description="'toolchains' is the plugin's cache; 'system' is everything else",
         ),
     ] = "system"
-    owner: Annotated[
-        str, Meta(description="the distribution that owns the file, with its version; empty without one")
-    ] = ""
-    version: Annotated[
-        str, Meta(description="the CUDA release, or the version of a driver; empty where it is not known")
-    ] = ""
-    witness: Annotated[str, Meta(description="where the version was read, or why it is not known")] = ""
-    for_whom: Annotated[
-        str, Meta(description="what is linked with it, and what opened that; empty where it is not known")
-    ] = ""
+    owner: Annotated[str, _is("the distribution that owns the file, with its version; empty without one")] = ""
+    version: Annotated[str, _is("the CUDA release, or the version of a driver; empty where it is not known")] = ""
+    witness: Annotated[str, _is("where the version was read, or why it is not known")] = ""
+    for_whom: Annotated[str, _is("what is linked with it, and what opened that; empty where it is not known")] = ""
 
 
 class ViolationRecord(Event, kw_only=True, frozen=True):
     """A broken rule of lifetimes, of order or of nvJitLink's contract."""
 
     nodeid: _NodeidOrNone = None
-    text: Annotated[str, Meta(description="the violation in words")] = ""
-    check: Annotated[str, Meta(description="the check that noticed it")] = ""
-    number: Annotated[Count, Meta(description="number among those of its check and process, from 1")] = 0
-    handle: Annotated[Count, Meta(description="number of the linker's handle in the order of creation, from 1")] = 0
-    rule: Annotated[str, Meta(description="the rule, or the option of cuLinkCreate whose memory must live")] = ""
-    what: Annotated[str, Meta(description="how the rule was broken")] = ""
-    call: Annotated[str, Meta(description="the function at whose entry it was noticed")] = ""
-    native_stack: Annotated[list[str], Meta(description="the native code that called it, innermost first")] = []
-    python_stack: Annotated[list[str], Meta(description="the Python code that called it, outermost first")] = []
-    history: Annotated[list[str], Meta(description="what was done to the handle before, in lines")] = []
-    advice: Annotated[str, Meta(description="the rule in a sentence; empty where the text has it")] = ""
-    fix: Annotated[str, Meta(description="what to change in the program; empty where the text says it")] = ""
-    process: Annotated[str, Meta(description="the process in words; empty for that of the record")] = ""
-    test: Annotated[str, Meta(description="the test that started that process; empty for none")] = ""
-    allowed: Annotated[
-        bool, Meta(description="whether it fails nothing, as with --cudalink-checks=lifetimes=report")
-    ] = False
+    text: Annotated[str, _is("the violation in words")] = ""
+    check: Annotated[str, _is("the check that noticed it")] = ""
+    number: Annotated[Count, _is("number among those of its check and process, from 1")] = 0
+    handle: Annotated[Count, _is("number of the linker's handle in the order of creation, from 1")] = 0
+    rule: Annotated[str, _is("the rule, or the option of cuLinkCreate whose memory must live")] = ""
+    what: Annotated[str, _is("how the rule was broken")] = ""
+    call: Annotated[str, _is("the function at whose entry it was noticed")] = ""
+    native_stack: Annotated[list[str], _is("the native code that called it, innermost first")] = []
+    python_stack: Annotated[list[str], _is("the Python code that called it, outermost first")] = []
+    history: Annotated[list[str], _is("what was done to the handle before, in lines")] = []
+    advice: Annotated[str, _is("the rule in a sentence; empty where the text has it")] = ""
+    fix: Annotated[str, _is("what to change in the program; empty where the text says it")] = ""
+    process: Annotated[str, _is("the process in words; empty for that of the record")] = ""
+    test: Annotated[str, _is("the test that started that process; empty for none")] = ""
+    allowed: Annotated[bool, _is("whether it fails nothing, as with --cudalink-checks=lifetimes=report")] = False
 
 
 class VerdictRecord(Event, kw_only=True, frozen=True):
     """A verdict of the guard rails."""
 
     nodeid: _NodeidOrNone = None
-    severity: Annotated[
-        str, _usually("error", "unknown", "warning", "note", description="'note' if the rule holds")
-    ] = "unknown"
-    kind: Annotated[str, Meta(description="the rule that decided")] = ""
+    severity: Annotated[str, _is("'note' if the rule holds", "error", "unknown", "warning", "note")] = "unknown"
+    kind: Annotated[str, _is("the rule that decided")] = ""
     what: str = ""
-    why: Annotated[str, Meta(description="what several verdicts have in common, such as that there is no driver")] = ""
-    fix: Annotated[str, Meta(description="what to do")] = ""
-    otherwise: Annotated[str, Meta(description="what else would help")] = ""
-    evidence: Annotated[list[str], Meta(description="the items that were compared")] = []
+    why: Annotated[str, _is("what several verdicts have in common, such as that there is no driver")] = ""
+    fix: Annotated[str, _is("what to do")] = ""
+    otherwise: Annotated[str, _is("what else would help")] = ""
+    evidence: Annotated[list[str], _is("the items that were compared")] = []
 
 
 class TestRecord(Event, kw_only=True, frozen=True):
@@ -323,33 +306,24 @@ class TestRecord(Event, kw_only=True, frozen=True):
 
     nodeid: _Nodeid
     worker: _Worker = None
-    attempt: Annotated[_Positive, Meta(description="that of the start event")] = 1
+    attempt: Annotated[_Positive, _is("that of the start event")] = 1
     outcome: _Outcome
-    duration: Annotated[Seconds, Meta(description="seconds of set-up, call and tear-down together")] = 0.0
+    duration: Annotated[Seconds, _is("seconds of set-up, call and tear-down together")] = 0.0
     reason: Annotated[
-        str,
-        Meta(description="of a skip or an expected failure, the first line of a failure, or a remark on a bare step"),
+        str, _is("of a skip or an expected failure, the first line of a failure, or a remark on a bare step")
     ] = ""
     longrepr: Annotated[
         str, Meta(description="the failure in full, up to 4,000 characters", extra_json_schema={"maxLength": 4000})
     ] = ""
-    backends: Annotated[dict[str, _Positive], Meta(description="number of links by backend")] = {}
-    links: Annotated[Count, Meta(description="number of links")] = 0
-    violations: Annotated[
-        Count, Meta(description="number of violations of lifetimes, of order and of nvJitLink's contract")
-    ] = 0
-    documented: Annotated[DocumentedRecord | None, Meta(description="the documented failure that was asserted")] = None
-    missing: Annotated[
-        str | None, Meta(description="the requirement that a skip is about, such as 'driver >= 13.2'")
-    ] = None
+    backends: Annotated[dict[str, _Positive], _is("number of links by backend")] = {}
+    links: Annotated[Count, _is("number of links")] = 0
+    violations: Annotated[Count, _is("number of violations of lifetimes, of order and of nvJitLink's contract")] = 0
+    documented: Annotated[DocumentedRecord | None, _is("the documented failure that was asserted")] = None
+    missing: Annotated[str | None, _is("the requirement that a skip is about, such as 'driver >= 13.2'")] = None
     subtests: list[SubtestRecord] = []
-    refused: Annotated[
-        list[RefusedRecord], Meta(description="refused calls, of a test that failed because of them")
-    ] = []
-    unsteered: Annotated[Count, Meta(description="number of links that no target steers")] = 0
-    cause: Annotated[CauseRecord | None, Meta(description="why the test failed; null where no such cause is known")] = (
-        None
-    )
+    refused: Annotated[list[RefusedRecord], _is("refused calls, of a test that failed because of them")] = []
+    unsteered: Annotated[Count, _is("number of links that no target steers")] = 0
+    cause: Annotated[CauseRecord | None, _is("why the test failed; null where no such cause is known")] = None
 
 
 class CrashRecord(Event, kw_only=True, frozen=True):
@@ -357,14 +331,12 @@ class CrashRecord(Event, kw_only=True, frozen=True):
 
     nodeid: _NodeidOrNone = None
     worker: _Worker = None
-    signal: Annotated[
-        str | None, Meta(description="such as 'SIGSEGV'; null when the process exited, or when it is not known")
-    ] = None
+    signal: Annotated[str | None, _is("such as 'SIGSEGV'; null when the process exited, or when it is not known")] = (
+        None
+    )
     exitcode: ExitCode | None = None
-    last_events: Annotated[list[str], Meta(description="the driver's last calls")] = []
-    frames: Annotated[
-        list[str], Meta(description="what faulthandler wrote, with the Python frames, innermost first")
-    ] = []
+    last_events: Annotated[list[str], _is("the driver's last calls")] = []
+    frames: Annotated[list[str], _is("what faulthandler wrote, with the Python frames, innermost first")] = []
 
 
 class StickyRecord(Event, kw_only=True, frozen=True):
@@ -372,22 +344,22 @@ class StickyRecord(Event, kw_only=True, frozen=True):
 
     nodeid: _Nodeid
     worker: _Worker = None
-    code: Annotated[ExitCode, Meta(description="the CUresult; -1 for work that never finishes")] = 0
-    error: Annotated[str, Meta(description="its name and code, or 'work that does not end'")] = ""
-    after: Annotated[Count, Meta(description="number of tests that ran in a fresh process because of it")] = 0
+    code: Annotated[ExitCode, _is("the CUresult; -1 for work that never finishes")] = 0
+    error: Annotated[str, _is("its name and code, or 'work that does not end'")] = ""
+    after: Annotated[Count, _is("number of tests that ran in a fresh process because of it")] = 0
 
 
 class FindingRecord(Event, kw_only=True, frozen=True):
     """What is wrong with a test that passes: when a call fails (a fault sweep), or under a schedule."""
 
     nodeid: _NodeidOrNone = None
-    category: Annotated[str, _usually("fault", "schedule")] = ""
-    kind: Annotated[str, Meta(description="such as 'leak' or 'crash'")] = ""
-    what: Annotated[str, Meta(description="the finding, as pytest's summary has it")] = ""
-    evidence: Annotated[list[str], Meta(description="lines that show it, such as what was late")] = []
-    repeat: Annotated[str, Meta(description="the command that finds it again")] = ""
+    category: Annotated[str, _is("", "fault", "schedule")] = ""
+    kind: Annotated[str, _is("such as 'leak' or 'crash'")] = ""
+    what: Annotated[str, _is("the finding, as pytest's summary has it")] = ""
+    evidence: Annotated[list[str], _is("lines that show it, such as what was late")] = []
+    repeat: Annotated[str, _is("the command that finds it again")] = ""
     operations: Annotated[
-        list[OperationRecord], Meta(description="what was queued around what a schedule displaced, in this order")
+        list[OperationRecord], _is("what was queued around what a schedule displaced, in this order")
     ] = []
 
 
@@ -396,38 +368,35 @@ class AskedRecord(Event, kw_only=True, frozen=True):
 
     what: Annotated[
         str,
-        _usually(
+        _is(
+            "'calls' are the runs of a fault sweep, 'delays' those under schedules",
             *("driver", "links", "faults", "isolation", "fault sweep", "calls", "resume", "baseline", "schedules"),
             *("delays", "workers", "checks"),
-            description="'calls' are the runs of a fault sweep, 'delays' those under schedules",
         ),
     ] = ""
     due: Count = 0
     happened: Count = 0
-    left: Annotated[dict[str, Count], Meta(description="what did not happen, by the reason; the run fails for it")] = {}
-    allowed: Annotated[dict[str, Count], Meta(description="what did not happen and need not, by what allows that")] = {}
+    left: Annotated[dict[str, Count], _is("what did not happen, by the reason; the run fails for it")] = {}
+    allowed: Annotated[dict[str, Count], _is("what did not happen and need not, by what allows that")] = {}
 
 
 class EndRecord(Event, kw_only=True, frozen=True):
     """The end of a run; absent after a crash."""
 
-    exitstatus: Annotated[ExitCode | None, Meta(description="pytest's exit status; null where it is not known")] = None
-    duration: Annotated[Seconds, Meta(description="seconds of the whole run")] = 0.0
-    counts: Annotated[
-        dict[str, Count] | None, Meta(description="number of attempts by outcome; null where it is not known")
-    ] = None
-    failing: Annotated[list[str], Meta(description="why the run fails although no test shows it")] = []
+    exitstatus: Annotated[ExitCode | None, _is("pytest's exit status; null where it is not known")] = None
+    duration: Annotated[Seconds, _is("seconds of the whole run")] = 0.0
+    counts: Annotated[dict[str, Count] | None, _is("number of attempts by outcome; null where it is not known")] = None
+    failing: Annotated[list[str], _is("why the run fails although no test shows it")] = []
     unlinked_modules: Annotated[
-        Count,
-        Meta(description="at least so many modules that an emulated driver loaded were made by no link that was seen"),
+        Count, _is("at least so many modules that an emulated driver loaded were made by no link that was seen")
     ] = 0
 
 
 class ExitRecord(Event, kw_only=True, frozen=True):
     """How the process of a run ended with an error that no other event explains, as the runner of its cell saw it."""
 
-    exitcode: Annotated[ExitCode, Meta(description="the exit code of the process; negative after a signal")]
-    output: Annotated[list[str], Meta(description="the last lines that it wrote")] = []
+    exitcode: Annotated[ExitCode, _is("the exit code of the process; negative after a signal")]
+    output: Annotated[list[str], _is("the last lines that it wrote")] = []
 
 
 #: Each event by name, in the order in which a run first writes them.

@@ -132,7 +132,8 @@ def load_catalog(symbols: Path | None = None) -> Catalog:
     if unknown := sorted(set(data) - {"libraries", "functions", "types", "headers"}):
         raise CatalogError(f"{origin}: unknown table {unknown[0]!r}; known: libraries, functions, types, headers, only")
     try:
-        _check_tables(data)
+        for key, depth in (("libraries", 1), ("functions", 2), ("types", 0), ("headers", 1)):
+            _check_depth(key, data.get(key, {}), depth)
         if only is not None:
             _choose(data, only)
         return _catalog(data)
@@ -156,16 +157,8 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _check_tables(data: dict[str, Any]) -> None:
-    """Refuse values that should be tables, or tables of tables."""
-    for key, depth in (("libraries", 1), ("functions", 2), ("types", 0), ("headers", 1)):
-        _check_depth(key, data.get(key, {}), depth)
-    for major in data.get("headers", {}):
-        if major not in ("11", "12", "13"):
-            raise CatalogError(f"headers.{major}: expected the CUDA major 11, 12 or 13")
-
-
 def _check_depth(where: str, value: Any, depth: int) -> None:
+    """Refuse values that should be tables, or tables of tables."""
     if not isinstance(value, dict):
         raise CatalogError(f"{where}: expected a table")
     if depth:
@@ -192,6 +185,8 @@ def _choose(data: dict[str, Any], only: Any) -> None:
 
 
 def _catalog(data: dict[str, Any]) -> Catalog:
+    if strange := sorted(set(data.get("headers", {})) - {"11", "12", "13"}):
+        raise CatalogError(f"headers.{strange[0]}: expected the CUDA major 11, 12 or 13")
     types = data["types"]
     meanings = [*types.items(), *(pair for names in data.get("headers", {}).values() for pair in names.items())]
     for name, meaning in meanings:

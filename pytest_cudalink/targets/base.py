@@ -80,14 +80,11 @@ class LinkEvent:
 def outcome(error: BaseException) -> str:
     """Return an error's type, and its code where it has one."""
     kind = type(error).__name__
-    code = getattr(error, "code_name", "") or _code_in(str(error))
+    code = getattr(error, "code_name", "")
+    word = str(error).strip().partition(" ")[0].rstrip(":")  # an error of cuda-bindings or cuda.core begins with it
+    if not code and word.startswith(("CUDA_ERROR_", "ERROR_", "NVJITLINK_ERROR_")):
+        code = word
     return f"{kind}: {code}" if code else kind
-
-
-def _code_in(text: str) -> str:
-    """Return the code with which an error of cuda-bindings or cuda.core begins, or an empty text."""
-    word = text.strip().partition(" ")[0].rstrip(":")
-    return word if word.startswith(("CUDA_ERROR_", "ERROR_", "NVJITLINK_ERROR_")) else ""
 
 
 # -- targets

@@ -96,11 +96,6 @@ def _backend_of(linker: Any) -> str:
 _WATCHES: Final[dict[int, Watch]] = {}
 
 
-def _remember(linker: Any, watched: Watch) -> None:
-    _WATCHES[id(linker)] = watched
-    weakref.finalize(linker, _WATCHES.pop, id(linker), None).atexit = False
-
-
 def _steered(module: ModuleType, recipe: Recipe) -> type:
     """Return a subclass of the module's linker that is watched, and that keeps the backend it was made with."""
     original: Any = module.Linker
@@ -119,7 +114,8 @@ def _steered(module: ModuleType, recipe: Recipe) -> type:
                     module._lazy_init()  # noqa: SLF001 (fills the table of input types, which the options are read by)
                 super().__init__(*object_codes, options=options)
                 watched.backend = _backend_of(self)
-            _remember(self, watched)
+            _WATCHES[id(self)] = watched
+            weakref.finalize(self, _WATCHES.pop, id(self), None).atexit = False
 
         @wraps(original.link)
         def link(self, *arguments: Any, **keywords: Any) -> Any:

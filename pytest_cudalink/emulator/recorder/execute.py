@@ -395,22 +395,12 @@ class Interpreter:
         return [*answer, WAITED] if waited else answer
 
 
-def run(
-    program: Program,
-    library: ctypes.CDLL,
-    pipe: int,
-    *,
-    waits: frozenset[int] | None = None,
-    images: Callable[[str], bytes] = image,
-    aliases: bool = True,
-) -> None:
+def run(program: Program, interpreter: Interpreter, pipe: int, waits: frozenset[int] | None = None) -> None:
     """Run a program in this process; every answer is a line of JSON.
 
-    With `aliases`, calls whose handle belongs to another object by now answer None. `waits` are the calls that waited
-    for a gate when the program was recorded: all gates are open behind them, and each other call gets more time,
-    because a busy machine is no gate.
+    `waits` are the calls that waited for a gate when the program was recorded: all gates are open behind them, and each
+    other call gets more time, because a busy machine is no gate.
     """
-    interpreter = Interpreter(library, images, aliases=aliases)
     if waits is not None:
         interpreter.settled, interpreter.patience = SETTLED[1], PATIENCE[1]
     if not any(call[0] in _GATES for call in program):
@@ -434,7 +424,10 @@ def execute(
     images: Callable[[str], bytes] = image,
     aliases: bool = True,
 ) -> list[Answer]:
-    """The answers of a program that runs in a forked child; a parent must not have initialized the library."""
+    """The answers of a program that runs in a forked child; a parent must not have initialized the library.
+
+    With `aliases`, calls whose handle belongs to another object by now answer None; `waits` as for `run`.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -445,7 +438,7 @@ def execute(
             silent = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silent, stream)
-            run(program, library, writing, waits=waits, images=images, aliases=aliases)
+            run(program, Interpreter(library, images, aliases=aliases), writing, waits)
         except BaseException as error:  # noqa: BLE001 (a mistake of ours must be seen in the recording)
             os.write(writing, json.dumps(["error", repr(error)]).encode() + b"\n")
         finally:

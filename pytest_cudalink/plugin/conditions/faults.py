@@ -1,18 +1,13 @@
 """The faults of a whole run: which of them no call has triggered."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from ...report.asked_for import AskedFor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ..run import Run
+from ..run import Run
 
 
 def lose(run: Run) -> None:

@@ -1,21 +1,17 @@
 """The nvJitLink of one run: that of the environment, none, or the real one of another release."""
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from ...compat.wheels import files_of, installed_wheel
-
-if TYPE_CHECKING:
-    from ..settings import Settings
+from ..settings import Settings
 
 _PATHFINDER: Final = "cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"
 _ALIAS: Final = re.compile(rb"__nvJitLink[A-Za-z]+_(\d+)_(\d+)\0")

@@ -16,12 +16,11 @@ import pytest
 from ...base.safe_text import block
 from ...compat.options import OF_EMULATION, label
 from ..run import is_on_emulated_driver, run_of, warn
-from ..settings import restore
+from ..settings import Settings, restore
 
 if TYPE_CHECKING:
     from ...emulator import Emulation
     from ...toolchains import Fetched
-    from ..settings import Settings
 
 _INHERITED: Final = pytest.StashKey[bool]()
 _FETCHED: Final = pytest.StashKey[list["Fetched"]]()

@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 import pytest
@@ -34,10 +34,8 @@ from ..conditions import run_driver
 from ..isolation import COPIES
 from ..isolation.child import NOT_FOR_CHILDREN
 from ..isolation.processes import interpreter_options, key
+from ..run import Run
 from ..watch.check import Check
-
-if TYPE_CHECKING:
-    from ..run import Run
 
 #: Bytes of what one process has noted.
 _LONGEST: Final = 256 << 20

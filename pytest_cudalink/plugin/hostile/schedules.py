@@ -15,7 +15,7 @@ import msgspec
 from ...base.finding import RerunFinding
 from ...base.words import counted
 from ...report.asked_for import AskedFor
-from ..run import from_controller
+from ..run import Run, from_controller
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
 from .reruns import ProcessNotes, RerunTotals, RunsAgain, command, place_of, show
@@ -24,7 +24,6 @@ from .schedule_rules import Reliance, ScheduleFailure, Work, by_kind, shrink
 if TYPE_CHECKING:
     import pytest
 
-    from ..run import Run
 
 #: Most places of a test at which it fails that are looked into.
 _SHRUNK: Final = 3

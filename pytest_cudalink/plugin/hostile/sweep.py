@@ -1,13 +1,12 @@
 """A fault sweep: each test runs again and again in forked processes, and another call of the driver fails each time."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import msgspec
 import pytest
@@ -18,15 +17,11 @@ from ...base.regular_files import read_bounded
 from ...base.words import counted
 from ...emulator import faults
 from ...report.asked_for import AskedFor
-from ..run import from_controller
+from ..run import Run, from_controller
 from ..settings import COMPILER, LINKER, check_sweep
 from . import sweep_plan
 from .reruns import ProcessNotes, RunsAgain, command, place_of, show
 from .sweep_plan import Call, FailedCall, FailureMode, SweepFinding, SweepTotals, SweptTrial
-
-if TYPE_CHECKING:
-    from ...base.process_end import ProcessEnd
-    from ..run import Run
 
 #: Codes with which calls fail where their documentation lists them, the likeliest first: no memory, a wrong argument.
 _LIKELY: Final = (2, 1)
@@ -38,6 +33,8 @@ _LOST: Final = (46, "device")
 _LINKER_ERROR: Final = (6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
 #: Bytes of a baseline, and of the option of an interrupted sweep.
 _LONGEST: Final = 256 << 20
+#: No call fails.
+_NO_FAULT: Final = FailedCall(0, Call("", ""), FailureMode(0, "", ""))
 #: Ends the name of a process's notes.
 _SUFFIX: Final = ".jsonl"
 
@@ -126,14 +123,11 @@ class SweepNotes(ProcessNotes[SweepTotals]):
             self._resume()
         elif not folder:
             self.clear()
-            self.kept = self.kept and self._keep_option()
-
-    def _keep_option(self) -> bool:
-        try:
-            regular_files.write_whole(self.folder / "option", f"{self.option}\n")
-        except OSError:
-            return False
-        return True
+            if self.kept:
+                try:
+                    regular_files.write_whole(self.folder / "option", f"{self.option}\n")
+                except OSError:
+                    self.kept = False
 
     def _resume(self) -> None:
         """Take the option of the interrupted sweep, and what it has found.
@@ -229,7 +223,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             show(item, f"{counted(totals.runs, 'run')} with a fault, {number}", verbosity=0)
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
-        (_, clean, stacks), *_ = [*self._trials(item, [None]), (0, None, [])]
+        (_, clean, stacks), *_ = [*self._trials(item, [_NO_FAULT]), (0, None, [])]
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
             reason = self._copies.why_not if clean is None else f"{ended} in a separate process"
@@ -255,13 +249,11 @@ class FaultSweep(RunsAgain[SweepTotals]):
             part=self._part,
         )
         trials = {number: trial for number, trial, _ in self._trials(item, chosen)}
-        found = [
-            finding
-            for number, fault in enumerate(chosen)
-            if number in trials
-            for finding in sweep_plan.judge(clean, trials[number], fault, item.nodeid, place_of(item))
-        ]
         made = [fault for number, fault in enumerate(chosen) if number in trials]
+        judged = (
+            sweep_plan.judge(clean, trial, chosen[number], item.nodeid, place_of(item))
+            for number, trial in sorted(trials.items())
+        )
         lost = [fault for number, fault in enumerate(chosen) if number not in trials]
         unlisted = 0 if self._single else clean.unlisted
         reasons = {self._copies.why_not: len(lost), f"a sweep knows the first {len(calls)} calls of a test": unlisted}
@@ -276,31 +268,24 @@ class FaultSweep(RunsAgain[SweepTotals]):
             called={fault.call.function for fault in (*chosen, *over, *elsewhere)},
             tried={sweep_plan.baseline_place(fault.call) for fault in made},
             partly={sweep_plan.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere, *repeats)},
-            findings=found,
+            findings=[*chain.from_iterable(judged)],
         )
 
     def _trials(
-        self, item: pytest.Item, chosen: Sequence[FailedCall | None]
+        self, item: pytest.Item, chosen: Sequence[FailedCall]
     ) -> Iterator[tuple[int, SweptTrial, list[list[str] | None]]]:
-        """Run a test once for each fault, None for none; yield the number of each that ended, its run, and stacks."""
-        asked = []
-        seen = set()
+        """Run a test once for each fault; yield the number of each that ended, its run, and stacks."""
+        asked, places = [], set()
         for fault in chosen:
-            place = (fault.call, fault.mode) if fault is not None else None
-            asked.append(
-                {
-                    "how": "under_fault",
-                    "number": fault.number if fault is not None else 0,
-                    "code": fault.mode.code if fault is not None else 0,
-                    "stays": fault.mode.stays if fault is not None else "alone",
-                    # what an error leaves for later tests depends on the place that met it: once for each is enough
-                    "again": place not in seen,
-                    "others": self._others,
-                }
-            )
-            seen.add(place)
+            # what an error leaves for later tests depends on the place that met it: once for each is enough
+            how = {"how": "under_fault", "again": (fault.call, fault.mode) not in places, "others": self._others}
+            asked.append({**how, "number": fault.number, "code": fault.mode.code, "stays": fault.mode.stays})
+            places.add((fault.call, fault.mode))
         for number, end, found in self._copies(item, asked):
-            yield number, *_trial_of(found, end)
+            if found is None or end.exitcode is None or end.stopped:
+                yield number, SweptTrial(end=str(end), hung=bool(end.stopped)), []
+            else:
+                yield number, msgspec.convert(found, SweptTrial), found["stacks"]
 
     # -- what they found
 
@@ -335,19 +320,12 @@ class FaultSweep(RunsAgain[SweepTotals]):
         allowed = {
             f"cudalink_fault_budget={self._budget}; raise it to fail more calls": totals.left,
             f"{sweep_plan.REPEATS} calls by the same lines fail; cudalink_fault_budget=0 fails all": totals.repeats,
+            f"{self._part[0]}/{self._part[1]} of cudalink_fault_budget leaves them to the others": totals.elsewhere,
         }
-        allowed[f"{self._part[0]}/{self._part[1]} of cudalink_fault_budget leaves them to the others"] = (
-            totals.elsewhere
-        )
         lost, uncalled = dict(totals.lost), self._uncalled
         (allowed if totals.planned else lost).update(dict.fromkeys(uncalled, 1))
-        calls = AskedFor(
-            "calls",
-            totals.planned + len(uncalled),
-            totals.runs,
-            lost,
-            {why: number for why, number in allowed.items() if number},
-        )
+        allowed = {why: number for why, number in allowed.items() if number}
+        calls = AskedFor("calls", totals.planned + len(uncalled), totals.runs, lost, allowed)
         found = [totals.asked_for("fault sweep"), calls]
         if self.notes.done:
             gone = len(self.notes.done) - len(self._taken)
@@ -454,14 +432,6 @@ def _mode(function: str, code: int, stays: str = "alone") -> FailureMode:
     if library == COMPILER:
         name = faults.nvrtc_errors().get(code, "unknown nvrtcResult")
         words = name.removeprefix("NVRTC_ERROR_").replace("_", " ")
-        return FailureMode(
-            code, name, words if " " in words else name, stays
-        )  # many a message has a single word by chance
+        # many a message has a single word by chance
+        return FailureMode(code, name, words if " " in words else name, stays)
     return FailureMode(code, faults.name_of(code), faults.words_of(code), stays)
-
-
-def _trial_of(result: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str] | None]]:
-    """Return the run of a process from what it has written, and how it ended."""
-    if result is None or end.exitcode is None or end.stopped:
-        return SweptTrial(end=str(end), hung=bool(end.stopped)), []
-    return msgspec.convert(result, SweptTrial), result["stacks"]

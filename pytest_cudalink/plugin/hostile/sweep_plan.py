@@ -360,13 +360,9 @@ def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
 
 def merged(findings: Iterable[SweepFinding]) -> list[tuple[SweepFinding, int]]:
     """Return one finding for equal ones, with how many there are; the worst kinds first."""
-    first: dict[tuple[str, str, str], SweepFinding] = {}
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for finding in findings:
-        first.setdefault(finding.key, finding)
-        counts[finding.key] += 1
-    order = list(KINDS)
-    return [(first[key], counts[key]) for key in sorted(counts, key=lambda key: (order.index(key[0]), key[1:]))]
+    alike, order = grouped((finding.key, finding) for finding in findings), list(KINDS)
+    keys = sorted(alike, key=lambda key: (order.index(key[0]), key[1:]))
+    return [(alike[key][0], len(alike[key])) for key in keys]
 
 
 def baseline_place(call: Call) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import pytest
@@ -112,17 +113,18 @@ class Isolation:
             end = self._run_child(item, nextitem, folder)
             spent = time.perf_counter() - began
             _pass_on_events(self._run, folder / "events")
-            found, ended, stop, began_test = _read(self._run, item, folder / "reports")
-            if ended is None and end != _GOES_ON:
+            given = _read(self._run, folder / "reports", item.nodeid)
+            found = given.reports
+            if given.ended is None and end != _GOES_ON:
                 faults.lose(self._run)
-            if stop is not None:
+            if given.stop is not None:
                 _echo(item.config, found)
-                return found, stop
+                return found, given.stop
             complete = bool(found) and found[-1].when == "teardown"
             # pytest's own exit code after the last report is authoritative; a shared process goes on
-            orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == ended)
+            orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == given.ended)
             refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not found  # before there was a session
-            shown = self._repeats(item, end, folder, failed=not (began_test or end.stopped))
+            shown = self._repeats(item, end, folder, failed=not (given.began or found or end.stopped))
             if not (complete and orderly):
                 crashed = not (orderly or refused or end.stopped)
                 last = crash_events(str(folder / "events"), None)
@@ -180,7 +182,7 @@ class Isolation:
         """Let a process that waits for tests end; one that dies now fails the run."""
         waits = server.alive
         end = server.close()
-        ended = _pass_outside_on(self._run, server.folder / "reports")
+        ended = _read(self._run, server.folder / "reports").ended
         if ended is None:
             faults.lose(self._run)
         if waits and (end.exitcode is None or end.exitcode != ended):
@@ -289,55 +291,37 @@ def _lines(file: Path) -> Iterator[tuple[str, Any]]:
         yield kind, data
 
 
-def _take(run: Run, kind: str, data: Any, prefix: str = "") -> None:
-    """Add what another process hands over of what no report shows; problems and notes get the prefix."""
-    if kind == "faults":
-        run.part(FAULTS).add(data)
-    elif kind == "outside":
-        run.part(LEDGER).outside.add_outside(data, prefix)
+class _HandedOver(SimpleNamespace):
+    """What a child handed over."""
+
+    reports: list[pytest.TestReport]
+    ended: int | None = None  # pytest's exit code in it
+    stop: BaseException | None = None  # the exception that ends the run
+    began = False  # whether it came as far as a test
 
 
-def _pass_outside_on(run: Run, file: Path) -> int | None:
-    """Add what the process of several tests found outside of tests; return pytest's exit code in it."""
-    ended = None
-    for kind, data in _lines(file):
-        if kind == "ended":
-            ended = data
-        else:
-            _take(run, kind, data)
-    return ended
-
-
-def _read(
-    run: Run, item: pytest.Item, file: Path
-) -> tuple[list[pytest.TestReport], int | None, BaseException | None, bool]:
-    """Return the reports that a child handed over, pytest's exit code in it, and the exception that ends the run.
-
-    The last result is whether it came as far as the test.
-
-    What no report shows is passed on.
-    """
-    found: list[pytest.TestReport] = []
-    ended: int | None = None
-    stop: BaseException | None = None
-    began = False
+def _read(run: Run, file: Path, nodeid: str = "") -> _HandedOver:
+    """Return what a child handed over that ran a test, or several; what no report shows is added to the run."""
+    found = _HandedOver(reports=[])
     for kind, data in _lines(file):
         match kind:
             case "began":
-                began = True
+                found.began = True
             case "report":
-                found.append(_as_report(item.config, data))
+                found.reports.append(_as_report(run.config, data))
             case "ended":
-                ended = data
+                found.ended = data
             case "exit":
-                stop = pytest.exit.Exception(data["reason"], data["returncode"])
+                found.stop = pytest.exit.Exception(data["reason"], data["returncode"])
             case "interrupt":
-                stop = KeyboardInterrupt()
+                found.stop = KeyboardInterrupt()
             case "warning":
-                _warn(item, data)
-            case _:
-                _take(run, kind, data, f"[{item.nodeid}] ")
-    return found, ended, stop, began or bool(found)
+                _warn(run.config, nodeid, data)
+            case "faults":
+                run.part(FAULTS).add(data)
+            case "outside":
+                run.part(LEDGER).outside.add_outside(data, f"[{nodeid}] " if nodeid else "")
+    return found
 
 
 def _as_report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:
@@ -351,7 +335,7 @@ def _as_report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport
     return cast("pytest.TestReport", report)
 
 
-def _warn(item: pytest.Item, data: dict[str, Any]) -> None:
+def _warn(config: pytest.Config, nodeid: str, data: dict[str, Any]) -> None:
     """Pass a warning on, under its own category where this process knows it too."""
     name = data["module"]
     # the plugin's modules are imported when a run uses them, which may be the child alone
@@ -360,8 +344,8 @@ def _warn(item: pytest.Item, data: dict[str, Any]) -> None:
     if not (isinstance(category, type) and issubclass(category, Warning)):
         category = UserWarning
     message = warnings.WarningMessage(data["message"], category, data["filename"], data["lineno"])
-    item.ihook.pytest_warning_recorded.call_historic(
-        kwargs={"warning_message": message, "when": "runtest", "nodeid": item.nodeid, "location": None}
+    config.hook.pytest_warning_recorded.call_historic(
+        kwargs={"warning_message": message, "when": "runtest", "nodeid": nodeid, "location": None}
     )
 
 

@@ -12,22 +12,19 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
-from ...emulator.control import telling_frames
+from ...base.finding import Violation
+from ...emulator.control import DriverControl, DriverState, ScheduledWork, UnpromisedWait, telling_frames
 from ...loader.contexts import STICKY_ERRORS
 from ...loader.jitlink import jitlink_calls
 from ...report.naming import Frame, Raised, Said, came_of
 from .. import pytest_private
-from ..run import run_of
+from ..run import MakesReport, run_of
 from ..settings import COMPILER, LINKER
 from ..watch import CAUSES, REPORTER
-
-if TYPE_CHECKING:
-    from ...base.finding import Violation
-    from ...emulator.control import DriverControl, DriverState, ScheduledWork, UnpromisedWait
 
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
 _CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")
@@ -264,9 +261,7 @@ class _Witness:
 
     # outside of pytest's own, which turns the failures of tests that are expected to fail into skips
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, Any]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> MakesReport:
         report = yield
         if call.excinfo is not None:
             if report.failed:

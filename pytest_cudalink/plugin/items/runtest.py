@@ -18,14 +18,13 @@ import pytest
 from .. import pytest_private
 from ..conditions import run_driver
 from ..records import LEDGER
-from ..run import RunPart, run_of
+from ..run import MakesCollectReport, Run, RunPart, run_of
 from ..watch import NO_WAIT, backends
 from . import PLAN, MarkerPlan
 
 if TYPE_CHECKING:
     from ...environment.requirements import Raises, Requirement
     from ...targets import Choice
-    from ..run import Run
 
 MISSING_DRIVER: Final = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
 
@@ -159,9 +158,7 @@ class MarkedTests(RunPart):
         call.excinfo = pytest.CallInfo.from_call(again, call.when).excinfo
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(
-        self, collector: pytest.Collector
-    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> MakesCollectReport:
         """Skip the tests of a module that cannot be collected without a driver, all at once."""
         report = yield
         call: pytest.CallInfo[None] | None = getattr(report, "call", None)

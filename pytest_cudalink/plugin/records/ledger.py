@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ...base.finding import Finding, Violation
 from ...report.wording import cause_record, explanation, link_key
 from .. import pytest_private
-from ..run import RunPart
+from ..run import Run, RunPart
 
 if TYPE_CHECKING:
-    from ...base.finding import Finding, Violation
     from ...guardrails import Verdict
     from ...targets import LinkEvent, UnsteeredLink
-    from ..run import Run
 
 #: By check: a violation and several, and the property with the number of those of a test.
 VIOLATIONS: Final = {

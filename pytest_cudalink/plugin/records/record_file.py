@@ -5,32 +5,30 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ...base.finding import Violation
 from ...base.safe_text import block
 from ...base.tables import grouped
 from ...environment.facts import Environment
 from ...loader import last_words
 from ...report import Writer, origin, records
 from .. import pytest_private
-from ..run import RunPart
+from ..run import Run, RunPart
+from ..settings import Setting
 from .ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-    from pathlib import Path
-
-    from ...base.finding import Violation
     from ...guardrails import Verdict
     from ...guardrails.provenance import Library
     from ...report.asked_for import AskedFor
     from ...report.records import ArchRecord, VersionRecord
     from ...targets import LinkEvent, UnsteeredLink
-    from ..run import Run
-    from ..settings import Setting
 
 
 class RecordFile(RunPart):

@@ -18,13 +18,12 @@ from ...base.safe_text import shortened
 from ...base.words import counted
 from ...report.wording import split_link_key
 from .. import pytest_private
-from ..run import RunPart
+from ..run import Run, RunPart
 from .ledger import Ledger, is_unsupported
 from .record_file import RecordFile
 
 if TYPE_CHECKING:
     from ...report.records import SubtestRecord
-    from ..run import Run
 
 #: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
 _LONGREPR_LIMIT: Final = 3_950

@@ -1,10 +1,9 @@
 """What a run was asked for, and which parts are off: it fails for what did not happen, or not as often as asked."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,14 +15,9 @@ from ..isolation import ISOLATION
 from ..items import PLAN
 from ..records import LEDGER, RECORD_FILE
 from ..records.ledger import is_unsupported
-from ..settings import Setting
+from ..run import Run
+from ..settings import Setting, Settings
 from ..watch.check import Check, Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..run import Run
-    from ..settings import Settings
 
 #: What is off without a part, and the values of the settings that ask for nothing of it.
 _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {

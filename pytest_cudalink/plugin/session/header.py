@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ...compat.names import DEFAULT_ARCHITECTURE
 from ...compat.options import OF_EMULATION
 from ..conditions import run_driver
+from ..run import Run
+from ..settings import Settings
 from ..watch import BACKENDS, backends
 from . import account
 
 if TYPE_CHECKING:
     from ...versions import CudaVersion
-    from ..run import Run
-    from ..settings import Settings
 
 
 def lines(run: Run) -> list[str]:

@@ -1,10 +1,8 @@
 """The summary of a run: one section on links and skips, one on the guard rails."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,14 +12,11 @@ from ...report.wording import by_cause, linked_on, share, split_link_key, status
 from .. import pytest_private
 from ..conditions import unsteered
 from ..records import LEDGER
-from ..records.ledger import RERUNS, VIOLATIONS
+from ..records.ledger import RERUNS, VIOLATIONS, Totals
+from ..run import Run
+from ..settings import Settings
 from ..watch import REPORTER
 from .account import Account
-
-if TYPE_CHECKING:
-    from ..records.ledger import Totals
-    from ..run import Run
-    from ..settings import Settings
 
 _SHOWN = 20
 #: Functions in the one line of a quiet run.

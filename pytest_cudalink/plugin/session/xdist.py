@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import pytest
 
@@ -16,9 +17,6 @@ from ..run import Key, Run, from_controller, is_active, part_name, run_of
 from ..settings import Setting, Settings
 from ..watch import DESCENDANTS
 from .account import Account
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _REFUSED: Final = "cudalink_refused"
 #: On the report of a setup: the worker that ran it has begun its run.

@@ -13,15 +13,14 @@ import pytest
 from ...base.finding import Finding
 from ...loader.imports import STEERED, postpone, start_postponed
 from ..records import LEDGER
-from ..run import RunPart
+from ..run import Run, RunPart
+from ..settings import Settings
 from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ...targets import Choice, ForcedBackendError, LinkInput, Target, UnsteeredLink
     from ...targets.base import Backend
     from ...targets.steering import Steering
-    from ..run import Run
-    from ..settings import Settings
 
 _SECTION: Final = "cudalink forced backend"
 #: The plugin's targets, each with the package that has its version; the header names them without importing them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,13 +14,13 @@ from ...base.finding import Finding
 from ...base.regular_files import DATA, read_bounded
 from ...base.words import counted
 from ..records import LEDGER
+from ..run import MakesCollectReport, Run
 from . import DESCENDANTS
 from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
     from ...loader.jitlink.jitlink_calls import RefusedInput
-    from ..run import Run
     from .descendants import Descendants
 
 _NOT_EMULATED: Final = "cudalink: not emulated"
@@ -272,9 +272,7 @@ class Causes(Check):
         return ()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(
-        self, collector: pytest.Collector
-    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> MakesCollectReport:
         """Know what is refused while a file is collected."""
         del collector
         self._forget()

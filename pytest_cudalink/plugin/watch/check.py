@@ -1,11 +1,8 @@
 """What the checks of a run have in common, and the reporter that asks them and shows what they have seen."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Generator, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,10 +10,7 @@ from ...base.finding import Finding, RerunFinding
 from ...base.safe_text import block, line
 from ..records import LEDGER, RECORD_FILE
 from ..records.ledger import fail_with, skip_unsupported
-from ..run import RunPart
-
-if TYPE_CHECKING:
-    from ..run import Run
+from ..run import MakesReport, Run, RunPart
 
 
 def _safe(finding: Finding) -> Finding:
@@ -127,9 +121,7 @@ class Reporter(RunPart):
                 gc.collect()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> MakesReport:
         phase = Phase(item, call)
         for check in self._asked["look"]:
             check.look(phase)

@@ -1,23 +1,17 @@
 """Processes that tests start on an emulated driver: their lifetime violations, and the calls that it refused them."""
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ...base.finding import Violation
 from ...base.safe_text import line
 from ...emulator import notes
 from ..records import RECORD_FILE, RESULTS
-from ..run import RunPart, from_controller
+from ..run import Run, RunPart, from_controller
 from ..settings import restore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...base.finding import Violation
-    from ..run import Run
 
 #: Characters of a command line that a line shows.
 _COMMAND: Final = 160

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
 from ...loader.imports import postpone
+from ..run import Run
+from ..settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...guardrails import CompatibilityGuardRails, Routing, Verdict
     from ...guardrails.guard import Mode
-    from ..run import Run
-    from ..settings import Settings
 
 
 class _GuardOfRun:

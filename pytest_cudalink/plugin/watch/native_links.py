@@ -9,11 +9,11 @@ import pytest
 
 from ...loader.jitlink import jitlink_calls
 from ..records import LEDGER
+from ..run import Run
 from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ...targets import LinkEvent, UnsteeredLink
-    from ..run import Run
 
 _LIBRARY: Final = "libnvJitLink"
 #: What calls a function for Python code that uses ctypes or cffi.

@@ -1,21 +1,16 @@
 """The check of waits: calls of the driver that wait for unfinished work where a test forbids it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ...base.finding import Finding, Violation
 from ..records import LEDGER
+from ..run import Run
+from .check import Phase
 from .violation_checks import ViolationCheck
-
-if TYPE_CHECKING:
-    from ..run import Run
-    from .check import Phase
 
 
 class NoWait(ViolationCheck):

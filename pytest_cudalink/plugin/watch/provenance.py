@@ -13,13 +13,13 @@ from ...base.finding import Finding
 from ...loader.jitlink import jitlink_calls
 from ..own_imports import own_imports
 from ..records import LEDGER
+from ..run import MakesCollectReport, Run
 from .check import Check, Phase
 
 if TYPE_CHECKING:
     from ...guardrails.provenance import Library
     from ...loader.loads import LoadedObject, Opening
     from ...targets import LinkEvent, UnsteeredLink
-    from ..run import Run
 
 _SECTION: Final = "cudalink provenance"
 #: Beginnings of the name of every CUDA library, and of a few others: their table is read when one of these is loaded.
@@ -164,13 +164,18 @@ class Provenance(Check):
         library = loaded.library
         if self._asked_for(library):
             return
+        when = f"\n  it was loaded {loaded.when}"
         if not provenance.is_from(library, self._expected):
             text = provenance.foreign(library, self._expected, str(self._run.settings.provenance))
-            self._add(text, loaded)
+            self._add(text, loaded.nodeid, when)
         for other in before:
             kind = "" if self._asked_for(other.library) else provenance.clash(library, other.library)
             if kind == "majors" or (kind and self._expected != "any"):
-                self._add_clash(kind, other, loaded)
+                text = provenance.together(kind, (other.library, other.when), (library, loaded.when))
+                if self._expected == "any":
+                    self._run.part(LEDGER).outside.of_processes.append(text)
+                else:
+                    self._add(f"{text}\n  {provenance.ONE_COPY}", loaded.nodeid, when)
                 break
 
     def _asked_for(self, library: Library) -> bool:
@@ -178,23 +183,12 @@ class Provenance(Check):
         release = self._run.settings.nvjitlink.value not in ("auto", "absent")
         return release and library.place == "toolchains" and library.name == "libnvJitLink"
 
-    def _add_clash(self, kind: str, other: Loaded, loaded: Loaded) -> None:
-        from ...guardrails import provenance
-
-        text = provenance.together(kind, (other.library, other.when), (loaded.library, loaded.when))
-        if self._expected == "any":
-            self._run.part(LEDGER).outside.of_processes.append(text)
-        else:
-            self._add(f"{text}\n  {provenance.ONE_COPY}", loaded)
-
-    def _add(self, text: str, loaded: Loaded) -> None:
-        if loaded.nodeid is None:
-            self._fail_run(f"{text}\n  it was loaded {loaded.when}")
+    def _add(self, text: str, nodeid: str | None, when: str = "") -> None:
+        """Fail the current test, or outside of tests the run, whose text has a further line."""
+        if nodeid is None:
+            self._reporter.show_outside([Finding("error", f"{text}{when}", kind=_SECTION)])
         else:
             self._pending.append(text)
-
-    def _fail_run(self, text: str) -> None:
-        self._reporter.show_outside([Finding("error", text, kind=_SECTION)])
 
     # -- the plugin's hooks
 
@@ -210,15 +204,12 @@ class Provenance(Check):
 
         for given in event.inputs:
             if provenance.mixed_majors(given.producer, event.nvjitlink):
-                text = (
+                self._add(
                     f"{event.target} linked {given.kind} {given.name or 'without a name'} of CUDA {given.producer} "
                     f"with nvJitLink {event.nvjitlink}: producer and linker are of different majors\n"
-                    "  Take the compiler and nvJitLink from one major of the toolkit"
+                    "  Take the compiler and nvJitLink from one major of the toolkit",
+                    event.nodeid,
                 )
-                if event.nodeid is None:
-                    self._fail_run(text)
-                else:
-                    self._pending.append(text)
 
     @pytest.hookimpl
     def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
@@ -232,10 +223,11 @@ class Provenance(Check):
     def pytest_collection(self) -> Generator[None, object, object]:
         """Look what conftests and plugins have loaded, and what is loaded until the tests are known."""
         if self._expected != "any" and self._loads.library() is None:
-            self._fail_run(
+            self._add(
                 f"--cudalink-provenance is {self._run.settings.provenance}: the plugin's native part is missing or not "
                 "for this system, so the libraries of a process cannot be listed; install pytest-cudalink from its "
-                "wheel"
+                "wheel",
+                None,
             )
         self.take(None, "before collection")
         result = yield
@@ -243,9 +235,7 @@ class Provenance(Check):
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_make_collect_report(
-        self, collector: pytest.Collector
-    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> MakesCollectReport:
         """Look what a module has loaded, also one that cannot be imported."""
         try:
             return (yield)

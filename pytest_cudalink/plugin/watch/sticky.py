@@ -4,15 +4,13 @@ After such an error every later test of the process would fail, and after work w
 left of the run therefore goes on in a fresh process, with the machinery of isolated tests, or stops.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -20,11 +18,9 @@ from ...base.finding import Finding
 from ...loader import contexts, loads
 from .. import pytest_private
 from ..records import LEDGER
+from ..run import Run
 from . import CAUSES
 from .check import Check, Phase
-
-if TYPE_CHECKING:
-    from ..run import Run
 
 _SECTION: Final = "cudalink sticky error"
 #: Part of the title by which pytest shows the section of a teardown that passed with the failure of its test.
@@ -116,13 +112,10 @@ class Sticky(Check):
                 self.found, self._is_new = LeftBehind(phase.nodeid, code or _IN_CAPTURE, phase.when, by), True
                 self._note(phase.item)
 
-    def sections(self, phase: Phase) -> Iterable[Finding]:
+    def sections(self, phase: Phase) -> Iterator[Finding]:
         """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
-        return self._sections(phase, self.found) if self.found is not None else ()
-
-    def _sections(self, phase: Phase, left: LeftBehind) -> Iterator[Finding]:
-        is_new, self._is_new = self._is_new, False
-        if phase.nodeid != left.nodeid:
+        left, is_new, self._is_new = self.found, self._is_new, False
+        if left is None or phase.nodeid != left.nodeid:
             return
         if phase.when == "teardown":
             yield from self._end(phase, left, is_late=not is_new)

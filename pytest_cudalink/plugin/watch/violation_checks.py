@@ -19,13 +19,12 @@ from ...loader.jitlink import jitlink_contract
 from ..conditions import run_driver
 from ..records import LEDGER
 from ..records.ledger import VIOLATIONS
+from ..run import Run
 from . import DESCENDANTS
 from .check import Check, Phase
 
 if TYPE_CHECKING:
     import pytest
-
-    from ..run import Run
 
 
 def last_look(run: Run) -> bool:
