@@ -43,8 +43,8 @@ def parse_requirement(line: str) -> Requirement:
         requirement = Requirement(line)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
-    for one in requirement.specifier:
-        one.contains("1")
+    for bound in requirement.specifier:
+        bound.contains("1")
     return requirement
 
 
@@ -63,21 +63,23 @@ def versions_around(specifiers: Sequence[str]) -> Iterator[str]:
     """Yield the versions that specifiers name, one right above each, and one for each of its numbers raised by one."""
     text = " ".join(specifiers)[:_MOST_TEXT]
     yield from dict.fromkeys(_WRITTEN.findall(text))
-    releases = {tuple(int(number) for number in one.split(".")) for one in _RELEASE.findall(text)} | {(0,)}
+    releases = {tuple(int(number) for number in written.split(".")) for written in _RELEASE.findall(text)} | {(0,)}
     longest = max(map(len, releases))
-    found = set()
+    candidates = set()
     for release in releases:
-        found.add(release)
-        found.add((*release, *(0,) * (longest - len(release)), 1))  # above it, and below every other of that length
-        found |= {(*release[:at], number + 1) for at, number in enumerate(release)}
-    for release in sorted(found):
+        candidates.add(release)
+        candidates.add(
+            (*release, *(0,) * (longest - len(release)), 1)
+        )  # above it, and below every other of that length
+        candidates |= {(*release[:at], number + 1) for at, number in enumerate(release)}
+    for release in sorted(candidates):
         yield ".".join(map(str, release))
 
 
 def common_version(specifiers: Sequence[str], accept: Accepts = accepts) -> str | None:
     """Return a version that every specifier accepts; None if no version satisfies all of them."""
     tried = versions_around(specifiers)
-    return next((version for version in tried if all(accept(one, version) for one in specifiers)), None)
+    return next((version for version in tried if all(accept(specifier, version) for specifier in specifiers)), None)
 
 
 def highest_version(specifier: str, others: Sequence[str], accept: Accepts = accepts) -> int:
@@ -146,18 +148,18 @@ def targets_of(
         tags: Iterable[Tag] = parse_wheel_filename(re.split(r"[\\/]", path)[-1])[3]
     except InvalidWheelFilename:
         tags = ()
-    found = {
+    targets = {
         InstallTarget(minor, tag.interpreter.startswith("pp"), *(_platform(tag.platform) or inside))
         for tag in tags
         for minor in _minors(tag)
     }
-    found = found or {InstallTarget(minor, False, *inside) for minor in _MINORS}  # noqa: FBT003 (the second field)
+    targets = targets or {InstallTarget(minor, False, *inside) for minor in _MINORS}  # noqa: FBT003 (the second field)
     try:
         specifier = SpecifierSet(requires_python)
-        accepted = {one for one in found if specifier.contains(f"3.{one.minor}.99")}
+        accepted = {target for target in targets if specifier.contains(f"3.{target.minor}.99")}
     except ValueError:  # InvalidSpecifier is one, and a number can be too long for an int
-        accepted = found
-    return sorted(accepted or found)
+        accepted = targets
+    return sorted(accepted or targets)
 
 
 def _minors(tag: Tag) -> Iterator[int]:

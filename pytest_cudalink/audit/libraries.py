@@ -105,13 +105,13 @@ def majors_of(library: str) -> tuple[str, ...] | None:
 
 def packages() -> dict[str, list[str]]:
     """The packages on PyPI of libraries for which there is no table of functions, by the beginning of a stem."""
-    found: dict[str, list[str]] = read_table("cuda_libraries.toml")["packages"]
-    return found
+    table: dict[str, list[str]] = read_table("cuda_libraries.toml")["packages"]
+    return table
 
 
 def packages_of(stem: str) -> tuple[str, ...]:
     """Those of one library; empty where none is known."""
-    return next((tuple(packages()[one]) for one in packages() if stem.startswith(one)), ())
+    return next((tuple(packages()[beginning]) for beginning in packages() if stem.startswith(beginning)), ())
 
 
 def is_system(library: str) -> bool:

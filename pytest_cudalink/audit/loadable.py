@@ -126,14 +126,14 @@ def read_elf(stream: IO[bytes]) -> LoadableLibrary | None:
             return None
         functions = cuda_functions()
         # of those that are defined, of which a library may have a million, no others count
-        symbols = [one for one in image.symbols() if not one.is_defined or one.name in functions]
-        undefined = [one for one in symbols if not one.is_defined]
+        symbols = [symbol for symbol in image.symbols() if not symbol.is_defined or symbol.name in functions]
+        undefined = [symbol for symbol in symbols if not symbol.is_defined]
         return LoadableLibrary(
             *_names(image),
-            tuple((one.name, one.file, one.version) for one in undefined),
-            frozenset(one.name for one in undefined if not one.is_weak and one.name in functions),
-            frozenset(one.name for one in symbols if one.is_defined),
-            frozenset(one.name for one in undefined if one.is_weak),
+            tuple((symbol.name, symbol.file, symbol.version) for symbol in undefined),
+            frozenset(symbol.name for symbol in undefined if not symbol.is_weak and symbol.name in functions),
+            frozenset(symbol.name for symbol in symbols if symbol.is_defined),
+            frozenset(symbol.name for symbol in undefined if symbol.is_weak),
             _MACHINES.get(image.head.machine, ""),
         )
 
@@ -155,10 +155,10 @@ def read_dynamic(path: str | PathLike[str]) -> LoadableLibrary | None:
         undefined = list(image.symbols(undefined_as=_CUDA_SYMBOL, files=of_cuda)) if of_cuda else []
         return LoadableLibrary(
             *names,
-            tuple((one.name, one.file, one.version) for one in undefined),
+            tuple((symbol.name, symbol.file, symbol.version) for symbol in undefined),
             frozenset(),
             frozenset(),
-            frozenset(one.name for one in undefined if one.is_weak),
+            frozenset(symbol.name for symbol in undefined if symbol.is_weak),
         )
 
 
@@ -185,10 +185,10 @@ def data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
     """Offset and size of the sections of an ELF file that can hold constant strings, within the file."""
     with buffer(stream) as content:
         head, size = elf.read_header(content), len(content)
-        found = elf.read_sections(content, head) if head else []
-        names = elf.section_names(content, head, found) if head else []
+        sections = elf.read_sections(content, head) if head else []
+        names = elf.section_names(content, head, sections) if head else []
     ranges = set()
-    for section, name in zip(found, names, strict=True):
+    for section, name in zip(sections, names, strict=True):
         constant = section.kind == _PROGBITS and section.flags & _ALLOCATED and not section.flags & _EXECUTABLE
         if constant and name not in _NO_STRINGS and section.offset < size:
             ranges.add((section.offset, min(section.size, size - section.offset)))
@@ -224,11 +224,11 @@ def resolve(
     `spend` is called for each file, and may raise.
     """
     places: dict[tuple[str, str | None], str] = {}
-    for path, one in elves.items():  # links in a folder are not read: their name is the SONAME
-        places[folder_of(path), one.soname] = path
+    for path, file in elves.items():  # links in a folder are not read: their name is the SONAME
+        places[folder_of(path), file.soname] = path
     for path in elves:
         places[folder_of(path), path.rpartition("/")[2]] = path
-    found: dict[str, dict[str, str]] = {path: {} for path in elves}
+    places_of: dict[str, dict[str, str]] = {path: {} for path in elves}
     loaders: dict[str, set[str]] = {path: set() for path in elves}
     changed = True
     while changed:
@@ -237,14 +237,14 @@ def resolve(
             spend()
             above = loaded_by(path, loaders)
             folders = searched(path, elves, above)
-            for needed in set(library.needed) - set(found[path]):
+            for needed in set(library.needed) - set(places_of[path]):
                 hits = [places[folder, needed] for folder in folders if (folder, needed) in places]
-                hits += [found[one][needed] for one in above if needed in found[one]]
+                hits += [places_of[loader][needed] for loader in above if needed in places_of[loader]]
                 if hits:
-                    found[path][needed] = hits[0]
+                    places_of[path][needed] = hits[0]
                     loaders[hits[0]].add(path)
                     changed = True
-    return found, loaders
+    return places_of, loaders
 
 
 def searched(path: str, elves: Mapping[str, LoadableLibrary], above: Iterable[str]) -> list[str]:
@@ -254,7 +254,7 @@ def searched(path: str, elves: Mapping[str, LoadableLibrary], above: Iterable[st
     """
     folders = _folders(path, elves[path].runpath or elves[path].rpath)
     if not elves[path].runpath:
-        folders += [f for one in above if not elves[one].runpath for f in _folders(one, elves[one].rpath)]
+        folders += [f for loader in above if not elves[loader].runpath for f in _folders(loader, elves[loader].rpath)]
     return folders
 
 
@@ -273,8 +273,8 @@ def loaded_by(path: str, loaders: Mapping[str, set[str]]) -> list[str]:
     """Every file that loads a file, directly or through others; the nearest first."""
     above = [path]
     seen = {path}
-    for one in above:
-        new = sorted(other for other in loaders[one] if other not in seen)
+    for file in above:
+        new = sorted(other for other in loaders[file] if other not in seen)
         seen.update(new)
         above += new
     return above[1:]
@@ -307,11 +307,11 @@ def read_pe(name: str, stream: IO[bytes]) -> LoadableLibrary:
             for entry in getattr(pe, table, ()):
                 dll = entry.dll.decode("latin-1")
                 needed.append(dll)
-                symbols = [one.name.decode("latin-1") for one in entry.imports if one.name]
+                symbols = [symbol.name.decode("latin-1") for symbol in entry.imports if symbol.name]
                 undefined += [(symbol, dll, dll) for symbol in symbols]
                 wanted |= {symbol for symbol in symbols if symbol in cuda_functions()}
         exports = pe.DIRECTORY_ENTRY_EXPORT.symbols if hasattr(pe, "DIRECTORY_ENTRY_EXPORT") else ()
-        defined = {one.name.decode("latin-1") for one in exports if one.name}
+        defined = {symbol.name.decode("latin-1") for symbol in exports if symbol.name}
     return LoadableLibrary(
         name.rpartition("/")[2],
         tuple(dict.fromkeys(needed)),

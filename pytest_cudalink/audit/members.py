@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from ..base.budget import AuditError, Budget
+from ..base.regular_files import open_regular
 from .loadable import is_elf
 
 #: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
@@ -40,7 +41,7 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
     with wheels, or one of which not everything can be listed.
     """
     if path.is_dir():
-        wheel = next((one.name for one in sorted(path.glob("*.whl")) if one.is_file()), None)
+        wheel = next((file.name for file in sorted(path.glob("*.whl")) if file.is_file()), None)
         if wheel is not None:  # what is in it would be passed over
             msg = f"{path}: a folder with wheels, such as {wheel}; expected one of files; give {path / '*.whl'}"
             raise AuditError(msg)
@@ -53,10 +54,6 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
     raise AuditError(f"{path}: {what}; give a wheel, a folder or a shared library{more}")
 
 
-def _opened(path: Path) -> IO[bytes]:
-    return path.open("rb")
-
-
 def _folder(folder: Path) -> Members:
     def refuse(error: OSError) -> None:
         msg = f"{error.filename}: cannot be listed: {error.strerror}; make it readable, or audit another folder"
@@ -65,14 +62,14 @@ def _folder(folder: Path) -> Members:
     files = [Path(at, name) for at, _, names in os.walk(folder, onerror=refuse) for name in names]
     for path in sorted(files):
         if path.is_file() and not path.is_symlink():
-            yield path.relative_to(folder).as_posix(), partial(_opened, path)
+            yield path.relative_to(folder).as_posix(), partial(open_regular, path)
 
 
 def _single(path: Path, *, every: bool) -> Members:
     with path.open("rb") as stream:
         if not (every or is_elf(stream)):
             raise AuditError(f"{path}: neither a wheel nor an ELF file")
-    yield path.name, partial(_opened, path)
+    yield path.name, partial(open_regular, path)
 
 
 def _wheel(path: Path, budget: Budget, *, every: bool) -> Members:

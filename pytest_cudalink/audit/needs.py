@@ -62,13 +62,13 @@ def has_runtime(path: str) -> bool:
 
     Raises OSError or ValueError if the file cannot be read.
     """
-    found = read_dynamic(path)
-    if found is None:
+    elf = read_dynamic(path)
+    if elf is None:
         return False
-    if any(stem_of(library) == "libcudart" for library in found.needed):
+    if any(stem_of(library) == "libcudart" for library in elf.needed):
         return True
     with open_regular(path) as stream, buffer(stream) as content:
-        return all(content.find(one) >= 0 for one in _RUNTIME_INSIDE)
+        return all(content.find(text) >= 0 for text in _RUNTIME_INSIDE)
 
 
 def needs_of(path: str | Path) -> tuple[Need, ...]:
@@ -91,7 +91,7 @@ def needs_of_scan(scan: Scan) -> tuple[Need, ...]:
         needs += _ltoir(scan, name)
         needs += _jitify(scan, name)
         linked = scan.elves[name].needed if name in scan.elves else ()
-        opened = [one for one in scan.opened.get(name, ()) if one.name not in linked]
+        opened = [library for library in scan.opened.get(name, ()) if library.name not in linked]
         needs += _opened(name, opened, majors, inside)
     return tuple(dict.fromkeys(needs))
 
@@ -107,7 +107,7 @@ def _linked(scan: Scan, name: str, elf: LoadableLibrary, majors: tuple[int, ...]
         if stem == "libcuda":
             yield from _driver(name, library, symbols)
             continue
-        for major in [one for one in named if one in majors] or named:
+        for major in [major for major in named if major in majors] or named:
             yield Need(name, stem, major, None, "linked", f"needs {library}", library=library)
             if symbols and stem in exports.libraries() and major in exports.sonames(stem):
                 yield _by_symbols(name, stem, major, symbols)

@@ -73,18 +73,18 @@ def names_in_data(
     stream: IO[bytes], ranges: Iterable[tuple[int, int]], *, dlls: bool = False
 ) -> tuple[OpenedLibrary, ...]:
     """The names of CUDA libraries that end a C string in these ranges of a file, given as offset and size."""
-    found: set[str] = set()
+    names: set[str] = set()
     for offset, size in ranges:
         stream.seek(offset)
         left, tail = size, b"\0"
         while chunk := stream.read(min(left, _CHUNK)):
             left -= len(chunk)
             data = tail + chunk
-            found |= {match[0].decode() for match in _UNIX.finditer(data) if data[max(match.start() - 1, 0)] in _BEFORE}
+            names |= {match[0].decode() for match in _UNIX.finditer(data) if data[max(match.start() - 1, 0)] in _BEFORE}
             if dlls:
-                found |= set(_dlls(data))
+                names |= set(_dlls(data))
             tail = data[-_LONGEST:]
-    return tuple(OpenedLibrary(name) for name in sorted(found) if stem_of_name(name))
+    return tuple(OpenedLibrary(name) for name in sorted(names) if stem_of_name(name))
 
 
 def _dlls(data: bytes) -> Iterator[str]:
@@ -135,18 +135,18 @@ def names_in_source(stream: IO[bytes]) -> tuple[OpenedLibrary, ...]:
     try:
         # as text, of which Python believes no encoding that the file names
         tree = ast.parse(source.decode(_ENCODINGS[encoding]))
-        found = _Calls()
-        found.visit(tree)
+        calls = _Calls()
+        calls.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = f"{error.msg}, line {error.lineno}" if isinstance(error, SyntaxError) else type(error).__name__
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         text = f"Python {python} cannot read it ({reason}); {unread}: audit it with the Python that it is for"
         raise SourceError(text, certain=certain) from error
-    if found.open_ended:
+    if calls.open_ended:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_file(node.value):
-                found.names.setdefault(node.value, False)
-    return tuple(OpenedLibrary(name, demanded) for name, demanded in sorted(found.names.items()))
+                calls.names.setdefault(node.value, False)
+    return tuple(OpenedLibrary(name, demanded) for name, demanded in sorted(calls.names.items()))
 
 
 def _encoding(source: bytes) -> str:
@@ -186,8 +186,8 @@ class _Calls(ast.NodeVisitor):
     def visit_Try(self, node: ast.Try) -> None:
         handled = any(_expects_absence(handler.type) for handler in node.handlers)
         self._handled += handled
-        for one in node.body:
-            self.visit(one)
+        for statement in node.body:
+            self.visit(statement)
         self._handled -= handled
         for other in (*node.handlers, *node.orelse, *node.finalbody):
             self.visit(other)
@@ -196,7 +196,7 @@ class _Calls(ast.NodeVisitor):
         handled = any(
             isinstance(item.context_expr, ast.Call)
             and _name(item.context_expr.func) == "suppress"
-            and any(_expects_absence(one) for one in item.context_expr.args)
+            and any(_expects_absence(argument) for argument in item.context_expr.args)
             for item in node.items
         )
         self._handled += handled
@@ -224,7 +224,7 @@ class _Calls(ast.NodeVisitor):
 def _expects_absence(handler: ast.expr | None) -> bool:
     """Whether an ``except`` clause catches what the absence of a library raises."""
     if isinstance(handler, ast.Tuple):
-        return any(_expects_absence(one) for one in handler.elts)
+        return any(_expects_absence(element) for element in handler.elts)
     return handler is None or _name(handler) in _HANDLERS
 
 

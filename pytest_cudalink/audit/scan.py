@@ -61,8 +61,8 @@ class Scan:
     @cached_property
     def linked_majors(self) -> list[set[int]]:
         """The CUDA majors that each library can belong to by what it links, each set of them once."""
-        found = {_linked_majors(self, name) for name in self.elves}
-        return [set(majors) for majors in found]
+        distinct = {_linked_majors(self, name) for name in self.elves}
+        return [set(majors) for majors in distinct]
 
     @property
     def present(self) -> dict[str, str]:
@@ -98,10 +98,10 @@ def scan_members(path: str, members: Members, budget: Budget) -> Scan:
 def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
     names: tuple[OpenedLibrary, ...] = ()
     if is_elf(stream):
-        found = read_elf(stream)
-        if found is None:
+        library = read_elf(stream)
+        if library is None:
             return
-        scan.elves[name] = found
+        scan.elves[name] = library
         names = names_in_data(stream, data_ranges(stream))
     elif is_pe(name, stream):
         scan.elves[name] = read_pe(name, stream)
@@ -144,10 +144,10 @@ def read_nvjitlink_needs(
     `linked`: the libraries that the file is linked with.
     """
     links = "libnvJitLink" in map(stem_of, linked)
-    opens = any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ()))
-    found = [one for one in images if isinstance(one, DeviceImage)]
-    ltoir = [one.needs for one in found if one.kind == "ltoir" and one.needs]
-    made = [one.producer for one in found if one.kind == "cubin" and one.producer]
+    opens = any(stem_of_name(library.name) == "libnvJitLink" for library in scan.opened.get(name, ()))
+    read = [image for image in images if isinstance(image, DeviceImage)]
+    ltoir = [image.needs for image in read if image.kind == "ltoir" and image.needs]
+    made = [image.producer for image in read if image.kind == "cubin" and image.producer]
     if ltoir and (links or opens or data.find(_LINKER_INSIDE) < 0):
         scan.ltoir[name] = max(ltoir)
     if made and not links and (opens or data.find(b"libnvJitLink") >= 0) and data.find(_REFUSAL) >= 0:
@@ -163,17 +163,17 @@ def completed(images: Iterable[DeviceImage | UnreadImage]) -> list[DeviceImage |
     packed: list[tuple[int, DeviceImage]] = []  # cubins, and their places
     archs: dict[int, str] = {}
     newest = None
-    for one in images:
-        if isinstance(one, DeviceImage) and one.kind == "cubin":
-            newest = max(filter(None, (newest, one.needs)), default=None)
-            if one.data is None:
-                packed.append((len(completed), one))
+    for image in images:
+        if isinstance(image, DeviceImage) and image.kind == "cubin":
+            newest = max(filter(None, (newest, image.needs)), default=None)
+            if image.data is None:
+                packed.append((len(completed), image))
             else:
-                archs.setdefault(one.number, one.arch)
-        completed.append(replace(one, data=None) if isinstance(one, DeviceImage) else one)
-    for place, one in packed if newest else ():
-        arch = one.arch if one.suffix else archs.get(one.number, one.arch)
-        completed[place] = replace(one, arch=arch, needs=one.needs or newest, note="")
+                archs.setdefault(image.number, image.arch)
+        completed.append(replace(image, data=None) if isinstance(image, DeviceImage) else image)
+    for place, image in packed if newest else ():
+        arch = image.arch if image.suffix else archs.get(image.number, image.arch)
+        completed[place] = replace(image, arch=arch, needs=image.needs or newest, note="")
     return completed
 
 
@@ -188,7 +188,7 @@ def file_majors(scan: Scan, name: str) -> tuple[int, ...]:
         if hint is not None and int(hint) in majors:
             majors = {int(hint)}
     linked = scan.linked_majors
-    others = majors.intersection(*linked) or majors & set().union(*(one for one in linked if len(one) == 1))
+    others = majors.intersection(*linked) or majors & set().union(*(known for known in linked if len(known) == 1))
     return tuple(sorted(others or majors))
 
 
@@ -203,8 +203,8 @@ def _linked_majors(scan: Scan, name: str) -> tuple[int, ...]:
 
 def hinted_major(path: str) -> str | None:
     """The CUDA major in a path such as ``cu12/x.so`` or ``x_cu13.abi3.so``; None without one."""
-    found = set(_HINT.findall(path.lower()))
-    return found.pop() if len(found) == 1 else None
+    majors = set(_HINT.findall(path.lower()))
+    return majors.pop() if len(majors) == 1 else None
 
 
 def wheel_major(path: str) -> str | None:

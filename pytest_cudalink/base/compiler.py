@@ -85,8 +85,8 @@ def find_compiler() -> list[str]:
             raise CompilerError(msg)
         return command
     for name in ("cc", "gcc", "clang"):
-        if found := shutil.which(name):
-            return [found]
+        if program := shutil.which(name):
+            return [program]
     if find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
     msg = "no C compiler: looked for $CC, cc, gcc, clang and the ziglang wheel; install one (pip install ziglang)"

@@ -212,7 +212,7 @@ class ElfImage:
 
     def _versions(self) -> Mapping[int, tuple[str, str]]:
         """Return file and name of each needed symbol version, by number."""
-        found: dict[int, tuple[str, str]] = {}
+        versions: dict[int, tuple[str, str]] = {}
         at, left = self._offset_of(_DT_VERNEED), _MOST_VERSIONS
         while at is not None:
             ((_, count, file, first, following),) = _rows(_NEED, self._content, at, 1)
@@ -222,10 +222,10 @@ class ElfImage:
                 raise ElfError("its tables of versions refer to the same bytes again and again")
             for _ in range(count):
                 ((_, _, number, name, more),) = _rows(_AUXILIARY, self._content, auxiliary, 1)
-                found[number] = (self._text(file), self._text(name))
+                versions[number] = (self._text(file), self._text(name))
                 auxiliary += more
             at = at + following if following else None
-        return found
+        return versions
 
 
 _MOST_PROGRAM_HEADERS: Final = 64  # the largest library of CUDA has 12
@@ -242,8 +242,8 @@ def check(path: str | os.PathLike[str], remedy: str) -> None:
     `remedy`: what restores the file.
     Raises DamagedLibraryError.
     """
-    if found := damage(path):
-        raise DamagedLibraryError(f"{os.fspath(path)} {found}; {remedy}")
+    if fault := damage(path):
+        raise DamagedLibraryError(f"{os.fspath(path)} {fault}; {remedy}")
 
 
 def damage(path: str | os.PathLike[str]) -> str:

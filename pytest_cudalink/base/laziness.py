@@ -34,8 +34,8 @@ def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(places[name], package), name)
-        setattr(offers, name, found)
-        return found
+        value = getattr(import_module(places[name], package), name)
+        setattr(offers, name, value)
+        return value
 
     return find

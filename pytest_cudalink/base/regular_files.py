@@ -23,10 +23,10 @@ def identity(descriptor: int) -> tuple[int, int] | None:
     A program may close every descriptor, as daemons do, and open another file at a number that was ours.
     """
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
@@ -41,10 +41,10 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 def is_regular(path: str | os.PathLike[str], most: int = TEXT) -> bool:
     """Return whether a path is that of a regular file of at most so many bytes, which another package may then read."""
     try:
-        found = os.stat(path)  # noqa: PTH116 (a Path needs three times as long)
+        status = os.stat(path)  # noqa: PTH116 (a Path needs three times as long)
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_size <= most
+    return stat.S_ISREG(status.st_mode) and status.st_size <= most
 
 
 def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
@@ -65,10 +65,10 @@ def has_hash(path: str | os.PathLike[str], digest: str) -> bool:
     name, _, expected = digest.partition("=")
     try:
         with open_regular(path) as file:
-            found = hashlib.file_digest(file, name).digest()
+            actual = hashlib.file_digest(file, name).digest()
     except (OSError, ValueError, TypeError):
         return False
-    return base64.urlsafe_b64encode(found).decode().rstrip("=") == expected
+    return base64.urlsafe_b64encode(actual).decode().rstrip("=") == expected
 
 
 def read_text(path: str | os.PathLike[str], most: int = TEXT) -> str:
@@ -88,9 +88,9 @@ def write_whole(path: Path, text: str) -> None:
     path = Path(os.path.realpath(path))  # Path.resolve raises a RuntimeError for a link to itself
     mode = None
     with suppress(FileNotFoundError):
-        found = path.stat().st_mode
-        mode = stat.S_IMODE(found)
-        if not stat.S_ISREG(found):
+        before = path.stat().st_mode
+        mode = stat.S_IMODE(before)
+        if not stat.S_ISREG(before):
             path.write_bytes(content)
             return
     scratch = path.with_name(f".{uuid.uuid4().hex}.tmp")

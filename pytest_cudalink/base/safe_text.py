@@ -47,7 +47,7 @@ def _disarmed(text: str) -> str:
     """Return a text without commands for a CI runner: the first sign of each becomes an escape."""
     if "::" not in text and "##" not in text:
         return text
-    return re.sub(_COMMAND, lambda found: "\\x23" if found["mark"] else f"{found['indent']}\\x3a", text)
+    return re.sub(_COMMAND, lambda match: "\\x23" if match["mark"] else f"{match['indent']}\\x3a", text)
 
 
 def shortened(text: str, limit: int) -> str:

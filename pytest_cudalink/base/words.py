@@ -47,17 +47,17 @@ def read_words(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str
     Raises ValueError if a word is unknown, with the nearest known one, or given twice. The message ends in what is
     expected.
     """
-    found: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
         key, _, value = word.rpartition("=")
-        if key in found:
+        if key in chosen:
             raise ValueError(f"{key or value!r} comes after another value of the same; expected {form(known)}")
         values = known.get(key, () if key else next(iter(known.values())))
         if not value or not (value in values or any(word.isupper() for word in values)):
             raise ValueError(f"{word!r} is unknown; expected {form(known)}{_hint(word, known)}")
-        found[key] = value
-    everywhere = {} if "" in known or "" not in found else dict.fromkeys(known, found.pop(""))
-    return {**everywhere, **found}
+        chosen[key] = value
+    everywhere = {} if "" in known or "" not in chosen else dict.fromkeys(known, chosen.pop(""))
+    return {**everywhere, **chosen}
 
 
 def form(known: Mapping[str, tuple[str, ...]]) -> str:

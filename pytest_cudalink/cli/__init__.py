@@ -63,8 +63,8 @@ class _Version(argparse.Action):
 
 def _native(part: str, pattern: str) -> str:
     """Return the names of a part's native files; they are missing where no wheel was built for the system."""
-    found = sorted(path.name for path in (Path(__file__).parents[1] / part / "lib").glob(pattern))
-    return ", ".join(found) or "not built for this system"
+    files = sorted(path.name for path in (Path(__file__).parents[1] / part / "lib").glob(pattern))
+    return ", ".join(files) or "not built for this system"
 
 
 def module_of(command: str) -> str:

@@ -63,10 +63,10 @@ def tagged(cells: Iterable[Cell], tags: str, file: Path, *, none: bool = False) 
     # the workflows that `cudalink init` writes leave out "nightly", whether or not a cell has it
     if unknown := sorted(wanted - known - {*IMPLIED_TAGS, "nightly"}):
         raise CommandError(f"no cell of {file} has the tag {unknown[0]!r}{hint(unknown[0], sorted(known))}")
-    found = select(every, tags)
-    if not found and wanted and not (none and all(word.strip().startswith("!") for word in tags.split(","))):
+    chosen = select(every, tags)
+    if not chosen and wanted and not (none and all(word.strip().startswith("!") for word in tags.split(","))):
         raise CommandError(f"no cell of {file} has the tags {tags!r}; known: {', '.join(sorted(known))}")
-    return found
+    return chosen
 
 
 def add_verbs(

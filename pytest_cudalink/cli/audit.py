@@ -101,13 +101,13 @@ def _audit_libraries(options: argparse.Namespace) -> int:
     for path in options.paths:
         try:
             with progress(f"auditing {path.name}"):
-                found = audit(path)
-            lacking = found.lacking(required)
+                audited = audit(path)
+            lacking = audited.lacking(required)
         except (AuditError, OSError) as error:
             output.fail(error)
             code = 2
             continue
-        answer = _answer(found, lacking, symbols=options.symbols)
+        answer = _answer(audited, lacking, symbols=options.symbols)
         output.add(answer)
         if answer.errors:
             code = max(code, 1)
@@ -230,20 +230,20 @@ def _audit_environment(options: argparse.Namespace) -> int:
     prefix = None if options.environment is True else options.environment
     try:
         with progress("auditing the environment"):
-            found = examine_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
+            audited = examine_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
     except (OSError, ValueError) as error:  # AuditError is a ValueError
         output.fail(error)
         return 2
     findings = [
         (finding.severity, (f"{finding.severity}: {finding.kind}", "; ".join((finding.what, *finding.remedies[:1]))))
-        for finding in found.findings
+        for finding in audited.findings
     ]
     errors = [shown for severity, shown in findings if severity != "note"]
-    errors += [(f"not readable: {file.path}", file.text) for file in found.unreadable]
+    errors += [(f"not readable: {file.path}", file.text) for file in audited.unreadable]
     notes = [shown for severity, shown in findings if severity == "note"]
-    output.add(Answer("", list(_environment_lines(found)), found.to_json(), errors, notes))
+    output.add(Answer("", list(_environment_lines(audited)), audited.to_json(), errors, notes))
     output.end(single=True)
-    return found.exit_code
+    return audited.exit_code
 
 
 def _environment_lines(audit: EnvironmentAudit) -> Iterator[str]:

@@ -86,23 +86,23 @@ def run(options: argparse.Namespace) -> int:
     for path in options.paths:
         try:
             with progress(f"auditing {path.name}") as step:
-                found = device_code(path)
+                audited = device_code(path)
                 step.say("assembling PTX" if toolchain else "")
                 assembled = list(assemble(path, toolchain)) if toolchain else []
         except (OSError, ToolchainError, ValueError, WorkerError) as error:  # AuditError is a ValueError
             output.fail(error)
             code = 2
             continue
-        failures = found.failures(dict.fromkeys([*gpus, *required]), drivers)
-        if required and not found.groups:
-            failures.append(found.absence(required))
-        lines = list(_text(found, rows, drivers, failures, assembled))
+        failures = audited.failures(dict.fromkeys([*gpus, *required]), drivers)
+        if required and not audited.groups:
+            failures.append(audited.absence(required))
+        lines = list(_text(audited, rows, drivers, failures, assembled))
         if toolchain is not None and not assembled:
             lines.append("  assembled: no PTX is there")
-        errors = [(f"unreadable: {fault.path}", fault.text) for fault in found.faults]
+        errors = [(f"unreadable: {fault.path}", fault.text) for fault in audited.faults]
         errors += [("device code", failure) for failure in failures]
         errors += [(f"{file.outcome}: {file.path}", _refused(file)) for file in assembled if file.fails]
-        output.add(Answer(str(path), lines, _plain(found, rows, drivers, failures, assembled), errors))
+        output.add(Answer(str(path), lines, _plain(audited, rows, drivers, failures, assembled), errors))
         if errors:
             code = max(code, 1)
     output.end()
@@ -143,17 +143,17 @@ def _drivers(counts: Mapping[CudaVersion, int], least: int) -> str:
 
 def _ranges(drivers: Mapping[str, str]) -> str:
     """The architectures with each range of drivers: ``"sm_75 to sm_90 with drivers from 580 on"``."""
-    found: dict[str, list[list[str]]] = {}
+    spans_of: dict[str, list[list[str]]] = {}
     before = ""
     for arch, text in drivers.items():
         if text:
-            spans = found.setdefault(text, [])
+            spans = spans_of.setdefault(text, [])
             if text == before:
                 spans[-1][1:] = [arch]
             else:
                 spans.append([arch])
         before = text
-    return ", ".join(f"{', '.join(map(' to '.join, spans))} with {text}" for text, spans in found.items())
+    return ", ".join(f"{', '.join(map(' to '.join, spans))} with {text}" for text, spans in spans_of.items())
 
 
 def _split(values: Iterable[str]) -> list[str]:

@@ -29,7 +29,7 @@ def judge(loads: bare.Loads) -> bare.LoadReport:
     process = provenance.ProcessEnvironment.of(loads.facts["sites"], loads.facts["prefixes"], loads.environment)
     expected = loads.environment.get(_VARIABLE) or "any"
     asked = f"{expected} (from environment {_VARIABLE})"
-    found: dict[provenance.Library, None] = {}
+    loaded: dict[provenance.Library, None] = {}
     problems: list[str] = []
     notes: list[str] = []
     preloaded = loads.environment.get("LD_PRELOAD", "").split()
@@ -37,7 +37,7 @@ def judge(loads: bare.Loads) -> bare.LoadReport:
     openings = _openings(loads.opened)
     for image in listing.images:
         libraries = _libraries(image, openings, process)
-        found |= dict.fromkeys(libraries)
+        loaded |= dict.fromkeys(libraries)
         problems += [
             provenance.foreign(library, expected, asked, process)
             for library in libraries
@@ -55,7 +55,7 @@ def judge(loads: bare.Loads) -> bare.LoadReport:
         else:
             notes.append(text)
     # forked children have what their parents have
-    return bare.LoadReport([*map(_record, found)], list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
+    return bare.LoadReport([*map(_record, loaded)], list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
 
 
 def _openings(file: Path) -> list[Opening]:

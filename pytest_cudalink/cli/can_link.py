@@ -36,12 +36,12 @@ _OF_STATEMENT: Final = ("name", "says", "source", "url", "verified")
 
 @dataclass(frozen=True)
 class _Code:
-    """The code that is asked about: its release, kind and architecture, and how they were found."""
+    """The code that is asked about: its release, kind and architecture."""
 
     release: CudaVersion
     kind: str
     arch: str
-    found: str = ""
+    heading: str = ""  # says where these were read; empty for words
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -84,8 +84,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps(_data(atlas, code, replies), indent=1) + "\n")
     else:
-        if code.found:
-            sys.stdout.write(f"{safe(code.found)}\n\n")
+        if code.heading:
+            sys.stdout.write(f"{safe(code.heading)}\n\n")
         sys.stdout.write("\n".join("".join(f"{safe(line)}\n" for line in _lines(atlas, reply)) for reply in replies))
     answers = [reply.works for reply in replies]
     return 2 if None in answers else 0 if all(answers) else 1
@@ -140,23 +140,23 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     if wrong := wrong_file(path, expected):
         raise CommandError(f"PRODUCER {wrong}{did_you_mean(str(path), _releases(), 3)}")
     try:
-        found = inspect(read_bounded(path, DATA))
+        artifact = inspect(read_bounded(path, DATA))
     except (OSError, ReaderError) as error:
         raise CommandError(f"{path} cannot be read: {safe(error)}; expected {expected}") from error
-    leaves = list(found.leaves)
-    if found.problems or found.kind == "unknown" or not leaves:
-        why = found.problems[0] if found.problems else "it is not device code"
+    leaves = list(artifact.leaves)
+    if artifact.problems or artifact.kind == "unknown" or not leaves:
+        why = artifact.problems[0] if artifact.problems else "it is not device code"
         msg = f"{path} cannot be judged: {why}; expected PTX, LTO-IR, a cubin, or a file that contains them"
         raise CommandError(msg)
     # a packed image does not say its release
     telling = [leaf for leaf in leaves if leaf.producer or leaf.needs] or leaves
     leaf = next((answer for answer in telling if answer.arch == arch), telling[0])
     inside = "linked-cubin" if leaf.kind == "cubin" and leaf.relocatable is False else str(leaf.kind)
-    own = inside if leaf is found or inside in ("linked-cubin", TILE) else f"fatbin-{inside}"
+    own = inside if leaf is artifact or inside in ("linked-cubin", TILE) else f"fatbin-{inside}"
     release = leaf.producer or (leaf.needs.version if leaf.needs and not leaf.needs.newer_than else None)
     if release is None:
-        msg = f"{path} ({found.describe()}) does not say which release made it; expected one that does; name a release"
-        raise CommandError(msg)
+        silent = f"{path} ({artifact.describe()}) does not say which release made it"
+        raise CommandError(f"{silent}; expected one that does; name a release")
     if kind is not None and kind != own:
         raise CommandError(f"KIND is {kind!r}, but {path} is {own} ({leaf.describe()}); leave KIND out")
     named = (leaf.arch or ARCH).replace("compute_", "sm_")
@@ -199,11 +199,11 @@ def _installed() -> tuple[Consumer, ...]:
     try:
         faked = probes.fakes().fakes_nvjitlink
         nvjitlink = probes.nvjitlink_version(warn=False) if faked else probes.nvjitlink().found
-        found = {"nvjitlink": nvjitlink, "driver": probes.driver_version()}
+        versions = {"nvjitlink": nvjitlink, "driver": probes.driver_version()}
     except (RuntimeError, OSError) as error:
         msg = f"CONSUMER is this, but its libraries cannot be asked: {safe(error)}; run: cudalink doctor"
         raise CommandError(msg) from error
-    there = tuple(Consumer(name, release) for name, release in found.items() if release is not None)
+    there = tuple(Consumer(name, release) for name, release in versions.items() if release is not None)
     if not there:
         msg = "CONSUMER is this, but there is neither an nvJitLink nor a driver here; name a release, such as 13.2"
         raise CommandError(msg)

@@ -165,8 +165,8 @@ def _facts(report: DoctorReport) -> Iterator[Line]:
         yield _row("Driver", ", ".join(filter(None, facts))), ""
     versions = sorted({item.version for item in report.items if item.version})
     parts = counted(len(report.items), "part")
-    found = f"CUDA {', '.join(map(str, versions)) or 'unknown'}, {parts}; not found: {len(report.missing)}"
-    yield _row("Toolkit", found if report.items else "none"), ""
+    toolkit = f"CUDA {', '.join(map(str, versions)) or 'unknown'}, {parts}; not found: {len(report.missing)}"
+    yield _row("Toolkit", toolkit if report.items else "none"), ""
     if links := _short_links(report):
         yield _row("Links", links), ""
 

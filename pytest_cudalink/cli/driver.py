@@ -220,10 +220,10 @@ def _record(options: argparse.Namespace) -> int:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(recording) + "\n", encoding="utf-8")
     other = other or grade.carried(recording)
-    found = grade.grade(recording, other)
-    text = "".join(f"{line(part, BLOCK_LIMIT)}\n" for part in grade.lines(recording, other, found))
+    graded = grade.grade(recording, other)
+    text = "".join(f"{line(part, BLOCK_LIMIT)}\n" for part in grade.lines(recording, other, graded))
     (sys.stderr if options.output == STDOUT else sys.stdout).write(text)
-    return int(bool(found.failed))
+    return int(bool(graded.failed))
 
 
 def _show_refusals(noted: Iterable[Mapping[str, Any]]) -> None:
@@ -241,12 +241,12 @@ def _show_refusals(noted: Iterable[Mapping[str, Any]]) -> None:
 
 def _show_violations(noted: Iterable[Mapping[str, Any]]) -> bool:
     """Write the violations of the program and its processes to stderr; return whether there are any."""
-    found = [violation_of(note) for note in noted if "violation" in note]
-    for violation in found[:_SHOWN]:
+    violations = [violation_of(note) for note in noted if "violation" in note]
+    for violation in violations[:_SHOWN]:
         complain(f"cudalink driver run: {violation}. {violation.fix}")
-    if len(found) > _SHOWN:
-        complain(f"cudalink driver run: and {counted(len(found) - _SHOWN, 'more violation')}")
-    return bool(found)
+    if len(violations) > _SHOWN:
+        complain(f"cudalink driver run: and {counted(len(violations) - _SHOWN, 'more violation')}")
+    return bool(violations)
 
 
 def _checks(text: str) -> str:

@@ -116,26 +116,26 @@ def _check(options: argparse.Namespace, file: Path) -> int:
     if options.schema:
         sys.stdout.write(json.dumps(schema(), indent=1) + "\n")
         return 0
-    found = load_cells(file)
-    if not found:
+    cells = load_cells(file)
+    if not cells:
         complain(f"cudalink matrix: {file} has no cells; add [cells.NAME], or let `cudalink init` write a file")
         return 1
-    doubts = warnings(found, Path())
+    doubts = warnings(cells, Path())
     say("".join(f"{file}: warning: {text}\n" for text in doubts), end="")
     more = f", {counted(len(doubts), 'warning')}" if doubts else ""
-    say(f"{file}: {counted(len(found), 'cell')}, no errors{more}")
+    say(f"{file}: {counted(len(cells), 'cell')}, no errors{more}")
     return 0
 
 
 def _list(options: argparse.Namespace, file: Path) -> int:
-    found = _some(options, file)
+    cells = _some(options, file)
     if options.json:
         rows = [
-            {"name": cell.name, "axes": cell.axes, "tags": cell.tags, "description": cell.description} for cell in found
+            {"name": cell.name, "axes": cell.axes, "tags": cell.tags, "description": cell.description} for cell in cells
         ]
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return 0
-    for line in columns([(cell.name, cell.description, " ".join(cell.tags)) for cell in found]):
+    for line in columns([(cell.name, cell.description, " ".join(cell.tags)) for cell in cells]):
         say(line)
     return 0
 

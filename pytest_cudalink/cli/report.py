@@ -110,9 +110,9 @@ def run(options: argparse.Namespace) -> int:
     except (RecordError, CellsError, OSError) as error:
         raise CommandError(error) from error
     written = _write(options, report, comparison)
-    found = _print_findings(report, comparison, words)
+    failing = _print_findings(report, comparison, words)
     opened = not (options.open and written) or _open(options.html)
-    return 2 if not (written and opened) else 1 if found else 0
+    return 2 if not (written and opened) else 1 if failing else 0
 
 
 def _compared(report: MatrixReport, against: Sequence[Path]) -> Comparison | None:
@@ -131,15 +131,15 @@ def _compared(report: MatrixReport, against: Sequence[Path]) -> Comparison | Non
 
 def _nearby(paths: Sequence[Path]) -> str:
     """Return which folders near the given paths, and near the working directory, have records; empty if none has."""
-    found: dict[str, None] = {}
+    folders: dict[str, None] = {}
     for path in (*paths, Path()):
         bases = [folder for folder in (path, path.parent) if folder.is_dir()]
         for folder in [inner for base in bases[:1] for inner in (base, *_folders(base))]:
-            found.update((str(place), None) for place in (folder, folder / ".cudalink") if _has_records(place))
-    if not found:
+            folders.update((str(place), None) for place in (folder, folder / ".cudalink") if _has_records(place))
+    if not folders:
         return ""
-    more = ", …" if len(found) > _FOLDERS else ""
-    return f"; records are in {', '.join([*found][:_FOLDERS])}{more}"
+    more = ", …" if len(folders) > _FOLDERS else ""
+    return f"; records are in {', '.join([*folders][:_FOLDERS])}{more}"
 
 
 def _folders(base: Path) -> list[Path]:
@@ -189,13 +189,13 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
 
 def _print_findings(report: MatrixReport, comparison: Comparison | None, words: Sequence[str]) -> bool:
     """Print the findings of the kinds that ``--fail-on`` names; return whether there are any."""
-    found = {word: number for word, number in findings(report, comparison).items() if word in words and number}
+    counts = {word: number for word, number in findings(report, comparison).items() if word in words and number}
     named = {"damaged": damage(report, comparison), "repeats": [": ".join(texts) for texts in differing(report)]}
-    for word, number in found.items():
+    for word, number in counts.items():
         complain(f"cudalink report: {word}: {number} ({FAIL_ON[word]})")
         for text in named.get(word, ())[:_NAMED]:
             complain(f"  {line(text)}")
-    return bool(found)
+    return bool(counts)
 
 
 def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
@@ -223,9 +223,9 @@ def _matching(names: list[str], patterns: str) -> set[str]:
     """Return the names that match one of the patterns, which are separated by commas."""
     result: set[str] = set()
     for pattern in filter(None, map(str.strip, patterns.split(","))):
-        if not (found := fnmatch.filter(names, pattern)):
+        if not (matching := fnmatch.filter(names, pattern)):
             raise CellsError([f"--allow-missing {pattern!r} matches no cell; `cudalink matrix list` shows them"])
-        result.update(found)
+        result.update(matching)
     return result
 
 

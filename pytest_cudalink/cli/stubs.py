@@ -111,19 +111,20 @@ def _hint(library: str) -> list[str]:
     """The variable to set if a wheel is installed in this environment, but not above the stub."""
     known = catalog.load_catalog().libraries.get(library)
     files = [Path(folder) / wheel for wheel in (known.wheels if known else ()) for folder in sys.path]
-    found = next((file.absolute() for file in files if file.is_file()), None)
-    return [f"  installed, but not above the stub: CUDALINK_STUBS_{library.upper()}={found} takes it"] if found else []
+    installed = next((file.absolute() for file in files if file.is_file()), None)
+    text = f"  installed, but not above the stub: CUDALINK_STUBS_{library.upper()}={installed} takes it"
+    return [text] if installed else []
 
 
 def _describe(options: argparse.Namespace) -> list[str]:
     lines = []
     for stub in options.stubs:
-        found = describe(stub)
-        version = f", CUDA {found.version}" if found.version else ""
-        lines.append(f"{found.stub}: {found.file or 'no library'} ({found.why}{version})")
-        if found.file is None:
-            lines.append(f"  looked in: {found.looked}")
-            lines += _hint(found.library)
-        elif found.missing:
-            lines.append(f"  degraded tiers: {', '.join(found.degraded)}; missing: {', '.join(found.missing)}")
+        library = describe(stub)
+        version = f", CUDA {library.version}" if library.version else ""
+        lines.append(f"{library.stub}: {library.file or 'no library'} ({library.why}{version})")
+        if library.file is None:
+            lines.append(f"  looked in: {library.looked}")
+            lines += _hint(library.library)
+        elif library.missing:
+            lines.append(f"  degraded tiers: {', '.join(library.degraded)}; missing: {', '.join(library.missing)}")
     return lines

@@ -73,18 +73,18 @@ def _add(options: argparse.Namespace) -> list[str]:
 
 
 def _list(options: argparse.Namespace) -> list[str]:
-    found = toolchains.installed()
+    kits = toolchains.installed()
     if options.json:
         import json
 
         rows = [
             {"version": str(kit.version), "layout": kit.layout, "path": str(kit.path), "packages": kit.packages}
-            for kit in found
+            for kit in kits
         ]
         return [json.dumps(rows, indent=1)]
-    lines = [f"{kit.version!s:<6}{kit.layout:<6}{kit.path}" for kit in found]
+    lines = [f"{kit.version!s:<6}{kit.layout:<6}{kit.path}" for kit in kits]
     if options.all:
-        there = {kit.version for kit in found}
+        there = {kit.version for kit in kits}
         lines += [
             f"{release!s:<6}{'-':<6}cudalink toolchain add {release}"
             for release in toolchains.releases()
@@ -98,5 +98,5 @@ def _remove(options: argparse.Namespace) -> list[str]:
 
 
 def _path(options: argparse.Namespace) -> list[str]:
-    found = toolchains.find(options.version, options.layout)
-    return [str(found.library(options.library) if options.library else found.path)]
+    kit = toolchains.find(options.version, options.layout)
+    return [str(kit.library(options.library) if options.library else kit.path)]

@@ -89,9 +89,9 @@ def architecture_of(name: str) -> str:
     known = {_MAKER.sub("", gpu.lower()): gpu for gpu in gpus()}
     wanted = _MAKER.sub("", text.lower())
     # a name may go on with the size of the memory and the form: "A100-SXM4-80GB"
-    found = known.get(_MAKER.sub("", re.split(r"-?(?:sxm|pcie|nvl|\d+gb)", text.lower())[0]))
-    if found is not None:
-        return f"sm_{gpus()[found]}"
+    number = known.get(_MAKER.sub("", re.split(r"-?(?:sxm|pcie|nvl|\d+gb)", text.lower())[0]))
+    if number is not None:
+        return f"sm_{gpus()[number]}"
     near = [known[match] for match in difflib.get_close_matches(wanted, known, 3)]
     hint = f"did you mean {' or '.join(near)}?" if near else "give a name such as L4 or RTX 4090"
     msg = f"GPU {name!r} is unknown; {hint}; an architecture such as sm_{ARCHITECTURES[-1].number} does, too"

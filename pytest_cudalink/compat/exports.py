@@ -149,12 +149,12 @@ def _span(stem: str, major: int, symbol: str) -> _Span | None:
 @cache
 def _packages() -> dict[str, _Major]:
     """The first library of each package."""
-    found: dict[str, _Major] = {}
+    packages: dict[str, _Major] = {}
     for stem in libraries():
         for library in _majors(stem).values():
             if library.distribution:
-                found.setdefault(library.distribution, library)
-    return found
+                packages.setdefault(library.distribution, library)
+    return packages
 
 
 @cache
@@ -202,15 +202,15 @@ def _driver() -> dict[int, _Major]:
     for release, names in table["symbols"].items():
         if release != "never":
             first |= dict.fromkeys(names, CudaVersion.parse(release))
-    found = {}
+    majors = {}
     for major in dict.fromkeys(release.major for release in PTX_ISA):
         known = [release for release in PTX_ISA if release.major == major]
         spans = {
             name: _Span(max(release, known[0]), None, None) for name, release in first.items() if release <= known[-1]
         }
         wheels: dict[CudaVersion, tuple[str, ...]] = dict.fromkeys(known, ())
-        found[major] = _Major(None, _DRIVER_SONAME, numbered=False, wheels=wheels, spans=MappingProxyType(spans))
-    return found
+        majors[major] = _Major(None, _DRIVER_SONAME, numbered=False, wheels=wheels, spans=MappingProxyType(spans))
+    return majors
 
 
 _LINE: Final = re.compile(r"([a-z0-9-]+)(?:==|<\d+,>=)([\d.]+?)(?:\.\*)?")
@@ -229,10 +229,10 @@ def numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersio
     try:
         with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             start = content.find(mark, 0, _MOST_LIBRARY)
-            found = pattern.findall(content[start : start + _WINDOW])
+            numbers = pattern.findall(content[start : start + _WINDOW])
     except (OSError, ValueError):  # (ValueError: an empty file)
         return None
-    return max((CudaVersion(int(major), int(minor)) for major, minor in found), default=None)
+    return max((CudaVersion(int(major), int(minor)) for major, minor in numbers), default=None)
 
 
 def nvjitlink_release(path: str) -> CudaVersion | None:
@@ -255,13 +255,13 @@ class Pin(NamedTuple):
 @cache
 def _pins() -> dict[str, dict[str, Pin]]:
     """The pin of each version of each wheel; a lower bound is the version that its release came with."""
-    found: dict[str, dict[str, Pin]] = {}
+    pins: dict[str, dict[str, Pin]] = {}
     for toolkit, extras in read_table("toolkit_extras.toml")["versions"].items():
         pin = Pin(CudaVersion.parse(toolkit), toolkit)
         for line in {line for lines in extras.values() for line in lines}:
             if match := _LINE.fullmatch(line):
-                found.setdefault(match[1], {})[match[2]] = pin
-    return found
+                pins.setdefault(match[1], {})[match[2]] = pin
+    return pins
 
 
 @cache

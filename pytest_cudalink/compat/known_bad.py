@@ -65,6 +65,11 @@ class KnownBad:
         threads = f" ({', '.join(self.threads)})" if self.threads else ""
         return f"{self.title}: {self.happens}{threads}"
 
+    def sentence(self, arch: str | None, driver: str | None) -> tuple[bool, str]:
+        """Return the entry as a finding says it, after whether it has conditions that the arguments do not decide."""
+        is_open = self.open_conditions(arch=arch, driver=driver)
+        return bool(is_open), f"known to fail: {self.text}{'; only ' if is_open else ''}{', '.join(is_open)}"
+
     def open_conditions(
         self, *, arch: str | None = None, driver: str | None = None, kinds: Iterable[str] = ()
     ) -> tuple[str, ...]:
@@ -83,14 +88,14 @@ class KnownBad:
 @cache
 def entries() -> tuple[KnownBad, ...]:
     """Return every entry, in the order of the file."""
-    found = [{**row, "id": name} for name, row in read_table(_TABLE)["entries"].items()]
-    return msgspec.convert(found, tuple[KnownBad, ...])
+    rows = [{**row, "id": name} for name, row in read_table(_TABLE)["entries"].items()]
+    return msgspec.convert(rows, tuple[KnownBad, ...])
 
 
 @cache
 def components() -> Mapping[str, tuple[str, ...]]:
     """Return the parts of the toolkit that entries name, each with the distributions that bring it."""
-    return MappingProxyType({name: tuple(found) for name, found in read_table(_TABLE)["components"].items()})
+    return MappingProxyType({name: tuple(wheels) for name, wheels in read_table(_TABLE)["components"].items()})
 
 
 def known_bad(
@@ -140,7 +145,7 @@ def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
 
     from .exports import release_of_wheel
 
-    found: dict[str, set[Version]] = {}
+    versions_of: dict[str, set[Version]] = {}
     brought = {wheel: [name for name, wheels in components().items() if wheel in wheels] for wheel in _wheels()}
     for given, text in versions.items():
         name = re.sub(r"[-_.]+", "-", given).lower()
@@ -149,11 +154,11 @@ def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
             with suppress(ValueError):
                 release = CudaVersion.parse(text)
         elif (version := distribution_version(text)) is not None:
-            found.setdefault(name, set()).add(version)
+            versions_of.setdefault(name, set()).add(version)
             release = release_of_wheel(name, text) if name in brought else None
         for component in brought.get(name, [name]) if release else ():
-            found.setdefault(component, set()).add(Version(str(release)))
-    return {name: frozenset(kinds) for name, kinds in found.items()}
+            versions_of.setdefault(component, set()).add(Version(str(release)))
+    return {name: frozenset(kinds) for name, kinds in versions_of.items()}
 
 
 def _wheels() -> frozenset[str]:

@@ -101,8 +101,8 @@ def _joined(lines: str | list[str]) -> str:
 
 def _several(words: str | list[str]) -> tuple[str, ...]:
     """Return words that are listed, or those that `names` has under a name."""
-    found: tuple[str, ...] = getattr(names, words) if isinstance(words, str) else tuple(words)
-    return found
+    listed: tuple[str, ...] = getattr(names, words) if isinstance(words, str) else tuple(words)
+    return listed
 
 
 _FILE: Final = Path(__file__).parents[1] / "data" / "settings.json"

@@ -30,9 +30,9 @@ def installed_wheels(*names: str) -> Iterator[metadata.Distribution]:
 
     for name in names:
         with suppress(metadata.PackageNotFoundError):
-            found = metadata.distribution(name)
-            if _can_be_read(found):
-                yield found
+            distribution = metadata.distribution(name)
+            if _can_be_read(distribution):
+                yield distribution
 
 
 def installed_wheel(*names: str) -> metadata.Distribution | None:
@@ -76,9 +76,9 @@ def all_versions() -> dict[str, str]:
     """
     from importlib import metadata
 
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for distribution in metadata.distributions():
         with suppress(UnicodeDecodeError):
             if _can_be_read(distribution) and "Name" in distribution.metadata:  # not where the metadata is missing
-                found.setdefault(distribution.metadata["Name"], distribution.version)
-    return found
+                versions.setdefault(distribution.metadata["Name"], distribution.version)
+    return versions

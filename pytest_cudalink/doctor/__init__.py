@@ -196,7 +196,7 @@ def examine(
 
     judged = judge(_in_use(report.items, system, audit))
     report.rules, report.links = judged.rules, judged.links
-    conflicts = {one: one for one in audit.errors}
+    conflicts = {conflict: conflict for conflict in audit.errors}
     _merge_repairs(judged, conflicts, judge, facts, audit)
     absent = (*_missing_companions(report, system), *_missing_when_used(report, system))
     report.findings[:0] = [*_damaged_files(judged, system), *absent]
@@ -206,19 +206,21 @@ def examine(
     report.findings += _copy_findings(report)
     report.findings += conflicts.values()
     _add_newer_libraries(report, system, facts)
-    report.findings += [Finding("unknown", f"{one.path}: {one.text}") for one in audit.unreadable]
+    report.findings += [Finding("unknown", f"{unread.path}: {unread.text}") for unread in audit.unreadable]
     report.findings += _known_bad_findings(report, judged.items, system)
     report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
-    held = {one.name for one in audit.claims if not one.by_name.startswith("nvidia-") and one.by_name != "cuda-toolkit"}
-    stuck = [one.why for one in report.findings if held.intersection(one.fix.uninstall) and one.otherwise]
-    report.findings = [
-        # what a package is built with cannot go, and then a part of another release for the driver helps nobody
-        replace(one, fix=NO_COMMAND)
-        if one.otherwise and one.why and (one.why in stuck or (stuck and one.place == _OLD_DRIVER))
-        else _possible(replace(one, fix=one.fix.by(installer)), report.items)
-        for one in report.findings
-    ]
+    held = {claim.name for claim in audit.claims if not claim.by_name.startswith(("nvidia-", "cuda-toolkit"))}
+    advised = [finding for finding in report.findings if finding.otherwise]
+    stuck = {finding.why for finding in advised if held.intersection(finding.fix.uninstall)}
+
+    def possible(finding: Finding) -> Finding:
+        # what a package is built with cannot go, and then a part of another release for the driver does not help
+        if finding in advised and finding.why and (finding.why in stuck or (stuck and finding.place == _OLD_DRIVER)):
+            return replace(finding, fix=NO_COMMAND)
+        return _possible(replace(finding, fix=finding.fix.by(installer)), report.items)
+
+    report.findings = [possible(finding) for finding in report.findings]
     return report
 
 
@@ -235,17 +237,18 @@ def examine_environment(target: str | Path | None = None, *, driver: str = "", g
     here = target is None or place.prefix.resolve() == Path(sys.prefix).resolve()
     system = System(audit, arch) if here else Elsewhere(place, audit, arch)
     facts = DriverFacts(version, DRIVER_RELEASES[version] if version else None)
-    found = examine(facts=facts, system=system).findings
-    repaired = {one.what: one for one in found if one.kind}
-    unread = {f"{one.path}: {one.text}" for one in audit.unreadable}
-    own = (one for one in found if not one.kind and one.severity in _COUNTED and one.what not in unread)
+    findings = examine(facts=facts, system=system).findings
+    repaired = {finding.what: finding for finding in findings if finding.kind}
+    unread = {f"{unread.path}: {unread.text}" for unread in audit.unreadable}
+    by_kind = grouped((finding.kind, finding) for finding in findings)
+    own = [finding for finding in by_kind.get("", ()) if finding.severity in _COUNTED and finding.what not in unread]
     return replace(
         audit,
         findings=(
-            *(repaired.get(one.what, one) for one in audit.findings),
-            *(replace(one, kind="doctor", place="") for one in own),
-            *(one for one in found if one.kind == "doctor"),
-            *(replace(one, severity="note") for one in found if (one.kind, one.severity) == ("machine", "warning")),
+            *(repaired.get(finding.what, finding) for finding in audit.findings),
+            *(replace(finding, kind="doctor", place="") for finding in own),
+            *by_kind.get("doctor", ()),
+            *(replace(each, severity="note") for each in by_kind.get("machine", ()) if each.severity == "warning"),
         ),
     )
 
@@ -261,14 +264,14 @@ def _in_use(items: Sequence[Item], system: System, audit: EnvironmentAudit) -> l
     known = {*table["looks-up"]["distributions"], *table["links-at-run-time"]["distributions"]}
     # this project requires cuda-pathfinder, which says nothing then
     known -= {"cuda-pathfinder"} if "pytest-cudalink" in installed else set()
-    requiring = {one.by_name for one in audit.claims if one.name == "cuda-pathfinder"} - {"pytest-cudalink"}
+    requiring = {claim.by_name for claim in audit.claims if claim.name == "cuda-pathfinder"} - {"pytest-cudalink"}
     looks_up = bool(requiring or known & installed)
     inside = [item for item in items if not system.is_outside(item)]
 
     def is_opened(item: Item) -> bool:
         library, major = f"lib{item.name} ", str(item.version.major) if item.version else ""
-        used = (one for one in audit.used_libraries if one.startswith(library))
-        return item.kind == "dynamic-libs" and any(major in ("", one.removeprefix(library)) for one in used)
+        used = (library_used for library_used in audit.used_libraries if library_used.startswith(library))
+        return item.kind == "dynamic-libs" and any(major in ("", name.removeprefix(library)) for name in used)
 
     core = [item for item in items if item.kind == "dynamic-libs" and item.name in _CORE]
     reached = [item for item in (core if inside else items) if looks_up or is_opened(item)]
@@ -306,7 +309,7 @@ def _merge_repairs(
     """Give all findings that one command repairs that command: after it, the same rules hold."""
     if not judged.items:
         return
-    merged = {one: need for one in conflicts if (need := _needed(one))}
+    merged = {conflict: need for conflict in conflicts if (need := _needed(conflict))}
     before = _faults(judged)
     asked = {name for name, _ in merged.values()}
     bounds: dict[str, dict[str, None]] = {name: {} for name in asked}
@@ -318,7 +321,7 @@ def _merge_repairs(
     for name, versions in merged.values():
         bounds[name][versions] = None
     texts = {name: ",".join(filter(None, several)) for name, several in bounds.items()}
-    no_link = any(one.why == _NO_LINK for one in before)
+    no_link = any(finding.why == _NO_LINK for finding in before)
     absent = [_LINKER] if no_link else []
     fewest, command = len(before) + len(merged), NO_COMMAND
     for trial in trials(judged.items, facts.cuda().value, texts, needed=asked, refused=refused, absent=absent):
@@ -331,18 +334,19 @@ def _merge_repairs(
         command = _with_dependents(command, declared)
         repaired = before if fewest < len(before) else []
         judged.findings = [
-            replace(one, fix=command) if one in repaired and (one.fix or one.why == _NO_LINK) else one
-            for one in judged.findings
+            replace(each, fix=command) if each in repaired and (each.fix or each.why == _NO_LINK) else each
+            for each in judged.findings
         ]
-        conflicts.update({one: replace(conflicts[one], fix=command) for one in merged})
+        conflicts.update({conflict: replace(conflicts[conflict], fix=command) for conflict in merged})
 
 
 def _possible(finding: Finding, items: Sequence[Item]) -> Finding:
     """Say what to delete where a command would leave a newer library that no distribution lists: it is found first."""
-    toolkit = [Requirement(one).specifier for one in finding.fix.install if one.startswith("cuda-toolkit[")]
-    majors = [int(bound.version.split(".")[0]) for one in toolkit for bound in one if bound.operator in ("==", ">=")]
-    newer = [one for one in items if majors and one.version and one.version.major > majors[0]]
-    stuck = [one.path for one in newer if not one.wheel and one.found_via == "site-packages"]
+    wanted = (Requirement(line) for line in finding.fix.install if line.startswith("cuda-toolkit["))
+    bounds = (bound for requirement in wanted for bound in requirement.specifier)
+    majors = [int(bound.version.split(".")[0]) for bound in bounds if bound.operator in ("==", ">=")]
+    newer = [item for item in items if majors and item.version and item.version.major > majors[0]]
+    stuck = [item.path for item in newer if not item.wheel and item.found_via == "site-packages"]
     if not stuck:
         return finding
     advice = f"delete {stuck[0]}{and_more(len(stuck) - 1)}: no distribution lists what a command would have to remove"
@@ -352,7 +356,8 @@ def _possible(finding: Finding, items: Sequence[Item]) -> Finding:
 def _with_dependents(command: Command, declared: Sequence[Claim]) -> Command:
     """Replace with the wheels of a major what else NVIDIA has of it: it requires what is uninstalled."""
     gone = {*command.uninstall}
-    while more := {one.by_name for one in declared if one.name in gone and one.by_name.startswith("nvidia-")} - gone:
+    of_nvidia = [claim for claim in declared if claim.by_name.startswith("nvidia-")]
+    while more := {claim.by_name for claim in of_nvidia if claim.name in gone} - gone:
         gone |= more
     return _moving(command, gone)
 
@@ -360,7 +365,7 @@ def _with_dependents(command: Command, declared: Sequence[Claim]) -> Command:
 def _moving(command: Command, gone: Collection[str]) -> Command:
     """Let a command replace these wheels, of which it replaces some already."""
     known = component_table()["toolkit"]["extras"]
-    names = {re.sub("^nvidia-(?:cuda-)?", "", one) for one in {*gone} - {*command.uninstall}}
+    names = {re.sub("^nvidia-(?:cuda-)?", "", wheel) for wheel in {*gone} - {*command.uninstall}}
     first, *others = command.install
     extras = sorted({*Requirement(first).extras, *names.intersection(known)})
     if extras and first.startswith("cuda-toolkit["):
@@ -458,7 +463,7 @@ def _missing_companions(report: DoctorReport, system: System) -> Iterator[Findin
     """Yield the parts that are missing although programs look them up with a library of this environment."""
     inside = [item for item in report.items if not system.is_outside(item)]
     for row in component_table()["looked-up-with"]:
-        item = next((one for one in inside if (one.kind, one.name) == ("dynamic-libs", row["library"])), None)
+        item = next((item for item in inside if (item.kind, item.name) == ("dynamic-libs", row["library"])), None)
         label = label_of(row["kind"], row["name"])
         if item is not None and label in report.missing:
             yield _incomplete(
@@ -471,19 +476,19 @@ def _missing_when_used(report: DoctorReport, system: System) -> Iterator[Finding
     versions = {name: distribution_version(text) for name, text in system.versions().items()}
     for row in component_table()["loads-when-used"]:
         name, library, steers = row["distribution"], row["library"], row.get("of-the-major-of", "")
-        version, needed, found = versions.get(name), versions.get(steers), report.version_of(library)
+        version, needed, has = versions.get(name), versions.get(steers), report.version_of(library)
         if version is None or version not in SpecifierSet(row["versions"]):
             continue
         wanted = Item("dynamic-libs", library, "", "site-packages", "ctk", None, "")
         there, fix = "none", repair((wanted,), report.newest)
         if wanted.label not in report.missing:
             # without a driver such a module is of no use anyway; and the loader's library serves it, too
-            if not (needed and found and report.driver["version"]) or needed.major == found.major:
+            if not (needed and has and report.driver["version"]) or needed.major == has.major:
                 continue
-            if any(one.role.endswith(f" lib{library}.so.{needed.major}") for one in report.copies):
+            if any(copy.role.endswith(f" lib{library}.so.{needed.major}") for copy in report.copies):
                 continue
-            there = f"first that of CUDA {found}; expected CUDA {needed.major}, as {steers} has"
-            fix = Command((f"{steers}=={found.major}.*",))
+            there = f"first that of CUDA {has}; expected CUDA {needed.major}, as {steers} has"
+            fix = Command((f"{steers}=={has.major}.*",))
         yield Finding(
             "error",
             f"{name} {version} loads the {wanted.label} {row['when']}, and there is {there}",
@@ -504,8 +509,8 @@ def _runtime_findings(system: System, facts: DriverFacts, audit: EnvironmentAudi
         # those that accept no release of that major are installed in another one
         of_major = [f"{driver.major}.{minor}.99" for minor in range(10)]
         held = sorted({
-            one.by_name for one in audit.claims
-            if (one.name, one.how) == (name, "declared") and not [*SpecifierSet(one.versions).filter(of_major)]
+            claim.by_name for claim in audit.claims
+            if (claim.name, claim.how) == (name, "declared") and not [*SpecifierSet(claim.versions).filter(of_major)]
         })  # fmt: skip
         verdict = check_driver(runtime, facts)
         if verdict.severity == "error":
@@ -544,10 +549,10 @@ def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFact
     if verdict.severity != "error":
         return
     command = Command(tuple(older), uninstall=tuple(newer))
-    of_toolkit = (one.fix for one in report.findings if one.place == _OLD_DRIVER and one.fix.uninstall)
+    of_toolkit = (finding.fix for finding in report.findings if finding.place == _OLD_DRIVER and finding.fix.uninstall)
     if toolkit := next(of_toolkit, NO_COMMAND):
         command = _moving(toolkit, {*toolkit.uninstall, *newer})
-        report.findings = [replace(one, fix=command) if one.fix == toolkit else one for one in report.findings]
+        report.findings = [replace(each, fix=command) if each.fix == toolkit else each for each in report.findings]
     report.findings.append(
         Finding(
             "error",
@@ -563,8 +568,8 @@ def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFact
 
 def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[PredictedLink]:
     """Yield the backend of each policy, as the bundled linker would decide."""
-    found, driver = report.version_of("nvJitLink"), facts.cuda().value
-    nvjitlink = found if found and found >= FIRST_USABLE_NVJITLINK else None
+    there, driver = report.version_of("nvJitLink"), facts.cuda().value
+    nvjitlink = there if there and there >= FIRST_USABLE_NVJITLINK else None
     for policy in dispatch.policies():
         for kind in ("ptx", "ltoir"):
             lto = kind == "ltoir"
@@ -604,7 +609,7 @@ def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding
     nvjitlink, bindings = report.version_of("nvJitLink"), system.has_bindings()
     if nvjitlink and nvjitlink < FIRST_USABLE_NVJITLINK and bindings:
         # what asks for the linker in the environment gets none; cuda-core 1.2 takes the driver instead of one outside
-        outside = all(not one.wheel for one in report.items if one.name == "nvJitLink")
+        outside = all(not item.wheel for item in report.items if item.name == "nvJitLink")
         yield Finding(
             "warning" if outside and report.driver["version"] else "error",
             f"cuda-bindings calls no nvJitLink {nvjitlink}, only {FIRST_USABLE_NVJITLINK} or newer: "
@@ -666,8 +671,8 @@ def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
 
 def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> list[str]:
     """Return the ISA of one release's PTX and the newest of another, if that is older: 12.5 and 12.6 share one."""
-    isas = [ptx_isa_of(one) for one in (maker, reader) if min(maker.major, reader.major) >= 12]
-    return [".".join(map(str, one)) for one in isas if isas[0] > isas[1]]
+    isas = [ptx_isa_of(release) for release in (maker, reader) if min(maker.major, reader.major) >= 12]
+    return [".".join(map(str, isa)) for isa in isas if isas[0] > isas[1]]
 
 
 def _predictions(report: DoctorReport, facts: DriverFacts, installed: Collection[str]) -> Iterator[Finding]:
@@ -699,7 +704,8 @@ def _refused_ptx(report: DoctorReport, facts: DriverFacts, maker: str) -> Iterat
     if made and driver and (isas := _newer_ptx(made, driver)):
         severity: Severity = "error" if taken.get("ptx") == "driver" else "warning"
         too_old = _driver_cause(driver, severity)
-        whole = next((one for one in report.findings if one.severity == severity and one.why == too_old), None)
+        same = (each for each in report.findings if (each.severity, each.why) == (severity, too_old))
+        whole = next(same, None)
         yield Finding(
             severity,
             f"PTX of {label} {made} (ISA {isas[0]}) is refused by the driver of CUDA {driver} (ISA up to {isas[1]}): "
@@ -714,7 +720,7 @@ def _refused_ptx(report: DoctorReport, facts: DriverFacts, maker: str) -> Iterat
             "error",
             f"PTX of {label} {made} (ISA {isas[0]}) is refused by nvJitLink {nvjitlink} (ISA up to {isas[1]})",
             repair((item[maker], item["nvJitLink"]), made),
-            why=next((one.why for one in report.findings if one.why == _mixed(report)), ""),
+            why=next((finding.why for finding in report.findings if finding.why == _mixed(report)), ""),
         )
 
 
@@ -746,21 +752,18 @@ def _known_bad_findings(report: DoctorReport, items: Iterable[Item], system: Sys
     Those that fail on every machine are findings of the audit, and so are those of a machine that it is asked about.
     """
     arch, driver = report.driver["arch"], report.driver["release"]
-    said = {one.what for one in report.findings}
+    said = {finding.what for finding in report.findings}
     outside = {
-        exports.distributions(f"lib{one.name}").get(one.version.major, ""): str(one.version)
-        for one in items
-        if one.kind == "dynamic-libs" and one.version and not one.wheel
+        exports.distributions(f"lib{item.name}").get(item.version.major, ""): str(item.version)
+        for item in items
+        if item.kind == "dynamic-libs" and item.version and not item.wheel
     }
-    for one in known_bad.known_bad(outside | system.versions(), arch=arch, driver=driver):
-        if not one.open_conditions() or f"known to fail: {one.text}" in said:
+    for entry in known_bad.known_bad(outside | system.versions(), arch=arch, driver=driver):
+        if not entry.open_conditions() or f"known to fail: {entry.text}" in said:
             continue
-        is_open = one.open_conditions(arch=arch, driver=driver)
-        only = f"; only {', '.join(is_open)}" if is_open else ""
-        severity: Severity = "note" if is_open else "error" if one.seen == "measured" else "warning"
-        yield Finding(
-            severity, f"known to fail: {one.text}{only}", Command(one.install), "" if one.install else one.advice
-        )
+        is_open, text = entry.sentence(arch, driver)
+        severity: Severity = "note" if is_open else "error" if entry.seen == "measured" else "warning"
+        yield Finding(severity, text, Command(entry.install), "" if entry.install else entry.advice)
 
 
 def _tile_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
@@ -770,14 +773,14 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
         return
     fix = Command(("cuda-tile[tileiras]",))
     wheels = {name: installed.get(name) for name in _TILE_WHEELS}
-    releases = {CudaVersion(*map(int, one.split(".")[:2])) for one in wheels.values() if one}
+    releases = {CudaVersion(*map(int, version.split(".")[:2])) for version in wheels.values() if version}
     if None in wheels.values() or len(releases) > 1:
         if system.program("tileiras") is not None:
             return
         text = "cuda-tile is installed, but tileiras, which compiles its kernels, is neither installed nor on the PATH"
         if wheels[_TILE_WHEELS[0]] is not None:
-            found = ", ".join(f"{name} {one or 'is missing'}" for name, one in wheels.items())
-            text = f"cuda-tile takes tileiras only with nvcc and NVVM of the same release ({found})"
+            shown = ", ".join(f"{name} {version or 'is missing'}" for name, version in wheels.items())
+            text = f"cuda-tile takes tileiras only with nvcc and NVVM of the same release ({shown})"
         yield Finding("warning", text, fix, kind="machine")
     elif arch := report.driver["arch"]:
         (release,) = releases

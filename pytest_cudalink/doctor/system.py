@@ -100,28 +100,28 @@ class System:
             return make_item(kind, name, program, "site-packages")
         if kind == "binaries" and name not in _pathfinder.program_names():
             return None  # cuda.pathfinder 1.5.0 does not know ptxas
-        found: Any
+        found_at: Any
         try:
-            found = self._library(name) if kind == "dynamic-libs" else _pathfinder.plain(_LOOKUPS[kind])(name)
+            found_at = self._library(name) if kind == "dynamic-libs" else _pathfinder.plain(_LOOKUPS[kind])(name)
         except ResolutionError:
             raise
         except RuntimeError:  # each look-up has its own "not found" error
             return None
-        if isinstance(found, str):
-            return make_item(kind, name, found, "the search for programs")
-        if isinstance(found, _pathfinder.Resolved):
-            return make_item(kind, name, found.path, found.found_via)
-        return make_item(kind, name, found.abs_path, found.found_via) if found and found.abs_path else None
+        if isinstance(found_at, str):
+            return make_item(kind, name, found_at, "the search for programs")
+        if isinstance(found_at, _pathfinder.Resolved):
+            return make_item(kind, name, found_at.path, found_at.found_via)
+        return make_item(kind, name, found_at.abs_path, found_at.found_via) if found_at and found_at.abs_path else None
 
     def _library(self, name: str) -> _pathfinder.Resolved | None:
         """What a search for a library finds: one process answers for all that the page lists, another for the rest."""
         if name not in self._searched:
             names = LIBRARIES if name in LIBRARIES else self.other_libraries()
             self._searched = {**self._searched, **_pathfinder.resolve_all({name, *names})}
-        found = self._searched[name]
-        if isinstance(found, ResolutionError):
-            raise found
-        return found
+        answer = self._searched[name]
+        if isinstance(answer, ResolutionError):
+            raise answer
+        return answer
 
     def other_libraries(self) -> list[str]:
         """The names of the toolkit's libraries that the page does not list."""
@@ -134,7 +134,7 @@ class System:
     def lacks(self, item: Item, place: str) -> bool:
         """Whether a file that a library opens at run time is not at its place from the library's folder."""
         file = Path(item.path)
-        return file.is_file() and not any((one.parent / place).exists() for one in (file, file.resolve()))
+        return file.is_file() and not any((path.parent / place).exists() for path in (file, file.resolve()))
 
     def finds(self, item: Item, name: str) -> bool:
         """Whether programs that load a library find a file which lies in its folder, and which it opens by name.
@@ -168,11 +168,11 @@ class System:
         """Whether cuda-bindings is there with its nvJitLink module; it is not imported, as it may be damaged."""
         spec = importlib.util.find_spec("cuda")
         folders = (spec and spec.submodule_search_locations) or ()
-        return any(any(Path(one, "bindings").glob("nvjitlink.*so")) for one in folders)
+        return any(any(Path(folder, "bindings").glob("nvjitlink.*so")) for folder in folders)
 
     def installer(self, items: Iterable[Item]) -> Installer:
         """What installs CUDA's packages here: conda unless items are of wheels, which precede its own; pip, else uv."""
-        return installer_here(by_conda=not any(one.wheel for one in items))
+        return installer_here(by_conda=not any(item.wheel for item in items))
 
     def is_outside(self, item: Item) -> bool:
         """Whether an item is in a toolkit outside of this environment."""
@@ -212,7 +212,7 @@ class Elsewhere(System):
         return "cuda-bindings" in self.versions()
 
     def installer(self, items: Iterable[Item]) -> Installer:
-        conda = self._place.conda_meta and not any(one.wheel for one in items)
+        conda = self._place.conda_meta and not any(item.wheel for item in items)
         prefix = shlex.quote(str(self._place.prefix))
         name: Literal["pip", "uv"] = "pip" if "pip" in self.versions() else "uv"
         return Installer("conda", f" --prefix {prefix}") if conda else Installer(name, f" --python {prefix}")
@@ -222,4 +222,6 @@ class Elsewhere(System):
         return not inside and not _is_below(item.path, self._place.prefix)
 
     def versions(self) -> dict[str, str]:
-        return {one.name: one.version for one in read_distributions(self._place, files=False)[0]}
+        return {
+            distribution.name: distribution.version for distribution in read_distributions(self._place, files=False)[0]
+        }

@@ -36,8 +36,8 @@ _NVRTC: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 def _installed(*names: str) -> EnvironmentFact:
     for name in names:
-        if (found := installed_wheel(name)) is not None:
-            return EnvironmentFact(found.version, source=f"metadata of {name}")
+        if (wheel := installed_wheel(name)) is not None:
+            return EnvironmentFact(wheel.version, source=f"metadata of {name}")
     return EnvironmentFact(None, "absent", f"no {' or '.join(names)} is installed")
 
 
@@ -116,10 +116,10 @@ def _nvjitlink() -> EnvironmentFact:
         if wheel is not None:
             return EnvironmentFact(str(wheel.found), source=f"metadata of the wheel with {wheel.path}")
         if not (probes.fakes().fakes_nvjitlink or probes.hiders) and (asked := elsewhere.nvjitlink()) is not None:
-            found, file, obstacle = asked
+            release, file, obstacle = asked
             if obstacle:
                 return EnvironmentFact(None, "absent", obstacle)
-            return EnvironmentFact(found, source=f"nvJitLinkVersion of {file}")
+            return EnvironmentFact(release, source=f"nvJitLinkVersion of {file}")
     try:
         version = probes.nvjitlink_version(warn=False)
     except RuntimeError as error:
@@ -152,8 +152,8 @@ def _local(component: str) -> EnvironmentFact | None:
 
 def _installed_or_local(component: str, *names: str) -> EnvironmentFact:
     """Return the release of the first of some wheels that is installed; without them, that of a local toolkit."""
-    found = _installed(*names)
-    return found if found.value else _local(component) or found
+    fact = _installed(*names)
+    return fact if fact.value else _local(component) or fact
 
 
 def _gpu() -> EnvironmentFact:

@@ -99,19 +99,19 @@ def find_place(target: str | Path | None = None) -> Place:
         path = path.parent.parent if path.parent.name.lower() in ("bin", "scripts") else path.parent
     if not path.is_dir():
         raise AuditError(f"{path}: there is no such environment; give a prefix, its Python or a site-packages folder")
-    found = [(site, match[1] if (match := _PYTHON.fullmatch(site.parent.name)) else "") for site in _sites_below(path)]
-    if not found and (path.name in ("site-packages", "dist-packages") or any(path.glob("*.dist-info"))):
+    places = [(site, match[1] if (match := _PYTHON.fullmatch(site.parent.name)) else "") for site in _sites_below(path)]
+    if not places and (path.name in ("site-packages", "dist-packages") or any(path.glob("*.dist-info"))):
         match = _PYTHON.fullmatch(path.parent.name)
         prefix = path.parent.parent.parent if match else path
         return Place(prefix, (path,), match[1] if match else running)
-    if not found and not (path / "conda-meta").is_dir():
+    if not places and not (path / "conda-meta").is_dir():
         raise AuditError(
             f"{path}: no environment; expected lib/pythonX.Y/site-packages, Lib/site-packages or conda-meta in it: "
             "give a prefix, its Python or a site-packages folder"
         )
-    python = next((version for _, version in found if version), running)
-    sites = (*(site for site, _ in found), *_system_sites(path, python))
-    return Place(path, sites, python, windows=any(site.parent.name == "Lib" for site, _ in found))
+    python = next((version for _, version in places if version), running)
+    sites = (*(site for site, _ in places), *_system_sites(path, python))
+    return Place(path, sites, python, windows=any(site.parent.name == "Lib" for site, _ in places))
 
 
 def _sites_below(prefix: Path) -> list[Path]:
@@ -122,12 +122,12 @@ def _sites_below(prefix: Path) -> list[Path]:
         "local/lib/python*/dist-packages",
         "lib/python*/dist-packages",
     )
-    found: dict[str, Path] = {}
+    sites: dict[str, Path] = {}
     for pattern in patterns:
         for site in sorted(prefix.glob(pattern)):
             if site.is_dir():
-                found.setdefault(os.path.realpath(site), site)
-    return list(found.values())
+                sites.setdefault(os.path.realpath(site), site)
+    return list(sites.values())
 
 
 def _system_sites(prefix: Path, python: str) -> tuple[Path, ...]:
@@ -150,7 +150,7 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
 
     `files`: read which libraries they installed, too.
     """
-    found: dict[str, Installed] = {}
+    distributions: dict[str, Installed] = {}
     unreadable: list[Unreadable] = []
     for site in _with_linked(place.sites):
         try:
@@ -164,16 +164,17 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
                 continue
             try:
                 dist = _read_distribution(site / name)
-                earlier = found.get(dist.name)
+                earlier = distributions.get(dist.name)
                 if earlier is None or (Path(earlier.path).parent == site and _unlike(dist) < _unlike(earlier)):
-                    found[dist.name] = replace(dist, files=_files_of(site, site / name, dist)) if files else dist
+                    libraries = _files_of(site, site / name, dist) if files else ()
+                    distributions[dist.name] = replace(dist, files=libraries)
                 unreadable += _not_utf_8(site / name)
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 missing = isinstance(error, FileNotFoundError)
                 text = "METADATA is missing; expected a file" if missing else reason
                 unreadable.append(Unreadable(str(site / name), f"{text}: install the distribution again"))
-    return list(found.values()), unreadable
+    return list(distributions.values()), unreadable
 
 
 def _unlike(distribution: Installed) -> int:
@@ -184,21 +185,21 @@ def _unlike(distribution: Installed) -> int:
 
 def _sizes(record: Path) -> dict[str, int]:
     """The sizes of the files that programs use, by path, as a RECORD says; nothing behind what cannot be read."""
-    found = {}
+    sizes = {}
     with suppress(OSError, ValueError):
         for row in _rows(record, lambda line: bool(_USED.search(line))):
             if len(row) == 3 and row[2].isdecimal() and ".." not in row[0]:
-                found[f"{record.parent.parent}/{row[0]}"] = int(row[2])
-    return found
+                sizes[f"{record.parent.parent}/{row[0]}"] = int(row[2])
+    return sizes
 
 
 def _with_linked(sites: Sequence[Path]) -> list[Path]:
     """The folders, and those that their ``.pth`` files add to the search, which may contain an ``.egg-info``."""
-    found = list(sites)
+    folders = list(sites)
     for site in sites:
         for pth in sorted(site.glob("*.pth")):
-            found += [folder for folder in _named_by_pth(pth) if folder.is_dir()]
-    return list(dict.fromkeys(found))
+            folders += [folder for folder in _named_by_pth(pth) if folder.is_dir()]
+    return list(dict.fromkeys(folders))
 
 
 def _named_by_pth(pth: Path) -> Iterator[Path]:
@@ -275,7 +276,7 @@ def is_library(name: str) -> bool:
 
 def _files_of(site: Path, metadata: Path, distribution: Installed) -> tuple[str, ...]:
     """The libraries of a distribution: those of its RECORD, and for an editable install those of its source tree."""
-    found: list[str] = []
+    libraries: list[str] = []
     sources: list[Path] = []
     if metadata.suffix == ".egg-info":
         # an installed one lists its files; one in a source tree is that of an editable install
@@ -287,17 +288,17 @@ def _files_of(site: Path, metadata: Path, distribution: Installed) -> tuple[str,
         base, entries = site, list(_recorded(metadata / "RECORD"))
     for entry in entries:
         if is_library(entry):
-            found.append(os.path.normpath(base / entry))
+            libraries.append(os.path.normpath(base / entry))
         elif entry.endswith(".pth") and "/" not in entry:
             sources += _named_by_pth(site / entry)
         elif distribution.editable and entry.endswith(".py") and "/" not in entry and "editable" in entry:
             sources += _named_by_finder(site / entry)
     for source in sources:
         if source.is_file() and is_library(source.name):
-            found.append(str(source))
+            libraries.append(str(source))
         elif source.is_dir() and source.name not in _SKIPPED:
-            found += libraries_below(source)
-    return tuple(path for path in dict.fromkeys(found) if os.path.isfile(path))  # noqa: PTH113 (text, many)
+            libraries += libraries_below(source)
+    return tuple(path for path in dict.fromkeys(libraries) if os.path.isfile(path))  # noqa: PTH113 (text, many)
 
 
 def _recorded(record: Path) -> Iterator[str]:

@@ -85,8 +85,8 @@ def _runs(arch: str, major: int, minor: int) -> bool:
 
 
 def _contains(specifier: SpecifierSet, version: str) -> bool:
-    found = distribution_version(version)
-    return found is not None and specifier.contains(found, prereleases=True)
+    number = distribution_version(version)
+    return number is not None and specifier.contains(number, prereleases=True)
 
 
 def _shown(specifier: SpecifierSet) -> str:

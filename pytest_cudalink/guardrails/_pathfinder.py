@@ -182,11 +182,11 @@ def sonames(name: str) -> tuple[str, ...]:
 @cache
 def stems() -> dict[str, str]:
     """Name of each library of the toolkit by the stem of its file: ``{"libnvrtc": "nvrtc"}``."""
-    found = {}
+    names = {}
     for name in sorted(library_names()):
         for soname in sonames(name) or (f"lib{name}.so",):
-            found[soname.partition(".so")[0]] = name
-    return found
+            names[soname.partition(".so")[0]] = name
+    return names
 
 
 def _loaded(name: str) -> Resolved | None:
@@ -209,8 +209,8 @@ def find_early(name: str) -> Resolved | None:
     descriptor = _descriptor(name)
     if not (steps and context and run and descriptor):
         return None
-    found = run(context(descriptor), steps)
-    return Resolved(found.abs_path, found.found_via) if found else None
+    library = run(context(descriptor), steps)
+    return Resolved(library.abs_path, library.found_via) if library else None
 
 
 def _environment() -> dict[str, str]:
@@ -279,8 +279,8 @@ def first_for_loader(names: Sequence[str]) -> dict[str, str]:
     Raises ResolutionError if the child process fails.
     """
     wanted = json.dumps([soname for name in names for soname in sonames(name)])
-    found: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", wanted, loads.__file__)
-    return found
+    files: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", wanted, loads.__file__)
+    return files
 
 
 @contextmanager
@@ -313,17 +313,17 @@ def resolve(name: str) -> Resolved | None:
 
     Raises ResolutionError if only loading it would show.
     """
-    found = resolve_all([name])[name]
-    if isinstance(found, ResolutionError):
-        raise found
-    return found
+    library = resolve_all([name])[name]
+    if isinstance(library, ResolutionError):
+        raise library
+    return library
 
 
 def resolve_all(names: Iterable[str]) -> dict[str, Resolved | ResolutionError | None]:
     """The same for several libraries, each as if it were the first; an error where `resolve` would raise it."""
-    found: dict[str, Any] = {name: _loaded(name) or find_early(name) for name in names}
-    unknown = [name for name, place in found.items() if place is None]
-    return found | (find_in_child(unknown) if unknown else {})
+    libraries: dict[str, Any] = {name: _loaded(name) or find_early(name) for name in names}
+    unknown = [name for name, place in libraries.items() if place is None]
+    return libraries | (find_in_child(unknown) if unknown else {})
 
 
 def cache_clear() -> None:

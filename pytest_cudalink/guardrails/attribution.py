@@ -78,13 +78,13 @@ def _by_header(path: str, limit: str | None) -> tuple[Fact, str]:
     """The release by the nearest ``cuda.h`` above a file, not above `limit`, and the path of that; empty if unknown."""
     folder = os.path.dirname(path)
     while True:
-        found = {header: version for header in _headers_under(folder) if (version := _cuda_version_of(header))}
-        versions = set(found.values())
+        releases = {header: version for header in _headers_under(folder) if (version := _cuda_version_of(header))}
+        versions = set(releases.values())
         if len(versions) == 1:
-            header, version = next(iter(found.items()))
+            header, version = next(iter(releases.items()))
             return Fact(version, f"CUDA_VERSION {version.major * 1000 + version.minor * 10} in {header}"), header
         if versions:
-            disagree = ", ".join(f"{header} ({version})" for header, version in found.items())
+            disagree = ", ".join(f"{header} ({version})" for header, version in releases.items())
             return Fact(None, f"the headers of {folder} disagree: {disagree}"), ""
         parent = os.path.dirname(folder)
         if folder in (limit, parent):
@@ -108,12 +108,12 @@ class Wheel:
 @cache
 def distributions(site: str) -> tuple[Wheel, ...]:
     """Distributions installed in one folder, by the names of their metadata folders; no file is read."""
-    found = []
+    wheels = []
     for entry in sorted(entry for entry in _names_in(site) if entry.endswith(".dist-info")):
         name, _, version = entry.removesuffix(".dist-info").partition("-")
-        found.append(Wheel(canonicalize_name(name), version, site, os.path.join(site, entry)))
+        wheels.append(Wheel(canonicalize_name(name), version, site, os.path.join(site, entry)))
     # NVIDIA's first: they own most files of CUDA
-    return tuple(sorted(found, key=lambda wheel: not wheel.name.startswith(("nvidia", "cuda"))))
+    return tuple(sorted(wheels, key=lambda wheel: not wheel.name.startswith(("nvidia", "cuda"))))
 
 
 def _site_of(path: str) -> str | None:
@@ -195,11 +195,11 @@ def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
         headers = BytesHeaderParser().parsebytes(read_bounded(os.path.join(wheel.metadata, "METADATA"), _MOST_METADATA))
     except OSError:
         return ()
-    found = []
+    needs = []
     for text in headers.get_all("Requires-Dist", ()):
         with suppress(InvalidRequirement):
-            found.append(Requirement(str(text)))
-    return tuple(found)
+            needs.append(Requirement(str(text)))
+    return tuple(needs)
 
 
 def _toolkits(path: str) -> Iterator[Wheel]:
@@ -293,10 +293,10 @@ def attribute(path: str) -> Fact:
     if own is not None:
         return own
     if wheel is None:
-        found, header = _by_header(path, _site_of(path))
+        fact, header = _by_header(path, _site_of(path))
         if (other := owner(header)) is not None:
             return Fact(None, f"no distribution lists {path}, and the nearest cuda.h is that of {other.name}")
-        return found
+        return fact
     if not is_of_wheel:
         return Fact(None, f"{path} is not the file that the RECORD of {wheel.name} {wheel.version} lists")
     if by_toolkit := _by_toolkit(wheel, path):
@@ -322,11 +322,11 @@ def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> li
     `maps`: file in the format of ``/proc/self/maps``.
     Returns them in the order of their addresses; empty where the system has no such file.
     """
-    found = []
+    libraries = []
     for path in mapped_files(maps):
         # frameworks rename their copies: libcudart-d0da41ae.so.11.0
         # the emulated driver's nvJitLink has no number in its name, and belongs to no toolkit
         stem = re.match(r"(lib[A-Za-z_]+?)(?:-[0-9a-f]{8})?\.so\.\d", os.path.basename(path))
         if stem and stem[1] in names:
-            found.append((names[stem[1]], path))
-    return found
+            libraries.append((names[stem[1]], path))
+    return libraries

@@ -180,11 +180,11 @@ def _key(question: Question) -> tuple[str, str, CudaVersion, CudaVersion]:
 
 def questions(producer: CudaVersion, consumers: tuple[Consumer, ...], kind: str, arch: str) -> tuple[Question, ...]:
     """Return one question for each consumer. A driver links code, except an executable cubin, which it loads."""
-    found = []
+    several = []
     for consumer in consumers:
         step = "load" if consumer.library == "driver" and kind == "linked-cubin" else consumer.library
-        found.append(Question(step, kind, arch, producer, consumer))
-    return tuple(found)
+        several.append(Question(step, kind, arch, producer, consumer))
+    return tuple(several)
 
 
 def reply(atlas: Atlas, question: Question) -> Reply:
@@ -212,11 +212,11 @@ def _ask(
     """Return the atlas's answer to a question, or to the same one about another release."""
     kind, step = question.kind, step or question.step
     made, read = str(producer or question.producer), str(consumer or question.consumer.release)
-    found = atlas.ask(made, read, kind, step, question.arch)
-    if found is None and kind == "linked-cubin":
+    answer = atlas.ask(made, read, kind, step, question.arch)
+    if answer is None and kind == "linked-cubin":
         # the image that the producer's own nvJitLink linked is the linked cubin
-        found = atlas.ask(made, read, "cubin", step, question.arch)
-    return found
+        answer = atlas.ask(made, read, "cubin", step, question.arch)
+    return answer
 
 
 def _why_not(atlas: Atlas, question: Question) -> str:
@@ -249,11 +249,11 @@ def _documented(question: Question) -> Iterator[tuple[Statement, bool]]:
 
 def _rules(question: Question) -> tuple[Prediction, ...]:
     """Return the predictions; of policies that take nvJitLink in place of the driver's linker, what the load gives."""
-    found = predictions(*_key(question))
+    rules = predictions(*_key(question))
     if question.step != "driver":
-        return found
+        return rules
     loads = predictions("load", question.kind, question.producer, question.consumer.release)
-    return (*found, *(rule for rule in loads if rule.rule.startswith("policy")))
+    return (*rules, *(rule for rule in loads if rule.rule.startswith("policy")))
 
 
 def _hardware(atlas: Atlas, question: Question) -> list[tuple[str, AtlasAnswer]]:
@@ -272,14 +272,14 @@ def _hardware(atlas: Atlas, question: Question) -> list[tuple[str, AtlasAnswer]]
 
 def _instead(atlas: Atlas, question: Question) -> list[str]:
     """Return what works: without the driver's linker, with the nearest consumer, with the nearest producer."""
-    found = []
+    ways_out = []
     library = question.consumer.library
     if question.step == "nvjitlink" and question.kind == "linked-cubin":
         return ["load it as it is, or compile it as relocatable device code"]
     if question.step == "driver":
         loads = atlas.ask(str(question.producer), str(question.consumer.release), question.kind, "load", question.arch)
         if loads is not None and loads.works:
-            found.append(f"link it with nvJitLink {question.producer}: {question.consumer} loads the image")
+            ways_out.append(f"link it with nvJitLink {question.producer}: {question.consumer} loads the image")
     consumer = _nearest(atlas, question.consumer.release, lambda release: _ask(atlas, question, consumer=release))
     if consumer:
         newer = all(
@@ -294,17 +294,17 @@ def _instead(atlas: Atlas, question: Question) -> list[str]:
         }
         wanted = f"{packages[library]}=={consumer}.*" if library in packages else ""
         how = f": {install_command(wanted)}" if wanted else ""
-        found.append(f"take {Consumer(library, consumer)}{more}{how}")
+        ways_out.append(f"take {Consumer(library, consumer)}{more}{how}")
     producer = _nearest(atlas, question.producer, lambda release: _ask(atlas, question, producer=release))
     if producer:
-        found.append(f"{'write bytecode of' if question.kind == TILE else 'compile with'} CUDA {producer}")
-    if question.kind == TILE and not found:
+        ways_out.append(f"{'write bytecode of' if question.kind == TILE else 'compile with'} CUDA {producer}")
+    if question.kind == TILE and not ways_out:
         own = str(question.consumer.release)
         archs = [grid.arch for grid in atlas.grids if grid.kind == TILE]
         answers = [atlas.ask(own, own, TILE, question.step, arch) for arch in archs]
         known = ", ".join(arch for arch, said in zip(archs, answers, strict=True) if said is not None and said.works)
-        found.append(f"compile for a GPU that it knows: {known}")
-    return found
+        ways_out.append(f"compile for a GPU that it knows: {known}")
+    return ways_out
 
 
 def _nearest(atlas: Atlas, start: CudaVersion, ask: Callable[[CudaVersion], AtlasAnswer | None]) -> CudaVersion | None:

@@ -138,21 +138,21 @@ class CompatibilityGuardRails:
 
     def locate_nvidia_header_directory(self, libname: str) -> LocatedHeaderDir | None:
         """Locate headers, and judge them."""
-        found: LocatedHeaderDir | None = _pathfinder.plain("locate_nvidia_header_directory")(libname)
-        if found is not None and found.abs_path:
-            self._check_found("headers", libname, found.abs_path, found.found_via)
-        return found
+        headers: LocatedHeaderDir | None = _pathfinder.plain("locate_nvidia_header_directory")(libname)
+        if headers is not None and headers.abs_path:
+            self._check_found("headers", libname, headers.abs_path, headers.found_via)
+        return headers
 
     def find_nvidia_header_directory(self, libname: str) -> str | None:
         """Locate headers, judge them, and return the folder."""
-        found = self._cached["locate_nvidia_header_directory"](libname)
-        return found.abs_path if found else None
+        headers = self._cached["locate_nvidia_header_directory"](libname)
+        return headers.abs_path if headers else None
 
     def locate_static_lib(self, name: str) -> LocatedStaticLib:
         """Locate a static library, and judge it."""
-        found: LocatedStaticLib = _pathfinder.plain("locate_static_lib")(name)
-        self._check_found("static-libs", name, found.abs_path, found.found_via)
-        return found
+        library: LocatedStaticLib = _pathfinder.plain("locate_static_lib")(name)
+        self._check_found("static-libs", name, library.abs_path, library.found_via)
+        return library
 
     def find_static_lib(self, name: str) -> str:
         """Locate a static library, judge it, and return its path."""
@@ -160,9 +160,9 @@ class CompatibilityGuardRails:
 
     def locate_bitcode_lib(self, name: str) -> LocatedBitcodeLib:
         """Locate a bitcode library, and judge it."""
-        found: LocatedBitcodeLib = _pathfinder.plain("locate_bitcode_lib")(name)
-        self._check_found("bitcode-libs", name, found.abs_path, found.found_via)
-        return found
+        library: LocatedBitcodeLib = _pathfinder.plain("locate_bitcode_lib")(name)
+        self._check_found("bitcode-libs", name, library.abs_path, library.found_via)
+        return library
 
     def find_bitcode_lib(self, name: str) -> str:
         """Locate a bitcode library, judge it, and return its path."""
@@ -170,10 +170,10 @@ class CompatibilityGuardRails:
 
     def find_nvidia_binary_utility(self, utility_name: str) -> str | None:
         """Find a program, and judge it."""
-        found: str | None = _pathfinder.plain("find_nvidia_binary_utility")(utility_name)
-        if found is not None:
-            self._check_found("binaries", utility_name, found, "the search for programs")
-        return found
+        program: str | None = _pathfinder.plain("find_nvidia_binary_utility")(utility_name)
+        if program is not None:
+            self._check_found("binaries", utility_name, program, "the search for programs")
+        return program
 
     # -- pipelines
 
@@ -279,19 +279,19 @@ class CompatibilityGuardRails:
         if _pathfinder.packaging("dynamic-libs", name) == "driver":
             return None  # nothing to check, and only the loader knows its path
         try:
-            found = _pathfinder.resolve(name)
+            library = _pathfinder.resolve(name)
         except _pathfinder.ResolutionError as error:
             fault = Item("dynamic-libs", name, "?", "?", "ctk", None, str(error))
             self._accept(fault, mode)
             return None
-        if found is None:
+        if library is None:
             return None  # cuda.pathfinder raises its own error
-        if not found.in_process:
+        if not library.in_process:
             for dependency in _pathfinder.dependencies(name):
                 if dependency not in judged:
                     self._check_library(dependency, mode, judged)
-        self._accept(make_item("dynamic-libs", name, found.path, found.found_via), mode)
-        return found.path
+        self._accept(make_item("dynamic-libs", name, library.path, library.found_via), mode)
+        return library.path
 
     def _accept(self, item: Item, mode: Mode) -> None:
         """Judge an item, and remember or refuse it, depending on the mode."""

@@ -179,7 +179,7 @@ def meets_driver(item: Item) -> bool:
 def _groups(item: Item, there: Iterable[Item]) -> dict[str, str]:
     """The groups of an item, each with its reason."""
     table = component_table()
-    found = {
+    groups = {
         group["name"]: group["because"]
         for group in table["groups"]
         if item.name in group.get(item.kind, ()) and ("beside" not in group or _is_beside(group, item, there))
@@ -189,8 +189,8 @@ def _groups(item: Item, there: Iterable[Item]) -> dict[str, str]:
         if item.kind == "dynamic-libs":
             companions: dict[str, list[str]] = table["companions"]
             headers = next((name for name, libraries in companions.items() if item.name in libraries), item.name)
-        found[f"{headers} headers with their library"] = "a header declares what its own release of the library has"
-    return found
+        groups[f"{headers} headers with their library"] = "a header declares what its own release of the library has"
+    return groups
 
 
 def _is_beside(group: dict[str, Any], item: Item, there: Iterable[Item]) -> bool:
@@ -240,8 +240,8 @@ def _is_newer_major(item: Item, other: Item) -> bool:
 
 def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:
     """The toolkit's dynamic libraries by name; the first of a name counts, as looked-up libraries precede others."""
-    found: dict[str, Item] = {}
+    libraries: dict[str, Item] = {}
     for item in items:
         if item.kind == "dynamic-libs" and item.packaged_with == "ctk":
-            found.setdefault(item.name, item)
-    return found
+            libraries.setdefault(item.name, item)
+    return libraries

@@ -239,10 +239,10 @@ def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
 def _reference_counts(values: Mapping[str, object]) -> dict[str, int]:
     """Return how many references there are to each value, without those of this function."""
     samples = ("", object()), ("function", types.FunctionType(_plain.__code__, {}))
-    found = {name: sys.getrefcount(value) for name, value in (*values.items(), *samples)}
+    counts = {name: sys.getrefcount(value) for name, value in (*values.items(), *samples)}
     # which Python makes of them differs by version; free-threaded Python does not count those of a frame to functions
-    ours, of_function = found.pop(""), found.pop("function")
-    return {name: count - (of_function if count > _DEFERRED else ours) for name, count in found.items()}
+    ours, of_function = counts.pop(""), counts.pop("function")
+    return {name: count - (of_function if count > _DEFERRED else ours) for name, count in counts.items()}
 
 
 def _is(value: object, kind: type) -> bool:

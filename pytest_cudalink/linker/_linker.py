@@ -125,8 +125,8 @@ class Linker:
             raise ValueError("Linker needs at least one ObjectCode, got none")
         for code in object_codes:
             if not isinstance(code, ObjectCode):
-                found = type(code).__name__
-                msg = f"Linker takes ObjectCode instances, got {found}; make one with ObjectCode.from_ptx or a sibling"
+                kind = type(code).__name__
+                msg = f"Linker takes ObjectCode instances, got {kind}; make one with ObjectCode.from_ptx or a sibling"
                 raise TypeError(msg)
         if options is not None and not isinstance(options, LinkerOptions):
             raise TypeError(f"Linker: options must be a LinkerOptions, got {type(options).__name__}")
@@ -265,14 +265,15 @@ class Linker:
         device = probes.device_arch()
         if device is not None:
             return device, "the device"
-        found: dict[str, str] = {}
+        inputs_by_arch: dict[str, str] = {}
         for name, code in self._inputs:
             for arch in code.facts.archs:
-                found.setdefault(arch, name)
-        if len(found) != 1:
-            named = f"the inputs are for {', '.join(sorted(found))}" if found else "the inputs name none"
+                inputs_by_arch.setdefault(arch, name)
+        if len(inputs_by_arch) != 1:
+            archs = ", ".join(sorted(inputs_by_arch))
+            named = f"the inputs are for {archs}" if archs else "the inputs name none"
             raise ValueError(f"Linker needs LinkerOptions(arch='sm_…'): there is no device to ask, and {named}")
-        ((arch, name),) = found.items()
+        ((arch, name),) = inputs_by_arch.items()
         return arch.replace("sm_", "compute_") if self._options.ptx else arch, f"input {name!r}"
 
     # -- with a library

@@ -164,11 +164,11 @@ def _described(leaf: Artifact) -> str:
 
 
 def _reason(refusal: Refusal, leaf: Artifact) -> _Reason | None:
-    found = [cause for cause in (_of_architecture(refusal, leaf), _of_version(refusal, leaf)) if cause is not None]
-    if not found:
+    causes = [cause for cause in (_of_architecture(refusal, leaf), _of_version(refusal, leaf)) if cause is not None]
+    if not causes:
         return None
     return _Reason(
-        leaf, "; ".join(why for why, _ in reversed(found)), tuple(fix for _, fixes in found for fix in fixes)
+        leaf, "; ".join(why for why, _ in reversed(causes)), tuple(fix for _, fixes in causes for fix in fixes)
     )
 
 

@@ -98,14 +98,14 @@ class Policy:
 @cache
 def policies() -> dict[str, Policy]:
     """Return every policy of `matrices/dispatch.toml` by name, each checked to be complete and free of overlaps."""
-    found = {}
+    table = {}
     for name, content in read_matrix("dispatch.toml").items():
         policy = Policy(name, content["summary"], tuple(Row(**row) for row in content["rows"]))
         majors = {version and version.major for version in NVJITLINK_VERSIONS}
         for driver, nvjitlink, lto in product(DRIVER_MAJORS, majors, (False, True)):
             policy.row_for(driver, nvjitlink, lto=lto)
-        found[name] = policy
-    return found
+        table[name] = policy
+    return table
 
 
 def policy_named(name: str) -> Policy:
@@ -113,10 +113,10 @@ def policy_named(name: str) -> Policy:
 
     Raises ValueError if no policy has that name; lists the known ones.
     """
-    found = policies().get(name) if isinstance(name, str) else None
-    if found is None:
+    policy = policies().get(name) if isinstance(name, str) else None
+    if policy is None:
         raise ValueError(f"unknown linker policy {name!r}; known: {', '.join(policies())}")
-    return found
+    return policy
 
 
 @dataclass(frozen=True)

@@ -173,16 +173,16 @@ added_checks: list[InputCheck] = []
 def refuse_images(inputs: Inputs) -> None:
     """Raise ValueError for an input that is damaged, linked already, or of another kind than declared."""
     for name, code in inputs:
-        found = code.artifact
-        if found.problems:
-            raise ValueError(f"Linker: input {name!r} ({code.code_type}) cannot be linked: {found.problems[0]}")
-        if found.kind != code.code_type:
-            msg = f"Linker: input {name!r} was given as {code.code_type}, but its bytes are {found.describe()}"
+        artifact = code.artifact
+        if artifact.problems:
+            raise ValueError(f"Linker: input {name!r} ({code.code_type}) cannot be linked: {artifact.problems[0]}")
+        if artifact.kind != code.code_type:
+            msg = f"Linker: input {name!r} was given as {code.code_type}, but its bytes are {artifact.describe()}"
             raise ValueError(msg)
-        if found.kind == "cubin" and not found.relocatable:
+        if artifact.kind == "cubin" and not artifact.relocatable:
             # nvJitLink makes an image without kernels of it and reports no error; the driver refuses it or dies
             raise ValueError(
-                f"Linker: input {name!r} ({found.describe()}) is linked already: load it as it is, "
+                f"Linker: input {name!r} ({artifact.describe()}) is linked already: load it as it is, "
                 "or compile it with relocatable_device_code=True"
             )
 

@@ -268,8 +268,8 @@ class LinkerOptions:
 
     def kept(self, backend: Backend, version: CudaVersion | None, lto: bool) -> list[DriverOption] | list[str] | None:
         """Return what `written` has kept for `arch`; None before, without `arch`, and where there is a warning."""
-        found = self._written.get((backend, version, self.arch, lto))
-        return None if found is None or found[1] else found[0]
+        kept = self._written.get((backend, version, self.arch, lto))
+        return None if kept is None or kept[1] else kept[0]
 
     def written(
         self, backend: Backend, version: CudaVersion | None, arch: str, *, lto: bool

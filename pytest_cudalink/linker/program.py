@@ -27,10 +27,10 @@ def _nvrtc() -> Any:
 
 
 def _not_available(error: Exception) -> RuntimeError:
-    found = str(error).strip().partition("\n")[0]
+    reason = str(error).strip().partition("\n")[0]
     missing = "cuda.bindings cannot be imported" if isinstance(error, ImportError) else "NVRTC was not found"
     command = install_command("pytest-cudalink[cu13]")
-    return RuntimeError(f"compiling needs cuda.bindings and NVRTC; {missing} ({found}); {command} (or [cu12])")
+    return RuntimeError(f"compiling needs cuda.bindings and NVRTC; {missing} ({reason}); {command} (or [cu12])")
 
 
 class Program:
@@ -101,8 +101,8 @@ class Program:
         nvrtc = self._nvrtc
         arch = self._options.arch or probes.device_arch()
         if target_type == "cubin" and (arch is None or not arch.startswith("sm_")):
-            found = arch or "none given, and no device to ask"
-            msg = f"compile('cubin') needs a real architecture such as ProgramOptions(arch='sm_90'), found: {found}"
+            given = arch or "none given, and no device to ask"
+            msg = f"compile('cubin') needs a real architecture such as ProgramOptions(arch='sm_90'), found: {given}"
             raise ValueError(msg)
         for expression in expressions:
             self._check("nvrtcAddNameExpression", nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))

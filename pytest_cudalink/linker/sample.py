@@ -134,12 +134,12 @@ def link_sample(mode: str, arch: str, backend: Backend | None = None) -> tuple[O
 
 def prove(mode: str, image: ObjectCode) -> Outcome:
     """Return the proof from the image alone: LTO has inlined the call, and a plain link has not."""
-    found = image.artifact
+    artifact = image.artifact
     expected = 1 if mode == "ltoir" else 2
-    sections = len(found.text_sections)
-    undefined = ", ".join(found.undefined) or "none"
+    sections = len(artifact.text_sections)
+    undefined = ", ".join(artifact.undefined) or "none"
     facts = f"{sections} .text section(s), expected {expected}; undefined symbols: {undefined}"
-    ok = sections == expected and not found.undefined and KERNEL in found.kernels and not found.problems
+    ok = sections == expected and not artifact.undefined and KERNEL in artifact.kernels and not artifact.problems
     return Outcome(mode, ok, facts)
 
 

@@ -182,10 +182,10 @@ def _facts(python: str, environment: Mapping[str, str]) -> EnvironmentFacts | No
             done = subprocess.run(  # noqa: S603
                 [python, "-c", _FACTS], cwd=empty, env=dict(environment), capture_output=True, text=True, check=True
             )
-            found: EnvironmentFacts = json.loads(done.stdout)
+            facts: EnvironmentFacts = json.loads(done.stdout)
         except (OSError, ValueError, subprocess.CalledProcessError):
             return None
-    return found
+    return facts
 
 
 def _write_run(
@@ -238,14 +238,14 @@ def _run_step(
         report = LoadReport() if loads is None else judge(loads)
     for library in report.libraries:
         writer.write(LibraryRecord(nodeid=step.nodeid, during="call", **library))
-    found = "".join(block(f"cudalink: {text}\n") for text in report.problems)
-    outcome: Literal["passed", "failed", "crashed"] = "passed" if code == 0 and not found else "failed"
+    problems = "".join(block(f"cudalink: {text}\n") for text in report.problems)
+    outcome: Literal["passed", "failed", "crashed"] = "passed" if code == 0 and not problems else "failed"
     if code < 0:
         outcome = "crashed"
         name = signal_name(code)
         writer.write(CrashRecord(nodeid=step.nodeid, signal=name))
     output = output if output.endswith("\n") or not output else f"{output}\n"
-    text = f"{output}{found}"
+    text = f"{output}{problems}"
     shown = text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
     writer.write(
         TestRecord(

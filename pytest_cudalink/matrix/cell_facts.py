@@ -39,13 +39,13 @@ class CellFacts:
     @property
     def lines(self) -> list[str]:
         """The lines of the header."""
-        words = [f"{name} {one}" for name, one in self.axes.items() if name not in self.versions and name != "hidden"]
+        words = [f"{name} {value}" for name, value in self.axes.items() if name not in {*self.versions, "hidden"}]
         for name, version in self.versions.items():
             if name in self.older:
                 continue
             asked = version.get("resolved") or version["requested"]
-            found = version["found"] or "none"
-            words.append(f"{name} {found}" if asked == found else f"{name} {found} (requested {version['requested']})")
+            there = version["found"] or "none"
+            words.append(f"{name} {there}" if asked == there else f"{name} {there} (requested {version['requested']})")
         older = [
             f"{name} {self.versions[name]['found']} is older than {newer}, the release without this cell's toolkit: a "
             "requirement does not fit the toolkit; `cudalink matrix check` names extras of another CUDA release"
@@ -71,24 +71,24 @@ def cell_facts(
     chosen = _pins(environment, ".requirements.txt")
     versions: dict[str, VersionRecord] = {}
     for name, requested in keys.packages.items():
-        found = find(name)
-        axes[name] = found or "none"
+        installed = find(name)
+        axes[name] = installed or "none"
         versions[name] = {
             "requested": requested,
-            "found": found,
+            "found": installed,
             "source": f"metadata of {name}",
-            "kind": "real" if found else "absent",
+            "kind": "real" if installed else "absent",
         }
         if requested == "lowest" and name in chosen:
             versions[name]["resolved"] = chosen[name]
     older = {}
     for name, newer in _pins(environment, NEWER).items():
-        found = find(name)
-        if found is not None and name not in versions and _is_older(found, newer):
+        installed = find(name)
+        if installed is not None and name not in versions and _is_older(installed, newer):
             older[name] = newer
             versions[name] = {
                 "requested": f"{newer}, as without the toolkit",
-                "found": found,
+                "found": installed,
                 "source": f"metadata of {name}",
                 "kind": "real",
             }

@@ -37,8 +37,8 @@ class RunKeys:
 
     def as_json(self) -> str:
         """Return the text of `KEYS_VARIABLE`; empty where no key has a value."""
-        found = {key: value for key, value in asdict(self).items() if value}
-        return json.dumps(found) if found else ""
+        chosen = {key: value for key, value in asdict(self).items() if value}
+        return json.dumps(chosen) if chosen else ""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> RunKeys:
@@ -229,12 +229,12 @@ def reasons_of(cell: Cell) -> set[str]:
     bindings = re.match(r"[=~]*(\d+)\.", cell.versions.get("cuda-bindings", ""))
     holds = {
         "no-skew": len(named) > 1 and set(named) == {toolkit},
-        "no-wheels": any(one is not None and one not in toolchains.releases() for one in (toolkit, nvjitlink)),
+        "no-wheels": bool({toolkit, nvjitlink} - {None, *toolchains.releases()}),
         "driver-too-old": toolkit is not None and driver is not None and driver.major < toolkit.major,
         "nvjitlink-unusable": nvjitlink is not None and nvjitlink < (12, 3),
         "other-soname": toolkit is not None and nvjitlink is not None and toolkit.major != nvjitlink.major,
         "bindings-major": toolkit is not None and bindings is not None and int(bindings[1]) != toolkit.major,
-        "arch-unsupported": any(cell.values.arch not in ("", *known_architectures(one)) for one in named),
+        "arch-unsupported": any(cell.values.arch not in ("", *known_architectures(release)) for release in named),
         # no toolkit wheel depends on Python; cuda-bindings does, and supports 3.9 and newer
         "python-unsupported": cell.python is not None and int(cell.python.rstrip("t").removeprefix("3.")) < 11,
     }

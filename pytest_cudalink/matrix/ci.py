@@ -26,11 +26,11 @@ def parse_shard(text: str) -> tuple[int, int]:
 
     Raises ValueError if the text is something else.
     """
-    found = _SHARD.fullmatch(text)
-    if found is None or int(found[1]) > int(found[2]):
+    match = _SHARD.fullmatch(text)
+    if match is None or int(match[1]) > int(match[2]):
         msg = f"the shard is {text!r}; expected NUMBER/COUNT such as 3/10, with a number from 1 to the count"
         raise ValueError(msg)
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def spread(cells: Sequence[Cell], count: int, seconds: Mapping[str, float]) -> list[list[Cell]]:
@@ -43,11 +43,11 @@ def spread(cells: Sequence[Cell], count: int, seconds: Mapping[str, float]) -> l
     order = {cell.name: number for number, cell in enumerate(cells)}
     parts: list[list[Cell]] = [[] for _ in range(count)]
     sums = [0.0] * count
-    for cell in sorted(cells, key=lambda one: (-cost[one.name], one.name)):
+    for cell in sorted(cells, key=lambda cell: (-cost[cell.name], cell.name)):
         least = min(range(count), key=sums.__getitem__)
         parts[least].append(cell)
         sums[least] += cost[cell.name]
-    return [sorted(part, key=lambda one: order[one.name]) for part in parts]
+    return [sorted(part, key=lambda cell: order[cell.name]) for part in parts]
 
 
 def read_durations(paths: Iterable[Path]) -> dict[str, float]:
@@ -60,7 +60,7 @@ def read_durations(paths: Iterable[Path]) -> dict[str, float]:
     newest: dict[str, tuple[float, float | None]] = {}
     for path in paths:
         names = [path] if path.is_file() else [Path(top, name) for top, _, files in os.walk(path) for name in files]
-        for file in sorted(one for one in names if one.suffix == ".jsonl"):
+        for file in sorted(file for file in names if file.suffix == ".jsonl"):
             cell, began, seconds = _read(file)
             if cell not in newest or began >= newest[cell][0]:
                 newest[cell] = began, seconds
@@ -73,10 +73,10 @@ def _read(file: Path) -> tuple[str, float, float | None]:
 
     try:
         with open_regular(file) as stream:
-            found = records.parse(line for line in stream if line.startswith(_READ))
-        if found.run is not None:
-            seconds = float(found.end.duration) if found.end is not None else None
-            return str(found.run.cell or file.stem), float(found.run.time), seconds
+            record = records.parse(line for line in stream if line.startswith(_READ))
+        if record.run is not None:
+            seconds = float(record.end.duration) if record.end is not None else None
+            return str(record.run.cell or file.stem), float(record.run.time), seconds
     except (OSError, records.RecordError, TypeError, ValueError):  # damaged, or values of another type
         pass
     return file.stem, 0.0, None
@@ -171,11 +171,11 @@ def _row(group: list[Cell], pythons: Mapping[str, str], gpu_runner: str) -> dict
     """Return one job."""
     cell = group[0]
     return {
-        "cell": ",".join(one.name for one in group),
+        "cell": ",".join(member.name for member in group),
         "python": pythons[cell.name],
         "gpu": cell.gpu,
-        "tags": list(dict.fromkeys(tag for one in group for tag in one.tags)),
+        "tags": list(dict.fromkeys(tag for member in group for tag in member.tags)),
         "runs-on": _labels(cell, gpu_runner) or ["ubuntu-latest"],
         "description": cell.description if len(group) == 1 else counted(len(group), "cell"),
-        "toolchains": "-".join(dict.fromkeys(release for one in group for release, _ in one.toolchains)),
+        "toolchains": "-".join(dict.fromkeys(release for member in group for release, _ in member.toolchains)),
     }

@@ -90,8 +90,8 @@ class Hidden:
         Raises ValueError if the text is another.
         """
         try:
-            found = json.loads(text)
-            return cls(found["how"], tuple(found["places"]), tuple(found["reachable"]), str(found["reason"]))
+            content = json.loads(text)
+            return cls(content["how"], tuple(content["places"]), tuple(content["reachable"]), str(content["reason"]))
         except (LookupError, TypeError) as error:
             raise ValueError(text) from error
 
@@ -128,17 +128,17 @@ def _places(patterns: Iterable[str]) -> tuple[str, ...]:
 
     Raises HidingError if the process needs something in one of them.
     """
-    found: dict[str, str] = {}
+    pattern_of: dict[str, str] = {}
     for pattern in patterns:
         for path in glob.glob(pattern):  # noqa: PTH207 (an absolute pattern)
-            found.setdefault(os.path.realpath(path), pattern)
+            pattern_of.setdefault(os.path.realpath(path), pattern)
     needed = {"Python": sys.executable, "the environment": sys.prefix, "the working folder": str(Path.cwd())}
     needed |= {"pytest-cudalink": __file__, "the standard library": os.__file__}
-    for place, pattern in found.items():
+    for place, pattern in pattern_of.items():
         for what, path in needed.items():
             if _within(path, [place]):
                 raise HidingError(f"hidden = {pattern!r} hides {what} ({path}); name the folder of the toolkit")
-    return tuple(place for place in sorted(found) if not _within(str(Path(place).parent), found))
+    return tuple(place for place in sorted(pattern_of) if not _within(str(Path(place).parent), pattern_of))
 
 
 def _within(path: str, places: Iterable[str]) -> bool:
@@ -203,7 +203,7 @@ def _enter(places: Sequence[str]) -> None:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-        words = [None if one is None else os.fsencode(one) for one in (source, target, kind)]
+        words = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
         check(libc.mount(*words, flags, None if data is None else data.encode()))
 
     user, group = os.geteuid(), os.getegid()
@@ -221,7 +221,7 @@ def _enter(places: Sequence[str]) -> None:
         return
     # a device on a file system without devices: opening it is refused to everyone, and the loader goes on searching
     above = {str(folder) for file in files for folder in Path(file).parents}
-    workplace = next(one for one in _WORKPLACES if Path(one).is_dir() and os.path.realpath(one) not in above)
+    workplace = next(place for place in _WORKPLACES if Path(place).is_dir() and os.path.realpath(place) not in above)
     mount("none", workplace, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=4k")
     nothing = f"{workplace}/nothing"
     os.mknod(nothing, stat.S_IFCHR | 0o600, os.makedev(0, 0))

@@ -109,9 +109,9 @@ def on_runtime(root: Path) -> tuple[list[str], list[str]]:
     """
     project = Project.read(root)
     required = _required_by_tests(project)
-    places = {project.name: "the project itself"} | {one.requirement.name: one.where for one in required}
-    found = [f"{name} ({where})" for name, where in places.items() if _ON_RUNTIME.fullmatch(canonicalize_name(name))]
-    return found, _builds(root)
+    places = {project.name: "the project itself"} | {wanted.requirement.name: wanted.where for wanted in required}
+    named = [f"{name} ({where})" for name, where in places.items() if _ON_RUNTIME.fullmatch(canonicalize_name(name))]
+    return named, _builds(root)
 
 
 def older_pytest(root: Path) -> str:
@@ -120,13 +120,13 @@ def older_pytest(root: Path) -> str:
     Raises CellsError if ``pyproject.toml`` cannot be read.
     """
     oldest = Version(OLDEST_PYTEST)
-    for one in _required_by_tests(Project.read(root)):
-        if canonicalize_name(one.requirement.name) == "pytest":
-            limits = one.requirement.specifier
+    for wanted in _required_by_tests(Project.read(root)):
+        if canonicalize_name(wanted.requirement.name) == "pytest":
+            limits = wanted.requirement.specifier
             named = [each.version.removesuffix(".*") for each in limits if each.operator != "==="]
             newer = [each for each in (OLDEST_PYTEST, "8.9", "9", "99", *named) if Version(each) >= oldest]
             if not any(map(limits.contains, newer)):
-                return f"{one.requirement} ({one.where})"
+                return f"{wanted.requirement} ({wanted.where})"
     return ""
 
 
@@ -148,12 +148,12 @@ def projects_below(root: Path) -> list[str]:
     """
     if _is_installable(root, Project.read(root)):
         return []
-    found = []
+    projects = []
     for folder, names in _folders(root):
         if "pyproject.toml" in names:
             with suppress(CellsError):
-                found += [folder.as_posix()] if Project.read(root / folder).name else []
-    return found
+                projects += [folder.as_posix()] if Project.read(root / folder).name else []
+    return projects
 
 
 def _template(name: str) -> str:
@@ -174,7 +174,7 @@ def _workflow(root: Path, runner: str, checkout: Repository) -> Change:
     more, unknown = _noxfile_requirements(root) if runner == "nox" else ([], [])
     words = {
         "RUNNER": runner,
-        "RUN": "".join(f"--with {shlex.quote(one)} " for one in more) + RUNNER_PACKAGES[runner] + RUN[runner],
+        "RUN": "".join(f"--with {shlex.quote(package)} " for package in more) + RUNNER_PACKAGES[runner] + RUN[runner],
         "PYTHON": default_python(root),
         "BRANCH": checkout.branch if checkout.branch in ("main", "master") else json.dumps(checkout.branch),
         "FILE": name,
@@ -206,7 +206,7 @@ def _noxfile_requirements(root: Path) -> tuple[list[str], list[str]]:
     """
     text = _read(root / "noxfile.py") or ""
     if named := _script_requirements(text):
-        return [one for one in named if one != "nox"], []
+        return [requirement for requirement in named if requirement != "nox"], []
     others = [
         top
         for top in _imported(root / "noxfile.py")
@@ -214,9 +214,9 @@ def _noxfile_requirements(root: Path) -> tuple[list[str], list[str]]:
         and not (root / f"{top}.py").exists()
         and not (root / top).is_dir()
     ]
-    known = {canonicalize_name(one.name): str(one) for one in Project.read(root).every}
-    found = [known[name] for one in others if (name := canonicalize_name(one)) in known]
-    return found, [one for one in others if canonicalize_name(one) not in known]
+    known = {canonicalize_name(requirement.name): str(requirement) for requirement in Project.read(root).every}
+    brought = [known[name] for module in others if (name := canonicalize_name(module)) in known]
+    return brought, [module for module in others if canonicalize_name(module) not in known]
 
 
 def _imported(file: Path) -> dict[str, None]:
@@ -225,8 +225,8 @@ def _imported(file: Path) -> dict[str, None]:
         body = ast.parse(read_bounded(file, TEXT)).body
     except (OSError, SyntaxError, ValueError):
         return {}
-    modules = [one.name for statement in body if isinstance(statement, ast.Import) for one in statement.names]
-    modules += [one.module for one in body if isinstance(one, ast.ImportFrom) and one.module and not one.level]
+    modules = [imported.name for statement in body if isinstance(statement, ast.Import) for imported in statement.names]
+    modules += [each.module for each in body if isinstance(each, ast.ImportFrom) and each.module and not each.level]
     tops = dict.fromkeys(module.partition(".")[0] for module in modules)
     return {top: None for top in tops if top not in sys.stdlib_module_names}
 
@@ -240,8 +240,8 @@ def _script_requirements(text: str) -> list[str]:
         content = tomllib.loads("".join(f"{line[2:]}\n" for line in block["lines"].splitlines()))
     except tomllib.TOMLDecodeError:
         return []
-    found = content.get("dependencies", [])
-    return [str(one) for one in found] if isinstance(found, list) else []
+    named = content.get("dependencies", [])
+    return [str(requirement) for requirement in named] if isinstance(named, list) else []
 
 
 def _file(root: Path, path: Path, content: str) -> Change:
@@ -301,17 +301,18 @@ def _runner(root: Path, runner: str) -> Change:
 def _nox_sessions(text: str) -> set[str]:
     """Return the names of the sessions that a noxfile defines by decorators; none of one that cannot be parsed."""
     try:
-        functions = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.FunctionDef)]
+        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     except (SyntaxError, ValueError):
         return set()
-    found = set()
+    names = set()
     for function in functions:
         for decorator in function.decorator_list:
             if "session" in ast.unparse(decorator):
                 given = decorator.keywords if isinstance(decorator, ast.Call) else []
-                named = [one.value.value for one in given if one.arg == "name" and isinstance(one.value, ast.Constant)]
-                found.add(str(next(iter(named), function.name)))
-    return found
+                values = (keyword.value for keyword in given if keyword.arg == "name")
+                named = [value.value for value in values if isinstance(value, ast.Constant)]
+                names.add(str(next(iter(named), function.name)))
+    return names
 
 
 def _tox_file(root: Path) -> Path | None:
@@ -345,29 +346,23 @@ def _cells(root: Path) -> str:
     groups, extras = _of_tests(project, "groups"), _of_tests(project, "extras")
     packages, why, brought = _packages(project, settings, extras, groups)
     perhaps += _undeclared(root, brought, project)
-    words = {
-        "TESTS": tests,
-        "GROUPS": groups,
-        "EXTRAS": extras,
-        "PACKAGES": packages,
-    }
-    text = _template("cells.toml").replace(
-        "@NEWEST@", str(max(one for one in toolchains.releases() if one.major == 13))
-    )
+    words = {"TESTS": tests, "GROUPS": groups, "EXTRAS": extras, "PACKAGES": packages}
+    newest_of_13 = max(release for release in toolchains.releases() if release.major == 13)
+    text = _template("cells.toml").replace("@NEWEST@", str(newest_of_13))
     renamed = "rapids-build-backend" in project.tools  # a release has the major of CUDA in its name
     if project.name and (renamed or _builds(root)):
         release = f"{project.name}-cu{MAJOR}" if renamed else project.name
         perhaps += [f'to test a release, without a build: install = "none" and packages = [{json.dumps(release)}]']
     text = text.replace("@PERHAPS@", "".join(f"\n# {line}" for line in perhaps))
     text = text.replace("@WHY@", "".join(f"\n# {line}" for line in why))
-    covered = any(one.startswith("--cov") for one in settings.get("addopts", []))
+    covered = any(word.startswith("--cov") for word in settings.get("addopts", []))
     text = re.sub(r"(?m)^#COVERED#(.*\n)", r"#\1" if covered else "", text)
     text = text.replace("@ENV@", ', PYTEST_ADDOPTS = "--no-cov"' if covered else "")
-    required = [one for one in project.dependencies if one.marker is None or one.marker.evaluate({"extra": ""})]
-    unlimited = [one.name for one in required if not any(each.operator in _FROM_BELOW for each in one.specifier)]
+    required = [each for each in project.dependencies if each.marker is None or each.marker.evaluate({"extra": ""})]
+    unlimited = [each.name for each in required if not any(bound.operator in _FROM_BELOW for bound in each.specifier)]
     text = _proposed(text, "OLDEST", not required or unlimited)
     text = text.replace("@UNLIMITED@", f"; without one: {', '.join(unlimited)}" if unlimited else "")
-    asks_for_core = any(canonicalize_name(one.name) == "cuda-core" for one in required)
+    asks_for_core = any(canonicalize_name(requirement.name) == "cuda-core" for requirement in required)
     previous = _previous_release("cuda-core") if asks_for_core else ""
     module, guessed = _module(root, project.name)
     forgotten = _forgotten(root, module, required) or guessed
@@ -403,19 +398,19 @@ def _of_tests(project: Project, key: Literal["groups", "extras"]) -> list[str]:
     of_cuda: list[str] = []
     by_pytest: list[str] = []
     for name in names:
-        found = _TESTS_OF_CUDA.fullmatch(canonicalize_name(name))
-        if major_of_extra(found[2] if found else name) is None:
-            own = (one for one in _required(project, **{key: (name,)}) if one.name)
-            by_pytest += [name] * any(canonicalize_name(one.requirement.name) == "pytest" for one in own)
+        match = _TESTS_OF_CUDA.fullmatch(canonicalize_name(name))
+        if major_of_extra(match[2] if match else name) is None:
+            own = (wanted for wanted in _required(project, **{key: (name,)}) if wanted.name)
+            by_pytest += [name] * any(canonicalize_name(wanted.requirement.name) == "pytest" for wanted in own)
             continue
         both = {re.sub(r"\d\d", str(major), canonicalize_name(name)) for major in (12, 13)}
         if key == "extras" or both.issubset(map(canonicalize_name, names)):
-            (of_tests if found else of_cuda).append(name)
+            (of_tests if match else of_cuda).append(name)
     plain = plain or by_pytest
     brought: set[str] = set()
     chosen = []
-    for one in (*of_tests[:1], *plain[:1], *of_cuda[:1]):
-        name = one if one in plain else re.sub(r"\d\d", MAJOR, one)
+    for candidate in (*of_tests[:1], *plain[:1], *of_cuda[:1]):
+        name = candidate if candidate in plain else re.sub(r"\d\d", MAJOR, candidate)
         if canonicalize_name(name.replace(MAJOR, "13")) in brought:
             continue
         found_there = _required(project, **{key: (name,)})
@@ -428,8 +423,8 @@ def _of_tests(project: Project, key: Literal["groups", "extras"]) -> list[str]:
 def _required(project: Project, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> Iterator[CellRequirement]:
     """Yield the requirements of a project with some extras and groups, of CUDA 13 where a cell fills in the release."""
     filled = {
-        "extras": tuple(one.replace(MAJOR, "13") for one in extras),
-        "groups": tuple(one.replace(MAJOR, "13") for one in groups),
+        "extras": tuple(extra.replace(MAJOR, "13") for extra in extras),
+        "groups": tuple(group.replace(MAJOR, "13") for group in groups),
     }
     yield from requirements(Cell("", CellValues().changed(filled), ()), project)
 
@@ -447,27 +442,28 @@ def _packages(
     Also the names of all that the tests require.
     """
     why = []
-    found: list[str] = []
+    added: list[str] = []
     if not (extras or groups):
         group = next((name for name in _TESTS if name in project.poetry_groups), "")
-        found = [str(one) for one in project.poetry_groups.get(group, [])]
-        why += [f"packages: what poetry's group {group!r} requires, which other installers do not read"] * bool(found)
-    brought = {canonicalize_name(one.requirement.name) for one in _required(project, extras=extras, groups=groups)}
-    brought |= {canonicalize_name(Requirement(one).name) for one in found}
-    for one in settings.get("required_plugins", []):
+        added = [str(requirement) for requirement in project.poetry_groups.get(group, [])]
+        why += [f"packages: what poetry's group {group!r} requires, which other installers do not read"] * bool(added)
+    wanted = _required(project, extras=extras, groups=groups)
+    brought = {canonicalize_name(each.requirement.name) for each in wanted}
+    brought |= {canonicalize_name(Requirement(requirement).name) for requirement in added}
+    for named in settings.get("required_plugins", []):
         with suppress(InvalidRequirement):
-            if (name := canonicalize_name(Requirement(one).name)) not in brought:
-                found.append(one)
+            if (name := canonicalize_name(Requirement(named).name)) not in brought:
+                added.append(named)
                 brought.add(name)
-                why.append(f"{one}: pytest's required_plugins names it")
+                why.append(f"{named}: pytest's required_plugins names it")
     plugins = {begin: name for name, begins in read_table("pytest_plugins.toml").items() for begin in begins}
     for option in settings.get("addopts", []):
         plugin = next((name for begin, name in plugins.items() if option.startswith(begin)), "")
         if plugin and canonicalize_name(plugin) not in brought:
-            found.append(plugin)
+            added.append(plugin)
             brought.add(canonicalize_name(plugin))
             why.append(f"{plugin}: pytest's addopts has {option.partition('=')[0]}")
-    return found, why, brought
+    return added, why, brought
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -489,21 +485,21 @@ def _tests(root: Path) -> tuple[list[str], list[str]]:
     settings = pytest_settings(root)
     usual = [name for name in ("tests", "test") if (root / name).is_dir()]
     inis: list[str] = []
-    found: list[Path] = []
+    tops: list[Path] = []
     for folder, files in _folders(root):
         inis += [(folder / "pytest.ini").as_posix()] * ("pytest.ini" in files)
         named = [at for at, part in enumerate(folder.parts, 1) if _TEST_FOLDER.fullmatch(part)]
         if named and any(fnmatch.fnmatch(name, "test_*.py") or fnmatch.fnmatch(name, "*_test.py") for name in files):
             top = Path(*folder.parts[: named[0]])
-            found += [top] if top not in found else []
+            tops += [top] if top not in tops else []
     perhaps = [*_installed_by_the_noxfile(root), *_requirements_files(root)]
     if settings.get("testpaths"):
         return [], perhaps
     if not settings and len(inis) == 1:
         return ["-c", inis[0]], perhaps
-    at_the_top = usual[:1] or ([found[0].as_posix()] if len(found) == 1 and len(found[0].parts) == 1 else [])
-    if not at_the_top and found:
-        perhaps.insert(0, f"perhaps the tests: {listed([one.as_posix() for one in found], _NAMED)}")
+    at_the_top = usual[:1] or ([tops[0].as_posix()] if len(tops) == 1 and len(tops[0].parts) == 1 else [])
+    if not at_the_top and tops:
+        perhaps.insert(0, f"perhaps the tests: {listed([top.as_posix() for top in tops], _NAMED)}")
     return at_the_top, perhaps
 
 
@@ -512,7 +508,7 @@ def _installed_by_the_noxfile(root: Path) -> Iterator[str]:
     with suppress(SyntaxError, ValueError):
         for function in ast.walk(ast.parse(_read(root / "noxfile.py") or "")):
             if isinstance(function, ast.FunctionDef) and function.name in _TESTS:
-                calls = [one for one in ast.walk(function) if isinstance(one, ast.Call)]
+                calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
                 words = [
                     argument.value
                     for call in sorted(calls, key=attrgetter("lineno"))
@@ -526,26 +522,26 @@ def _installed_by_the_noxfile(root: Path) -> Iterator[str]:
 
 def _requirements_files(root: Path) -> list[str]:
     """Return a line about the files of requirements that are there for tests."""
-    found = [*root.glob("*requirements*.txt"), *root.glob("requirements/*.txt")]
-    names = sorted(file.relative_to(root).as_posix() for file in found if re.search(r"test|dev", file.name))
+    files = [*root.glob("*requirements*.txt"), *root.glob("requirements/*.txt")]
+    names = sorted(file.relative_to(root).as_posix() for file in files if re.search(r"test|dev", file.name))
     return [f"perhaps needed by the tests, from files of requirements: {listed(names, _NAMED)}"] if names else []
 
 
 def _undeclared(root: Path, brought: Collection[str], project: Project) -> list[str]:
     """Return a line about the packages that tests import in any case, and that no requirement's name contains."""
     offered = _required(project, extras=project.extras, groups=project.groups)
-    places = {canonicalize_name(one.requirement.name): f" ({one.where})" for one in offered}
-    found: set[str] = set()
+    places = {canonicalize_name(wanted.requirement.name): f" ({wanted.where})" for wanted in offered}
+    imported: set[str] = set()
     known = {"pytest", "pytest_cudalink", "cuda"}
     for folder, files in _folders(root):
         sources = fnmatch.filter(files, "*.py")
-        known |= {*folder.parts[-1:], *(Path(one).stem for one in sources)}
+        known |= {*folder.parts[-1:], *(Path(source).stem for source in sources)}
         if any(map(_TEST_FOLDER.fullmatch, folder.parts)):
-            found.update(*(_imported(root / folder / one) for one in sources))
+            imported.update(*(_imported(root / folder / source) for source in sources))
     names = [
         f"{name}{places.get(canonicalize_name(name), '')}"
-        for name in sorted(found - known)
-        if not any(canonicalize_name(name) in one or one.startswith(_BROUGHT_BY.get(name, ())) for one in brought)
+        for name in sorted(imported - known)
+        if not any(canonicalize_name(name) in each or each.startswith(_BROUGHT_BY.get(name, ())) for each in brought)
     ]
     return [f"the tests import {listed(names, 2 * _NAMED)}, which the project and these do not name"] if names else []
 
@@ -584,12 +580,12 @@ def _file_of(root: Path, module: str) -> Path | None:
 
 def _forgotten(root: Path, module: str, required: list[Requirement]) -> str:
     """Return why the wheel alone cannot be imported: a CUDA module that no requirement brings; empty if it can."""
-    brought = {canonicalize_name(one.name) for one in required}
-    if any(major_of_extra(extra) is not None for one in required for extra in one.extras):
+    brought = {canonicalize_name(requirement.name) for requirement in required}
+    if any(major_of_extra(extra) is not None for requirement in required for extra in requirement.extras):
         return ""
     for name in _imports(root, module):
         for prefix, packages in _BROUGHT_BY.items():
-            if f"{name}.".startswith(f"{prefix}.") and not any(one.startswith(packages) for one in brought):
+            if f"{name}.".startswith(f"{prefix}.") and not any(package.startswith(packages) for package in brought):
                 return f"its import needs {'.'.join(name.split('.')[:2])}, and no requirement brings {packages[0]}"
     return ""
 
@@ -608,13 +604,13 @@ def _imports(root: Path, module: str) -> Iterator[str]:
             continue
         package = parts if file.name == "__init__.py" else parts[:-1]
         for statement in body:
-            found = [one.name for one in statement.names] if isinstance(statement, ast.Import) else []
+            modules = [imported.name for imported in statement.names] if isinstance(statement, ast.Import) else []
             if isinstance(statement, ast.ImportFrom):
                 above = package[: len(package) - statement.level + 1] if statement.level else []
                 start = ".".join([*above, *filter(None, [statement.module])])
-                found = [start, *(f"{start}.{one.name}" for one in statement.names)]
-            yield from (one for one in found if one.partition(".")[0] != parts[0])
-            seen += [one for one in found if one.partition(".")[0] == parts[0] and one not in seen]
+                modules = [start, *(f"{start}.{imported.name}" for imported in statement.names)]
+            yield from (module for module in modules if module.partition(".")[0] != parts[0])
+            seen += [module for module in modules if module.partition(".")[0] == parts[0] and module not in seen]
 
 
 def _proposed(text: str, name: str, unfit: object) -> str:

@@ -186,7 +186,7 @@ class CellKey(Generic[_Value_co]):
             if not (isinstance(value, dict) and _all_strings([*value.values()])):
                 return [("a table of strings", value)]
             faults = [_variable_fault(name, text) for name, text in value.items()]
-        return [(needed, found) for needed, found in faults if needed]
+        return [(needed, wrong) for needed, wrong in faults if needed]
 
     def _needed(self, value: str) -> str:
         """Return what is needed instead of one string; empty if it is valid."""
@@ -200,7 +200,7 @@ class CellKey(Generic[_Value_co]):
 
 def _setting(key: str, default: str = "", **more: Any) -> str:
     """Return the field of a setting of the plugin; without a default, only a cell that has the key sets it."""
-    option, twin = next((one, one.cell) for one in OPTIONS if one.cell and one.cell.name == key)
+    option, twin = next((option, option.cell) for option in OPTIONS if option.cell and option.cell.name == key)
     return CellKey(default, twin.help, option.choices or option.words, **more).field()
 
 
@@ -323,13 +323,13 @@ class CellValues:
 
     def value(self, name: str) -> Value | None:
         """Return the value of a key, or the version of a package; None for one that is not chosen."""
-        found: Value | None = getattr(self, _attribute(name)) if name in KEYS else self.versions.get(name)
-        return found
+        value: Value | None = getattr(self, _attribute(name)) if name in KEYS else self.versions.get(name)
+        return value
 
     def changed(self, values: Mapping[str, Value], versions: Mapping[str, str] = MappingProxyType({})) -> CellValues:
         """Return a copy with other values, by key, and with further versions of packages."""
-        found = {_attribute(name): value for name, value in values.items()}
-        return replace(self, versions={**self.versions, **versions}, **found)  # type: ignore[arg-type] # (of its key)
+        fields_of = {_attribute(name): value for name, value in values.items()}
+        return replace(self, versions={**self.versions, **versions}, **fields_of)  # type: ignore[arg-type] # (of its key)
 
 
 def _attribute(key: str) -> str:
@@ -338,7 +338,9 @@ def _attribute(key: str) -> str:
 
 #: Every key of a cell, by its name in the file.
 KEYS: Final[Mapping[str, CellKey[Value]]] = {
-    one.name.replace("_", "-"): one.metadata["key"] for one in fields(CellValues) if "key" in one.metadata
+    key_field.name.replace("_", "-"): key_field.metadata["key"]
+    for key_field in fields(CellValues)
+    if "key" in key_field.metadata
 }
 
 #: The packages of a toolkit: requirements only.

@@ -15,7 +15,7 @@ _MOST_PARSED: Final = 1 << 20
 
 def lines(text: str) -> dict[Path, int]:
     """Return the line, from 1, of every table header and key of a valid TOML text; an inline table is one key."""
-    found: dict[Path, int] = {}
+    numbers: dict[Path, int] = {}
     counts: dict[Path, int] = {}
     prefix: Path = ()
     for number, statement in _statements(text):
@@ -28,10 +28,10 @@ def lines(text: str) -> dict[Path, int]:
         else:
             for keys in _leaves(tomllib.loads(statement)):
                 for length in range(1, len(keys) + 1):
-                    found.setdefault((*prefix, *keys[:length]), number)
+                    numbers.setdefault((*prefix, *keys[:length]), number)
         for length in range(1, len(prefix) + 1):
-            found.setdefault(prefix[:length], number)
-    return found
+            numbers.setdefault(prefix[:length], number)
+    return numbers
 
 
 def line_of(known: dict[Path, int], path: Path) -> int | None:

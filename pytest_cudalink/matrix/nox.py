@@ -165,8 +165,8 @@ def _fail(session: nox.Session, cell: Cell, words: str) -> None:
 
 def _exit_code(error: CommandFailed) -> int | None:
     """Return the exit code of a command that failed; before nox 2026.07.11 only the sentence of the error has it."""
-    found = re.match(r"Returned code (-?\d+)", str(error.reason))
-    return getattr(error, "return_code", int(found[1]) if found else None)
+    match = re.match(r"Returned code (-?\d+)", str(error.reason))
+    return getattr(error, "return_code", int(match[1]) if match else None)
 
 
 def _install(session: nox.Session, cell: Cell, root: Path, requirements: list[str]) -> None:

@@ -66,17 +66,17 @@ class Project:
         content = _content(root)
         table, tool = _table(content.get("project")), _table(content.get("tool"))
         poetry = _table(tool.get("poetry"))
-        groups = {name: _table(one).get("dependencies") for name, one in _table(poetry.get("group")).items()}
+        groups = {name: _table(content).get("dependencies") for name, content in _table(poetry.get("group")).items()}
         groups |= {"dev": poetry["dev-dependencies"]} if "dev-dependencies" in poetry else {}
         dynamic = _list(table.get("dynamic"))
-        found = cls(
+        project = cls(
             str(table.get("name", "")),
             str(table.get("requires-python", "")),
             dynamic,
             _read(table.get("dependencies")),
             _table(table.get("optional-dependencies")),
             _table(content.get("dependency-groups")),
-            {name: [*_of_poetry(one)] for name, one in groups.items()},
+            {name: [*_of_poetry(group)] for name, group in groups.items()},
             content.keys() or (),
             tool.keys() or (),
         )
@@ -84,12 +84,12 @@ class Project:
             filled = {"dependencies": "dependencies", "optional-dependencies": "extras"}
             fields = [filled[key] for key in filled if key in dynamic] if table else ["name", *filled.values()]
             own = _of_setuptools(root) if fields else {}
-            return replace(found, **{one: own[one] for one in fields})
+            return replace(project, **{key: own[key] for key in fields})
         # poetry before its release 2 has all of it in its own tables
         required = _table(poetry.get("dependencies"))
         python = required.pop("python", "*")
         return replace(
-            found,
+            project,
             name=str(poetry.get("name", "")),
             requires_python=_bounds(str(python)) or "",
             dependencies=[*_of_poetry(required, optional=False)],
@@ -109,8 +109,8 @@ class Project:
 
 def major_of_extra(name: str) -> int | None:
     """Return the major release of CUDA that an extra brings by its name, such as ``cu12``; None if it names none."""
-    found = _OF_MAJOR.fullmatch(canonicalize_name(name))
-    return int(found[1]) if found else None
+    match = _OF_MAJOR.fullmatch(canonicalize_name(name))
+    return int(match[1]) if match else None
 
 
 def _content(root: Path) -> dict[str, object]:
@@ -135,7 +135,7 @@ def _of_setuptools(root: Path) -> dict[str, Any]:
     section = "options.extras_require"
     keys = parser.options(section) if parser.has_section(section) else []
     extras: dict[str, object] = {key: parser.get(section, key).split("\n") for key in keys}
-    found: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "name": parser.get("metadata", "name", fallback=""),
         "dependencies": _read(parser.get("options", "install_requires", fallback="").split("\n")),
         "extras": extras,
@@ -143,19 +143,20 @@ def _of_setuptools(root: Path) -> dict[str, Any]:
     try:
         body = ast.parse(read_bounded(root / "setup.py", TEXT)).body
     except (OSError, SyntaxError, ValueError):
-        return found
+        return parts
     values: dict[str, object] = {}
-    for one in body:
-        if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
-            values[one.targets[0].id] = _literal(one.value, values)
-    for call in (each for one in body for each in ast.walk(one) if isinstance(each, ast.Call)):
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value):
+                values[target] = _literal(value, values)
+    for call in (each for statement in body for each in ast.walk(statement) if isinstance(each, ast.Call)):
         if ast.unparse(call.func) in ("setup", "setuptools.setup"):
-            given = {one.arg: _literal(one.value, values) for one in call.keywords}
+            given = {keyword.arg: _literal(keyword.value, values) for keyword in call.keywords}
             name = given.get("name")
-            found["name"] = found["name"] or (name if isinstance(name, str) else "")
-            found["dependencies"] = found["dependencies"] or _read(given.get("install_requires"))
-            found["extras"] = {**_table(given.get("extras_require")), **extras}
-    return found
+            parts["name"] = parts["name"] or (name if isinstance(name, str) else "")
+            parts["dependencies"] = parts["dependencies"] or _read(given.get("install_requires"))
+            parts["extras"] = {**_table(given.get("extras_require")), **extras}
+    return parts
 
 
 def _literal(node: ast.expr, values: Mapping[str, object]) -> object:
@@ -166,7 +167,7 @@ def _literal(node: ast.expr, values: Mapping[str, object]) -> object:
         pairs = zip(node.keys, node.values, strict=True)
         return {key.value: _literal(value, values) for key, value in pairs if isinstance(key, ast.Constant)}
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "dict" and not node.args:
-        return {one.arg: _literal(one.value, values) for one in node.keywords if one.arg}
+        return {keyword.arg: _literal(keyword.value, values) for keyword in node.keywords if keyword.arg}
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = _literal(node.left, values), _literal(node.right, values)
         return [*left, *right] if isinstance(left, list) and isinstance(right, list) else None
@@ -204,25 +205,25 @@ def _bounds(text: str) -> str | None:
 
     None for what these cannot say, such as a choice of two ranges.
     """
-    found = []
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    bounds = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
         caret = re.fullmatch(r"([\^~]) ?(\d+(?:\.\d+)*)", part)
         if part == "*":
             continue
         if caret:
-            numbers = [int(one) for one in caret[2].split(".")]
+            numbers = [int(number) for number in caret[2].split(".")]
             # ^ keeps the first number that is not 0, ~ the second one
-            first = next((at for at, one in enumerate(numbers) if one), len(numbers) - 1)
+            first = next((at for at, number in enumerate(numbers) if number), len(numbers) - 1)
             at = first if caret[1] == "^" else min(1, len(numbers) - 1)
             above = [*numbers[:at], numbers[at] + 1]
-            found.append(f">={caret[2]},<{'.'.join(map(str, above))}")
+            bounds.append(f">={caret[2]},<{'.'.join(map(str, above))}")
         else:
-            found.append(f"=={part}" if part[0].isdigit() else part)
+            bounds.append(f"=={part}" if part[0].isdigit() else part)
     try:
-        SpecifierSet(",".join(found))
+        SpecifierSet(",".join(bounds))
     except InvalidSpecifier:
         return None
-    return ",".join(found)
+    return ",".join(bounds)
 
 
 #: Where pytest's settings of a project are, and the section of each file, in pytest's order of preference.
@@ -242,19 +243,19 @@ def pytest_settings(root: Path) -> dict[str, list[str]]:
             continue
         if section:
             parser = _ini(root / name)
-            found: Mapping[str, object] = dict(parser[section]) if parser.has_section(section) else {}
+            content: Mapping[str, object] = dict(parser[section]) if parser.has_section(section) else {}
         else:
             settings = _table(_table(_content(root).get("tool")).get("pytest"))
-            found = _table(settings.get("ini_options")) or settings
-        if found or name.endswith("pytest.ini"):
-            return {key: _words(value) for key, value in found.items()}
+            content = _table(settings.get("ini_options")) or settings
+        if content or name.endswith("pytest.ini"):
+            return {key: _words(value) for key, value in content.items()}
     return {}
 
 
 def _words(value: object) -> list[str]:
     """Return a setting as words, as a shell splits them."""
     try:
-        return shlex.split(value) if isinstance(value, str) else [str(one) for one in _list(value)]
+        return shlex.split(value) if isinstance(value, str) else [str(word) for word in _list(value)]
     except ValueError:
         return []
 
@@ -268,23 +269,24 @@ def _named(tables: Mapping[str, object], name: str) -> list[object] | None:
 def requirements(cell: Cell, project: Project) -> list[CellRequirement]:
     """Return the requirements of a cell besides its toolkit."""
     own = canonicalize_name(project.name)
-    found: list[CellRequirement] = []
+    every: list[CellRequirement] = []
     extras = list(cell.values.extras) if cell.values.install != "none" else []
     if cell.values.install != "none":
-        found += [CellRequirement(one, "dependencies") for one in project.dependencies]
+        every += [CellRequirement(requirement, "dependencies") for requirement in project.dependencies]
     for extra in extras:  # grows where an extra requires others of the project
-        for one in _read(_named(project.extras, extra)):
-            if canonicalize_name(one.name) != own:
-                found.append(CellRequirement(one, "extra", extra))
+        for requirement in _read(_named(project.extras, extra)):
+            if canonicalize_name(requirement.name) != own:
+                every.append(CellRequirement(requirement, "extra", extra))
             else:
-                extras += sorted(one.extras.difference(extras))
+                extras += sorted(requirement.extras.difference(extras))
     groups = list(cell.values.groups)
     for group in groups:
         entries = _named(project.groups, group)
-        found += [CellRequirement(one, "group", group) for one in _read(entries)]
-        included = [one.get("include-group") for one in entries or () if isinstance(one, dict)]
+        every += [CellRequirement(requirement, "group", group) for requirement in _read(entries)]
+        included = [entry.get("include-group") for entry in entries or () if isinstance(entry, dict)]
         groups += [name for name in included if isinstance(name, str) and name not in groups]
-    return found + [CellRequirement(one, "packages") for one in _read(list(cell.values.packages))]
+    packages = _read(list(cell.values.packages))
+    return [*every, *(CellRequirement(requirement, "packages") for requirement in packages)]
 
 
 def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
@@ -294,15 +296,15 @@ def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
     a release of the package, perhaps years old, that has no such extra, and says nothing.
     """
     project = Project.read(root)
-    found: dict[str, list[str]] = {}
+    cells_of: dict[str, list[str]] = {}
     for cell in cells:
         toolkit = version_of(cell.ctk)
         for text in _missing(cell, project):  # (a bare cell has no extras and no groups)
-            found.setdefault(text, []).append(cell.name)
+            cells_of.setdefault(text, []).append(cell.name)
         if toolkit is not None:
             for text in _contradicting(cell, toolkit.major, project):
-                found.setdefault(text, []).append(cell.name)
-    return [text.replace("CELLS", listed(names, _NAMED)) for text, names in found.items()]
+                cells_of.setdefault(text, []).append(cell.name)
+    return [text.replace("CELLS", listed(names, _NAMED)) for text, names in cells_of.items()]
 
 
 def _missing(cell: Cell, project: Project) -> Iterator[str]:
@@ -332,21 +334,21 @@ def _contradicting(cell: Cell, major: int, project: Project) -> Iterator[str]:
                     f"CELLS: {key} = [{name!r}] is for CUDA {other}, and the toolkit is CUDA {major}; write "
                     f"{_with_major(name)!r}, which each cell fills in"
                 )
-    for found in requirements(cell, project):
-        requirement = found.requirement
+    for wanted in requirements(cell, project):
+        requirement = wanted.requirement
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
         for extra in sorted(requirement.extras):
             other = major_of_extra(extra)
             if other in (None, major):
                 continue
-            if found.table == "packages":
+            if wanted.table == "packages":
                 remedy = f"write {f'{requirement.name}[{_with_major(extra)}]'!r}, which each cell fills in"
             else:
-                key = "groups" if found.table == "group" else "extras"
-                pair = " and ".join(f"'cu{one}'" for one in sorted({major, other}))
+                key = "groups" if wanted.table == "group" else "extras"
+                pair = " and ".join(f"'cu{release}'" for release in sorted({major, other}))
                 remedy = f"move it into {key} {pair} of the project, and give the cells {key} = ['cu{MAJOR}']"
-            place = "packages" if found.table == "packages" else f"{found.where} of pyproject.toml"
+            place = "packages" if wanted.table == "packages" else f"{wanted.where} of pyproject.toml"
             yield (
                 f"CELLS: {requirement.name}[{extra}] ({place}) is for CUDA {other}, and the toolkit is CUDA {major}, "
                 f"so that an old release of {requirement.name} may be installed, without that extra; {remedy}"
@@ -359,11 +361,11 @@ def _with_major(name: str) -> str:
 
 def _read(lines: object) -> list[Requirement]:
     """Return the requirements of a list; what is a path, an address or a table is left out."""
-    found = []
+    named = []
     for line in _list(lines):
         with suppress(InvalidRequirement, TypeError):
-            found.append(Requirement(line))  # type: ignore[arg-type] # (a table is a TypeError)
-    return found
+            named.append(Requirement(line))  # type: ignore[arg-type] # (a table is a TypeError)
+    return named
 
 
 def _list(value: object) -> list[object]:

@@ -160,7 +160,7 @@ class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         # tomllib's memory is quadratic in the parts of a key; those of strings do not count
-        bare = _TEXT.sub(lambda found: "s" + "\n" * found[0].count("\n"), text)
+        bare = _TEXT.sub(lambda match: "s" + "\n" * match[0].count("\n"), text)
         if long := _LONG_KEY.search(bare):
             first = bare.count("\n", 0, long.start()) + 1
             raise CellsError([f"{path}:{first}: tables or lists are nested more than {_MOST_DEPTH} deep"])
@@ -226,8 +226,8 @@ class _Reader:
     def good(self, place: lines.Path, key: CellKey[Value], value: object) -> bool:
         """Return whether a value is valid for a key; otherwise add a fault."""
         wrong = key.wrong(value)
-        for needed, found in wrong[:_MOST_NAMED]:
-            shown = _shortened(repr(found)) if isinstance(found, str) else _kind(found)
+        for needed, part in wrong[:_MOST_NAMED]:
+            shown = _shortened(repr(part)) if isinstance(part, str) else _kind(part)
             self.fault(place, f"needed {needed}, found {shown}")
         if more := and_more(len(wrong) - _MOST_NAMED):
             self.fault(place, f"{more.strip()} of its values are wrong")
@@ -271,7 +271,7 @@ class _Reader:
         """Return the valid values of an axis, each once."""
         if not values:
             self.fault(place, "an axis needs at least one value")
-        return list(dict.fromkeys(str(one) for one in values if self.good(place, key, one)))
+        return list(dict.fromkeys(str(value) for value in values if self.good(place, key, value)))
 
     def toolkit(self, place: lines.Path, release: str, value: object) -> None:
         """Read a table of packages."""
@@ -314,7 +314,7 @@ class _Reader:
         try:
             key = "ctk"
             toolkit = self.packages(values.ctk, values.source)
-            packages = tuple(one for one in toolkit if distribution(one) not in values.versions)
+            packages = tuple(requirement for requirement in toolkit if distribution(requirement) not in values.versions)
             key = "nvjitlink"
             if (version := version_of(values.nvjitlink)) is not None:
                 toolchains.packages(version)
@@ -331,10 +331,10 @@ class _Reader:
         given = {"extras": values.extras, "groups": values.groups, "packages": values.packages}
         if toolkit is not None:
             return values.changed(
-                {key: tuple(one.replace(MAJOR, str(toolkit.major)) for one in texts) for key, texts in given.items()}
+                {key: tuple(text.replace(MAJOR, str(toolkit.major)) for text in texts) for key, texts in given.items()}
             )
         for key, texts in given.items():
-            if wrong := next((one for one in texts if MAJOR in one), None):
+            if wrong := next((text for text in texts if MAJOR in text), None):
                 self.fault((*place, key), f"{wrong!r} needs the release of a toolkit, found ctk = {values.ctk!r}")
         return values
 
@@ -431,9 +431,9 @@ class _Reader:
             if because == "known-issue":
                 self.check_until(place, table.get("until"))
         elif not isinstance(because, str) or because not in REASONS:
-            found = "found nothing" if because is None else f"found {because!r}"
+            given = "found nothing" if because is None else f"found {because!r}"
             known = ", ".join([*REASONS, *REASONS_WITH])
-            self.fault((*place, "because"), f"needed a reason that can be checked: {known}; {found}")
+            self.fault((*place, "because"), f"needed a reason that can be checked: {known}; {given}")
             return None
         if not where:
             self.fault(place, f"needs a value of at least one axis: {', '.join(lists)}")
@@ -447,23 +447,24 @@ class _Reader:
         axes = [key for key in lists if key in KEYS]
         words = (*axes, *(["packages"] if len(axes) < len(lists) else []), *_OF_EXCLUDE)
         self.unknown(place, [key for key in table if key not in short], words)
-        found = {(*place, key): table[key] for key in axes if key in table}
+        values = {(*place, key): table[key] for key in axes if key in table}
         if "packages" in words and "packages" in table:
             packages = self.table((*place, "packages"), table["packages"])
-            found |= {(*place, "packages", name): value for name, value in packages.items()}
-        found |= {(*place, name): value for name, value in short.items()}
+            values |= {(*place, "packages", name): value for name, value in packages.items()}
+        values |= {(*place, name): value for name, value in short.items()}
         where: dict[str, list[str]] = {}
-        for here, value in found.items():
+        for here, value in values.items():
             key = str(here[-1]) if here[-1] in axes else str(canonicalize_name(str(here[-1])))
             if key not in lists:
                 known = ", ".join(name for name in lists if name not in KEYS)
                 self.fault(here, f"is not an axis of this table; its packages: {known or 'none'}")
                 continue
             wanted = value if isinstance(value, list) else [value]
-            where[key] = [one for one in lists[key] if one in wanted]
-            for one in wanted:
-                if one not in lists[key]:
-                    self.fault(here, f"{one!r} is not a value of the axis; expected {', '.join(map(repr, lists[key]))}")
+            where[key] = [value for value in lists[key] if value in wanted]
+            expected = ", ".join(map(repr, lists[key]))
+            for each in wanted:
+                if each not in lists[key]:
+                    self.fault(here, f"{each!r} is not a value of the axis; expected {expected}")
         return where
 
     def check_until(self, place: lines.Path, until: object) -> None:
@@ -542,7 +543,7 @@ def _conflicts(values: CellValues) -> Iterator[tuple[str, str]]:
     forced = {"driver": values.driver, "nvjitlink": values.nvjitlink}
     if forced.get(values.backend) == "absent":
         yield "backend", f"{values.backend!r} cannot be forced where {values.backend} = 'absent'"
-    if local and (pattern := next((one for one in values.hidden if is_hidden_by(values.local, one)), "")):
+    if local and (pattern := next((pattern for pattern in values.hidden if is_hidden_by(values.local, pattern)), "")):
         yield "hidden", f"{pattern!r} hides the toolkit of the cell, local = {values.local!r}"
     yield from _conflicts_of_kind(values)
 
@@ -575,9 +576,9 @@ def _depth(content: object) -> int:
     """Return how many tables and lists of a value lie within one another, at most one more than is allowed."""
     depth, level = 0, [content]
     while level and depth <= _MOST_DEPTH:
-        tables = [one for one in level if isinstance(one, dict)]
-        lists = [one for one in level if isinstance(one, list)]
-        level = [inner for one in (*lists, *(table.values() for table in tables)) for inner in one]
+        tables = [value for value in level if isinstance(value, dict)]
+        lists = [value for value in level if isinstance(value, list)]
+        level = [inner for container in (*lists, *(table.values() for table in tables)) for inner in container]
         depth += bool(tables or lists)
     return depth
 
@@ -589,7 +590,7 @@ def _shortened(text: str) -> str:
 def _folders(name: str, python: str) -> set[str]:
     """Return the folders that nox may make for a cell; on some file systems names that differ in case are the same."""
     names = {name, f"{name}-{python}"} if python else {name}
-    return {re.sub(r"[.-]+", "-", one.lower()).strip("-") for one in names}
+    return {re.sub(r"[.-]+", "-", name.lower()).strip("-") for name in names}
 
 
 def _kind(value: object) -> str:

@@ -148,8 +148,8 @@ def resolve(cell: Cell, root: Path) -> None:
     else:
         for name in lowest:
             pins += _compile(cell, root, [named[name]], "--resolution", "lowest-direct", "--no-deps")
-        pins += [one for name, one in named.items() if name not in lowest and cell.is_bare and one != name]
-    _write(chosen_file(cell, root), "".join(f"{one}\n" for one in pins))
+        pins += [line for name, line in named.items() if name not in lowest and cell.is_bare and line != name]
+    _write(chosen_file(cell, root), "".join(f"{pin}\n" for pin in pins))
 
 
 def note_newer(cell: Cell, root: Path) -> None:
@@ -160,7 +160,7 @@ def note_newer(cell: Cell, root: Path) -> None:
     """
     file = chosen_file(cell, root).with_name(f"{cell.name}{NEWER}")
     file.unlink(missing_ok=True)
-    wanted = [str(one.requirement) for one in requirements(cell, Project.read(root))]
+    wanted = [str(each.requirement) for each in requirements(cell, Project.read(root))]
     if not wanted or cell.ctk == "none" or cell.values.resolution in ("lowest", "lowest-direct"):
         return
     try:
@@ -168,9 +168,9 @@ def note_newer(cell: Cell, root: Path) -> None:
     except CellsError:
         return
     # packages of the toolkit, and those whose version the cell chooses, are older because the cell says so
-    chosen = {distribution(one) for one in cell.packages if one not in cell.values.packages}
-    pins = [one for one in pins if distribution(one) not in chosen and not _OF_TOOLKIT.match(one)]
-    _write(file, "".join(f"{one}\n" for one in pins))
+    chosen = {distribution(requirement) for requirement in cell.packages if requirement not in cell.values.packages}
+    pins = [pin for pin in pins if distribution(pin) not in chosen and not _OF_TOOLKIT.match(pin)]
+    _write(file, "".join(f"{pin}\n" for pin in pins))
 
 
 def _write(file: Path, text: str) -> None:
@@ -193,8 +193,8 @@ def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str)
 
 def _requirements(cell: Cell, root: Path, package: str) -> list[str]:
     """Return what the project and the cell require of a package."""
-    every = [*(str(one.requirement) for one in requirements(cell, Project.read(root))), *cell.packages]
-    return list(dict.fromkeys(one for one in every if distribution(one) == package))
+    every = [*(str(wanted.requirement) for wanted in requirements(cell, Project.read(root))), *cell.packages]
+    return list(dict.fromkeys(requirement for requirement in every if distribution(requirement) == package))
 
 
 def _limits(cell: Cell, root: Path, package: str) -> list[str]:
@@ -202,15 +202,15 @@ def _limits(cell: Cell, root: Path, package: str) -> list[str]:
 
     Raises CellsError if that does not limit its version.
     """
-    found = _requirements(cell, root, package)
-    if not any(Requirement(one).specifier for one in found):
+    limits = _requirements(cell, root, package)
+    if not any(Requirement(requirement).specifier for requirement in limits):
         dynamic = "; its dependencies are dynamic" if "dependencies" in Project.read(root).dynamic else ""
         msg = (
             f"the cell {cell.name} asks for {package} = 'lowest', but nothing in {root / 'pyproject.toml'} or the cell "
             f"limits its version{dynamic}; write a requirement such as '{package}>=1.0', or the version into the cell"
         )
         raise CellsError([msg])
-    return found
+    return limits
 
 
 def plugin_requirement(root: Path) -> list[str]:
@@ -226,8 +226,8 @@ def plugin_missing(cell: Cell, root: Path) -> str:
     Call it after an installation failed: it asks the package index.
     """
     plugin = plugin_requirement(root) if cell.runs_pytest else []
-    found = newest(plugin[0], root) if plugin else None
-    if found is None or found:
+    line = newest(plugin[0], root) if plugin else None
+    if line is None or line:
         return ""
     return (
         f"the plugin cannot be installed into the cell {cell.name}: {plugin[0]!r} is not found; name another build in "
@@ -275,7 +275,7 @@ def arguments(cell: Cell, words: Sequence[str], folder: Path) -> list[str]:
     `words`: what the user wrote after ``--``.
     `folder`: the folder that pytest runs in.
     """
-    if any(_is_path(one, folder) for one in paths(words, folder)):
+    if any(_is_path(path, folder) for path in paths(words, folder)):
         return list(words)
     return [*cell.tests, *words]
 
@@ -287,13 +287,13 @@ def paths(words: Sequence[str], folder: Path) -> Iterator[str]:
     only if it cannot be much else: a folder that exists, a Python file, or a test.
     """
     before = ""
-    for one in words:
-        if not (one.startswith("-") or before in _WITH_PATH):
-            path, _, inside = one.partition("::")
+    for word in words:
+        if not (word.startswith("-") or before in _WITH_PATH):
+            path, _, inside = word.partition("::")
             long = before.startswith("--") and "=" not in before
             if not long or inside or path.endswith(".py") or (folder / path).is_dir():
-                yield one
-        before = one
+                yield word
+        before = word
 
 
 def _is_path(argument: str, folder: Path) -> bool:
@@ -362,8 +362,8 @@ def python_missing(cell: Cell) -> str:
     if cell.python is None:
         return ""
     # a name on the path may be that of a version manager, which has no such Python
-    found = shutil.which(f"python{cell.python}")
-    if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:  # noqa: S603
+    program = shutil.which(f"python{cell.python}")
+    if program and subprocess.run([program, "-c", ""], capture_output=True, check=False).returncode == 0:  # noqa: S603
         return ""
     return (
         f"no Python {cell.python} here; install it, as with `uv python install {cell.python}`, or leave the cell out "
@@ -407,8 +407,8 @@ def copied(end: bytearray) -> Iterator[int]:
     finally:
         os.close(ending)
         thread.join()
-        for one in (reading, writing, waiting):
-            os.close(one)
+        for descriptor in (reading, writing, waiting):
+            os.close(descriptor)
 
 
 def _copy(reading: int, waiting: int, end: bytearray) -> None:
@@ -446,28 +446,22 @@ def conclude(cell: Cell, root: Path, code: int, said: str) -> str:
         return ""
     _note_file(cell, root).unlink(missing_ok=True)  # the record says more
     try:
-        found = read(path)
+        record = read(path)
     except (OSError, RecordError):
         return ""
-    if found.run is None:
+    if record.run is None:
         return ""
-    last = found.exit.exitcode if found.exit is not None else found.end.exitstatus if found.end is not None else None
+    last = record.exit.exitcode if record.exit else record.end.exitstatus if record.end else None
     if last == code:
-        if code and not any(one.is_explained for one in merge([path]).cells):
+        if code and not any(cell_run.is_explained for cell_run in merge([path]).cells):
             with Writer(path) as writer:
                 writer.write(ExitRecord(exitcode=code, output=lines))
         return ""
-    began = found.unfinished[-1].nodeid if found.end is None and found.unfinished else None
-    if not found.crashes or found.crashes[-1].nodeid != began:
+    began = record.unfinished[-1].nodeid if record.end is None and record.unfinished else None
+    if not record.crashes or record.crashes[-1].nodeid != began:
         with Writer(path) as writer:
-            writer.write(
-                CrashRecord(
-                    nodeid=began,
-                    signal=name,
-                    exitcode=None if name else code,
-                )
-            )
-    where = began or ("outside tests" if found.end is None else "after the last test")
+            writer.write(CrashRecord(nodeid=began, signal=name, exitcode=None if name else code))
+    where = began or ("outside tests" if record.end is None else "after the last test")
     return (
         f"pytest {how} ({where}); run with --cudalink-processes=isolated or restarted, so that a crash ends "
         "one test only"

@@ -105,8 +105,8 @@ def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
     own = any(_is_own(loader, cell) and _SET_ENV & loader.found_keys() for loader in env_conf.loaders)
     env_conf["set_env"].update(runner.environment(cell, root), override=not own)
     ours = next(loader for loader in env_conf.loaders if isinstance(loader, MemoryLoader))
-    shared = next((one for one in env_conf.loaders if one is not ours and "deps" in one), None)
-    if shared is not None and not any(_is_own(one, cell) and "deps" in one for one in env_conf.loaders):
+    shared = next((loader for loader in env_conf.loaders if loader is not ours and "deps" in loader), None)
+    if shared is not None and not any(_is_own(loader, cell) and "deps" in loader for loader in env_conf.loaders):
         read = partial(PythonDeps.factory, root)
         deps = shared.load("deps", PythonDeps, read, state.conf, ConfigLoadArgs([], env_conf.name, cell.name))
         ours.raw["deps"] = [*deps.lines(), *_packages(cell, root)]
@@ -182,12 +182,12 @@ def tox_before_run_commands(tox_env: ToxEnv) -> None:
 def tox_after_run_commands(tox_env: ToxEnv, outcomes: list[Outcome]) -> None:
     """Add to the record of a cell how its pytest ended; fail the environment of one that exited with 0 in a test."""
     cell = _cell_of(tox_env)
-    of_pytest = [one for one in outcomes if any("pytest" in word for word in one.request.cmd[:3])]
+    of_pytest = [outcome for outcome in outcomes if any("pytest" in word for word in outcome.request.cmd[:3])]
     if cell is None or not outcomes:
         return
     several, root = of_pytest or outcomes, tox_env.core["tox_root"]
     # of several, the first that failed: tox can be told to go on
-    last = next((one for one in several if one.exit_code), several[-1])
+    last = next((outcome for outcome in several if outcome.exit_code), several[-1])
     if last.exit_code is None:
         return
     if not of_pytest:  # the project's own commands

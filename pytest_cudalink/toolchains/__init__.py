@@ -76,11 +76,11 @@ class Toolchain(NamedTuple):
 
         Raises ToolchainError if this toolchain has no such library; the message lists those that it has.
         """
-        found = sorted(self.lib.glob(f"lib{name}.so.*"))
-        if not found:
+        files = sorted(self.lib.glob(f"lib{name}.so.*"))
+        if not files:
             known = sorted(path.name[3:].partition(".so")[0] for path in self.lib.glob("lib*.so.*"))
             raise ToolchainError(f"the toolchain {self.path} has no library {name!r}; it has: {', '.join(known)}")
-        return found[0]
+        return files[0]
 
 
 def cache_root() -> Path:
@@ -178,14 +178,12 @@ def _read(folder: Path) -> Toolchain | None:
         return None
     try:
         manifest = json.loads(folders.read_regular(folder / _MANIFEST, _MOST_MANIFEST))
-        found = Toolchain(
-            CudaVersion.parse(manifest["version"]), folder, manifest["layout"], dict(manifest["packages"])
-        )
+        kit = Toolchain(CudaVersion.parse(manifest["version"]), folder, manifest["layout"], dict(manifest["packages"]))
         sizes = dict(manifest.get("libraries", {}))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    _check_content(found, sizes)
-    return found
+    _check_content(kit, sizes)
+    return kit
 
 
 def _check_content(toolchain: Toolchain, sizes: dict[str, int]) -> None:
@@ -226,8 +224,8 @@ def installed() -> list[Toolchain]:
     folder = cache_root() / "toolchains"
     if not (check_cache() and folders.check_folder(folder)):
         return []
-    found = (_read(path) for path in folder.iterdir() if not path.name.startswith("."))
-    return sorted((kit for kit in found if kit is not None), key=lambda kit: (kit.version, kit.layout != "libs"))
+    kits = (_read(path) for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted((kit for kit in kits if kit is not None), key=lambda kit: (kit.version, kit.layout != "libs"))
 
 
 def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolchain:
@@ -241,8 +239,8 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
     release = _release(version)
     layouts: tuple[Layout, ...] = ("libs", "ctk") if layout is None else (layout,)
     for kept_as in layouts:
-        if (found := _read(folder(release, kept_as))) is not None:
-            return found
+        if (kit := _read(folder(release, kept_as))) is not None:
+            return kit
     what = f"the toolchain of CUDA {release}" + (" in the layout 'ctk'" if layout == "ctk" else "")
     option = " --layout ctk" if layout == "ctk" else ""
     remedy = _fault(release) or f"run: cudalink toolchain add {release}{option}"
@@ -508,8 +506,8 @@ def _source() -> str:
     """Return the package index that the installer reads, without the password that its address may have."""
     installer = Path(_installer(None)[0]).name
     for name in _INDEX["uv" if installer == "uv" else "pip"]:
-        if found := re.search(r"\w+://\S+", os.environ.get(name, "")):
-            address = urlsplit(found[0])
+        if match := re.search(r"\w+://\S+", os.environ.get(name, "")):
+            address = urlsplit(match[0])
             return address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
     return f"the package index of {'uv' if installer == 'uv' else 'pip'}"
 

@@ -156,13 +156,13 @@ def read_regular(path: Path, most: int) -> bytes:
         _descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as file,
         open(file, "rb", closefd=False) as stream,
     ):
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         content = stream.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most} bytes", str(path))
-    check_entry(path, found)
+    check_entry(path, status)
     return content
 
 
@@ -208,14 +208,14 @@ def _opened_lock(path: Path, within: int) -> Iterator[int]:
             if error.errno not in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
                 raise
             raise _wrong_kind(path, "lock file") from error
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
             raise _wrong_kind(path, "lock file")
-        check_entry(path, found)
+        check_entry(path, status)
         yield file
 
 
 def _wrong_kind(path: Path, expected: str) -> UntrustedError:
-    found = "a symbolic link" if path.is_symlink() else "something else"
+    kind = "a symbolic link" if path.is_symlink() else "something else"
     name = shlex.quote(str(path))
-    return UntrustedError(f"{path} is {found}; expected a {expected} of the cache. Run: rm {name}")
+    return UntrustedError(f"{path} is {kind}; expected a {expected} of the cache. Run: rm {name}")

@@ -914,7 +914,7 @@ TOP, MIDDLE = elf("mid.so", old=("$ORIGIN/lib",)), "lib/mid.so"
 
 
 @pytest.mark.parametrize(
-    ("elves", "found"),
+    ("elves", "expected"),
     [
         ({"x/a.so": USER, "lib/b.so": elf()}, {"x/a.so b.so": "lib/b.so"}),
         ({"x/a.so": elf("b.so", old=LIB), "lib/b.so": elf()}, {"x/a.so b.so": "lib/b.so"}),
@@ -937,12 +937,12 @@ TOP, MIDDLE = elf("mid.so", old=("$ORIGIN/lib",)), "lib/mid.so"
          {"top.so low.so": "lib/low.so", "top.so mid.so": MIDDLE, f"{MIDDLE} low.so": "lib/low.so"}),
     ],
 )  # fmt: skip
-def test_what_the_loader_takes(elves: dict[str, LoadableLibrary], found: dict[str, str]) -> None:
+def test_what_the_loader_takes(elves: dict[str, LoadableLibrary], expected: dict[str, str]) -> None:
     """RUNPATH counts for a file alone, RPATH also for what it loads; a library that is loaded already is taken."""
     asked: list[None] = []
     taken, loaders = resolve(elves, lambda: asked.append(None))
-    assert {f"{path} {name}": file for path, names in taken.items() for name, file in names.items()} == found
-    assert loaders == {path: {one.partition(" ")[0] for one, file in found.items() if file == path} for path in elves}
+    assert {f"{path} {name}": file for path, names in taken.items() for name, file in names.items()} == expected
+    assert loaders == {path: {key.split()[0] for key, file in expected.items() if file == path} for path in elves}
     assert len(asked) in (len(elves), 2 * len(elves), 3 * len(elves))
     assert resolve(elves) == (taken, loaders)
 

@@ -46,7 +46,7 @@ def kinds(
 
 
 @pytest.mark.parametrize(
-    ("requires", "found"),
+    ("requires", "expected"),
     [
         ((), ["undeclared"]),
         (("numpy",), ["undeclared"]),
@@ -90,13 +90,13 @@ def kinds(
         (("cuda-toolkit[nvrtc]==12.99.*", "cuda-toolkit[nvjitlink]==12.99.*"), []),
     ],
 )
-def test_requirements(requires: tuple[str, ...], found: list[str]) -> None:
+def test_requirements(requires: tuple[str, ...], expected: list[str]) -> None:
     """Each fault has one finding; requirements that bring nothing but what does have none."""
-    assert kinds([need()], *requires) == [(kind, "error") for kind in found]
+    assert kinds([need()], *requires) == [(kind, "error") for kind in expected]
 
 
 @pytest.mark.parametrize(
-    ("requires", "found"),
+    ("requires", "expected"),
     [
         ("nvidia-nvjitlink>=13.1", ["ceiling"]),
         ("nvidia-nvjitlink>=13.1,<14", []),
@@ -112,10 +112,10 @@ def test_requirements(requires: tuple[str, ...], found: list[str]) -> None:
         ("nvidia-nvjitlink>=13.1; cuda-toolkit[nvjitlink]==13.*", []),
     ],
 )
-def test_requirements_of_cuda_13(requires: str, found: list[str]) -> None:
+def test_requirements_of_cuda_13(requires: str, expected: list[str]) -> None:
     """A package without the major in its name needs a ceiling, be it that of another requirement."""
     needs = [need(major=13, floor="13.1")]
-    assert kinds(needs, *requires.split("; "), name="x") == [(kind, "error") for kind in found]
+    assert kinds(needs, *requires.split("; "), name="x") == [(kind, "error") for kind in expected]
 
 
 def test_first_version_within_a_release() -> None:
@@ -153,7 +153,7 @@ def test_extras() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requires", "found"),
+    ("requires", "expected"),
     [
         ("nvidia-cudnn-cu13~=9.0", []),
         ("nvidia-cudnn-cu12", ["undeclared"]),
@@ -164,14 +164,14 @@ def test_extras() -> None:
         ("nvidia-nvjitlink", ["undeclared"]),
     ],
 )
-def test_requirements_of_requirements(requires: str, found: list[str]) -> None:
+def test_requirements_of_requirements(requires: str, expected: list[str]) -> None:
     """A library that an NVIDIA package requires is brought, of whatever version; in an extra, too."""
     needs = [need("libcublas", 13, None, "linked")]
-    assert kinds(needs, requires, name="x") == [(kind, "error") for kind in found]
+    assert kinds(needs, requires, name="x") == [(kind, "error") for kind in expected]
     inside = f"{requires}; extra == 'cuda'"
-    assert kinds(needs, inside, extras=("cuda",), name="x") == [(kind, "error") for kind in found]
+    assert kinds(needs, inside, extras=("cuda",), name="x") == [(kind, "error") for kind in expected]
     through = (f"{requires}; extra == 'cuda'", "x[cuda]; extra == 'All-of_it'")
-    assert kinds(needs, *through, extras=("all-of-it",), name="x") == [(kind, "error") for kind in found]
+    assert kinds(needs, *through, extras=("all-of-it",), name="x") == [(kind, "error") for kind in expected]
 
 
 def test_a_floor_holds_for_requirements_of_requirements() -> None:
@@ -220,7 +220,7 @@ def test_severity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stems", "requires", "extras", "found"),
+    ("stems", "requires", "extras", "expected"),
     [
         ("libnccl", (), (), [("undeclared", "error")]),
         ("libcudnn libcudnn_ops", ("numpy",), (), [("undeclared", "note")]),
@@ -235,18 +235,18 @@ def test_severity() -> None:
         ("libcustatevec", (), (), []),
     ],
 )
-def test_libraries_without_a_table_of_functions(stems, requires, extras, found) -> None:
+def test_libraries_without_a_table_of_functions(stems, requires, extras, expected) -> None:
     """NCCL, cuDNN and others have a package, too; one that some of the files do without may be an optional plugin."""
     needs = [
         replace(need(stem, major, None, "linked", library=f"{stem}.so.2"), path=f"{stem}.so")
         for stem in stems.split()
         for major in ((12,) if stem in ("libcudart", "libcuda") else (12, 13))
     ]
-    assert kinds(needs, *requires, extras=extras) == found
+    assert kinds(needs, *requires, extras=extras) == expected
 
 
 @pytest.mark.parametrize(
-    ("others", "requires", "found"),
+    ("others", "requires", "expected"),
     [
         ([], (), ["note"]),
         ([need(floor=None, how="linked")], ("nvidia-nvjitlink-cu12",), []),
@@ -262,10 +262,10 @@ def test_libraries_without_a_table_of_functions(stems, requires, extras, found) 
         ([need("libcudart", floor=None, how="linked")], ("nvidia-cuda-runtime-cu12",), ["note"]),
     ],
 )
-def test_a_library_of_either_major(others: list[Need], requires: tuple[str, ...], found: list[str]) -> None:
+def test_a_library_of_either_major(others: list[Need], requires: tuple[str, ...], expected: list[str]) -> None:
     """A library that is only opened is not missed where the same one of another major is linked or required."""
     needs = [*others, need(major=13, floor=None, how="opened")]
-    assert kinds(needs, *requires) == [("undeclared", severity) for severity in found]
+    assert kinds(needs, *requires) == [("undeclared", severity) for severity in expected]
 
 
 NVJITLINK = "'nvidia-nvjitlink-cu12>=12.9,<13' or 'cuda-toolkit[nvjitlink]>=12.9,<13'"
@@ -562,17 +562,17 @@ def test_an_extra_that_brings_another_package_too(toolkits) -> None:
 
 
 @pytest.mark.parametrize(
-    ("versions", "requires", "found"),
+    ("versions", "requires", "expected"),
     [
         ({"12.9.0": {}, "12.9.1": {"nvjitlink": [WHEEL]}}, {}, []),
         ({"12.9.0": {"nvjitlink": [WHEEL]}, "12.9.1": {"nvjitlink": []}}, {}, ["undeclared"]),
         ({"12.9.1": {"nvjitlink": [OTHER]}}, {OTHER: ["a"], "a": [OTHER, WHEEL]}, []),
     ],
 )
-def test_a_toolkit_later_than_the_table(toolkits, versions, requires, found) -> None:
+def test_a_toolkit_later_than_the_table(toolkits, versions, requires, expected) -> None:
     """It brings what the newest known one of its major brings, also by packages that require each other."""
     toolkits(versions, requires)
-    assert [kind for kind, _ in kinds([need()], "cuda-toolkit[nvjitlink]==12.99.*")] == found
+    assert [kind for kind, _ in kinds([need()], "cuda-toolkit[nvjitlink]==12.99.*")] == expected
 
 
 @pytest.mark.parametrize(

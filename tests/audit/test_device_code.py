@@ -366,14 +366,14 @@ CODE = st.lists(
 
 @given(CODE, ARCHS, st.sampled_from(DRIVERS), st.sampled_from(DRIVERS))
 @settings(max_examples=300, deadline=None)
-def test_newer_drivers_take_what_older_ones_do(code, arch, one, other) -> None:
+def test_newer_drivers_take_what_older_ones_do(code, arch, first, other) -> None:
     """What a driver takes, every newer one that has the GPU takes, too; a native cubin always wins."""
-    before, after = (what_happens(code, arch, driver).outcome for driver in sorted((one, other)))
+    before, after = (what_happens(code, arch, driver).outcome for driver in sorted((first, other)))
     if DriverOutcome.UNDRIVEN not in (before, after):
         assert not (after.fails and not before.fails)
     exact, special = cubin(arch, (12, 0)), f"{arch}a"
     if after is not DriverOutcome.UNDRIVEN and all(image.arch != special for image in code):
-        assert what_happens([exact, *code], arch, max(one, other)) == (DriverOutcome.NATIVE, exact)
+        assert what_happens([exact, *code], arch, max(first, other)) == (DriverOutcome.NATIVE, exact)
 
 
 def recorded_choices() -> list[tuple[str, list[Any]]]:

@@ -578,13 +578,13 @@ SPECIFIER = st.lists(CLAUSE, min_size=1, max_size=3).map(",".join)
 
 @pytest.mark.skipif(not hasattr(SpecifierSet, "is_unsatisfiable"), reason="needs packaging >= 26.1")
 @settings(max_examples=400, deadline=None)
-@given(one=SPECIFIER, other=SPECIFIER)
-@example(one=">12.8", other="<12.8.0.1")
-@example(one="==12.8.93", other=">=12.9")
-def test_common_version(one, other) -> None:
+@given(first=SPECIFIER, other=SPECIFIER)
+@example(first=">12.8", other="<12.8.0.1")
+@example(first="==12.8.93", other=">=12.9")
+def test_common_version(first, other) -> None:
     """A common version satisfies both; where there is none, packaging's own reasoning agrees."""
-    found = install_targets.common_version([one, other])
-    both = SpecifierSet(f"{one},{other}")
+    found = install_targets.common_version([first, other])
+    both = SpecifierSet(f"{first},{other}")
     if found is None:
         assert both.is_unsatisfiable()
     else:

@@ -207,7 +207,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize(
-    ("code", "driver", "gpu", "found"),
+    ("code", "driver", "gpu", "expected"),
     [
         (("cubin", "linker"), "12.8", "H100", ""),
         (("linker",), "12.8", "A100", ""),
@@ -228,14 +228,14 @@ PARTS = {
         (("sm_86", "cubin", "ptx 13.0"), "12.8", "H100", "note: some device code of x 1 does not run: "),
     ],
 )
-def test_machine_and_device_code(code: tuple[str, ...], driver: str, gpu: str, found: str, made: Faked) -> None:
+def test_machine_and_device_code(code: tuple[str, ...], driver: str, gpu: str, expected: str, made: Faked) -> None:
     """A distribution of which nothing fits is a conflict, a part of it a note; what a linker gets does not count."""
     files = [made.put(f"x/{at}.so", content=PARTS[name].read_bytes()) for at, name in enumerate(code)]
     made.wheel("x", "1", files=tuple(files))
     told = on_machine(made, driver, gpu)
-    assert len(told) == bool(found)
-    assert all(one.startswith(found) for one in told)
-    newer = ", or a newer driver" if any(outcome in found for outcome in ("200", "222")) or len(code) == 3 else ""
+    assert len(told) == bool(expected)
+    assert all(one.startswith(expected) for one in told)
+    newer = ", or a newer driver" if any(outcome in expected for outcome in ("200", "222")) or len(code) == 3 else ""
     end = f"; do: take a build of x for {'sm_80' if gpu == 'A100' else 'sm_90'} and drivers of CUDA {driver}{newer}"
     assert all(one.endswith(end) for one in told)
     assert all((" and 1 more; do: " in one) is (len(code) == 3) for one in told)
@@ -801,7 +801,7 @@ def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "requires", "there", "found"),
+    ("name", "requires", "there", "expected"),
     [
         ("librmm-cu13", "rapids-logger==0.1.*", "", ["rapids-logger is missing"]),
         ("librmm-cu13", "rapids-logger==0.1.*", "rapids-logger", ["rapids-logger is 1; expected ==0.1.*"]),
@@ -813,12 +813,12 @@ def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> No
         ("other", "numpy", "", []),
     ],
 )
-def test_whatever_a_distribution_of_cuda_requires(made: Faked, name, requires, there, found) -> None:
+def test_whatever_a_distribution_of_cuda_requires(made: Faked, name, requires, there, expected) -> None:
     """It counts where it is missing or of another version, as in ``pip check``; of others, what concerns CUDA."""
     made.wheel(name, "1", requires)
     if there:
         made.wheel(there, "1")
-    assert [one.what[: len(text)] for one, text in zip(made.audit().errors, found, strict=True)] == found
+    assert [one.what[: len(text)] for one, text in zip(made.audit().errors, expected, strict=True)] == expected
 
 
 @pytest.mark.parametrize(
@@ -845,9 +845,9 @@ def test_a_package_whose_metadata_is_gone(made: Faked, package: str, line: str, 
     assert found == ([("error", "lost", place, f"pip --python {made.prefix} install {name}")] if red else [])
 
 
-@pytest.mark.parametrize(("kept", "found"), [("", ["other 1"]), ("o/__init__.py", [])])
+@pytest.mark.parametrize(("kept", "expected"), [("", ["other 1"]), ("o/__init__.py", [])])
 @pytest.mark.parametrize("requires", ["other", "numpy"])
-def test_a_requirement_whose_files_are_gone(made: Faked, requires: str, kept: str, found: list[str]) -> None:
+def test_a_requirement_whose_files_are_gone(made: Faked, requires: str, kept: str, expected: list[str]) -> None:
     """It counts as a whole, where one of CUDA's distributions requires it: an image may leave out its tests."""
     made.wheel("librmm-cu13", "1", requires)
     made.wheel("numpy", "1")
@@ -856,7 +856,7 @@ def test_a_requirement_whose_files_are_gone(made: Faked, requires: str, kept: st
     if kept:
         made.put(kept, content=b"x")
     lost = [one for one in made.audit().errors if one.kind == "lost"]
-    assert [one.place for one in lost] == (found if requires == "other" else [])
+    assert [one.place for one in lost] == (expected if requires == "other" else [])
     assert all("/o/__init__.py and 1 more: " in one.what for one in lost)
 
 

@@ -128,7 +128,7 @@ def test_no_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("home = {}/bin\ninclude-system-site-packages = true\n", SYSTEM),
         ("# \udcff\n HOME={}/bin \nInclude-System-Site-Packages=TRUE", SYSTEM),
@@ -139,7 +139,7 @@ def test_no_place(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_packages_of_the_system(
-    text: str, found: list[str], write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, expected: list[str], write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A virtual environment may use the packages of its Python, of the same version; never those where we run."""
     for path in ("lib/python3.12/site-packages", "lib/python3.11/site-packages", "lib/python3/dist-packages"):
@@ -150,7 +150,7 @@ def test_packages_of_the_system(
     write("venv/pyvenv.cfg", text.format(tmp_path / "system"))
     own, *others = find_place(tmp_path / "venv").sites
     assert own == tmp_path / "venv/lib/python3.12/site-packages"
-    assert sorted(str(one.relative_to(tmp_path / "system")) for one in others) == found
+    assert sorted(str(one.relative_to(tmp_path / "system")) for one in others) == expected
 
 
 # -- metadata

@@ -102,7 +102,7 @@ FAULT = UnreadImage("x.so", "damaged")
 
 
 @pytest.mark.parametrize(
-    ("found", "groups"),
+    ("images", "groups"),
     [
         ([], []),
         ([SM_80, FAULT, made("cubin", "sm_90", data=b"x")], [(("a.so",), 1, "cubin sm_80, cubin sm_90", False)]),
@@ -129,11 +129,11 @@ FAULT = UnreadImage("x.so", "damaged")
         ([made("cubin", "sm_80", relocatable=True), PTX_80], [(("a.so",), 1, "cubin sm_80, ptx sm_80", True)]),
     ],
 )  # fmt: skip
-def test_groups(found: list[DeviceImage | UnreadImage], groups: list[tuple[tuple[str, ...], int, str, bool]]) -> None:
+def test_groups(images: list[DeviceImage | UnreadImage], groups: list[tuple[tuple[str, ...], int, str, bool]]) -> None:
     """Images of one fatbin, and files that a program chooses by their name; equal groups are one."""
-    code = code_of("x.whl", found)
+    code = code_of("x.whl", images)
     assert code.path == "x.whl"
-    assert code.faults == tuple(one for one in found if one is FAULT)
+    assert code.faults == tuple(one for one in images if one is FAULT)
     assert [
         (one.paths, one.count, ", ".join(f"{image.kind} {image.arch}" for image in one.images), one.for_linker)
         for one in code.groups
@@ -153,7 +153,7 @@ ALL, OLDER = "535 to 580 (CUDA 12.2 to 13.0)", "535 to 575 (CUDA 12.2 to 12.9)"
 
 
 @pytest.mark.parametrize(
-    ("found", "code", "drivers", "why"),
+    ("images", "code", "drivers", "why"),
     [
         ([made("cubin", "sm_80")], "209", ALL, "nothing fits among cubin for sm_80"),
         (
@@ -173,10 +173,10 @@ ALL, OLDER = "535 to 580 (CUDA 12.2 to 13.0)", "535 to 575 (CUDA 12.2 to 12.9)"
         ),
     ],
 )
-def test_what_fails(found: list[DeviceImage], code: str, drivers: str, why: str) -> None:
+def test_what_fails(images: list[DeviceImage], code: str, drivers: str, why: str) -> None:
     """A sentence says the code, the drivers that answer it, and why."""
-    assert code_of("x", found).failures(["sm_90"], DRIVERS) == [f"a.so: {code} on sm_90 with driver {drivers}: {why}"]
-    assert [one.endswith("...") for one in code_of("x", found[:12]).failures(["sm_90"], DRIVERS)] == [False]
+    assert code_of("x", images).failures(["sm_90"], DRIVERS) == [f"a.so: {code} on sm_90 with driver {drivers}: {why}"]
+    assert [one.endswith("...") for one in code_of("x", images[:12]).failures(["sm_90"], DRIVERS)] == [False]
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_places_that_name_majors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "found"),
+    ("code", "expected"),
     [
         ("x = (11, 12, 13)", True),
         ('x = {"12": 1, "13": 2}', True),
@@ -218,13 +218,13 @@ def test_places_that_name_majors() -> None:
         ("if version.major < 3: pass", False),
     ],
 )
-def test_what_names_a_major(code, found) -> None:
+def test_what_names_a_major(code, expected) -> None:
     """A collection of majors alone, a comparison with one, and a word with one; a docstring is no code."""
-    assert [*new_major._of_python([code])][:1] == [1] * found
+    assert [*new_major._of_python([code])][:1] == [1] * expected
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "expected"),
     [
         ('cu13 = ["cuda-bindings>=13"]', True),
         ('x = ["cuda-toolkit<14"]', True),
@@ -237,9 +237,9 @@ def test_what_names_a_major(code, found) -> None:
         ('x = ["rich>=13"]', False),
     ],
 )
-def test_what_names_a_major_in_other_files(line, found) -> None:
+def test_what_names_a_major_in_other_files(line, expected) -> None:
     """Tables and C: the same words; comments do not count."""
-    assert bool([*new_major._of_text([line])]) is found
+    assert bool([*new_major._of_text([line])]) is expected
 
 
 @pytest.mark.weekly

@@ -83,7 +83,7 @@ def test_impossible_versions(value) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keywords", "found", "met"),
+    ("keywords", "fact", "met"),
     [
         ({"arch": "sm_90"}, EnvironmentFact("sm_90"), True),
         ({"arch": "sm_90"}, EnvironmentFact("sm_100"), False),
@@ -119,9 +119,9 @@ def test_impossible_versions(value) -> None:
         ({"arch": "sm_103a"}, EnvironmentFact("sm_103"), True),
     ],
 )
-def test_what_meets_a_requirement(keywords, found, met) -> None:
+def test_what_meets_a_requirement(keywords, fact, met) -> None:
     """An emulated device is no GPU; a family goes on within its major, upwards; other names mean one device."""
-    assert requirement_of(**keywords).met_by(found) is met
+    assert requirement_of(**keywords).met_by(fact) is met
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_shown(raises, shown) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "shown"),
+    ("fact", "shown"),
     [
         (EnvironmentFact("13.0"), "13.0"),
         (EnvironmentFact("13.0", "emulated"), "13.0, emulated"),
@@ -268,10 +268,10 @@ def test_shown(raises, shown) -> None:
         (EnvironmentFact(None, "faked"), "none, faked"),
     ],
 )
-def test_found_shows_its_kind(found: EnvironmentFact, shown: str) -> None:
+def test_found_shows_its_kind(fact: EnvironmentFact, shown: str) -> None:
     """A real value is shown alone, others with their kind; an absent one as none."""
-    assert str(found) == shown
-    assert found.source == ""
+    assert str(fact) == shown
+    assert fact.source == ""
 
 
 def test_order_and_absence_of_requirements() -> None:

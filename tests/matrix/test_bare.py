@@ -447,25 +447,25 @@ def test_a_program_that_does_not_start_without_programs(steps, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "kind"),
+    ("facts", "kind"),
     [
         ({"driver": None, "emulated": False}, "absent"),
         ({"driver": "12.9", "emulated": False}, "real"),
         ({"driver": "12.9", "emulated": True}, "emulated"),
     ],
 )
-def test_facts_without_programs(steps, tmp_path, monkeypatch, capsys, found, kind) -> None:
+def test_facts_without_programs(steps, tmp_path, monkeypatch, capsys, facts, kind) -> None:
     """The record has what was asked for, what was found, and what was hidden."""
     monkeypatch.setattr(bare, "_driver", lambda environment: {"CUDA_VISIBLE_DEVICES": "0"})
     keys = RunKeys(axes={"kind": "bare"}, packages={"m": "2"}, hidden=["/nowhere/*"])
     variables = {"CUDALINK_DRIVER": "x", "CUDALINK_DEVICE": "sm_90"}
     variables["CUDALINK_CELL_KEYS"] = keys.as_json()
-    code, _, environment, (run, *_) = steps(keys, facts=FACTS | found, **variables)
+    code, _, environment, (run, *_) = steps(keys, facts=FACTS | facts, **variables)
     assert (code, environment["CUDA_VISIBLE_DEVICES"]) == (0, "0")
     assert environment["PATH"] == f"{tmp_path}/bin:"
     assert run["versions"]["driver"] == {
         "requested": "x",
-        "found": found["driver"],
+        "found": facts["driver"],
         "source": "cuDriverGetVersion",
         "kind": kind,
     }

@@ -249,13 +249,13 @@ def test_places_that_patterns_match(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "found"),
+    ("output", "expected"),
     [
         ("2 libs\n\tliba.so.1 (libc6,x86-64) => /l/liba.so.1\n\tlibb.so => /b\n", [("liba.so.1", "/l/liba.so.1")]),
         ("", []),
     ],
 )
-def test_the_cache_of_the_loader(monkeypatch, output, found) -> None:
+def test_the_cache_of_the_loader(monkeypatch, output, expected) -> None:
     """What ldconfig prints, wherever it is; nothing without it."""
     asked: list[object] = []
 
@@ -266,7 +266,7 @@ def test_the_cache_of_the_loader(monkeypatch, output, found) -> None:
     monkeypatch.setattr(loader_log.shutil, "which", lambda name, path: f"{path}/{name}")
     monkeypatch.setattr(loader_log.subprocess, "run", run)
     monkeypatch.setenv("PATH", "/p")
-    assert loader_log.loader_cache() == found
+    assert loader_log.loader_cache() == expected
     monkeypatch.delenv("PATH")
     loader_log.loader_cache()
     options = {"capture_output": True, "check": False, "timeout": 10}

@@ -794,7 +794,7 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
 
 
 @pytest.mark.parametrize(
-    ("files", "settings", "found", "perhaps"),
+    ("files", "settings", "expected", "perhaps"),
     [
         (["tests/a.py", "a/tests/test_a.py"], "", ["tests"], ""),
         (["testing/python/a/b_test.py", "docs/tests/test_a.py", ".nox/a/tests/test_b.py"], "", ["testing"], ""),
@@ -821,14 +821,14 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
         ),
     ],
 )
-def test_where_the_tests_are(tmp_path, files, settings, found, perhaps) -> None:
+def test_where_the_tests_are(tmp_path, files, settings, expected, perhaps) -> None:
     """At the top, or as pytest's settings say it; what is further below is a guess, and so a comment."""
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     (tmp_path / "pyproject.toml").write_text(settings)
     written = init.plan_changes(tmp_path)[0].content
-    assert tomllib.loads(written)["defaults"]["tests"] == found
+    assert tomllib.loads(written)["defaults"]["tests"] == expected
     assert perhaps in written
     assert bool(perhaps) is ("\n# perhaps " in written)
 

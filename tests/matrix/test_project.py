@@ -164,7 +164,7 @@ def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "found"),
+    ("files", "expected"),
     [
         ({"pytest.ini": "", "tox.ini": "[pytest]\naddopts = -x\n"}, {}),
         ({".pytest.ini": "[pytest]\naddopts = -k 'a b'\n"}, {"addopts": ["-k", "a b"]}),
@@ -180,11 +180,11 @@ def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
         ({"tox.ini": "[x]\n"}, {}),
     ],
 )
-def test_settings_of_pytest(tmp_path, files, found) -> None:
+def test_settings_of_pytest(tmp_path, files, expected) -> None:
     """The first file with some counts, as for pytest, and a pytest.ini without any; words are those of a shell."""
     for file, text in files.items():
         (tmp_path / file).write_text(text)
-    assert pytest_settings(tmp_path) == found
+    assert pytest_settings(tmp_path) == expected
 
 
 def test_extras_come_in_the_order_of_their_names(tmp_path, warned) -> None:
@@ -228,7 +228,7 @@ def test_each_cell_has_the_extra_of_its_toolkit(warned) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "project", "found"),
+    ("cells", "project", "expected"),
     [
         (
             "",
@@ -265,10 +265,10 @@ def test_each_cell_has_the_extra_of_its_toolkit(warned) -> None:
         ('extras = ["test"]\ninstall = "none"', "", ""),
     ],
 )
-def test_warnings(warned, cells, project, found) -> None:
+def test_warnings(warned, cells, project, expected) -> None:
     """The cell, what does not fit, why that matters and what to write; nothing where all fits."""
     said = warned(f'[cells.a]\nctk = "13.0"\n{cells}', f'[project]\nname = "p"\nversion = "1"\n{project}\n')
-    assert said == ([f"a: {found}"] if found else [])
+    assert said == ([f"a: {expected}"] if expected else [])
 
 
 def test_the_command_warns(tmp_path, monkeypatch, capsys) -> None:

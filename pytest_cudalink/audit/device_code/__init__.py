@@ -91,14 +91,14 @@ def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) 
     gpu = architectures.parse_architecture(arch)[1]
     if not _drives(gpu, driver):
         return DriverAnswer(DriverOutcome.UNDRIVEN)
-    if native := [one for one in images if one.kind == "cubin" and _runs_on(one, gpu)]:
+    if native := [image for image in images if image.kind == "cubin" and _runs_on(image, gpu)]:
         cubin = max(native, key=_specific)
         return DriverAnswer(DriverOutcome.NATIVE if _is_taken_by(cubin, driver) else DriverOutcome.UNKNOWN_FORM, cubin)
-    lto = [one for one in images if one.kind == "ltoir" and serves(one, gpu)]
-    if lto and not any(one.kind == "cubin" for one in images):
+    lto = [image for image in images if image.kind == "ltoir" and serves(image, gpu)]
+    if lto and not any(image.kind == "cubin" for image in images):
         return DriverAnswer(DriverOutcome.LINKED, max(lto, key=_specific))
-    ptx = [one for one in reversed(images) if one.kind == "ptx" and _can_be_chosen(one, gpu)]
-    if not ptx and (tile := [one for one in images if one.kind == "tileir" and _compiles(one, gpu, driver)]):
+    ptx = [image for image in reversed(images) if image.kind == "ptx" and _can_be_chosen(image, gpu)]
+    if not ptx and (tile := [image for image in images if image.kind == "tileir" and _compiles(image, gpu, driver)]):
         return DriverAnswer(DriverOutcome.COMPILED, tile[0])
     if not ptx:
         return DriverAnswer(DriverOutcome.NOTHING_FITS)
@@ -162,7 +162,7 @@ def _dropped_since() -> CudaVersion:
     return CudaVersion.parse(read_table("device_code.toml")["drivers"]["dropped-since"])
 
 
-_KNOWN: Final = {one.number: one for one in architectures.ARCHITECTURES}
+_KNOWN: Final = {architecture.number: architecture for architecture in architectures.ARCHITECTURES}
 
 
 def _drives(gpu: int, driver: CudaVersion) -> bool:
@@ -203,13 +203,13 @@ class DeviceCode:
     @property
     def judged(self) -> tuple[ImageGroup, ...]:
         """The groups with code that a driver gets; where there are only those for a linker, these."""
-        found = tuple(group for group in self.groups if not all(image.empty for image in group.images))
-        return tuple(group for group in found if not group.for_linker) or found
+        with_code = tuple(group for group in self.groups if not all(image.empty for image in group.images))
+        return tuple(group for group in with_code if not group.for_linker) or with_code
 
     def answers(self, arch: str, driver: CudaVersion) -> list[tuple[ImageGroup, DriverAnswer]]:
         """The answer for each group that a driver gets, the worst first."""
-        found = [(group, group.answer(arch, driver)) for group in self.judged]
-        return sorted(found, key=lambda one: -one[1].outcome.severity)
+        answers = [(group, group.answer(arch, driver)) for group in self.judged]
+        return sorted(answers, key=lambda pair: -pair[1].outcome.severity)
 
     def _faults(self, arch: str, driver: CudaVersion) -> Iterator[tuple[ImageGroup, DriverAnswer, bool]]:
         """Yield each group that a driver gets, its answer, and whether that is a fault, in the order of the groups.
@@ -218,23 +218,23 @@ class DeviceCode:
         between translation units that are written for one GPU each, such as for sm_90a and sm_100a. Code for an
         architecture with a suffix runs nowhere else, so that it cannot have been forgotten for this one.
         """
-        found = [(group, group.answer(arch, driver)) for group in self.judged]
-        fitting = {path for group, answer in found if not answer.outcome.fails for path in group.paths}
-        for group, answer in found:
+        answers = [(group, group.answer(arch, driver)) for group in self.judged]
+        fitting = {path for group, answer in answers if not answer.outcome.fails for path in group.paths}
+        for group, answer in answers:
             excused = answer.image is None and group.is_for_one_gpu and fitting.issuperset(group.paths)
             yield group, answer, answer.outcome.fails and not excused
 
     def served(self, arch: str, drivers: Iterable[CudaVersion]) -> dict[CudaVersion, int]:
         """How many files are taken as a whole by each driver that knows a GPU."""
-        found: dict[CudaVersion, int] = {}
+        files_served: dict[CudaVersion, int] = {}
         for driver in drivers:
             refused: dict[str, bool] = {}
             for group, answer, fails in self._faults(arch, driver):
                 if answer.outcome is not DriverOutcome.UNDRIVEN:
                     refused |= {path: refused.get(path) or fails for path in group.paths}
             if refused:
-                found[driver] = sum(not one for one in refused.values())
-        return found
+                files_served[driver] = sum(not fails for fails in refused.values())
+        return files_served
 
     def failures(self, archs: Iterable[str], drivers: Iterable[CudaVersion], files: str = "*") -> list[str]:
         """A sentence for each group, architecture and outcome that fails, with the drivers on which it does."""
@@ -323,11 +323,11 @@ def code_of(path: str, images_and_faults: Iterable[DeviceImage | UnreadImage]) -
     fatbins: dict[tuple[str, int], list[DeviceImage]] = {}
     loose: dict[str, list[DeviceImage]] = {}
     faults = []
-    for found in images_and_faults:
-        if isinstance(found, UnreadImage):
-            faults.append(found)
+    for item in images_and_faults:
+        if isinstance(item, UnreadImage):
+            faults.append(item)
             continue
-        image = replace(found, data=None)
+        image = replace(item, data=None)
         if image.group:
             fatbins.setdefault((image.path, image.group), []).append(image)
         else:

@@ -50,11 +50,11 @@ def assembler(release: str | None = None) -> Toolchain:
     """
     if release is not None:
         return toolchains.find(CudaVersion.parse(release))
-    found = toolchains.installed()
-    if not found:
+    cached = toolchains.installed()
+    if not cached:
         msg = f"no toolchain is in {toolchains.cache_root()}; run: cudalink toolchain add {max(toolchains.releases())}"
         raise ToolchainError(msg)
-    return found[-1]
+    return cached[-1]
 
 
 def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
@@ -69,7 +69,7 @@ def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
     """
     library = str(toolchain.library("nvJitLink"))
     done = set()
-    for _, group in groupby(images(path), key=lambda one: (one.path, one.at)):
+    for _, group in groupby(images(path), key=lambda image: (image.path, image.at)):
         together = list(group)
         for image in together:
             if image.kind != "ptx":
@@ -88,7 +88,7 @@ def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
 
 def _targets(ptx: DeviceImage, together: Sequence[DeviceImage], release: CudaVersion) -> list[str]:
     """The architectures for which a driver of a release would compile PTX; its own if there are none."""
-    found = []
+    architectures = []
     for arch in known_architectures(release):
         _, number, suffix = parse_architecture(arch)
         if (
@@ -96,8 +96,8 @@ def _targets(ptx: DeviceImage, together: Sequence[DeviceImage], release: CudaVer
             and serves(ptx, number)
             and what_happens(together, f"sm_{number}", release).image is ptx
         ):
-            found.append(arch)
-    return found or [ptx.arch]
+            architectures.append(arch)
+    return architectures or [ptx.arch]
 
 
 def _assembled(ptx: DeviceImage, code: bytes, arch: str, release: CudaVersion, library: str) -> Assembled:

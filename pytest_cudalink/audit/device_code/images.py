@@ -91,7 +91,7 @@ def images(path: str | Path) -> Iterator[DeviceImage]:
     Raises AuditError if there is no such file, or a wheel is damaged. What cannot be read inside of it is passed over:
     `all_images` yields that, too.
     """
-    return (found for found in all_images(path) if isinstance(found, DeviceImage))
+    return (image for image in all_images(path) if isinstance(image, DeviceImage))
 
 
 def all_images(path: str | Path) -> Iterator[DeviceImage | UnreadImage]:
@@ -106,9 +106,9 @@ def all_images(path: str | Path) -> Iterator[DeviceImage | UnreadImage]:
             except Exception as error:  # noqa: BLE001 (zipfile raises whatever a damaged member leads it to)
                 yield UnreadImage(name, f"cannot be read: {type(error).__name__}: {error}")
                 continue
-            for found in in_file(name, data):
+            for image in in_file(name, data):
                 nothing = False
-                yield found
+                yield image
         if nothing and name.lower().endswith(_NAMED):
             yield UnreadImage(
                 name, "has no device code that can be read; expected some, as its name says: build it again"
@@ -135,25 +135,25 @@ def in_file(
         section = places.name_at(piece.at)
         if piece.form == "fatbin":
             group += 1
-            found: Iterator[DeviceImage | UnreadImage] = _in_fatbin(name, data, piece, unpacking)
+            contents: Iterator[DeviceImage | UnreadImage] = _in_fatbin(name, data, piece, unpacking)
         else:
-            found = iter([_loose(name, data, piece)])
+            contents = iter([_loose(name, data, piece)])
             count_read(data, piece.size)
-        for one in found:
+        for image in contents:
             count += 1
             if count > _MOST_IMAGES:
                 yield UnreadImage(name, f"has more than {_MOST_IMAGES} images; the rest was not read")
                 return
-            if isinstance(one, DeviceImage):
-                linked = section in RELOCATABLE or one.kind == "ltoir"
-                one = replace(  # noqa: PLW2901 (the same image, with where it lies)
-                    one,
+            if isinstance(image, DeviceImage):
+                linked = section in RELOCATABLE or image.kind == "ltoir"
+                image = replace(  # noqa: PLW2901 (the same image, with where it lies)
+                    image,
                     section=section,
                     at=piece.at,
                     group=group if piece.form == "fatbin" else 0,
-                    relocatable=True if linked else one.relocatable,
+                    relocatable=True if linked else image.relocatable,
                 )
-            yield one
+            yield image
 
 
 class _Room:

@@ -155,9 +155,9 @@ def pieces(data: Buffer, *, text: bool) -> Iterator[Piece]:
         stop = start + _WINDOW
         last = stop + longest - 1
         following = {magic: data.find(magic, max(start, end), last) for magic in readers}
-        while found := {place: magic for magic, place in following.items() if 0 <= place < stop}:
-            place = min(found)
-            magic = found[place]
+        while next_magics := {place: magic for magic, place in following.items() if 0 <= place < stop}:
+            place = min(next_magics)
+            magic = next_magics[place]
             piece = readers[magic](data, place)
             end = place + 1
             if piece is not None:
@@ -182,7 +182,7 @@ def _cubin(data: Buffer, at: int) -> Piece | None:
     end = max(elf.HEADER.size, segments_end, head.sections + head.section_size * head.section_count)
     with suppress(error, elf.ElfError):  # compilers write what sections hold before the tables; CUPTI's lie behind them
         sections = elf.read_sections(data, head, at)
-        end = max([end, *(one.offset + one.size for one in sections if one.kind not in (_NOTHING, _NOBITS))])
+        end = max([end, *(row.offset + row.size for row in sections if row.kind not in (_NOTHING, _NOBITS))])
     if at == 0 or at + end > len(data):
         end = len(data) - at
     return Piece("cubin", at, end)
@@ -232,15 +232,15 @@ class Sections:
 
 
 def _archive_sections(data: Buffer) -> list[tuple[int, int, str]]:
-    found = []
+    rows = []
     at = 8
     while at + 60 <= len(data):
         size = data[at + 48 : at + 58].strip()
         if not size.isdigit():
             break
-        found += _elf_sections(data, at + 60, int(size))
+        rows += _elf_sections(data, at + 60, int(size))
         at += 60 + int(size) + int(size) % 2
-    return found
+    return rows
 
 
 def _elf_sections(data: Buffer, base: int, most: int | None = None) -> list[tuple[int, int, str]]:
@@ -248,12 +248,12 @@ def _elf_sections(data: Buffer, base: int, most: int | None = None) -> list[tupl
     head = elf.read_header(data, base)
     if head is None or (most is not None and head.sections + head.section_size * head.section_count > most):
         return []
-    found = elf.read_sections(data, head, base)
-    names = elf.section_names(data, head, found, base)
+    sections = elf.read_sections(data, head, base)
+    names = elf.section_names(data, head, sections, base)
     return [
-        (base + one.offset, base + one.offset + one.size, name)
-        for one, name in zip(found, names, strict=True)
-        if one.kind != _NOBITS
+        (base + section.offset, base + section.offset + section.size, name)
+        for section, name in zip(sections, names, strict=True)
+        if section.kind != _NOBITS
     ]
 
 
@@ -262,8 +262,8 @@ def _pe_sections(data: Buffer) -> list[tuple[int, int, str]]:
     if data[header : header + 4] != b"PE\0\0":
         return []
     _, count, _, _, _, optional, _ = Struct("<HHIIIHH").unpack_from(data, header + 4)
-    found = []
+    rows = []
     for index in range(count):
         name, _, _, length, offset = Struct("<8sIIII").unpack_from(data, header + 24 + optional + 40 * index)
-        found.append((offset, offset + length, name.rstrip(b"\0").decode("latin-1")))
-    return found
+        rows.append((offset, offset + length, name.rstrip(b"\0").decode("latin-1")))
+    return rows

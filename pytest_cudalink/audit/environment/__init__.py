@@ -87,13 +87,13 @@ class EnvironmentAudit:
     @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings that are not notes."""
-        return tuple(one for one in self.findings if one.severity == "error")
+        return tuple(finding for finding in self.findings if finding.severity == "error")
 
     @property
     def exit_code(self) -> int:
         """0 coherent, 1 incoherent, 2 if something could not be read and nothing else is wrong."""
         unread: list[Severity] = ["unknown"] * bool(self.unreadable)
-        return exit_code_of([*(one.severity for one in self.findings), *unread])
+        return exit_code_of([*(finding.severity for finding in self.findings), *unread])
 
     @property
     def verdict(self) -> str:
@@ -103,8 +103,8 @@ class EnvironmentAudit:
     @property
     def summary(self) -> str:
         """One line: how many errors, in what."""
-        found = len(self.errors)
-        errors = counted(found, "error") if found else "no errors"
+        count = len(self.errors)
+        errors = counted(count, "error") if count else "no errors"
         unread = f", {len(self.unreadable)} not readable" if self.unreadable else ""
         libraries = f"{counted(self.files, 'library', 'libraries')} measured"
         measured = libraries if self.files else "declared requirements only"
@@ -116,8 +116,8 @@ class EnvironmentAudit:
 
         Raises AssertionError with a line for each reason.
         """
-        reasons = [f"{one.what}: {one.remedies[0]}" for one in self.errors]
-        reasons += [f"{one.path}: {one.text}" for one in self.unreadable]
+        reasons = [f"{finding.what}: {finding.remedies[0]}" for finding in self.errors]
+        reasons += [f"{unread.path}: {unread.text}" for unread in self.unreadable]
         if reasons:
             raise AssertionError("\n".join([self.prefix, *(f"  {reason}" for reason in reasons)]))
 
@@ -162,19 +162,19 @@ def audit_environment(
     findings: list[Finding] = []
     files, needs = 0, {}
     providers = Providers(everything)
-    for one in everything:  # which have no files unless those are measured
-        files += len(one.files)
-        needs[str(one)] = needs_of_files(place, one, unreadable)
-        claimed, unprovided = measured_claims(one, needs[str(one)], providers, claims, repair.install)
+    for package in everything:  # which have no files unless those are measured
+        files += len(package.files)
+        needs[str(package)] = needs_of_files(place, package, unreadable)
+        claimed, unprovided = measured_claims(package, needs[str(package)], providers, claims, repair.install)
         measured += claimed
-        findings += [*unprovided, *of_another_major(one, needs[str(one)], providers, repair.install, machine)]
+        findings += [*unprovided, *of_another_major(package, needs[str(package)], providers, repair.install, machine)]
     shared = _shared_files(everything, unreadable) if measure else {}
     findings += _overwritten(shared, claims, repair, machine)
     findings += _copies(providers, shared, repair)
     claims += measured
     findings[:0] = [*_judged(claims, repair), *_of_extras(distributions, claims)]
     findings += _lost(everything, claims, repair)
-    metadata = [*(one.name for one in distributions), *(_named_by_folder(one) for one in unreadable)]
+    metadata = [*(distribution.name for distribution in distributions), *map(_named_by_folder, unreadable)]
     findings += _without_metadata(place, metadata, repair)
     findings += _known_to_fail(everything, providers, repair, machine)
     if machine is not None:
@@ -187,22 +187,22 @@ def audit_environment(
 
 
 def _used(everything: Iterable[Installed], needs: Mapping[str, Iterable[Need]]) -> tuple[str, ...]:
-    others = (str(one) for one in everything if one.name != "pytest-cudalink")
-    return tuple(sorted({f"{need.stem} {need.major}" for one in others for need in needs[one]}))
+    others = (str(package) for package in everything if package.name != "pytest-cudalink")
+    return tuple(sorted({f"{need.stem} {need.major}" for label in others for need in needs[label]}))
 
 
 def _without_doubles(distributions: Sequence[Installed], packages: Sequence[CondaPackage]) -> list[Installed]:
     """All that is installed; a distribution that conda installed is known by its conda package, which has its files."""
-    listed = {path for one in packages for path in one.installed.files}
-    own = [one for one in distributions if one.manager != "conda" or not set(one.files) <= listed]
-    return [*own, *(one.installed for one in packages)]
+    listed = {path for package in packages for path in package.installed.files}
+    own = [package for package in distributions if package.manager != "conda" or not listed.issuperset(package.files)]
+    return [*own, *(package.installed for package in packages)]
 
 
 def _by_conda(
     place: Place, packages: Sequence[CondaPackage], unreadable: list[Unreadable]
 ) -> tuple[list[Claim], list[Installed]]:
     """The claims of conda packages, and the driver that they are judged by, if there is one."""
-    if not any(True for one in packages for _ in conda.cuda_specs(one)):
+    if not any(True for package in packages for _ in conda.cuda_specs(package)):
         return [], []
     rules = conda.rules()
     if rules is None:
@@ -243,26 +243,26 @@ def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
 
 def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> Iterator[Finding]:
     """Versions that no requirement refuses, but an extra that nobody asked for: it is what a package was tried with."""
-    there = {one.name: one for one in distributions}
+    there = {distribution.name: distribution for distribution in distributions}
     claimed = {(claim.by, claim.name) for claim in claims}
-    for one in distributions:
+    for distribution in distributions:
         asked: dict[str, dict[str, str]] = {}  # versions by extra, of each distribution
-        for line in one.requires:
+        for line in distribution.requires:
             match = OF_EXTRA.match(line)
             name = canonicalize_name(match["name"]) if match else ""
-            if match and name in there and concerns_cuda(name) and (str(one), name) not in claimed:
+            if match and name in there and concerns_cuda(name) and (str(distribution), name) not in claimed:
                 with suppress(ValueError):
                     versions = str(install_targets.parse_requirement(line).specifier)
                     asked.setdefault(name, {})[match["extra"]] = versions
         for name, extras in asked.items():
-            found = there[name]
-            if not any(install_targets.accepts(versions, found.version) for versions in extras.values()):
+            installed = there[name]
+            if not any(install_targets.accepts(versions, installed.version) for versions in extras.values()):
                 extra, versions = next(iter(extras.items()))
                 yield Finding(
                     "note",
-                    f"{found.name} is {found.version}; the extra {extra} of {one} asks for {versions}",
-                    otherwise=f"install '{one.name}[{extra}]' where {one.name} uses it",
-                    place=str(found),
+                    f"{installed.name} is {installed.version}; the extra {extra} of {distribution} asks for {versions}",
+                    otherwise=f"install '{distribution.name}[{extra}]' where {distribution.name} uses it",
+                    place=str(installed),
                     kind="version",
                 )
 
@@ -273,10 +273,10 @@ def _contradicting(
     """For each specifier that bounds from above, its claims, and those that have no version in common with it."""
     specifiers = sorted({claim.versions for claim in group} - {"", "*"})[:_MOST_SPECIFIERS]
     pairs: dict[str, set[str]] = {}
-    for one, other in combinations(specifiers, 2):
-        if install_targets.common_version([one, other], accept) is None:
-            reach = {spec: install_targets.highest_version(spec, [one, other], accept) for spec in (one, other)}
-            low, high = sorted((one, other), key=lambda spec: reach[spec])
+    for first, other in combinations(specifiers, 2):
+        if install_targets.common_version([first, other], accept) is None:
+            reach = {spec: install_targets.highest_version(spec, [first, other], accept) for spec in (first, other)}
+            low, high = sorted((first, other), key=lambda spec: reach[spec])
             pairs.setdefault(low, set()).add(high)
     for bound, contradicting in pairs.items():
         yield [c for c in group if c.versions == bound], [c for c in group if c.versions in contradicting]
@@ -285,7 +285,7 @@ def _contradicting(
 def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> Finding:
     there = repair.there(name, [*low, *high])
     owners = repair.roots([low[0], high[0]])
-    names = [one.name for one in owners]
+    names = [owner.name for owner in owners]
     is_there = there.version if there else "missing"
     return Finding(
         "error",
@@ -329,15 +329,15 @@ def _missing(name: str, missing: list[Claim], repair: _Repair) -> Finding:
 def _shared_files(
     everything: Iterable[Installed], unreadable: list[Unreadable]
 ) -> dict[str, dict[str, tuple[Installed, str]]]:
-    """The files that the RECORDs of several distributions list: by path and name, the distribution and its hash."""
-    found: dict[str, dict[str, tuple[Installed, str]]] = {}
-    for one in everything:
+    """The files that the RECORDs of several distributions list: by path and name, the package and its hash."""
+    owners_by_path: dict[str, dict[str, tuple[Installed, str]]] = {}
+    for package in everything:
         try:
-            for path, digest in recorded_hashes(one):
-                found.setdefault(path, {})[one.name] = (one, digest)
+            for path, digest in recorded_hashes(package):
+                owners_by_path.setdefault(path, {})[package.name] = (package, digest)
         except (OSError, ValueError) as error:
-            unreadable.append(Unreadable(f"{one.path}/RECORD", f"{error}: install the distribution again"))
-    return {path: owners for path, owners in found.items() if len(owners) > 1}
+            unreadable.append(Unreadable(f"{package.path}/RECORD", f"{error}: install the distribution again"))
+    return {path: owners for path, owners in owners_by_path.items() if len(owners) > 1}
 
 
 def _overwritten(
@@ -355,17 +355,19 @@ def _overwritten(
     """
     required = {claim.name for claim in claims if claim.by_name != "cuda-toolkit"}
     paths_of = grouped(
-        (tuple(one for one, _ in owners.values()), path)
+        (tuple(owner for owner, _ in owners.values()), path)
         for path, owners in shared.items()
         if len({digest for _, digest in owners.values()}) > 1
     )
     for several, paths in paths_of.items():
         libraries = [path for path in paths if is_library(path)]
-        variants = len({VARIANT.sub("", one.name) for one in several}) == 1
+        variants = len({VARIANT.sub("", owner.name) for owner in several}) == 1
         first = (libraries or paths)[0]
-        complete = (one.name for one in several if all(has_hash(path, shared[path][one.name][1]) for path in paths))
+        complete = (
+            owner.name for owner in several if all(has_hash(path, shared[path][owner.name][1]) for path in paths)
+        )
         there = next(complete, "") if variants else ""
-        alone = {one.name for one in several} & required == {there}
+        alone = {owner.name for owner in several} & required == {there}
         serves = f": the files are those of {there}, and {'nothing requires' if alone else 'serve'} the others"
         unneeded = serves if there else ", if no program imports this file"
         counts = bool(libraries or variants) and not (there and (alone or _serves_all(there, several, paths, machine)))
@@ -386,7 +388,7 @@ def _serves_all(there: str, several: Sequence[Installed], paths: Sequence[str], 
     major = re.search(r"\d{2}", there)
     driver = machine.driver if machine else driver_here()
     return (
-        len({one.version for one in several}) == 1
+        len({owner.version for owner in several}) == 1
         and all(_LINKED.search(path) and not EXTENSION.search(path) for path in paths)
         and not is_cuda_distribution(there)
         and major is not None
@@ -400,16 +402,17 @@ def _lost(everything: Sequence[Installed], claims: Iterable[Claim], repair: _Rep
     Of what else they require, that which is gone as a whole: images of containers leave out tests of other packages.
     A note where no library is left of one that conda has replaced: only its metadata stayed behind.
     """
-    by_conda = {Path(path).name for one in everything if one.manager == "conda" for path in one.files}
+    by_conda = {Path(path).name for package in everything if package.manager == "conda" for path in package.files}
     required = {claim.name for claim in claims}
-    of_cuda = [one for one in everything if concerns_cuda(one.name) or (one.name in required and is_gone(one))]
-    for one, paths in lost_files(of_cuda):
-        replaced = not one.files and not by_conda.isdisjoint(Path(path).name for path in paths)
+    gone = {package.name for package in everything if package.name in required and is_gone(package)}
+    of_cuda = [package for package in everything if package.name in gone or concerns_cuda(package.name)]
+    for package, paths in lost_files(of_cuda):
+        replaced = not package.files and not by_conda.isdisjoint(Path(path).name for path in paths)
         yield Finding(
             "note" if replaced else "error",
-            f"{one} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
-            repair.again(one),
-            place=str(one),
+            f"{package} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
+            repair.again(package),
+            place=str(package),
             kind="lost",
         )
 
@@ -438,7 +441,7 @@ def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> I
     for path, owners in sorted(providers.owners().items()):
         if path in shared:
             continue
-        names = sorted({str(one) for one in owners})
+        names = sorted({str(owner) for owner in owners})
         yield Finding(
             "error",
             f"{path} is installed by {' and '.join(names)}; expected one of them",
@@ -457,27 +460,27 @@ def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> I
             place=parts[0],
             kind="copies",
         )
-    released = [one for one in providers.all if one.release]
-    by_library = grouped(((one.library, one.release.major if one.release else 0), one) for one in released)
+    released = [copy for copy in providers.all if copy.release]
+    by_library = grouped(((copy.library, copy.release.major if copy.release else 0), copy) for copy in released)
     for (library, _), copies in sorted(by_library.items()):
-        if len({one.release for one in copies}) > 1:
+        if len({copy.release for copy in copies}) > 1:
             yield _several(library, copies, "error")
-    for stem, copies in sorted(grouped((one.stem, one) for one in released).items()):
-        if len({one.release.major for one in copies if one.release}) > 1:
+    for stem, copies in sorted(grouped((copy.stem, copy) for copy in released).items()):
+        if len({copy.release.major for copy in copies if copy.release}) > 1:
             yield _several(stem, copies, "note")
 
 
 def _several(library: str, copies: Sequence[Provider], severity: Severity) -> Finding:
-    listed = " and ".join(f"CUDA {one.release} by {one}" for one in copies)
+    listed = " and ".join(f"CUDA {copy.release} by {copy}" for copy in copies)
     expected = "one release: which one a process gets depends on what loads first"
-    fix = f"keep one of {', '.join(sorted({one.owner.name for one in copies if one.owner}))}"
+    fix = f"keep one of {', '.join(sorted({copy.owner.name for copy in copies if copy.owner}))}"
     if severity == "note":
         expected, fix = "one major, unless the programs that use them differ", "nothing, if that is meant"
     return Finding(
         severity,
         f"{library} is installed as {listed}; expected {expected}",
         otherwise=fix,
-        place=", ".join(one.path for one in copies),
+        place=", ".join(copy.path for copy in copies),
         kind="copies",
     )
 
@@ -486,7 +489,7 @@ def _known_to_fail(
     everything: Sequence[Installed], providers: Providers, repair: _Repair, machine: TargetMachine | None
 ) -> Iterator[Finding]:
     """Installed versions that meet a known-bad entry; a note where it also depends on a machine that is not known."""
-    versions = {one.name: one.version for one in everything}
+    versions = {package.name: package.version for package in everything}
     # programs find those of the system, too; NVRTC those that cuda-bindings makes look for it
     for stem in ("libnvJitLink", "libnvrtc") if "cuda-bindings" in versions else ("libnvJitLink",):
         for major, name in exports.distributions(stem).items():
@@ -494,17 +497,16 @@ def _known_to_fail(
             if system is not None and system.owner is None and system.release:
                 versions.setdefault(name, str(system.release))
     arch, driver = (machine.arch or None, machine.release) if machine else (None, None)
-    for one in known_bad.known_bad(versions, arch=arch, driver=driver):
-        is_open = one.open_conditions(arch=arch, driver=driver)
-        only = f"; only {', '.join(is_open)}" if is_open else ""
-        concerned = {*one.versions}.union(*(known_bad.components().get(name, ()) for name in one.versions))
+    for entry in known_bad.known_bad(versions, arch=arch, driver=driver):
+        is_open, text = entry.sentence(arch, driver)
+        concerned = {*entry.versions}.union(*(known_bad.components().get(name, ()) for name in entry.versions))
         there = [each for each in everything if each.name in concerned]
-        fix = Command(one.install).by(repair.installer(there[0].manager if there else ""))
+        fix = Command(entry.install).by(repair.installer(there[0].manager if there else ""))
         yield Finding(
-            "note" if is_open or (one.open_conditions() and one.seen == "reported") else "error",
-            f"known to fail: {one.text}{only}",
+            "note" if is_open or (entry.open_conditions() and entry.seen == "reported") else "error",
+            text,
             fix,
-            otherwise="" if fix else one.advice,
+            otherwise="" if fix else entry.advice,
             place=", ".join(sorted(map(str, there))),
             kind="known-bad",
         )
@@ -518,9 +520,9 @@ class _Repair:
 
     def __init__(self, place: Place, everything: Sequence[Installed]) -> None:
         self._place = place
-        self._python = {one.name: one for one in everything if one.manager != "conda"}
-        self._conda = {one.name: one for one in everything if one.manager == "conda"}
-        self._by_label = {str(one): one for one in everything}
+        self._python = {package.name: package for package in everything if package.manager != "conda"}
+        self._conda = {package.name: package for package in everything if package.manager == "conda"}
+        self._by_label = {str(package): package for package in everything}
 
     def is_conda(self, claim: Claim) -> bool:
         """Whether a claim is about a conda package."""
@@ -542,7 +544,7 @@ class _Repair:
 
     def upgrade(self, owners: Sequence[Installed]) -> Command:
         """The command that lets the package manager choose other releases of distributions."""
-        return self.install(owners[0].manager, [one.name for one in owners])._replace(action="upgrade")
+        return self.install(owners[0].manager, [owner.name for owner in owners])._replace(action="upgrade")
 
     def require(self, name: str, claims: Sequence[Claim], there: Installed | None) -> tuple[Command, str]:
         """The command that installs a version which all claims accept, or what helps instead."""

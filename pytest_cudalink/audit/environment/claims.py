@@ -73,15 +73,15 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
     is recorded nowhere. Those that conda installed are left to conda, which changes their requirements. Whatever else
     one of CUDA's distributions requires counts, too: its libraries or its modules load it.
     """
-    installed = {one.name: one for one in distributions}
+    installed = {distribution.name: distribution for distribution in distributions}
     parsed: dict[str, list[Requirement]] = {}
-    for one in distributions:
-        if one.manager == "conda":
+    for package in distributions:
+        if package.manager == "conda":
             continue
-        parsed[one.name] = list(_parsed(one, unreadable))
-        if is_cuda_distribution(one.name) and distribution_version(one.version) is None:
-            text = f"version is {one.version[:80]!r}; expected one such as 12.9.86: install the distribution again"
-            unreadable.append(Unreadable(one.path, text))
+        parsed[package.name] = list(_parsed(package, unreadable))
+        if is_cuda_distribution(package.name) and distribution_version(package.version) is None:
+            text = f"version is {package.version[:80]!r}; expected one such as 12.9.86: install the distribution again"
+            unreadable.append(Unreadable(package.path, text))
     target = _target(place, distributions)
     extras, because = _wanted_extras(target, parsed)
     for name, requirements in parsed.items():
@@ -93,7 +93,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
                 satisfied = install_targets.accepts(versions, there.version) if there else None
                 yield Claim(
                     str(installed[name]), about, versions, "declared", f"Requires-Dist: {requirement}"[:300],
-                    satisfied, because=tuple(str(installed[one]) for one in sorted(because.get(name, ()))),
+                    satisfied, because=tuple(str(installed[label]) for label in sorted(because.get(name, ()))),
                 )  # fmt: skip
 
 
@@ -117,11 +117,11 @@ def _target(place: Place, distributions: Iterable[Installed]) -> InstallTarget:
     The tags of an installed wheel for one platform say that; without such a wheel it is this machine.
     """
     minor = int(place.python.partition(".")[2])
-    for one in distributions:
+    for distribution in distributions:
         with suppress(OSError):
-            text = read_bounded(Path(one.path, "WHEEL"), _MOST_WHEEL).decode("utf-8", "replace")
+            text = read_bounded(Path(distribution.path, "WHEEL"), _MOST_WHEEL).decode("utf-8", "replace")
             for tag in re.findall(r"^Tag: *([\w.]+-[\w.]+-(?!any$)\w+)$", text, re.MULTILINE):
-                for target in targets_of(f"{one.name}-1-{tag}.whl"):
+                for target in targets_of(f"{distribution.name}-1-{tag}.whl"):
                     if target.minor == minor:
                         return target
     (target, *_) = targets_of("", windows=place.windows, machine=platform.machine())
@@ -161,7 +161,7 @@ def conda_claims(
 
     Without a driver nothing is asked of ``__cuda``.
     """
-    installed = {one.installed.name: one for one in (*packages, *([driver] if driver else []))}
+    installed = {package.installed.name: package for package in (*packages, *([driver] if driver else []))}
     for package in packages:
         for name, spec, must in conda.cuda_specs(package):
             there = installed.get(name)

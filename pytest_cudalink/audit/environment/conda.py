@@ -38,16 +38,16 @@ class CondaPackage:
 
 def read_packages(prefix: Path, *, files: bool = True) -> tuple[list[CondaPackage], list[Unreadable]]:
     """Return the packages of a conda prefix, and the records that cannot be read."""
-    found: list[CondaPackage] = []
+    packages: list[CondaPackage] = []
     unreadable: list[Unreadable] = []
     for record in sorted((prefix / "conda-meta").glob("*.json")):
         try:
-            found.append(_package(prefix, record, files=files))
+            packages.append(_package(prefix, record, files=files))
         except (OSError, ValueError, RecursionError) as error:
             reason = str(error.strerror if isinstance(error, OSError) else error)
             text = f"conda's record is invalid ({reason[:200]}): install the package again with conda"
             unreadable.append(Unreadable(str(record), text))
-    return found, unreadable
+    return packages, unreadable
 
 
 def _package(prefix: Path, record: Path, *, files: bool) -> CondaPackage:
@@ -66,8 +66,8 @@ def _package(prefix: Path, record: Path, *, files: bool) -> CondaPackage:
     if not (isinstance(version, str) and version and isinstance(build, str)):
         raise ValueError(f"version is {str(version)[:80]!r}, build is {str(build)[:80]!r}; expected texts")
     number = content.get("build_number")
-    libraries = (one for one in _texts(content, "files") if is_library(one)) if files else ()
-    paths = (os.path.normpath(prefix / one) for one in libraries)
+    libraries = (path for path in _texts(content, "files") if is_library(path)) if files else ()
+    paths = (os.path.normpath(prefix / path) for path in libraries)
     installed = Installed(
         name, version[:200], "conda", str(record), _texts(content, "depends"),
         tuple(path for path in paths if os.path.isfile(path)),  # noqa: PTH113 (text, many)
@@ -77,7 +77,7 @@ def _package(prefix: Path, record: Path, *, files: bool) -> CondaPackage:
 
 def _texts(content: dict[str, Any], key: str) -> tuple[str, ...]:
     value = content.get(key) or []
-    if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+    if not (isinstance(value, list) and all(isinstance(text, str) for text in value)):
         raise ValueError(f"{key} is {str(value)[:80]!r}; expected a list of texts")
     return tuple(value)
 
@@ -126,14 +126,18 @@ class Rules:
 
     def matches(self, spec: str, package: CondaPackage) -> bool:
         """Whether a package, with its build, satisfies a match specification."""
-        one = package.installed
+        installed = package.installed
         try:
             build = self._rattler.BuildString(package.build)
             # (no specification is compared with the platform)
-            record = self._rattler.PackageRecord(one.name, one.version, build, package.build_number, "noarch")
+            record = self._rattler.PackageRecord(
+                installed.name, installed.version, build, package.build_number, "noarch"
+            )
             return bool(self._rattler.MatchSpec(spec).matches(record))
         except Exception as error:
-            raise ValueError(f"{one.name} {one.version[:80]!r} cannot be compared with {spec[:200]!r}") from error
+            raise ValueError(
+                f"{installed.name} {installed.version[:80]!r} cannot be compared with {spec[:200]!r}"
+            ) from error
 
 
 @cache

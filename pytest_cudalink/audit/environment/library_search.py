@@ -66,7 +66,7 @@ class Providers:
     def __init__(self, distributions: Iterable[Installed]) -> None:
         self._owners: dict[str, list[Installed]] = {}
         self._sites: dict[str, None] = {}
-        found: dict[str, Provider] = {}
+        providers: dict[str, Provider] = {}
         for owner in distributions:
             if owner.manager != "conda":
                 self._sites[os.path.dirname(owner.path)] = None  # noqa: PTH120 (of a text)
@@ -76,26 +76,26 @@ class Providers:
                     continue
                 self._owners.setdefault(path, []).append(owner)
                 key = os.path.realpath(path)  # conda's links of several names lead to one file
-                if key not in found or len(library) < len(found[key].library):
-                    found[key] = Provider(library, path, owner, release_of(stem_of(library), owner))
-        self.all = tuple(found.values())
+                if key not in providers or len(library) < len(providers[key].library):
+                    providers[key] = Provider(library, path, owner, release_of(stem_of(library), owner))
+        self.all = tuple(providers.values())
 
     def owners(self) -> dict[str, list[Installed]]:
         """The distributions that list a library, by its path, where there are several."""
-        return {path: owners for path, owners in self._owners.items() if len({one.name for one in owners}) > 1}
+        return {path: owners for path, owners in self._owners.items() if len({owner.name for owner in owners}) > 1}
 
     def foreign_parts(self) -> list[str]:
         """The parts of cuDNN that a process gets from another folder than the part which opens them.
 
         They open each other by name: LD_LIBRARY_PATH comes before their own folder, and the loader's cache after it.
         """
-        own = {one.library: one.path for one in self.all}
+        own = {provider.library: provider.path for provider in self.all}
         first = next((name for name in own if stem_of(name) == "libcudnn"), None)
         if first is None:
             return []
         cached = list(_cached())
 
-        def found(stem: str) -> str:
+        def path_of(stem: str) -> str:
             name = first.replace("libcudnn", stem)
             earlier = (f"{folder}/{name}" for folder in library_path())
             later = (path for path in cached if path.endswith(f"/{name}"))
@@ -103,9 +103,9 @@ class Providers:
             path = next(filter(os.path.isfile, (*earlier, ours, *later)), "")
             return ours if os.path.isfile(ours) and _size(ours) == _size(path) else path  # noqa: PTH113 (of texts)
 
-        opener = found("libcudnn_graph") or own[first]  # cuDNN 8 has no such part
+        opener = path_of("libcudnn_graph") or own[first]  # cuDNN 8 has no such part
         stems = {stem_of(name) for path in (own[first], opener) for name in parts_named_in(path)}
-        parts = {found(stem) for stem in stems} - {""}
+        parts = {path_of(stem) for stem in stems} - {""}
         return sorted(path for path in parts if Path(path).parent != Path(opener).parent)
 
     def of(self, stem: str, major: int, user: str) -> Provider | None:
@@ -115,16 +115,16 @@ class Providers:
         `major`: the CUDA major.
         `user`: path of the file that needs it.
         """
-        candidates = [one for one in self.all if one.is_of(stem, major)]
+        candidates = [provider for provider in self.all if provider.is_of(stem, major)]
         for folder in _searched_first(user):
-            here = [one for one in candidates if os.path.dirname(os.path.realpath(one.path)) == folder]  # noqa: PTH120 (of a text)
+            here = [provider for provider in candidates if os.path.dirname(os.path.realpath(provider.path)) == folder]  # noqa: PTH120 (of a text)
             if here:
                 return here[0]
             if (there := _first_of(_listed(folder), stem, major)) is not None:
                 return there
-        wheels = [one for one in candidates if one.owner and one.owner.manager != "conda"]
-        found = next(iter(wheels or candidates), None) or _first_of(self._unlisted(), stem, major)
-        return found or _first_of(_system_libraries(), stem, major)
+        wheels = [provider for provider in candidates if provider.owner and provider.owner.manager != "conda"]
+        provider = next(iter(wheels or candidates), None) or _first_of(self._unlisted(), stem, major)
+        return provider or _first_of(_system_libraries(), stem, major)
 
     def _unlisted(self) -> Iterator[str]:
         """The libraries where wheels have them, whose distribution has lost its metadata: programs load them still."""
@@ -156,7 +156,7 @@ def _searched_first(user: str) -> list[str]:
     origin = os.path.dirname(os.path.realpath(user))  # noqa: PTH120 (of a text)
 
     def folders(named: Iterable[str]) -> list[str]:
-        return [os.path.realpath(one.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)) for one in named]
+        return [os.path.realpath(folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)) for folder in named]
 
     rpath, runpath = (elf.rpath, elf.runpath) if elf else ((), ())
     return [*([] if runpath else folders(rpath)), *library_path(), *folders(runpath)]
@@ -221,8 +221,8 @@ def is_any_reached(opener: str, names: Collection[str]) -> bool:
 
     The file's own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
     """
-    there = [*(one for folder in _searched_first(opener) for one in _names_in(folder)), *map(_name_of, _cached())]
-    return any(one.startswith(name) for one in there for name in names)
+    there = [*(name for folder in _searched_first(opener) for name in _names_in(folder)), *map(_name_of, _cached())]
+    return any(library.startswith(name) for library in there for name in names)
 
 
 def _name_of(path: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,14 +41,11 @@ def driver_here() -> str:
     """The CUDA version of the driver, by the variable that conda reads, or of this machine; empty without one."""
     from ... import probes
 
-    version = os.environ.get("CONDA_OVERRIDE_CUDA")
-    if version is None:
-        try:
-            found = probes.driver_version()
-        except OSError:  # a driver that cannot be opened; the doctor reports it
-            found = None
-        version = str(found) if found else ""
-    return version
+    if (version := os.environ.get("CONDA_OVERRIDE_CUDA")) is not None:
+        return version
+    with suppress(OSError):  # a driver that cannot be opened; the doctor reports it
+        return str(probes.driver_version() or "")
+    return ""
 
 
 def _finding(severity: Severity, text: str, owner: Installed | None, remedy: str) -> Finding:
@@ -63,7 +61,7 @@ def misfits(
     `needs`: of each distribution, by its name and version.
     """
     if machine.arch and what_happens((), machine.arch, machine.driver).outcome is DriverOutcome.UNDRIVEN:
-        drivers = [one for one in DRIVER_RELEASES if what_happens((), machine.arch, one).outcome.fails]
+        drivers = [release for release in DRIVER_RELEASES if what_happens((), machine.arch, release).outcome.fails]
         expected = f"CUDA {drivers[0]} to {drivers[-1]}"
         yield _finding(
             "error", f"a driver of CUDA {machine.driver} drives no {machine.arch}; expected one of {expected}", None,
@@ -73,8 +71,8 @@ def misfits(
     everything = list(everything)
     yield from _of_functions(machine, everything, needs)
     if machine.arch:
-        for one in everything:
-            yield from _of_device_code(machine, one)
+        for distribution in everything:
+            yield from _of_device_code(machine, distribution)
 
 
 def _newer(release: CudaVersion) -> str:
@@ -87,7 +85,7 @@ def _of_functions(
 ) -> Iterator[Finding]:
     """Libraries that are linked with functions which the driver does not have."""
     for owner in everything:
-        wanted = [(one.floor, one) for one in needs[str(owner)] if one.stem == "libcuda" and one.floor]
+        wanted = [(need.floor, need) for need in needs[str(owner)] if need.stem == "libcuda" and need.floor]
         floor, need = max(wanted, key=lambda pair: pair[0], default=(machine.driver, None))
         if need is not None and floor > machine.driver:
             yield _finding(
@@ -102,14 +100,14 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Findin
     Code for the GPU may lie in other files than code for others, a wheel may have one file for each CUDA major, and a
     program may never need some of it: it is a conflict where nothing of a distribution fits, and else a note.
     """
-    found = code_of(str(owner), (found for path in owner.files for found in all_images(path)))
-    answers = [answer for group, answer in found.answers(machine.arch, machine.driver) if not group.for_linker]
+    code = code_of(str(owner), (image for path in owner.files for image in all_images(path)))
+    answers = [answer for group, answer in code.answers(machine.arch, machine.driver) if not group.for_linker]
     fails = [answer.outcome for answer in answers if answer.outcome.fails]
-    sentences = found.failures([machine.arch], [machine.driver]) if fails else []
+    sentences = code.failures([machine.arch], [machine.driver]) if fails else []
     if not sentences:
         return  # it runs, or what does not are translation units for other GPUs
     nothing = len(fails) == len(answers)
-    newer = ", or a newer driver" if any(one in _TOO_OLD for one in fails) else ""
+    newer = ", or a newer driver" if any(outcome in _TOO_OLD for outcome in fails) else ""
     yield _finding(
         "error" if nothing else "note",
         f"{'' if nothing else 'some '}device code of {owner} does not run: {sentences[0]}"

@@ -49,11 +49,11 @@ def needs_of_files(place: Place, package: Installed, unreadable: list[Unreadable
     of_cuda = conda.is_cuda_package(package.name) if package.manager == "conda" else is_cuda_distribution(package.name)
     for name, path in names.items():
         try:
-            found = read_dynamic(path)
-            if found is None:
+            elf = read_dynamic(path)
+            if elf is None:
                 continue
-            if any(majors_of(library) is not None for library in (*found.needed, found.soname or "")):
-                scan.elves[name] = found
+            if any(majors_of(library) is not None for library in (*elf.needed, elf.soname or "")):
+                scan.elves[name] = elf
             if of_cuda:
                 continue
             with open_regular(path) as stream:
@@ -62,9 +62,9 @@ def needs_of_files(place: Place, package: Installed, unreadable: list[Unreadable
                 with buffer(stream) as content:
                     found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
                     images = in_file(name, content, found_code, room=MOST_UNPACKED)
-                    read_nvjitlink_needs(scan, name, content, images, found.needed)
+                    read_nvjitlink_needs(scan, name, content, images, elf.needed)
             if name in scan.jitify:
-                scan.elves[name] = found
+                scan.elves[name] = elf
         except (OSError, ValueError) as error:
             reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
             unreadable.append(Unreadable(path, f"{reason}: install {package} again"))
@@ -114,11 +114,11 @@ def _linked_with(package: Installed, need: Need, providers: Providers) -> Provid
     Nothing loads the runtime before NVIDIA's own libraries but those for several processes (``LIB_DESCRIPTORS`` of
     cuda.pathfinder 1.9.1).
     """
-    found = providers.of(need.stem, need.major, need.path)
+    provider = providers.of(need.stem, need.major, need.path)
     before = stem_of(Path(need.path).name).endswith("Mp") or not is_cuda_distribution(package.name)
     runtime = need.stem == "libcudart" and not before
-    unseen = found and found.owner is None and runtime and not is_any_reached(need.path, [found.library])
-    return None if unseen else found
+    unseen = provider and provider.owner is None and runtime and not is_any_reached(need.path, [provider.library])
+    return None if unseen else provider
 
 
 def _without_parts(

@@ -150,19 +150,20 @@ def _usable(dependency: Dependency) -> tuple[str, ...]:
 
 
 def _judge(scan: Scan) -> Audit:
-    found, loaders = scan.resolved
+    places, loaders = scan.resolved
     findings = list(scan.findings)
     files = []
     present = scan.present
     declared = _declared(scan)
-    foreign = partial(is_foreign, followed=bool(declared) and all(one.followed for one in declared.values()))
+    followed = bool(declared) and all(requirements.followed for requirements in declared.values())
+    foreign = partial(is_foreign, followed=followed)
     for name, elf in scan.elves.items():
         scan.budget.spend()
-        dependencies = tuple(_dependencies(elf, found[name], present))
-        majors = tuple(major for major in MAJORS if all(major in _usable(one) for one in dependencies))
+        dependencies = tuple(_dependencies(elf, places[name], present))
+        majors = tuple(major for major in MAJORS if all(major in _usable(dependency) for dependency in dependencies))
         files.append(FileAudit(name, elf.soname, dependencies, elf.rpaths, majors))
         findings += _findings(name, elf)
-        findings += _unprovided(name, scan.elves, found, loaded_by(name, loaders), foreign)
+        findings += _unprovided(name, scan.elves, places, loaded_by(name, loaders), foreign)
         findings += _misnamed(name, majors, wheel_major(scan.path))
     majors = _common_majors(files)
     if not majors:
@@ -176,7 +177,9 @@ def _judge(scan: Scan) -> Audit:
     if declared:
         findings += _invalid(scan, next(iter(declared.values())))
         dependent = {
-            name for name, elf in scan.elves.items() if any(foreign(one) and one not in present for one in elf.needed)
+            name
+            for name, elf in scan.elves.items()
+            if any(foreign(library) and library not in present for library in elf.needed)
         }
         findings += _undeclared(needs, declared, dependent)
     elif needs and scan.path.endswith(".whl"):
@@ -185,7 +188,7 @@ def _judge(scan: Scan) -> Audit:
     bundled = tuple(
         name
         for name, elf in scan.elves.items()
-        if any(majors_of(one) is not None for one in (name.rpartition("/")[2], elf.soname or ""))
+        if any(majors_of(part) is not None for part in (name.rpartition("/")[2], elf.soname or ""))
     )
     findings += _without_parts(scan)
     findings += _twice(files, bundled, next(iter(declared.values()), None))
@@ -200,15 +203,15 @@ def _without_parts(scan: Scan) -> Iterator[Finding]:
     where the wheel has a part elsewhere, as a program may load it first. Folders of other wheels are not known.
     """
     for path, opened in scan.opened.items():
-        parts = [one.name for one in opened if is_part(stem_of(one.name), path)]
+        parts = [library.name for library in opened if is_part(stem_of(library.name), path)]
         if not parts or path not in scan.elves:
             continue
         folders = searched(path, scan.elves, loaded_by(path, scan.resolved[1]))
-        found = [one for one in scan.elves if one.rpartition("/")[2].startswith(tuple(parts))]
-        if {*map(folder_of, scan.elves)}.issuperset(folders) and not any(folder_of(one) in folders for one in found):
-            where = f"and {found[0]} lies where it does not look" if found else "which the wheel does not have"
+        copies = [name for name in scan.elves if name.rpartition("/")[2].startswith(tuple(parts))]
+        if {*map(folder_of, scan.elves)}.issuperset(folders) and not any(folder_of(copy) in folders for copy in copies):
+            where = f"and {copies[0]} lies where it does not look" if copies else "which the wheel does not have"
             yield Finding(
-                "note" if found or stem_of(path.rpartition("/")[2]) == "libcudnn" else "error",
+                "note" if copies or stem_of(path.rpartition("/")[2]) == "libcudnn" else "error",
                 f"opens {min(parts)}{and_more(len(parts) - 1)} by name, {where}: put all parts into its folder, "
                 "and give it the RPATH $ORIGIN; or require NVIDIA's package instead",
                 place=path,
@@ -223,10 +226,10 @@ def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | 
         stem = stem_of(file_name)
         shared = set(majors_of(file_name) or ())
         users = [
-            (file.path, one.library)
+            (file.path, dependency.library)
             for file in files
-            for one in file.dependencies
-            if not one.bundled and stem_of(one.library) == stem and shared & set(one.majors)
+            for dependency in file.dependencies
+            if not dependency.bundled and stem_of(dependency.library) == stem and shared & set(dependency.majors)
         ]
         packages = [
             package
@@ -356,13 +359,13 @@ def _unprovided(
     if not wanted:
         return
     scope = [name, *above]
-    for one in scope:
-        scope += set(places[one].values()).difference(scope)
-    outside = {library for one in scope for library in elves[one].needed if library not in places[one]}
+    for file in scope:
+        scope += set(places[file].values()).difference(scope)
+    outside = {library for file in scope for library in elves[file].needed if library not in places[file]}
     if any(map(foreign, outside)):
         return
     stems = {stem_of(library) for library in outside}
-    defined = {symbol for one in scope for symbol in elves[one].defined}
+    defined = {symbol for file in scope for symbol in elves[file].defined}
     missing = sorted(symbol for symbol in wanted if symbol not in defined and cuda_functions()[symbol] not in stems)
     if missing:
         some = listed(missing, 3)

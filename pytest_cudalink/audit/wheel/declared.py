@@ -75,34 +75,34 @@ def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> D
             requirements.append(parse_requirement(str(line)))
         except ValueError:
             invalid.append(str(line))
-    extra_ones = [one for one in requirements if "extra" in str(one.marker)]
+    of_extras = [requirement for requirement in requirements if "extra" in str(requirement.marker)]
 
     def holding(extra: str) -> tuple[Requirement, ...]:
         """The requirements of an extra, and of those that it requires of the wheel itself."""
-        found: list[Requirement] = []
+        gathered: list[Requirement] = []
         asked = [extra]
         for wanted in asked:
             given = {**environment, "extra": wanted}
-            held = [one for one in (extra_ones if wanted else requirements) if holds(one, given)]
-            found += [one for one in held if one not in found]
+            held = [requirement for requirement in (of_extras if wanted else requirements) if holds(requirement, given)]
+            gathered += [requirement for requirement in held if requirement not in gathered]
             asked += [
                 more
-                for one in held
-                if canonicalize_name(one.name) == name
-                for more in sorted(one.extras)
+                for requirement in held
+                if canonicalize_name(requirement.name) == name
+                for more in sorted(requirement.extras)
                 if more not in asked
             ]
-        return tuple(found)
+        return tuple(gathered)
 
     always = holding("")
     extras = {
-        str(extra): tuple(one for one in holding(str(extra)) if one not in always)
+        str(extra): tuple(requirement for requirement in holding(str(extra)) if requirement not in always)
         for extra in (message.get_all("Provides-Extra") or [])[:_MOST_EXTRAS]
     }
     required = read_table("requires.toml")
     nvidia = (exports.distributions(stem).values() for stem in exports.libraries())
     known = {name, _TOOLKIT, *required, *chain(*required.values()), *chain(*nvidia), *chain(*packages().values())}
-    followed = all(canonicalize_name(one.name) in known for one in requirements)
+    followed = all(canonicalize_name(requirement.name) in known for requirement in requirements)
     return Declared(name, always, extras, tuple(invalid), followed)
 
 
@@ -128,9 +128,9 @@ def _brought(requirement: Requirement, distribution: str) -> dict[str, Specifier
     """The specifiers that a requirement of cuda-toolkit leads to, by its version; None for one without the package."""
     brought: dict[str, SpecifierSet | None] = {}
     for version, lines in _lines_by_version(requirement):
-        found = [str(one.specifier) for one in lines if one.name == distribution]
-        reached = distribution in _reached(one.name for one in lines)
-        brought[version] = SpecifierSet(",".join(found)) if reached else None
+        specifiers = [str(line.specifier) for line in lines if line.name == distribution]
+        reached = distribution in _reached(line.name for line in lines)
+        brought[version] = SpecifierSet(",".join(specifiers)) if reached else None
     return brought
 
 
@@ -144,16 +144,16 @@ def _lines(requirement: Requirement, version: str) -> list[Requirement]:
     """What a version of cuda-toolkit requires for the extras of a requirement."""
     extras = _toolkit_extras()[version]
     chosen = extras if "all" in requirement.extras else requirement.extras & extras.keys()
-    return [one for extra in chosen for one in extras[extra]]
+    return [line for extra in chosen for line in extras[extra]]
 
 
 def _brings_later(requirement: Requirement, distribution: str) -> bool:
     """Whether a requirement accepts only a cuda-toolkit newer than its table, which brings the package as the last."""
     version = common_version([str(requirement.specifier)]) or "0"
-    known = [one for one in _toolkit_extras() if one.partition(".")[0] == version.partition(".")[0]]
+    known = [later for later in _toolkit_extras() if later.partition(".")[0] == version.partition(".")[0]]
     if not known or Version(version) < Version(known[-1]) or _brought(requirement, distribution):
         return False
-    return distribution in _reached(one.name for one in _lines(requirement, known[-1]))
+    return distribution in _reached(line.name for line in _lines(requirement, known[-1]))
 
 
 def find_lack(
@@ -171,11 +171,11 @@ def find_lack(
     `floor`, `below`: first release that does, and first release that no longer does.
     `wheel`: first version that does, where not every one of its release does.
     """
-    named = [(canonicalize_name(one.name), one) for one in requirements]
-    direct = [one.specifier for name, one in named if name == distribution]
-    toolkits = [_brought(one, distribution) for name, one in named if name == _TOOLKIT]
-    toolkits = [brought for brought in toolkits if any(one is not None for one in brought.values())]
-    if any(name == _TOOLKIT and _brings_later(one, distribution) for name, one in named):
+    named = [(canonicalize_name(requirement.name), requirement) for requirement in requirements]
+    direct = [requirement.specifier for name, requirement in named if name == distribution]
+    toolkits = [_brought(requirement, distribution) for name, requirement in named if name == _TOOLKIT]
+    toolkits = [brought for brought in toolkits if any(specifier is not None for specifier in brought.values())]
+    if any(name == _TOOLKIT and _brings_later(requirement, distribution) for name, requirement in named):
         return None
     indirect = not direct and not toolkits
     if indirect:
@@ -184,8 +184,9 @@ def find_lack(
         direct = [SpecifierSet()]
 
     def allowed(version: str) -> bool:
-        return all(one.contains(version) for one in direct) and all(
-            any(one is not None and one.contains(version) for one in brought.values()) for brought in toolkits
+        return all(specifier.contains(version) for specifier in direct) and all(
+            any(specifier is not None and specifier.contains(version) for specifier in brought.values())
+            for brought in toolkits
         )
 
     allowing = [version for version in versions if allowed(version)]
@@ -200,7 +201,7 @@ def find_lack(
         return RequirementFault("ceiling", high)
     # a package with the major in its name stays what it is
     may_change = not (indirect or toolkits or _HAS_MAJOR.search(distribution))
-    if may_change and all(one.contains(_LATER) for one in direct):
+    if may_change and all(specifier.contains(_LATER) for specifier in direct):
         return RequirementFault("ceiling")
     return None if direct else _without(toolkits)
 
@@ -214,14 +215,14 @@ def _reached(names: Iterable[str]) -> list[str]:
     """The packages that requirements on some lead to, as deep as it is known; these first."""
     reached = list(dict.fromkeys(names))
     for name in reached:
-        reached += [one for one in read_table("requires.toml").get(name, ()) if one not in reached]
+        reached += [required for required in read_table("requires.toml").get(name, ()) if required not in reached]
     return reached
 
 
 def _without(toolkits: list[dict[str, SpecifierSet | None]]) -> RequirementFault | None:
     """What is wrong where some allowed versions of cuda-toolkit do not bring the package."""
-    without = [version for brought in toolkits for version, one in brought.items() if one is None]
-    bringing = [version for brought in toolkits for version, one in brought.items() if one is not None]
+    without = [version for brought in toolkits for version, specifier in brought.items() if specifier is None]
+    bringing = [version for brought in toolkits for version, specifier in brought.items() if specifier is not None]
     if not without:
         return None
     later = Version(without[-1]) > Version(bringing[-1])
@@ -251,12 +252,12 @@ def _groups(needs: Iterable[Need]) -> list[_Group]:
 @cache
 def _extra_of(distribution: str) -> str:
     """The extra of cuda-toolkit whose purpose is a package: the one that requires the fewest others with it."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for extras in _toolkit_extras().values():
         for extra, lines in extras.items():
-            if any(one.name == distribution for one in lines):
-                found[extra] = len(lines)
-    return min(found, key=lambda extra: (found[extra], extra))
+            if any(line.name == distribution for line in lines):
+                sizes[extra] = len(lines)
+    return min(sizes, key=lambda extra: (sizes[extra], extra))
 
 
 def package_brought(declared: Declared, stem: str, major: int) -> str | None:
@@ -292,9 +293,9 @@ def _without_table(needs: Iterable[Need], declared: Declared, dependent: Collect
     """
     linked = [need for need in needs if need.how == "linked"]
     required = [*chain(declared.always, *declared.extras.values())]
-    toolkits = [one for one in required if canonicalize_name(one.name) == _TOOLKIT]
-    brought = (line.name for one in toolkits for _, lines in _lines_by_version(one) for line in lines)
-    reached = {*_reached([*(canonicalize_name(one.name) for one in required), *brought]), declared.name}
+    toolkits = [requirement for requirement in required if canonicalize_name(requirement.name) == _TOOLKIT]
+    brought = (line.name for toolkit in toolkits for _, lines in _lines_by_version(toolkit) for line in lines)
+    reached = {*_reached([*(canonicalize_name(requirement.name) for requirement in required), *brought]), declared.name}
     packages_by_stem = {need.stem: packages_of(need.stem) for need in linked}
     for names in dict.fromkeys(packages_by_stem.values()):
         if not names or reached & {*names}:
@@ -305,7 +306,7 @@ def _without_table(needs: Iterable[Need], declared: Declared, dependent: Collect
         majors = {need.major for need in users}
         if not majors - {11}:  # whose packages are not known
             continue
-        fitting = tuple(one for one in names if len(majors) > 1 or one.endswith("-cu12") == (12 in majors))
+        fitting = tuple(name for name in names if len(majors) > 1 or name.endswith("-cu12") == (12 in majors))
         is_error = not alone and declared.followed and not files & {*dependent}
         directly = "" if declared.followed else " directly"
         yield Finding(
@@ -347,20 +348,22 @@ class _Group:
     @property
     def versions(self) -> dict[str, CudaVersion]:
         """The versions of NVIDIA's package, each with its release: of two, the first one, as it has what that needs."""
-        found: dict[str, CudaVersion] = {}
+        releases: dict[str, CudaVersion] = {}
         for release in exports.releases(self.stem, self.major):
             for version in exports.wheel_versions(self.stem, release):
-                found.setdefault(version, release)
-        return found
+                releases.setdefault(version, release)
+        return releases
 
     @property
     def suggestion(self) -> tuple[str, str]:
         """The requirements that bring the library: on NVIDIA's package, and on cuda-toolkit."""
         versions, below = self.versions, self.below
         old = [
-            one for one, release in versions.items() if _is_old(one, release, self.decisive.floor, self.decisive.wheel)
+            wheel
+            for wheel, release in versions.items()
+            if _is_old(wheel, release, self.decisive.floor, self.decisive.wheel)
         ]
-        gone = [one for one, release in versions.items() if below is not None and release >= below]
+        gone = [wheel for wheel, release in versions.items() if below is not None and release >= below]
         end = min(gone, key=Version, default=max(map(Version, versions)).major + 1)
         # a package without the major in its name may have the releases of an earlier one
         bound = f">={self._start()}," if old or not _HAS_MAJOR.search(self.distribution) else ""
@@ -377,11 +380,11 @@ class _Group:
     def _toolkit(self, old: Collection[str]) -> str:
         """The first version of cuda-toolkit from which on all bring the library, and none brings an old version."""
         start = str(self.decisive.floor or f"{self.major}.0")
-        known = [one for one in _toolkit_extras() if one.startswith(f"{self.major}.")]
+        known = [version for version in _toolkit_extras() if version.startswith(f"{self.major}.")]
         for version, following in pairwise(known):
             lines = _toolkit_extras()[version].get(_extra_of(self.distribution), [])
-            bounds = [one.specifier for one in lines if one.name == self.distribution]
-            brings_old = any(bound.contains(one) for bound in bounds for one in old)
+            bounds = [line.specifier for line in lines if line.name == self.distribution]
+            brings_old = any(bound.contains(wheel) for bound in bounds for wheel in old)
             if Version(version) >= Version(start) and (brings_old or not bounds):
                 start = following.removesuffix(".0")
         return start
@@ -400,9 +403,9 @@ class _Group:
 
     def has_alternative(self, groups: Iterable[_Group], declared: Declared) -> bool:
         """Whether the library is only opened, and the same one of another major is linked or declared."""
-        others = [one for one in groups if one.stem == self.stem and one.major != self.major]
+        others = [group for group in groups if group.stem == self.stem and group.major != self.major]
         return self.is_opened and any(
-            not one.is_opened or one.lack(declared.always) != RequirementFault("undeclared") for one in others
+            not group.is_opened or group.lack(declared.always) != RequirementFault("undeclared") for group in others
         )
 
     def findings(self, declared: Declared, *, excused: bool) -> list[Finding]:
@@ -414,16 +417,16 @@ class _Group:
         if lack.kind != "undeclared":
             return [self._finding(lack, "", severity, declared)]
         by_extra = {extra: self.lack((*declared.always, *added)) for extra, added in declared.extras.items()}
-        declaring = {extra: one for extra, one in by_extra.items() if one is None or one.kind != "undeclared"}
+        declaring = {extra: fault for extra, fault in by_extra.items() if fault is None or fault.kind != "undeclared"}
         if not declaring:
             return [self._finding(lack, "", "note" if excused else severity, declared)]
         faults: dict[RequirementFault, list[str]] = {}
-        for extra, one in declaring.items():
-            if one is not None:
-                faults.setdefault(one, []).append(extra)
+        for extra, fault in declaring.items():
+            if fault is not None:
+                faults.setdefault(fault, []).append(extra)
         return [
-            self._finding(one, f" of {plural(len(extras), 'extra')} {', '.join(extras)}", severity, declared)
-            for one, extras in faults.items()
+            self._finding(fault, f" of {plural(len(extras), 'extra')} {', '.join(extras)}", severity, declared)
+            for fault, extras in faults.items()
         ]
 
     def _finding(
@@ -442,7 +445,7 @@ class _Group:
             what = f"the requirements{where} allow {self.distribution} {shown}, which no longer has it"
         elif fault.kind == "pin" and fault.versions:
             what = f"the requirements{where} allow only {self.distribution} {shown}"
-        write = f": write {' or '.join(repr(one) for one in self.suggestion)}"
+        write = f": write {' or '.join(map(repr, self.suggestion))}"
         decisive = self.decisive
         return Finding(
             severity,

@@ -20,9 +20,9 @@ class ContainedState(NvJitLinkErrors):
 
     def __init__(self, options: list[str]) -> None:
         super().__init__()
-        found = probes.nvjitlink()
-        assert found.path is not None  # (nvJitLink was chosen, so it was found)
-        self._path, self._release_name, self._options = found.path, str(found.found), options
+        library = probes.nvjitlink()
+        assert library.path is not None  # (nvJitLink was chosen, so it was found)
+        self._path, self._release_name, self._options = library.path, str(library.found), options
         self._inputs: list[tuple[int, bytes, bytes]] = []
         with probes.importing:
             load_client()

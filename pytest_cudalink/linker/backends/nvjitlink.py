@@ -38,14 +38,14 @@ def _ours() -> Any:
         where = " on Linux" if sys.platform == "win32" else ""
         msg = f"the linker's native library is not built: {_OURS} is missing; install pytest-cudalink with pip{where}"
         raise RuntimeError(msg)
-    found = ctypes.CDLL(str(_OURS))
-    found.cudalinkAddData.argtypes = (c_void_p, c_void_p, c_int, c_char_p, c_size_t, c_char_p)
-    found.cudalinkComplete.argtypes = (c_void_p, c_void_p)
-    found.cudalinkCreate.argtypes = (c_void_p, c_void_p, c_uint, c_void_p)
-    found.cudalinkDestroy.argtypes = (c_void_p, c_void_p)
-    found.cudalinkFatalLine.restype = c_char_p
-    found.cudalinkWatch.argtypes = (c_void_p,)
-    return found
+    library = ctypes.CDLL(str(_OURS))
+    library.cudalinkAddData.argtypes = (c_void_p, c_void_p, c_int, c_char_p, c_size_t, c_char_p)
+    library.cudalinkComplete.argtypes = (c_void_p, c_void_p)
+    library.cudalinkCreate.argtypes = (c_void_p, c_void_p, c_uint, c_void_p)
+    library.cudalinkDestroy.argtypes = (c_void_p, c_void_p)
+    library.cudalinkFatalLine.restype = c_char_p
+    library.cudalinkWatch.argtypes = (c_void_p,)
+    return library
 
 
 @lru_cache(maxsize=64)
