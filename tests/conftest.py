@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from pytest_cudalink import probes, toolchains
 from pytest_cudalink.base.compiler import find_compiler
-from pytest_cudalink.compat.options import OPTIONS
+from pytest_cudalink.compat.settings_table import OPTIONS
 from pytest_cudalink.linker import ObjectCode, forcing
 from pytest_cudalink.plugin.pytest_private import rename
 from pytest_cudalink.versions import CudaVersion

@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.cli import COMMANDS, module_of
-from pytest_cudalink.compat.options import OPTIONS
+from pytest_cudalink.compat.settings_table import OPTIONS
 from pytest_cudalink.plugin import fixtures, hookspecs, marker
 
 

@@ -14,8 +14,8 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
-from pytest_cudalink.compat.options import OPTIONS, Option
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
+from pytest_cudalink.compat.settings_table import OPTIONS, Option
 from pytest_cudalink.linker.dispatch import Row, policies
 from pytest_cudalink.loader.jitlink.jitlink_contract import rules
 from pytest_cudalink.matrix.cells import REASONS, REASONS_WITH

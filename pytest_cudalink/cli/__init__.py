@@ -199,7 +199,7 @@ def _warn_of_variables() -> None:
     """Name the variables that look like ours and that no part reads."""
     given = [name for name in os.environ if name.startswith("CUDALINK_")]
     if given:
-        from ..compat.options import unread_variables
+        from ..compat.settings_table import unread_variables
 
         for sentence in unread_variables(given):
             complain(f"cudalink: {sentence}")

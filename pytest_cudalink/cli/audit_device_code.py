@@ -96,13 +96,13 @@ def run(options: argparse.Namespace) -> int:
         failures = audited.failures(dict.fromkeys([*gpus, *required]), drivers)
         if required and not audited.groups:
             failures.append(audited.absence(required))
-        lines = list(_text(audited, rows, drivers, failures, assembled))
-        if toolchain is not None and not assembled:
-            lines.append("  assembled: no PTX is there")
+        lines = [*_text(audited, rows, drivers), *(f"  fails: {failure}" for failure in failures)]
+        lines += _assembly(assembled) if assembled or toolchain is None else ["  assembled: no PTX is there"]
         errors = [(f"unreadable: {fault.path}", fault.text) for fault in audited.faults]
         errors += [("device code", failure) for failure in failures]
         errors += [(f"{file.outcome}: {file.path}", _refused(file)) for file in assembled if file.fails]
-        output.add(Answer(str(path), lines, _plain(audited, rows, drivers, failures, assembled), errors))
+        content = {"failures": failures, "assembled": [*map(_plain, assembled)]}
+        output.add(Answer(str(path), lines, {**audited.to_json(rows, drivers), **content}, errors))
         if errors:
             code = max(code, 1)
     output.end()
@@ -165,37 +165,18 @@ def _full(name: str) -> str:
     return f"sm_{name}" if name.rstrip("af").isdigit() else name
 
 
-def _plain(
-    code: DeviceCode,
-    rows: Sequence[str],
-    drivers: Sequence[CudaVersion],
-    failures: list[str],
-    assembled: Sequence[Assembled],
-) -> dict[str, Any]:
+def _plain(file: Assembled) -> dict[str, Any]:
     return {
-        **code.to_json(rows, drivers),
-        "failures": failures,
-        "assembled": [
-            {
-                "path": file.path,
-                "target": file.image.arch,
-                "ptx_isa": _dotted(file.image.ptx_isa),
-                "arch": file.arch,
-                "outcome": file.outcome,
-                "log": file.log,
-            }
-            for file in assembled
-        ],
+        "path": file.path,
+        "target": file.image.arch,
+        "ptx_isa": _dotted(file.image.ptx_isa),
+        "arch": file.arch,
+        "outcome": file.outcome,
+        "log": file.log,
     }
 
 
-def _text(
-    code: DeviceCode,
-    rows: Sequence[str],
-    drivers: Sequence[CudaVersion],
-    failures: list[str],
-    assembled: Sequence[Assembled],
-) -> Iterable[str]:
+def _text(code: DeviceCode, rows: Sequence[str], drivers: Sequence[CudaVersion]) -> Iterable[str]:
     if not code.groups:
         yield f"{code.path}: no device code"
     else:
@@ -211,8 +192,6 @@ def _text(
             yield from _files(for_linkers)
             yield from _facts([image for group in for_linkers for image in group.images])
     yield from (f"  unreadable: {fault.path}: {fault.text}" for fault in code.faults)
-    yield from (f"  fails: {failure}" for failure in failures)
-    yield from _assembly(assembled)
 
 
 #: For each GPU, what each driver does: one table of outcomes.

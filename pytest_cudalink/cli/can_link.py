@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "fatbin-ptx, fatbin-cubin, fatbin-ltoir, nvvm-ltoir (of libNVVM), merged-cubin, merged-lto-cubin or "
         "merged-ltoir (linked by -r), or tileir",
     )
-    offer(kind, lambda _: _kinds())
+    offer(kind, lambda _: KINDS)
     arch = parser.add_argument("--arch", metavar="ARCH", help="link for this GPU (default: the file's, or sm_90)")
     offer(arch, lambda _: _archs())
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -217,10 +217,6 @@ def _releases() -> list[str]:
 def _consumers() -> list[str]:
     releases = _releases()
     return [_THIS, *releases, *(f"{name}-{release}" for name in LIBRARIES for release in releases)]
-
-
-def _kinds() -> tuple[str, ...]:
-    return KINDS
 
 
 def _archs() -> list[str]:

@@ -170,16 +170,8 @@ def _run_test(folder: Path, emulation: Emulation) -> subprocess.CompletedProcess
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not _NOT_PASSED.match(name)}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": str(_WIDTH - 3), "CUDALINK_TOOLCHAINS": "never"}
-    words = [
-        "-p",
-        "cudalink",
-        *_command(emulation.version).split()[1:],
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--color=no",
-        "test_kernel.py",
-    ]
+    option = _command(emulation.version).removeprefix("pytest ")
+    words = ["-pcudalink", option, "-q", "-pno:cacheprovider", "--color=no", "test_kernel.py"]
     return subprocess.run(  # noqa: S603 (our own test, by this Python)
         [sys.executable, "-m", "pytest", *words],
         cwd=folder,

@@ -20,7 +20,7 @@ from ..base.progress import progress
 from ..base.safe_text import BLOCK_LIMIT, complain, line, say
 from ..base.words import counted, read_words
 from ..compat import names
-from ..compat.options import OPTIONS
+from ..compat.settings_table import OPTIONS
 from ..emulator import Emulation, EmulatorError, notes, preload
 from ..emulator.control import violation_of
 from ..loader.loads import loaded_file

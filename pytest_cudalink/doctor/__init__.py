@@ -394,9 +394,7 @@ def _driver(facts: DriverFacts, system: System) -> dict[str, str | None]:
         "witness": cuda.witness,
         "release": release.value,
         "release_witness": release.witness,
-        "kind": file.kind,
-        "path": file.path,
-        "arch": file.arch,
+        **file._asdict(),
     }
 
 

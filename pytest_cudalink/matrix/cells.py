@@ -13,9 +13,9 @@ from typing import Final
 from .. import toolchains
 from ..compat import names
 from ..compat.architectures import known_architectures
-from ..compat.options import OPTIONS
+from ..compat.settings_table import OPTIONS
 from ..versions import CudaVersion
-from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, CellKey, CellValues, Value, version_of
+from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, CellKey, CellValues, version_of
 
 #: Tags that follow from the values of a cell; valid in a selection even if no cell has them.
 IMPLIED_TAGS = ("skew", "cross-major", "forced", "gpu", "bare")
@@ -326,7 +326,7 @@ def _packages(version: _Schema) -> _Schema:
     return {"type": "object", "propertyNames": _like(PACKAGE_PATTERN), "additionalProperties": version}
 
 
-def _schema_of(key: CellKey[Value]) -> _Schema:
+def _schema_of(key: CellKey) -> _Schema:
     text = {**_TEXT, "pattern": key.pattern} if key.pattern else _TEXT
     match key.default:
         case bool():

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, TypeGuard, TypeVar
+from typing import Any, Final, Literal, TypeGuard, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..compat import names
-from ..compat.options import OPTIONS
 from ..compat.releases import version_named
+from ..compat.settings_table import OPTIONS
 from ..versions import CudaVersion
 
 LATEST: Final = "latest"
@@ -36,7 +36,7 @@ _RELEASE_PATTERN: Final = r"^[0-9]+\.[0-9]+$"
 
 #: A value of a key.
 Value = str | bool | tuple[str, ...] | Mapping[str, str]
-_Value_co = TypeVar("_Value_co", bound=Value, covariant=True)
+_T = TypeVar("_T", bound=Value)
 
 
 def release_fault(value: str) -> str:
@@ -149,10 +149,10 @@ def package_requirement(name: str, version: str) -> str:
 
 
 @dataclass(frozen=True)
-class CellKey(Generic[_Value_co]):
+class CellKey:
     """One key of a cell; the type of its default is the type of its values."""
 
-    default: _Value_co
+    default: Value
     help: str
     words: tuple[str, ...] = ()  # values with a special meaning
     # returns what is needed instead of another string, empty if it is valid. Without it only `words` are valid, or
@@ -164,10 +164,6 @@ class CellKey(Generic[_Value_co]):
     versions: bool = False  # whether a table of packages with their versions is valid, too
     # the cells that have the key: all, those of the kind "test" or "bare", or those that run pytest
     only: Literal["", "test", "bare", "pytest"] = ""
-
-    def field(self) -> _Value_co:
-        """Return a field of a dataclass with this key."""
-        return field(default_factory=lambda: self.default, metadata={"key": self})
 
     def wrong(self, value: object) -> list[tuple[str, object]]:
         """Return each wrong part of a value, after what is needed instead; empty if the value is valid."""
@@ -198,10 +194,16 @@ class CellKey(Generic[_Value_co]):
         return " or ".join([*map(repr, self.words), problem]) if problem else ""
 
 
+def _key(default: _T, help: str, **more: Any) -> _T:  # noqa: A002 (as in `CellKey`)
+    """Return a field of a dataclass with a key of these values."""
+    key = CellKey(default, help, **more)
+    return field(default_factory=lambda: default, metadata={"key": key})
+
+
 def _setting(key: str, default: str = "", **more: Any) -> str:
     """Return the field of a setting of the plugin; without a default, only a cell that has the key sets it."""
     option, twin = next((option, option.cell) for option in OPTIONS if option.cell and option.cell.name == key)
-    return CellKey(default, twin.help, option.choices or option.words, **more).field()
+    return _key(default, twin.help, words=option.choices or option.words, **more)
 
 
 def _all_strings(value: object) -> TypeGuard[list[str]]:
@@ -212,20 +214,20 @@ def _all_strings(value: object) -> TypeGuard[list[str]]:
 class CellValues:
     """The values of a cell: each field with a `CellKey` is a key of the file, with ``-`` in place of ``_``."""
 
-    kind: str = CellKey(
+    kind: str = _key(
         "test",
         "'test' runs pytest; 'bare' has the project's wheel with its own requirements and nothing else, hides the "
         "toolkits of the system, and runs imports and a command",
         words=("test", "bare"),
-    ).field()
-    python: str = CellKey(
+    )
+    python: str = _key(
         "",
         "Python of the environment; left out, the one that runs nox or tox",
         fault=_like(r"3\.[0-9]{1,2}t?", "a Python such as '3.12'"),
         pattern=r"^3\.[0-9]{1,2}t?$",
         axis=True,
-    ).field()
-    ctk: str = CellKey(
+    )
+    ctk: str = _key(
         "none",
         "CUDA release of the toolkit: '13.0', 'latest' for the newest on the package index, or 'none'",
         words=("none", LATEST),
@@ -233,17 +235,15 @@ class CellValues:
         pattern=_RELEASE_PATTERN,
         axis=True,
         only="test",
-    ).field()
-    source: str = CellKey(
+    )
+    source: str = _key(
         "wheels",
         "where the toolkit comes from: wheels in the environment, or a local folder as an installed toolkit has it",
         words=("wheels", "local"),
         axis=True,
         only="test",
-    ).field()
-    local: str = CellKey(
-        "", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", only="test"
-    ).field()
+    )
+    local: str = _key("", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", only="test")
     driver: str = _setting("driver", "auto", fault=_driver_fault, pattern=_RELEASE_PATTERN, axis=True)
     nvjitlink: str = _setting(
         "nvjitlink", "auto", fault=release_fault, pattern=_RELEASE_PATTERN, axis=True, only="pytest"
@@ -252,40 +252,36 @@ class CellValues:
     policy: str = _setting("policy", axis=True, only="pytest")
     guard_rails: str = _setting("guard-rails", "off", only="pytest")
     arch: str = _setting("arch", fault=_arch_fault, pattern=r"^sm_[0-9]{2,3}$", axis=True)
-    gpu: bool = CellKey(
-        default=False, help="whether the cell needs a real GPU; such cells never run in parallel"
-    ).field()
-    install: str = CellKey(
+    gpu: bool = _key(default=False, help="whether the cell needs a real GPU; such cells never run in parallel")
+    install: str = _key(
         "editable", "how the project itself gets into the environment", words=("editable", "wheel", "none"), only="test"
-    ).field()
-    resolution: str = CellKey(
+    )
+    resolution: str = _key(
         "",
         "which versions uv chooses where several are allowed: 'lowest-direct' takes the oldest of what the project and "
         "the cell require themselves, 'lowest' also those of their requirements",
         words=("highest", "lowest", "lowest-direct"),
         axis=True,
-    ).field()
+    )
     provenance: str = _setting(
         "provenance", fault=_like("/.*", "the absolute path of a folder"), pattern=r"^/", axis=True
     )
-    hidden: tuple[str, ...] = CellKey(
+    hidden: tuple[str, ...] = _key(
         (),
         "folders and files that the cell does not see, such as '/usr/local/cuda*'; in a bare cell by default the usual "
         "places of toolkits",
         fault=_hidden_fault,
         pattern=r"^/[^/]+/",
-    ).field()
-    extras: tuple[str, ...] = CellKey(
+    )
+    extras: tuple[str, ...] = _key(
         (),
         "extras of the project; in an extra, a group or a requirement '{major}' is the major release of 'ctk': "
         "'cu{major}' is 'cu13' with ctk = '13.0'",
         fault=_project_name_fault,
         only="test",
-    ).field()
-    groups: tuple[str, ...] = CellKey(
-        (), "dependency groups of pyproject.toml", fault=_project_name_fault, only="test"
-    ).field()
-    packages: tuple[str, ...] = CellKey(
+    )
+    groups: tuple[str, ...] = _key((), "dependency groups of pyproject.toml", fault=_project_name_fault, only="test")
+    packages: tuple[str, ...] = _key(
         (),
         "a list of further requirements, also paths and addresses of packages, but no options of pip; or a table of "
         "packages with their versions: '1.0.0', '12.9.*', '>=1,<2', 'latest', or 'lowest' for the oldest that the "
@@ -294,30 +290,26 @@ class CellValues:
         adds=True,
         versions=True,
         only="test",
-    ).field()
-    imports: tuple[str, ...] = CellKey(
+    )
+    imports: tuple[str, ...] = _key(
         (), "modules that a bare cell imports", fault=_module_fault, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$", only="bare"
-    ).field()
-    command: str = CellKey(
-        "", "what a bare cell runs, in words as a shell splits them", fault=_command_fault, only="bare"
-    ).field()
-    tests: tuple[str, ...] = CellKey((), "arguments of pytest, such as folders", only="test").field()
-    env: Mapping[str, str] = CellKey(
+    )
+    command: str = _key("", "what a bare cell runs, in words as a shell splits them", fault=_command_fault, only="bare")
+    tests: tuple[str, ...] = _key((), "arguments of pytest, such as folders", only="test")
+    env: Mapping[str, str] = _key(
         dict[str, str](), "environment variables; '{ctk}' and other keys in braces are filled in", adds=True
-    ).field()
-    tags: tuple[str, ...] = CellKey(
+    )
+    tags: tuple[str, ...] = _key(
         (),
         "words to select cells by",
         fault=_like(NAME_PATTERN, "a word of letters, digits, '.', '_' and '-'"),
         pattern=f"^{NAME_PATTERN}$",
         adds=True,
-    ).field()
-    runs_on: tuple[str, ...] = CellKey(
+    )
+    runs_on: tuple[str, ...] = _key(
         (), "labels of the CI machine", fault=_like(r".*\S.*", "a label of printable characters")
-    ).field()
-    description: str = CellKey(
-        "", "one line for lists", fault=_like(".*", "one line without control characters")
-    ).field()
+    )
+    description: str = _key("", "one line for lists", fault=_like(".*", "one line without control characters"))
     # the packages whose version the cell chooses: `packages` of the file, where that is a table
     versions: Mapping[str, str] = field(default_factory=dict)
 
@@ -337,7 +329,7 @@ def _attribute(key: str) -> str:
 
 
 #: Every key of a cell, by its name in the file.
-KEYS: Final[Mapping[str, CellKey[Value]]] = {
+KEYS: Final[Mapping[str, CellKey]] = {
     key_field.name.replace("_", "-"): key_field.metadata["key"]
     for key_field in fields(CellValues)
     if "key" in key_field.metadata

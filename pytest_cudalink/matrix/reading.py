@@ -223,7 +223,7 @@ class _Reader:
         self.fault(place, f"needed a table, found {_kind(value)}")
         return {}
 
-    def good(self, place: lines.Path, key: CellKey[Value], value: object) -> bool:
+    def good(self, place: lines.Path, key: CellKey, value: object) -> bool:
         """Return whether a value is valid for a key; otherwise add a fault."""
         wrong = key.wrong(value)
         for needed, part in wrong[:_MOST_NAMED]:
@@ -267,7 +267,7 @@ class _Reader:
         elif self.good(place, VERSION, value):
             values.versions[known] = str(value)
 
-    def several(self, place: lines.Path, key: CellKey[Value], values: list[object]) -> list[str]:
+    def several(self, place: lines.Path, key: CellKey, values: list[object]) -> list[str]:
         """Return the valid values of an axis, each once."""
         if not values:
             self.fault(place, "an axis needs at least one value")

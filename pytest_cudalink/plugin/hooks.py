@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from ..compat.options import OPTIONS
+from ..compat.settings_table import OPTIONS
 from . import fixtures, hookspecs, marker
 from .own_imports import own_imports
 from .run import START, MakesReport, Start, from_controller, is_active

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from ..compat import names
-from ..compat.options import OF_EMULATION, OPTIONS, PROVENANCES, Option
+from ..compat.settings_table import OF_EMULATION, OPTIONS, PROVENANCES, Option
 
 
 def _check_driver(value: str) -> None:

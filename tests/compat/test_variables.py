@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.compat import options
-from pytest_cudalink.compat.options import OPTIONS
+from pytest_cudalink.compat import settings_table
+from pytest_cudalink.compat.settings_table import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 #: A variable as programs read and set it; header guards and macros are names without quotes.
@@ -29,8 +29,8 @@ def test_every_variable_is_known() -> None:
         if path.suffix in _READ and path.is_file() and path != Path(__file__):
             used |= set(USE.findall(path.read_text(encoding="utf-8", errors="replace")))
     assert len(used) > 50
-    assert options.unread_variables(used - MADE_UP) == []
-    assert {option.env for option in OPTIONS} - {""} <= options.known_variables()
+    assert settings_table.unread_variables(used - MADE_UP) == []
+    assert {option.env for option in OPTIONS} - {""} <= settings_table.known_variables()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_every_variable_is_known() -> None:
 def test_mistakes_are_named(name, hint) -> None:
     """The sentence ends in the nearest known name, if there is one."""
     given = {"HOME", "CUDALINK_DRIVER", "CUDALINK_STUBS_CUDNN", name}
-    assert options.unread_variables(given) == [
+    assert settings_table.unread_variables(given) == [
         f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{hint}"
     ]
 
@@ -53,7 +53,7 @@ def test_mistakes_are_named(name, hint) -> None:
 def test_mistakes_are_named_in_order() -> None:
     """By the names of the variables."""
     given = ["CUDALINK_ZZ", "CUDALINK_AA", "CUDALINK_MM", "CUDALINK_BB"]
-    assert [one.split()[3] for one in options.unread_variables(given)] == sorted(given)
+    assert [one.split()[3] for one in settings_table.unread_variables(given)] == sorted(given)
 
 
 def test_commands_name_them(monkeypatch, capsys) -> None:
@@ -103,7 +103,7 @@ def test_warnings_as_errors(run_pytest, pytester, monkeypatch, source) -> None:
 
 def test_none_of_ours_is_named(run_pytest, pytester, monkeypatch) -> None:
     """Variables that other parts read are no mistake."""
-    for name in options.known_variables() - {option.env for option in OPTIONS} - {"CUDALINK_ISOLATED"}:
+    for name in settings_table.known_variables() - {option.env for option in OPTIONS} - {"CUDALINK_ISOLATED"}:
         if not name.startswith("CUDALINK_EMULATOR_"):
             # words that this very run of pytest gets
             monkeypatch.setenv(name, "" if name == "CUDALINK_TESTS_BESIDE" else "1")
@@ -141,4 +141,8 @@ def test_the_table_of_settings() -> None:
     assert known["processes"].settings["tests"] == ("--cudalink-processes", "shared")
     assert known["events"].settings == {"events": ("cudalink_events", "")}
     named = ("sticky", "events", "device")
-    assert [*map(options.label, named)] == ["--cudalink-processes (sticky)", "cudalink_events", "--cudalink-device"]
+    assert [*map(settings_table.label, named)] == [
+        "--cudalink-processes (sticky)",
+        "cudalink_events",
+        "--cudalink-device",
+    ]

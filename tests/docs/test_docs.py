@@ -15,7 +15,7 @@ import pytest
 from pytest_cudalink import cli
 from pytest_cudalink.base import finding
 from pytest_cudalink.base.tables import read_table
-from pytest_cudalink.compat.options import OPTIONS, known_variables
+from pytest_cudalink.compat.settings_table import OPTIONS, known_variables
 from pytest_cudalink.emulator import control
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import fixtures, hookspecs

@@ -15,7 +15,7 @@ import yaml
 
 from campaigns.findings import catalog
 from pytest_cudalink.cli import COMMANDS, module_of
-from pytest_cudalink.compat.options import OPTIONS
+from pytest_cudalink.compat.settings_table import OPTIONS
 from pytest_cudalink.matrix import load_cells
 from tests import sessions
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.compat.options import OPTIONS
+from pytest_cudalink.compat.settings_table import OPTIONS
 from pytest_cudalink.matrix import CellsError, load_cells, runner
 from pytest_cudalink.report import read
 from pytest_cudalink.report.records import (

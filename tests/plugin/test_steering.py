@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_cudalink.compat.options import OPTIONS
+from pytest_cudalink.compat.settings_table import OPTIONS
 from pytest_cudalink.plugin.watch.backends import TARGETS
 from pytest_cudalink.report import read
 from tests.nested import ALONE, XDIST

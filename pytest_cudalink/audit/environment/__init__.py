@@ -210,15 +210,10 @@ def _by_conda(
         text = f"conda's requirements were not judged, py-rattler is missing: {remedy}"
         unreadable.append(Unreadable(str(place.conda_meta), text))
         return [], []
-    driver = _driver()
+    version = driver_here()
+    driver = conda.virtual_driver(version) if version else None
     claims = conda_claims(packages, rules, unreadable, driver)
     return list(claims), [driver.installed] if driver else []
-
-
-def _driver() -> CondaPackage | None:
-    """The virtual package ``__cuda``, of the driver here."""
-    version = driver_here()
-    return conda.virtual_driver(version) if version else None
 
 
 # -- judgements

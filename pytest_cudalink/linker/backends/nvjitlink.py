@@ -73,23 +73,19 @@ class WatchedLibrary:
 
     def create(self, handle: c_void_p, options: Sequence[str]) -> int:
         """Create a handle in the caller's memory, and return nvJitLink's result."""
-        result: int = self._create(self._creates, byref(handle), len(options), _texts(tuple(options)))
-        return result
+        return int(self._create(self._creates, byref(handle), len(options), _texts(tuple(options))))
 
     def destroy(self, handle: c_void_p) -> int:
         """Destroy the handle in the caller's memory, and return nvJitLink's result; does nothing without one."""
-        result: int = self._destroy(self._destroys, byref(handle))
-        return result
+        return int(self._destroy(self._destroys, byref(handle)))
 
     def add(self, handle: int, kind: int, data: bytes, name: bytes) -> int:
         """Add an input, and return nvJitLink's result; the caller keeps `name` until the handle is destroyed."""
-        result: int = self._add(self._add_data, handle, kind, data, len(data), name)
-        return result
+        return int(self._add(self._add_data, handle, kind, data, len(data), name))
 
     def complete(self, handle: int) -> int:
         """Link, and return nvJitLink's result."""
-        result: int = self._complete(self._completes, handle)
-        return result
+        return int(self._complete(self._completes, handle))
 
     def split(self, result: int) -> tuple[int, str]:
         """Return the result of this thread's last call without our mark, and the fatal line that it printed or ``""``.

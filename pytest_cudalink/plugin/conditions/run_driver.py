@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from ...base.safe_text import block
-from ...compat.options import OF_EMULATION, label
+from ...compat.settings_table import OF_EMULATION, label
 from ..run import is_on_emulated_driver, run_of, warn
 from ..settings import Settings, restore
 

@@ -27,7 +27,7 @@ from ...base.regular_files import read_bounded
 from ...base.safe_text import line, quote
 from ...base.words import counted
 from ...compat.names import DEFAULT_ARCHITECTURE
-from ...compat.options import OPTIONS
+from ...compat.settings_table import OPTIONS
 from ...report.asked_for import AskedFor
 from .. import pytest_private
 from ..conditions import run_driver

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from ...compat.options import label
+from ...compat.settings_table import label
 from ...report.asked_for import AskedFor, judged, left_out, merged, unmet
 from .. import pytest_private
 from ..conditions.run_driver import A_DRIVER, FACTS

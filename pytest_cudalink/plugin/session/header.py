@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ...compat.names import DEFAULT_ARCHITECTURE
-from ...compat.options import OF_EMULATION
+from ...compat.settings_table import OF_EMULATION
 from ..conditions import run_driver
 from ..run import Run
 from ..settings import Settings

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...compat.options import OPTIONS
+from ...compat.settings_table import OPTIONS
 from ...loader.jitlink import jitlink_calls
 from .. import conditions, hostile, isolation, marker, pytest_private, records, settings, watch
 from ..own_imports import own_imports
@@ -82,7 +82,7 @@ def _unread_variables() -> list[str]:
     given = [name for name in os.environ if name.startswith("CUDALINK_") and name not in known]
     if not given:
         return []
-    from ...compat.options import unread_variables
+    from ...compat.settings_table import unread_variables
 
     return unread_variables(given)
 
