@@ -75,7 +75,7 @@ class Needs(NamedTuple):
 def specifier_of(text: str) -> SpecifierSet:
     """Return a specifier; a number alone, ``"13.2"``, stands for all that begins with it, ``"==13.2.*"``.
 
-    Raises InvalidSpecifier, a ValueError, for another text that is none.
+    Raises InvalidSpecifier, a ValueError, for a text that is not a specifier.
     """
     from packaging.specifiers import SpecifierSet
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..base.progress import progress
@@ -12,7 +13,7 @@ from ..base.tables import grouped
 from ..base.words import and_more, counted
 from . import audit_device_code, audit_output
 from .arguments import CommandError, any_path
-from .audit_output import Answer, AuditOutput
+from .audit_output import Answer, AuditOutput, answer_each
 
 if TYPE_CHECKING:
     from ..audit import Audit, Dependency
@@ -97,22 +98,12 @@ def _audit_libraries(options: argparse.Namespace) -> int:
     if not options.paths:
         raise CommandError("give a wheel, a folder or a library, or --environment")
     required = [major.strip() for major in (options.require or "").split(",") if major.strip()]
-    code, output = 0, AuditOutput(options.format)
-    for path in options.paths:
-        try:
-            with progress(f"auditing {path.name}"):
-                audited = audit(path)
-            lacking = audited.lacking(required)
-        except (AuditError, OSError) as error:
-            output.fail(error)
-            code = 2
-            continue
-        answer = _answer(audited, lacking, symbols=options.symbols)
-        output.add(answer)
-        if answer.errors:
-            code = max(code, 1)
-    output.end()
-    return code
+
+    def judge(path: Path, _step: object) -> Answer:
+        audited = audit(path)
+        return _answer(audited, audited.lacking(required), symbols=options.symbols)
+
+    return answer_each(options.format, options.paths, judge, (AuditError, OSError))
 
 
 def _answer(audit: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Answer:

@@ -2,11 +2,12 @@
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from ..audit.device_code import ROWS, DeviceCode, DeviceImage, ImageGroup, device_code
 from ..audit.device_code.assemble import Assembled, assemble, assembler
-from ..base.progress import progress
+from ..base.progress import Progress
 from ..base.tables import grouped
 from ..base.words import and_more, columns, counted
 from ..compat.architectures import architecture_of
@@ -16,7 +17,7 @@ from ..emulator.worker import WorkerError
 from ..toolchains import ToolchainError
 from ..versions import CudaVersion
 from .arguments import CommandError
-from .audit_output import Answer, AuditOutput
+from .audit_output import Answer, answer_each
 
 #: Most lines of nvJitLink's log, and most files of a group, that are shown.
 _MOST_LINES: Final = 6
@@ -82,17 +83,11 @@ def run(options: argparse.Namespace) -> int:
     except (ToolchainError, ValueError) as error:
         raise CommandError(error) from error
     rows = gpus or list(dict.fromkeys([*ROWS, *required]))
-    code, output = 0, AuditOutput(options.format)
-    for path in options.paths:
-        try:
-            with progress(f"auditing {path.name}") as step:
-                audited = device_code(path)
-                step.say("assembling PTX" if toolchain else "")
-                assembled = list(assemble(path, toolchain)) if toolchain else []
-        except (OSError, ToolchainError, ValueError, WorkerError) as error:  # AuditError is a ValueError
-            output.fail(error)
-            code = 2
-            continue
+
+    def judge(path: Path, step: Progress) -> Answer:
+        audited = device_code(path)
+        step.say("assembling PTX" if toolchain else "")
+        assembled = list(assemble(path, toolchain)) if toolchain else []
         failures = audited.failures(dict.fromkeys([*gpus, *required]), drivers)
         if required and not audited.groups:
             failures.append(audited.absence(required))
@@ -102,11 +97,10 @@ def run(options: argparse.Namespace) -> int:
         errors += [("device code", failure) for failure in failures]
         errors += [(f"{file.outcome}: {file.path}", _refused(file)) for file in assembled if file.fails]
         content = {"failures": failures, "assembled": [*map(_plain, assembled)]}
-        output.add(Answer(str(path), lines, {**audited.to_json(rows, drivers), **content}, errors))
-        if errors:
-            code = max(code, 1)
-    output.end()
-    return code
+        return Answer(str(path), lines, {**audited.to_json(rows, drivers), **content}, errors)
+
+    # AuditError is a ValueError
+    return answer_each(options.format, options.paths, judge, (OSError, ToolchainError, ValueError, WorkerError))
 
 
 def served(code: DeviceCode) -> Iterator[str]:

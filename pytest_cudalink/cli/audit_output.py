@@ -4,11 +4,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ..base.progress import Progress, progress
 from ..base.safe_text import complain, markdown
 from ..base.safe_text import line as safe
 from ..base.words import and_more
@@ -41,6 +42,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="print text, JSON, or annotations for GitHub Actions; github also appends to the job summary, if "
         "GITHUB_STEP_SUMMARY names a file (default: text)",
     )
+
+
+def answer_each(
+    form: str, paths: Iterable[Path], judge: Callable[[Path, Progress], Answer], errors: tuple[type[Exception], ...]
+) -> int:
+    """Print the answer for each path; return the worst exit code, which is 2 for a path that cannot be judged.
+
+    `errors`: what `judge` raises then.
+    """
+    code, output = 0, AuditOutput(form)
+    for path in paths:
+        try:
+            with progress(f"auditing {path.name}") as step:
+                answer = judge(path, step)
+        except errors as error:
+            output.fail(error)
+            code = 2
+            continue
+        output.add(answer)
+        code = max(code, int(bool(answer.errors)))
+    output.end()
+    return code
 
 
 class AuditOutput:

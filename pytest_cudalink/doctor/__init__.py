@@ -496,7 +496,7 @@ def _missing_when_used(report: DoctorReport, system: System) -> Iterator[Finding
 
 
 def _runtime_findings(system: System, facts: DriverFacts, audit: EnvironmentAudit) -> Iterator[Finding]:
-    """Yield the distributions with a CUDA runtime of their own for which the driver is too old."""
+    """Yield the distributions that contain a CUDA runtime for which the driver is too old."""
     driver, versions = facts.cuda().value, system.versions()
     for name in component_table()["static-runtime"]["distributions"]:
         version = distribution_version(versions.get(name, ""))  # the audit of the environment names one that is invalid
@@ -524,7 +524,7 @@ def _runtime_findings(system: System, facts: DriverFacts, audit: EnvironmentAudi
 
 
 def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFacts) -> None:
-    """Report the libraries with a CUDA runtime of their own for which the driver is too old, with one command for all.
+    """Report the libraries that contain a CUDA runtime for which the driver is too old, with one command for all.
 
     Those that a look-up found are judged with the toolkit. A library that is also there in the driver's major serves
     the programs of that one.

@@ -38,7 +38,7 @@ def published_releases() -> list[CudaVersion]:
 def extra_of(item: Item, version: CudaVersion) -> str:
     """The extra of cuda-toolkit that installs an item, in a release."""
     if item.kind == "binaries" and brought_by(frozenset({item.name}), version):
-        return item.name  # nvdisasm and cuobjdump have wheels of their own since CUDA 13.2
+        return item.name  # nvdisasm and cuobjdump have their own wheels since CUDA 13.2
     table = component_table()
     toolkit, names, companions = table["toolkit"], table["extras"], table["companions"]
     known = (*toolkit["extras"], *toolkit["extras-since-13"])
@@ -119,7 +119,7 @@ def trials(
 ) -> Iterator[Trial]:
     """Yield commands: first one that moves no item, then those that bring all to one release, the most wanted first.
 
-    There is none where what is needed cannot be satisfied.
+    It yields nothing where what is needed cannot be satisfied.
 
     `bounds`: what other distributions require of the wheels, by name: a release that contradicts it is left out.
     `needed`: wheels of `bounds` to install in any case.

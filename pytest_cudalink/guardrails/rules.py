@@ -277,10 +277,7 @@ def check_driver(item: Item, driver: Driver, *, others: int = 0) -> Verdict:
 
 
 def _alone(
-    item: Item,
-    remembered: Collection[Item],
-    constraint: SpecifierSet | None,
-    driver: Driver,
+    item: Item, remembered: Collection[Item], constraint: SpecifierSet | None, driver: Driver
 ) -> Iterator[Verdict]:
     """The checks of one item, in order; lazily, so that the driver is asked last."""
     yield check_item(item)

@@ -65,7 +65,7 @@ _PLAIN_FOLDER: Final = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
 #: Distributions whose libraries call the CUDA runtime (measured 2026-11-28 on the wheels of CuPy, Warp and cuda-cccl by
 #: `audit.needs.has_runtime`; for PyTorch and RMM see docs/limitations.md).
 _ON_RUNTIME: Final = re.compile(r"cupy(-.*)?|torch|warp-lang|cuda-cccl|(lib)?(rmm|cudf)(-cu\d+)?")
-#: What CMake has where a project compiles kernels, with the static runtime unless told otherwise, or links the runtime.
+#: What CMake has where a project compiles kernels, with the static runtime by default, or links the runtime.
 _CMAKE: Final = re.compile(r"\bLANGUAGES\b[^)]*\bCUDA\b|\benable_language\s*\(\s*CUDA\b|\bCUDA::cudart")
 #: Operators of a requirement that limit a version from below.
 _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")

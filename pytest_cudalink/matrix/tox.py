@@ -186,7 +186,7 @@ def tox_after_run_commands(tox_env: ToxEnv, outcomes: list[Outcome]) -> None:
     if cell is None or not outcomes:
         return
     several, root = of_pytest or outcomes, tox_env.core["tox_root"]
-    # of several, the first that failed: tox can be told to go on
+    # of several, the first that failed: tox may be set to go on
     last = next((outcome for outcome in several if outcome.exit_code), several[-1])
     if last.exit_code is None:
         return

@@ -214,8 +214,8 @@ class DeviceCode:
     def _faults(self, arch: str, driver: CudaVersion) -> Iterator[tuple[ImageGroup, DriverAnswer, bool]]:
         """Yield each group that a driver gets, its answer, and whether that is a fault, in the order of the groups.
 
-        What fails is none where the group is for other GPUs alone, and its files have code that fits: a program chooses
-        between translation units that are written for one GPU each, such as for sm_90a and sm_100a. Code for an
+        A failure is not a fault where the group is for other GPUs alone, and its files have code that fits: a program
+        chooses between translation units that are written for one GPU each, such as for sm_90a and sm_100a. Code for an
         architecture with a suffix runs nowhere else, so that it cannot have been forgotten for this one.
         """
         answers = [(group, group.answer(arch, driver)) for group in self.judged]

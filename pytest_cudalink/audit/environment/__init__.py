@@ -237,7 +237,7 @@ def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[Finding]:
 
 
 def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> Iterator[Finding]:
-    """Versions that no requirement refuses, but an extra that nobody asked for: it is what a package was tried with."""
+    """Versions that an extra alone refuses, which no requirement asks for: it names what the package was tried with."""
     there = {distribution.name: distribution for distribution in distributions}
     claimed = {(claim.by, claim.name) for claim in claims}
     for distribution in distributions:

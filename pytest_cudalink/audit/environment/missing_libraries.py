@@ -176,7 +176,7 @@ def of_another_major(
 
 
 def _older(package: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Finding:
-    """An older library that a file gets from a folder of a variable or of its own, or from the system."""
+    """An older library that a file gets from its own folder, a folder that a variable names, or the system."""
     folder, file = os.path.split(provider.path)[0], Path(need.path).name
     by_variable = folder in library_path()
     return Finding(
