@@ -21,7 +21,6 @@ _ROOMS_WITH: Final = {
     "found": {"emulator", "loader", "plugin", "probes", "report", "targets"},
     "one": set(),
 }
-_ROOMS: Final = {path.name for path in PACKAGE.iterdir()}
 #: What may be such a helper, or stand in the text of a program.
 _HELPER: Final = re.compile(rf"^(?:def|class) (?:{'|'.join(_NO_NOUNS | _NO_MEMBERS)})\b", re.MULTILINE | re.IGNORECASE)
 #: Members that users know by these names: of records, of tables, and of what a probe or a decision returns.
@@ -59,9 +58,8 @@ def test_few_modules_have_one_name() -> None:
     assert {name: found for name, found in places.items() if len(found) > _MOST_MODULES} == {}
 
 
-def vague_names(text: str) -> Iterator[str]:
+def vague_names(tree: ast.Module) -> Iterator[str]:
     """The functions, classes and parameters of a module that have no noun for a name, and such members of a class."""
-    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.arguments):
             every = (*node.posonlyargs, *node.args, *node.kwonlyargs, node.vararg, node.kwarg)
@@ -79,19 +77,21 @@ def test_names_have_nouns() -> None:
     """What a search for a function, a class, a member or a parameter finds is that one."""
     source = "class Way:\n    def one(self): ...\nclass Door:\n    seen: int\n    what: str\n"
     source += "def it(lock, *given: int): ...\n"
-    assert {*vague_names(source)} == {"Way", "Way.one", "Door.seen", "it", "(given)"}
-    vague = {name for file in PACKAGE.rglob("*.py") for name in vague_names(file.read_text(encoding="utf-8"))}
+    assert {*vague_names(ast.parse(source))} == {"Way", "Way.one", "Door.seen", "it", "(given)"}
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in PACKAGE.rglob("*.py")}
+    vague = {name for tree in trees.values() for name in vague_names(tree)}
     others = (file for folder in ("campaigns", "tests", "tools") for file in (PACKAGE.parent / folder).rglob("*.py"))
     texts = (file.read_text(encoding="utf-8") for file in others)
-    helpers = {name for text in texts if _HELPER.search(text) for name in vague_names(text) if name.isidentifier()}
+    trees_of_others = (ast.parse(text) for text in texts if _HELPER.search(text))
+    helpers = {name for tree in trees_of_others for name in vague_names(tree) if name.isidentifier()}
     assert {name for name in vague if not name.startswith("_")} == _PUBLISHED
     assert helpers == set()
     bare = {
         f"{file.relative_to(PACKAGE)}:{node.lineno}"
-        for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Name)
-        and file.relative_to(PACKAGE).parts[0] in _ROOMS - _ROOMS_WITH.get(node.id, _ROOMS)
+        for file, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id in _ROOMS_WITH
+        if file.relative_to(PACKAGE).parts[0] not in _ROOMS_WITH[node.id]
     }
     assert bare == set()
 

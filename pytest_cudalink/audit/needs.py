@@ -142,18 +142,8 @@ def _by_symbols(name: str, stem: str, major: int, symbols: list[str]) -> Need:
     evidence = f"wants {listed(newest, _SHOWN)} of CUDA {floor}" if floor else f"wants {listed(list(unknown), _SHOWN)}"
     inlined = tuple(symbol for symbol in symbols if (_in_name(symbol, major) or (0, 0)) > (major, 0))
     wheels = [wheel for symbol in newest if (wheel := exports.first_wheel(stem, major, symbol)) is not None]
-    return Need(
-        name,
-        stem,
-        major,
-        floor,
-        "symbols",
-        evidence,
-        below=min(gone, default=None),
-        unknown=unknown,
-        inlined=inlined,
-        wheel=max(wheels, key=Version, default=None),
-    )
+    below, wheel = min(gone, default=None), max(wheels, key=Version, default=None)
+    return Need(name, stem, major, floor, "symbols", evidence, below, unknown, inlined, wheel=wheel)
 
 
 def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:

@@ -436,25 +436,18 @@ def _damaged_files(report: DoctorReport, system: System) -> Iterator[Finding]:
             if system.lacks(item, place):
                 faults.append((f"{item.path} opens {name}, which is missing: {row['because']}", f"lacks {name}"))
             elif not system.finds(item, name):
-                yield Finding(
-                    "error",
-                    f"{item.path} opens {name} by name, and the loader does not find it there: {row['because']}",
-                    otherwise=f"put {Path(item.path).parent} into LD_LIBRARY_PATH",
-                    why=f"the {item.label} does not find {name}",
-                )
+                text = f"{item.path} opens {name} by name, and the loader does not find it there: {row['because']}"
+                advice = f"put {Path(item.path).parent} into LD_LIBRARY_PATH"
+                yield Finding("error", text, otherwise=advice, why=f"the {item.label} does not find {name}")
         yield from (_incomplete(item, text, cause) for text, cause in faults)
 
 
 def _incomplete(item: Item, text: str, cause: str) -> Finding:
     """Return the finding about a library that only its own package, or its toolkit, makes whole."""
     wheel = attribution.owner(item.path)
-    return Finding(
-        "error",
-        text,
-        Command((f"{wheel.name}=={wheel.version}",), action="reinstall") if wheel else NO_COMMAND,
-        "" if wheel else "reinstall the toolkit that this file belongs to",
-        f"the {item.label} {cause}",
-    )
+    fix = Command((f"{wheel.name}=={wheel.version}",), action="reinstall") if wheel else NO_COMMAND
+    advice = "" if wheel else "reinstall the toolkit that this file belongs to"
+    return Finding("error", text, fix, advice, f"the {item.label} {cause}")
 
 
 def _missing_companions(report: DoctorReport, system: System) -> Iterator[Finding]:
@@ -487,12 +480,8 @@ def _missing_when_used(report: DoctorReport, system: System) -> Iterator[Finding
                 continue
             there = f"first that of CUDA {has}; expected CUDA {needed.major}, as {steers} has"
             fix = Command((f"{steers}=={has.major}.*",))
-        yield Finding(
-            "error",
-            f"{name} {version} loads the {wanted.label} {row['when']}, and there is {there}",
-            fix,
-            why=f"{name} lacks what it loads {row['when']}",
-        )
+        text = f"{name} {version} loads the {wanted.label} {row['when']}, and there is {there}"
+        yield Finding("error", text, fix, why=f"{name} lacks what it loads {row['when']}")
 
 
 def _runtime_findings(system: System, facts: DriverFacts, audit: EnvironmentAudit) -> Iterator[Finding]:
@@ -615,11 +604,8 @@ def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding
             repair((_LINKER,), CudaVersion(12, 9)),
         )
     elif nvjitlink and nvjitlink >= FIRST_USABLE_NVJITLINK and not bindings:
-        yield Finding(
-            "warning",
-            f"nvJitLink {nvjitlink} is installed, but the bundled linker needs cuda-bindings to use it",
-            Command((f"cuda-bindings=={nvjitlink.major}.*",)),
-        )
+        text = f"nvJitLink {nvjitlink} is installed, but the bundled linker needs cuda-bindings to use it"
+        yield Finding("warning", text, Command((f"cuda-bindings=={nvjitlink.major}.*",)))
 
 
 def _rule_findings(report: DoctorReport, facts: DriverFacts) -> Iterator[Finding]:
@@ -685,12 +671,9 @@ def _predictions(report: DoctorReport, facts: DriverFacts, installed: Collection
         if arch and version and arch not in known_architectures(version):
             known = known_architectures(version)
             older = [v for v in (CudaVersion(12, 9), CudaVersion(13, 0)) if arch in known_architectures(v)]
-            yield Finding(
-                "error",
-                f"{name} {version} does not know {arch}, the device here; it knows {known[0]} to {known[-1]}",
-                repair((item[name],), older[0]) if older else NO_COMMAND,
-                why=f"the toolkit does not know {arch}, the device here",
-            )
+            text = f"{name} {version} does not know {arch}, the device here; it knows {known[0]} to {known[-1]}"
+            fix = repair((item[name],), older[0]) if older else NO_COMMAND
+            yield Finding("error", text, fix, why=f"the toolkit does not know {arch}, the device here")
 
 
 def _refused_ptx(report: DoctorReport, facts: DriverFacts, maker: str) -> Iterator[Finding]:
@@ -714,12 +697,9 @@ def _refused_ptx(report: DoctorReport, facts: DriverFacts, maker: str) -> Iterat
         )
     # the pipeline rule reports LTO-IR that is too new
     if made and nvjitlink and taken.get("ptx") == "nvjitlink" and (isas := _newer_ptx(made, nvjitlink)):
-        yield Finding(
-            "error",
-            f"PTX of {label} {made} (ISA {isas[0]}) is refused by nvJitLink {nvjitlink} (ISA up to {isas[1]})",
-            repair((item[maker], item["nvJitLink"]), made),
-            why=next((finding.why for finding in report.findings if finding.why == _mixed(report)), ""),
-        )
+        text = f"PTX of {label} {made} (ISA {isas[0]}) is refused by nvJitLink {nvjitlink} (ISA up to {isas[1]})"
+        why = next((finding.why for finding in report.findings if finding.why == _mixed(report)), "")
+        yield Finding("error", text, repair((item[maker], item["nvJitLink"]), made), why=why)
 
 
 def _copy_findings(report: DoctorReport) -> Iterator[Finding]:

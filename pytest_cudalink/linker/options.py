@@ -124,11 +124,8 @@ _TARGET_OFFSET = {"": 0, "a": 0x10000, "f": 0x20000}
 
 #: The first nvJitLink releases whose nvJitLink.h documents a relocatable link and linked LTO-IR. 13.2 ignores ``-r``
 #: together with ``-lto`` and makes an executable; from 13.3 on the result is relocatable (measured).
-_INCREMENTAL_SINCE, _INCREMENTAL_LTO_SINCE, _LTOIR_OUTPUT_SINCE = (
-    CudaVersion(13, 2),
-    CudaVersion(13, 3),
-    CudaVersion(13, 3),
-)
+_INCREMENTAL_SINCE: Final = CudaVersion(13, 2)
+_INCREMENTAL_LTO_SINCE = _LTOIR_OUTPUT_SINCE = CudaVersion(13, 3)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
@@ -576,7 +577,9 @@ def test_what_decides_whether_versions_fail(monkeypatch) -> None:
 
     def known(versions: dict[str, str], **given: object) -> list[SimpleNamespace]:
         asked.append((versions, given))
-        return [SimpleNamespace(open_conditions=conditions, text="x crashes", advice="install y", install=())]
+        entry = SimpleNamespace(open_conditions=conditions, text="x crashes", advice="install y", install=())
+        entry.sentence = partial(doctor.known_bad.KnownBad.sentence, entry)
+        return [entry]
 
     monkeypatch.setattr(doctor.known_bad, "known_bad", known)
     found = made(*WHOLE, facts=facts_of("13.0", "580.65.06"), arch="sm_90").findings[-1]

@@ -77,15 +77,9 @@ def entries(fatbin: memoryview) -> Iterator[Entry]:
         payload = fatbin[start : start + (min(used, size) if packing else size)]
         if number in _KINDS:
             suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
-            yield Entry(
-                kind=_KINDS[number],
-                arch=f"sm_{arch}{suffix}",
-                version=divmod(major, 256) if _KINDS[number] == "tileir" else (major, minor),
-                packing=packing,
-                scrambled=bool(flags & _SCRAMBLED),
-                size=whole,
-                payload=payload,
-            )
+            kind, scrambled = _KINDS[number], bool(flags & _SCRAMBLED)
+            version = divmod(major, 256) if kind == "tileir" else (major, minor)
+            yield Entry(kind, f"sm_{arch}{suffix}", version, packing, scrambled, whole, payload)
         at = start + size
 
 

@@ -253,13 +253,11 @@ def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> I
             installed = there[name]
             if not any(install_targets.accepts(versions, installed.version) for versions in extras.values()):
                 extra, versions = next(iter(extras.items()))
-                yield Finding(
-                    "note",
-                    f"{installed.name} is {installed.version}; the extra {extra} of {distribution} asks for {versions}",
-                    otherwise=f"install '{distribution.name}[{extra}]' where {distribution.name} uses it",
-                    place=str(installed),
-                    kind="version",
+                text = (
+                    f"{installed.name} is {installed.version}; the extra {extra} of {distribution} asks for {versions}"
                 )
+                advice = f"install '{distribution.name}[{extra}]' where {distribution.name} uses it"
+                yield Finding("note", text, otherwise=advice, place=str(installed), kind="version")
 
 
 def _contradicting(
@@ -311,14 +309,8 @@ def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -
 
 
 def _missing(name: str, missing: list[Claim], repair: _Repair) -> Finding:
-    more = and_more(len(missing) - 1)
-    return Finding(
-        "error",
-        f"{name} is missing; expected {missing[0]}{more}",
-        *repair.require(name, missing, None),
-        evidence=tuple(missing),
-        kind="missing",
-    )
+    text = f"{name} is missing; expected {missing[0]}{and_more(len(missing) - 1)}"
+    return Finding("error", text, *repair.require(name, missing, None), evidence=tuple(missing), kind="missing")
 
 
 def _shared_files(
@@ -422,13 +414,8 @@ def _without_metadata(place: Place, metadata: Collection[str], repair: _Repair) 
     `metadata`: the names of the distributions that have some.
     """
     for path, name in asking_in_vain(place, metadata):
-        yield Finding(
-            "error",
-            f"{path} asks for the version of {name} as it is imported, and there is no metadata of {name}",
-            repair.install("", [name]),
-            place=path,
-            kind="lost",
-        )
+        text = f"{path} asks for the version of {name} as it is imported, and there is no metadata of {name}"
+        yield Finding("error", text, repair.install("", [name]), place=path, kind="lost")
 
 
 def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> Iterator[Finding]:
@@ -436,14 +423,8 @@ def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> I
     for path, owners in sorted(providers.owners().items()):
         if path in shared:
             continue
-        names = sorted({str(owner) for owner in owners})
-        yield Finding(
-            "error",
-            f"{path} is installed by {' and '.join(names)}; expected one of them",
-            repair.reinstall(owners),
-            place=path,
-            kind="same-file",
-        )
+        text = f"{path} is installed by {' and '.join(sorted({str(owner) for owner in owners}))}; expected one of them"
+        yield Finding("error", text, repair.reinstall(owners), place=path, kind="same-file")
     if parts := providers.foreign_parts():
         yield Finding(
             "error",
@@ -471,13 +452,8 @@ def _several(library: str, copies: Sequence[Provider], severity: Severity) -> Fi
     fix = f"keep one of {', '.join(sorted({copy.owner.name for copy in copies if copy.owner}))}"
     if severity == "note":
         expected, fix = "one major, unless the programs that use them differ", "nothing, if that is meant"
-    return Finding(
-        severity,
-        f"{library} is installed as {listed}; expected {expected}",
-        otherwise=fix,
-        place=", ".join(copy.path for copy in copies),
-        kind="copies",
-    )
+    text, place = f"{library} is installed as {listed}; expected {expected}", ", ".join(copy.path for copy in copies)
+    return Finding(severity, text, otherwise=fix, place=place, kind="copies")
 
 
 def _known_to_fail(
@@ -497,14 +473,9 @@ def _known_to_fail(
         concerned = {*entry.versions}.union(*(known_bad.components().get(name, ()) for name in entry.versions))
         there = [each for each in everything if each.name in concerned]
         fix = Command(entry.install).by(repair.installer(there[0].manager if there else ""))
-        yield Finding(
-            "note" if is_open or (entry.open_conditions() and entry.seen == "reported") else "error",
-            text,
-            fix,
-            otherwise="" if fix else entry.advice,
-            place=", ".join(sorted(map(str, there))),
-            kind="known-bad",
-        )
+        unsure = is_open or (entry.open_conditions() and entry.seen == "reported")
+        advice, place = "" if fix else entry.advice, ", ".join(sorted(map(str, there)))
+        yield Finding("note" if unsure else "error", text, fix, advice, place=place, kind="known-bad")
 
 
 # -- repairs

@@ -368,13 +368,8 @@ def _unprovided(
     defined = {symbol for file in scope for symbol in elves[file].defined}
     missing = sorted(symbol for symbol in wanted if symbol not in defined and cuda_functions()[symbol] not in stems)
     if missing:
-        some = listed(missing, 3)
-        yield Finding(
-            "error",
-            f"calls {some}, and needs no library that has it: link it with CUDA's or a stub",
-            place=name,
-            kind="symbols",
-        )
+        text = f"calls {listed(missing, 3)}, and needs no library that has it: link it with CUDA's or a stub"
+        yield Finding("error", text, place=name, kind="symbols")
 
 
 def _findings(name: str, elf: LoadableLibrary) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ...base.finding import Finding
+from ...base.finding import Finding, Severity
 from ...base.tables import grouped, read_table
 from ...base.words import plural
 from ...compat import exports
@@ -309,14 +309,10 @@ def _without_table(needs: Iterable[Need], declared: Declared, dependent: Collect
         fitting = tuple(name for name in names if len(majors) > 1 or name.endswith("-cu12") == (12 in majors))
         is_error = not alone and declared.followed and not files & {*dependent}
         directly = "" if declared.followed else " directly"
-        yield Finding(
-            "error" if is_error else "note",
-            f"{users[0].evidence}, and no requirement brings {fitting[0]}{directly}: "
-            f"write {' or '.join(map(repr, fitting))}",
-            place=users[0].path,
-            kind="undeclared",
-            suggestion=fitting,
-        )
+        write = f"write {' or '.join(map(repr, fitting))}"
+        text = f"{users[0].evidence}, and no requirement brings {fitting[0]}{directly}: {write}"
+        severity: Severity = "error" if is_error else "note"
+        yield Finding(severity, text, place=users[0].path, kind="undeclared", suggestion=fitting)
 
 
 @dataclass(frozen=True)
@@ -411,7 +407,7 @@ class _Group:
     def findings(self, declared: Declared, *, excused: bool) -> list[Finding]:
         """Compare the needs with the requirements that hold always, or else with those of each extra."""
         lack = self.lack(declared.always)
-        severity: Literal["error", "note"] = "error" if self.required else "note"
+        severity: Severity = "error" if self.required else "note"
         if lack is None:
             return []
         if lack.kind != "undeclared":
@@ -429,9 +425,7 @@ class _Group:
             for fault, extras in faults.items()
         ]
 
-    def _finding(
-        self, fault: RequirementFault, where: str, severity: Literal["error", "note"], declared: Declared
-    ) -> Finding:
+    def _finding(self, fault: RequirementFault, where: str, severity: Severity, declared: Declared) -> Finding:
         shown = ", ".join(fault.versions[:_SHOWN]) + (" and more" if len(fault.versions) > _SHOWN else "")
         what = {
             "undeclared": f"no requirement{where} brings {self.distribution}{'' if declared.followed else ' directly'}",
@@ -445,12 +439,6 @@ class _Group:
             what = f"the requirements{where} allow {self.distribution} {shown}, which no longer has it"
         elif fault.kind == "pin" and fault.versions:
             what = f"the requirements{where} allow only {self.distribution} {shown}"
-        write = f": write {' or '.join(map(repr, self.suggestion))}"
-        decisive = self.decisive
-        return Finding(
-            severity,
-            f"{decisive.evidence}, and {what}{write}",
-            place=decisive.path,
-            kind=fault.kind,
-            suggestion=self.suggestion,
-        )
+        need, suggestion = self.decisive, self.suggestion
+        text = f"{need.evidence}, and {what}: write {' or '.join(map(repr, suggestion))}"
+        return Finding(severity, text, place=need.path, kind=fault.kind, suggestion=suggestion)
