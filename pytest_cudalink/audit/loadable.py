@@ -102,8 +102,8 @@ class LoadableLibrary:
     runpath: tuple[str, ...]
     # undefined symbols, each with the library and version that must define it; both empty without symbol versions
     undefined: tuple[tuple[str, str, str], ...]
-    wanted: frozenset[str]  # functions of CUDA that it calls, without weak ones
-    defined: frozenset[str]  # functions of CUDA that it defines
+    wanted: frozenset[str] = frozenset()  # functions of CUDA that it calls, without weak ones
+    defined: frozenset[str] = frozenset()  # functions of CUDA that it defines
     weak: frozenset[str] = frozenset()  # those undefined symbols that may stay so
     # as `platform_machine` names it; empty where CUDA has no libraries, or if the caller asks for none
     machine: str = ""
@@ -156,9 +156,7 @@ def read_dynamic(path: str | PathLike[str]) -> LoadableLibrary | None:
         return LoadableLibrary(
             *names,
             tuple((symbol.name, symbol.file, symbol.version) for symbol in undefined),
-            frozenset(),
-            frozenset(),
-            frozenset(symbol.name for symbol in undefined if symbol.is_weak),
+            weak=frozenset(symbol.name for symbol in undefined if symbol.is_weak),
         )
 
 

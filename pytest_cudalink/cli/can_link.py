@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     offer(kind, lambda _: KINDS)
     arch = parser.add_argument("--arch", metavar="ARCH", help="link for this GPU (default: the file's, or sm_90)")
-    offer(arch, lambda _: _archs())
+    offer(arch, lambda _: dict.fromkeys(grid.arch for grid in load().grids))
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -217,10 +217,6 @@ def _releases() -> list[str]:
 def _consumers() -> list[str]:
     releases = _releases()
     return [_THIS, *releases, *(f"{name}-{release}" for name in LIBRARIES for release in releases)]
-
-
-def _archs() -> list[str]:
-    return list(dict.fromkeys(grid.arch for grid in load().grids))
 
 
 # --- output

@@ -100,15 +100,10 @@ def _carry_out(root: Path, changes: Iterable[Change], options: argparse.Namespac
         names = ", ".join(str(change.path) for change in left)
         complain(f"cudalink init: left unchanged: {names}; look with --dry-run, replace with --force")
     elif not options.dry_run:
-        _warn(root)
+        for text in warnings(load_cells(root / CELLS), root):  # as `cudalink matrix check` does
+            say(f"{CELLS}: warning: {text}")
         say("next: cudalink matrix list")
     return 1 if left else 0
-
-
-def _warn(root: Path) -> None:
-    """Print what is likely wrong between the cells and the project, as `cudalink matrix check` does."""
-    for text in warnings(load_cells(root / CELLS), root):
-        say(f"{CELLS}: warning: {text}")
 
 
 def _word(change: Change, options: argparse.Namespace) -> str:

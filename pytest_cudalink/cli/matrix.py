@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--schema", action="store_true", help="print the JSON schema instead")
     listing = verbs.add_parser("list", help="show one line for each cell")
     show = verbs.add_parser("show", help="show everything about one cell")
-    offer(show.add_argument("cell", metavar="CELL"), _known_cells)
+    offer(show.add_argument("cell", metavar="CELL"), lambda options: [cell.name for cell in load_cells(_file(options))])
     github = verbs.add_parser("github", help="print the matrix of a GitHub workflow, for fromJSON")
     for verb in (listing, github):
         verb.add_argument(
@@ -102,10 +102,6 @@ def run(options: argparse.Namespace) -> int:
 def _file(options: argparse.Namespace) -> Path:
     given: Path | None = options.file
     return runner.cells_file(Path()) if given is None else given
-
-
-def _known_cells(options: argparse.Namespace) -> Iterable[str]:
-    return [cell.name for cell in load_cells(_file(options))]
 
 
 def _known_tags(options: argparse.Namespace) -> Iterable[str]:

@@ -21,9 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     verbs = add_verbs(parser)
     add = verbs.add_parser("add", aliases=("fetch",), help="fetch releases that are not in the cache")
-    offer(
-        add.add_argument("versions", nargs="+", metavar="VERSION", help="fetch a release: 13.0, or latest"), _releases
-    )
+    versions = add.add_argument("versions", nargs="+", metavar="VERSION", help="fetch a release: 13.0, or latest")
+    offer(versions, lambda _: ("latest", *toolchains.releases()))
     add.add_argument("--installer", choices=("uv", "pip"), help="fetch with this (default: uv if it is installed)")
     listing = verbs.add_parser("list", help="show the cache")
     listing.add_argument("--json", action="store_true", help="print JSON")
@@ -41,10 +40,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help="choose libraries and headers (libs), or a folder like an installed toolkit, with bin/, nvvm/ and "
             "version.json (ctk)",
         )
-
-
-def _releases(_options: argparse.Namespace) -> Iterable[object]:
-    return ("latest", *toolchains.releases())
 
 
 def _in_cache(_options: argparse.Namespace) -> Iterable[object]:

@@ -146,7 +146,8 @@ def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
     from .exports import release_of_wheel
 
     versions_of: dict[str, set[Version]] = {}
-    brought = {wheel: [name for name, wheels in components().items() if wheel in wheels] for wheel in _wheels()}
+    known = {wheel for wheels in components().values() for wheel in wheels}
+    brought = {wheel: [name for name, wheels in components().items() if wheel in wheels] for wheel in known}
     for given, text in versions.items():
         name = re.sub(r"[-_.]+", "-", given).lower()
         release: CudaVersion | None = None
@@ -159,10 +160,6 @@ def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
         for component in brought.get(name, [name]) if release else ():
             versions_of.setdefault(component, set()).add(Version(str(release)))
     return {name: frozenset(kinds) for name, kinds in versions_of.items()}
-
-
-def _wheels() -> frozenset[str]:
-    return frozenset(wheel for wheels in components().values() for wheel in wheels)
 
 
 def _release(driver: str | None) -> Version | None:

@@ -63,9 +63,8 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
     if made is None or read is None:
         return compatible("pipeline", f"{pipeline}: not judged, a release is not known", producer, consumer)
     if RELATIONS[pipeline.relation](made, read):
-        return compatible(
-            "pipeline", f"{pipeline}: CUDA {made} into CUDA {read} ({pipeline.relation})", producer, consumer
-        )
+        text = f"{pipeline}: CUDA {made} into CUDA {read} ({pipeline.relation})"
+        return compatible("pipeline", text, producer, consumer)
     if pipeline.relation == "same-major" and made.major == read.major:
         words = skew_remedy(Needs(made), read)
     else:
@@ -84,10 +83,5 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         ends, release = (consumer,), made
     elif len(loaded) == 1:
         release = loaded[0]
-    return Verdict(
-        severity,
-        f"{pipeline}: made by CUDA {made}, {words}",
-        *remedies(ends, release),
-        evidence=(producer, consumer),
-        kind="pipeline",
-    )
+    text = f"{pipeline}: made by CUDA {made}, {words}"
+    return Verdict(severity, text, *remedies(ends, release), evidence=(producer, consumer), kind="pipeline")

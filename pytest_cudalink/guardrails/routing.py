@@ -150,17 +150,9 @@ def check_input(
         return None
     faked = probes.fakes().fakes_nvjitlink
     path = "?" if faked else probes.nvjitlink().path or "?"
-    wheel = attribution.owner(path)
-    consumer = Item(
-        "dynamic-libs",
-        "nvJitLink",
-        path,
-        "pytest_cudalink.probes",
-        "ctk",
-        nvjitlink,
-        "faked" if faked else "nvJitLinkVersion",
-        wheel.name if wheel else "",
-    )
+    wheel, witness = attribution.owner(path), "faked" if faked else "nvJitLinkVersion"
+    owner = wheel.name if wheel else ""
+    consumer = Item("dynamic-libs", "nvJitLink", path, "pytest_cudalink.probes", "ctk", nvjitlink, witness, owner)
     producer = Item("artifacts", name, "memory", "the linker's inputs", "ctk", made, "its own header")
     try:
         guard.check_artifact(artifact.kind, producer, consumer)

@@ -127,22 +127,14 @@ def check_item(item: Item) -> Verdict:
     if item.packaged_with == "driver":
         return compatible("packaging", f"{item.label}: comes with the driver", item)
     if item.packaged_with == "other":
-        return Verdict(
-            "unknown",
-            f"{item.label}: comes with neither the CUDA toolkit nor the driver, so its CUDA release is not known",
-            otherwise="look it up with cuda.pathfinder itself",
-            evidence=(item,),
-            kind="packaging",
-        )
+        text = f"{item.label}: comes with neither the CUDA toolkit nor the driver, so its CUDA release is not known"
+        advice = "look it up with cuda.pathfinder itself"
+        return Verdict("unknown", text, otherwise=advice, evidence=(item,), kind="packaging")
     if item.version is None:
-        return Verdict(
-            "unknown",
-            f"the CUDA release of the {item.label} is not known: {item.witness}",
-            Command((f"cuda-toolkit[{extra_of(item, LATEST_KNOWN)}]",)),
-            otherwise="give a release: cuda-toolkit[...]==13.0.*",
-            evidence=(item,),
-            kind="ctk-version-known",
-        )
+        text = f"the CUDA release of the {item.label} is not known: {item.witness}"
+        fix = Command((f"cuda-toolkit[{extra_of(item, LATEST_KNOWN)}]",))
+        advice = "give a release: cuda-toolkit[...]==13.0.*"
+        return Verdict("unknown", text, fix, advice, evidence=(item,), kind="ctk-version-known")
     return compatible("ctk-version-known", item.is_of, item)
 
 
@@ -155,13 +147,9 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
     # a release, not the constraint itself: for pip, '==13.2' means 13.2.0 alone, and '<=13.2' excludes 13.2.1
     wanted = [release for release in published_releases() if constraint.contains(Version(str(release)))]
     none = NO_COMMAND, f"no known release of CUDA is among '{constraint}'"
-    return Verdict(
-        "error",
-        f"{item.is_of}, but ctk_version asks for '{constraint}'",
-        *(remedies((item,), max(wanted)) if wanted else none),
-        evidence=(item,),
-        kind="ctk-constraint",
-    )
+    fix, advice = remedies((item,), max(wanted)) if wanted else none
+    text = f"{item.is_of}, but ctk_version asks for '{constraint}'"
+    return Verdict("error", text, fix, advice, evidence=(item,), kind="ctk-constraint")
 
 
 def check_pair(a: Item, b: Item, there: Collection[Item] = ()) -> Verdict:
@@ -175,13 +163,8 @@ def check_pair(a: Item, b: Item, there: Collection[Item] = ()) -> Verdict:
     name, because = next(iter(groups.items()))
     if a.version == b.version:
         return compatible("same-ctk", f"the {a.label} and the {b.label} are both of CUDA {a.version} ({name})", a, b)
-    return Verdict(
-        "error",
-        f"{a.is_of}, the {b.label} of CUDA {b.version}, but both must be of one CUDA release ({name}: {because})",
-        *remedies((a, b), b.version),
-        evidence=(a, b),
-        kind="same-ctk",
-    )
+    text = f"{a.is_of}, the {b.label} of CUDA {b.version}, but both must be of one CUDA release ({name}: {because})"
+    return Verdict("error", text, *remedies((a, b), b.version), evidence=(a, b), kind="same-ctk")
 
 
 def check_linked(a: Item, b: Item) -> Verdict:
@@ -199,13 +182,8 @@ def check_linked(a: Item, b: Item) -> Verdict:
         return compatible("linked", f"the {linker.label} of CUDA {read} links the {archive.label} of CUDA {made}", a, b)
     replaced = archive.kind == "headers" or linker.found_via == ALREADY_LOADED
     moved, release = (archive, read) if replaced else (linker, made)
-    return Verdict(
-        "error",
-        f"{archive.is_of}, the {linker.label} of CUDA {read}, which takes it and must not be older: {because}",
-        *remedies((moved,), release),
-        evidence=(archive, linker),
-        kind="linked",
-    )
+    text = f"{archive.is_of}, the {linker.label} of CUDA {read}, which takes it and must not be older: {because}"
+    return Verdict("error", text, *remedies((moved,), release), evidence=(archive, linker), kind="linked")
 
 
 def check_driver(item: Item, driver: Driver, *, others: int = 0) -> Verdict:
@@ -223,14 +201,10 @@ def check_driver(item: Item, driver: Driver, *, others: int = 0) -> Verdict:
     version: CudaVersion | None = cuda.value
     if version is None:
         unknown = f"driver: unknown: {cuda.witness}"
-        return Verdict(
-            "unknown",
-            f"whether the driver runs CUDA {ctk} ({label}) is not known: {cuda.witness}",
-            otherwise="install the NVIDIA driver; or give its version, driver_cuda_version=13000",
-            why=NO_DRIVER if cuda.absent else unknown,
-            evidence=(item, unknown),
-            kind="driver",
-        )
+        text = f"whether the driver runs CUDA {ctk} ({label}) is not known: {cuda.witness}"
+        advice = "install the NVIDIA driver; or give its version, driver_cuda_version=13000"
+        why = NO_DRIVER if cuda.absent else unknown
+        return Verdict("unknown", text, otherwise=advice, why=why, evidence=(item, unknown), kind="driver")
     words = f"driver: CUDA {version}: {cuda.witness}"
     if version >= ctk:
         return compatible("driver", f"a driver of CUDA {version} runs CUDA {ctk} (backward compatibility)", item)
@@ -263,14 +237,9 @@ def check_driver(item: Item, driver: Driver, *, others: int = 0) -> Verdict:
     instead = f"{by_hand((item,), version)}, or " if item.kind == "binaries" and not fix else ""
     if driver.assume_forward:
         return compatible("driver", f"forward compatibility is assumed: {fault}", item)
-    return Verdict(
-        "error",
-        f"the driver does not run CUDA {ctk} ({label}): {fault}",
-        fix,
-        otherwise=f"{instead}install a driver for CUDA {ctk}{driver.hint}",
-        evidence=(item, words),
-        kind="driver",
-    )
+    advice = f"{instead}install a driver for CUDA {ctk}{driver.hint}"
+    text = f"the driver does not run CUDA {ctk} ({label}): {fault}"
+    return Verdict("error", text, fix, advice, evidence=(item, words), kind="driver")
 
 
 # -- all rules together

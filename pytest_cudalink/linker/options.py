@@ -219,25 +219,15 @@ class LinkerOptions:
         lto = lto or self.lto_requested
         if self.variables_used and not lto:
             # measured with 13.0.88: without LTO it silently drops every kernel
-            raise _unsupported(
-                "variables_used",
-                self.variables_used,
-                "nvjitlink",
-                "supports it only with LTO: link LTO-IR, or leave it out",
-            )
+            why = "supports it only with LTO: link LTO-IR, or leave it out"
+            raise _unsupported("variables_used", self.variables_used, "nvjitlink", why)
         since = _INCREMENTAL_LTO_SINCE if lto else _INCREMENTAL_SINCE
         if self.incremental and version < since:
-            what = "with LTO needs" if lto else "needs"
-            raise _unsupported(
-                "incremental", self.incremental, "nvjitlink", f"{what} nvJitLink {since} or newer, found {version}"
-            )
+            why = f"{'with LTO needs' if lto else 'needs'} nvJitLink {since} or newer, found {version}"
+            raise _unsupported("incremental", self.incremental, "nvjitlink", why)
         if arch.startswith("compute_") and not self.ptx:
-            raise _unsupported(
-                "arch",
-                arch,
-                "nvjitlink",
-                f"makes PTX for it (ptx=True) but no cubin: write {arch.replace('compute', 'sm')}",
-            )
+            why = f"makes PTX for it (ptx=True) but no cubin: write {arch.replace('compute', 'sm')}"
+            raise _unsupported("arch", arch, "nvjitlink", why)
         written = _flags(self, ("0", "1"), arch=arch, link_time_optimization=lto)
         return written, () if lto else tuple(_without_lto(self))
 

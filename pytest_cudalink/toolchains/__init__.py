@@ -32,6 +32,7 @@ from .folders import ToolchainError as ToolchainError
 from .folders import UntrustedError as UntrustedError
 
 Layout = Literal["libs", "ctk"]
+_LAYOUTS: Final[tuple[Layout, ...]] = ("libs", "ctk")
 #: The program that downloads wheels; None for the one that is there.
 _Program = Literal["uv", "pip"] | None
 #: Called with a short text whenever there is news.
@@ -237,8 +238,7 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
     mends it.
     """
     release = _release(version)
-    layouts: tuple[Layout, ...] = ("libs", "ctk") if layout is None else (layout,)
-    for kept_as in layouts:
+    for kept_as in _LAYOUTS if layout is None else (layout,):
         if (kit := _read(folder(release, kept_as))) is not None:
             return kit
     what = f"the toolchain of CUDA {release}" + (" in the layout 'ctk'" if layout == "ctk" else "")
@@ -275,8 +275,7 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
     release = _release(version)
     check_cache()
     gone = []
-    layouts: tuple[Layout, ...] = ("libs", "ctk")
-    for layout in layouts:
+    for layout in _LAYOUTS:
         place = folder(release, layout)
         if place.is_dir():
             with folders.locked(*_lock_file(place)):

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from ... import toolchains
 from ...compat.architectures import known_architectures, parse_architecture
 from ...compat.releases import ptx_isa_of
-from ...emulator.worker import WorkerAnswer, WorkerLink
+from ...emulator.worker import WorkerLink
 from ...linker.backends.nvjitlink import INPUT_TYPES
 from ...toolchains import Toolchain, ToolchainError
 from ...versions import CudaVersion
@@ -107,9 +107,8 @@ def _assembled(ptx: DeviceImage, code: bytes, arch: str, release: CudaVersion, l
     if arch not in known_architectures(release):
         return result("not tried", f"nvJitLink {release} does not link for {arch}")
     if ptx.ptx_isa is None or ptx.ptx_isa > ptx_isa_of(release):
-        return result(
-            "not tried", f"it needs {ptx.needs}; nvJitLink {release} reads PTX {_dotted(ptx_isa_of(release))}"
-        )
+        reads = ".".join(map(str, ptx_isa_of(release)))
+        return result("not tried", f"it needs {ptx.needs}; nvJitLink {release} reads PTX {reads}")
     link = WorkerLink(library, [f"-arch={arch}"])
     try:
         answer = link.answer
@@ -121,17 +120,10 @@ def _assembled(ptx: DeviceImage, code: bytes, arch: str, release: CudaVersion, l
             answer = link.complete(_CUBIN)
     finally:
         link.close()
-    log = _log(answer)
+    logs = (text.strip("\0\n ") for text in (answer.error_log, answer.info_log))
+    log = "\n".join(filter(None, logs))
     if answer.end:
         return result("unfinished" if answer.hung else "crashed", f"libnvJitLink {release} {answer.end}\n{log}")
     if answer.code:
         return result("incomplete" if _UNDEFINED in log.lower() else "failed", log or f"nvJitLink: error {answer.code}")
     return result("assembled", log)
-
-
-def _log(answer: WorkerAnswer) -> str:
-    return "\n".join(text.strip("\0\n ") for text in (answer.error_log, answer.info_log) if text.strip("\0\n "))
-
-
-def _dotted(isa: tuple[int, int]) -> str:
-    return ".".join(map(str, isa))

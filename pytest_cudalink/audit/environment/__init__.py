@@ -395,13 +395,10 @@ def _lost(everything: Sequence[Installed], claims: Iterable[Claim], repair: _Rep
     of_cuda = [package for package in everything if package.name in gone or concerns_cuda(package.name)]
     for package, paths in lost_files(of_cuda):
         replaced = not package.files and not by_conda.isdisjoint(Path(path).name for path in paths)
-        yield Finding(
-            "note" if replaced else "error",
-            f"{package} lacks {paths[0]}{and_more(len(paths) - 1)}: missing or cut off; expected what its RECORD lists",
-            repair.again(package),
-            place=str(package),
-            kind="lost",
-        )
+        lost = f"{paths[0]}{and_more(len(paths) - 1)}"
+        text = f"{package} lacks {lost}: missing or cut off; expected what its RECORD lists"
+        severity: Severity = "note" if replaced else "error"
+        yield Finding(severity, text, repair.again(package), place=str(package), kind="lost")
 
 
 def _named_by_folder(folder: Unreadable) -> str:

@@ -75,13 +75,8 @@ class Audit:
     @property
     def libraries(self) -> dict[str, tuple[str, ...]]:
         """Files that need a library, by library, without the libraries that the wheel contains."""
-        pulled = grouped(
-            (dependency.library, file.path)
-            for file in self.files
-            for dependency in file.dependencies
-            if not dependency.bundled
-        )
-        return {library: tuple(paths) for library, paths in sorted(pulled.items())}
+        pulling = ((need.library, file.path) for file in self.files for need in file.dependencies if not need.bundled)
+        return {library: tuple(paths) for library, paths in sorted(grouped(pulling).items())}
 
     @property
     def errors(self) -> tuple[Finding, ...]:

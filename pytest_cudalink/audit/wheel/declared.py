@@ -193,7 +193,8 @@ def find_lack(
     low = tuple(version for version in allowing if _is_old(version, versions[version], floor, wheel))
     high = tuple(version for version in allowing if below is not None and versions[version] >= below)
     if len(low) == len(allowing):
-        is_later = not allowing and not toolkits and _is_later(direct, versions)
+        later = [*map(str, direct), f">{max(versions, key=Version)}"]  # than all that are known
+        is_later = not allowing and not toolkits and common_version(later) is not None
         return None if is_later else RequirementFault("pin", low)
     if low:
         return RequirementFault("floor", low)
@@ -227,11 +228,6 @@ def _without(toolkits: list[dict[str, SpecifierSet | None]]) -> RequirementFault
         return None
     later = Version(without[-1]) > Version(bringing[-1])
     return RequirementFault("ceiling" if later else "floor", tuple(f"{_TOOLKIT} {version}" for version in without))
-
-
-def _is_later(direct: Iterable[SpecifierSet], versions: Iterable[str]) -> bool:
-    """Whether specifiers accept a version newer than all that are known."""
-    return common_version([*map(str, direct), f">{max(versions, key=Version)}"]) is not None
 
 
 def requirements_for(needs: Iterable[Need]) -> dict[str, tuple[str, ...]]:

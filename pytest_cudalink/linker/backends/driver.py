@@ -280,18 +280,16 @@ class DriverLinkState(LinkState):
         """Destroy the state, and only then release the memory that it points to."""
         self._destroy()
         pages, self._pages = self._pages, None
-        if pages is not None and self._is_clean() and os.getpid() == self.process:
+        clean = self._destroyed and not self.info_log and not self.error_log
+        if pages is not None and clean and os.getpid() == self.process:
             self._blocks.remove(pages)
             ctypes.memset(pages.address, 0, _ARRAYS)
             if _spare.setdefault(self.process, pages) is not pages:
                 pages.release()
         while self._blocks:
             self._blocks.pop().release()
-        self._release_context()
-
-    def _is_clean(self) -> bool:
-        """Whether the driver has destroyed the state and written nothing to the logs."""
-        return self._destroyed and not self.info_log and not self.error_log
+        if self._context and os.getpid() == self.process:
+            self._context.release()
 
     def _destroy(self) -> None:
         # CUDA does not work in a forked child: the state belongs to the parent, which destroys it
@@ -310,10 +308,6 @@ class DriverLinkState(LinkState):
         destroy, state = self._calls.destroy, self._cell.value
         self._cell.value = None
         return destroy(state)
-
-    def _release_context(self) -> None:
-        if self._context and os.getpid() == self.process:
-            self._context.release()
 
     def _block(self, size: int) -> OptionBlock:
         block = (self._allocate or MappedBlock)(size)
