@@ -285,14 +285,12 @@ def _outside_findings(
     aside = [item for item in report.items if item not in judged.items]
     if aside and len(_faults(judge(report.items))) > len(_faults(judged)):
         releases = ", ".join(sorted({str(item.version or "unknown") for item in aside}))
-        yield Finding(
-            "note",
-            f"not used: parts of CUDA {releases} outside of this environment ({aside[0].label} at {aside[0].path}"
-            f"{and_more(len(aside) - 1)}) do not fit the toolkit in it, or the driver; their "
-            "programs use the parts beside them",
-            why=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
-            kind="doctor",
+        parts = f"not used: parts of CUDA {releases} outside of this environment"
+        first = f"{aside[0].label} at {aside[0].path}{and_more(len(aside) - 1)}"
+        text = (
+            f"{parts} ({first}) do not fit the toolkit in it, or the driver; their programs use the parts beside them"
         )
+        yield Finding("note", text, why=f"{parts}, which do not fit", kind="doctor")
 
 
 def _faults(report: DoctorReport) -> list[Finding]:
@@ -501,15 +499,11 @@ def _runtime_findings(system: System, facts: DriverFacts, audit: EnvironmentAudi
         })  # fmt: skip
         verdict = check_driver(runtime, facts)
         if verdict.severity == "error":
-            yield Finding(
-                "error",
-                f"{name} {versions[name]} contains the CUDA runtime {release}, whose calls the driver of CUDA {driver} "
-                "answers with cudaErrorInsufficientDriver (35)",
-                Command((f"{name}=={driver.major}.*", *held)),
-                verdict.otherwise,
-                f"the driver of CUDA {driver} is too old for the runtime inside {name}",
-                place=_OLD_DRIVER,
-            )
+            answers = f"the driver of CUDA {driver} answers with cudaErrorInsufficientDriver (35)"
+            text = f"{name} {versions[name]} contains the CUDA runtime {release}, whose calls {answers}"
+            fix = Command((f"{name}=={driver.major}.*", *held))
+            why = f"the driver of CUDA {driver} is too old for the runtime inside {name}"
+            yield Finding("error", text, fix, verdict.otherwise, why, place=_OLD_DRIVER)
 
 
 def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFacts) -> None:
@@ -540,17 +534,10 @@ def _add_newer_libraries(report: DoctorReport, system: System, facts: DriverFact
     if toolkit := next(of_toolkit, NO_COMMAND):
         command = _moving(toolkit, {*toolkit.uninstall, *newer})
         report.findings = [replace(each, fix=command) if each.fix == toolkit else each for each in report.findings]
-    report.findings.append(
-        Finding(
-            "error",
-            f"{name} {versions[name]}{and_more(len(others))}: its CUDA runtime {newer[name]} does not run on the "
-            f"driver of CUDA {driver}",
-            command,
-            verdict.otherwise,
-            f"the driver of CUDA {driver} is too old for the runtime inside libraries of CUDA {newer[name].major}",
-            place=_OLD_DRIVER,
-        )
-    )
+    libraries = f"{name} {versions[name]}{and_more(len(others))}"
+    text = f"{libraries}: its CUDA runtime {newer[name]} does not run on the driver of CUDA {driver}"
+    why = f"the driver of CUDA {driver} is too old for the runtime inside libraries of CUDA {newer[name].major}"
+    report.findings.append(Finding("error", text, command, verdict.otherwise, why, place=_OLD_DRIVER))
 
 
 def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[PredictedLink]:
@@ -687,14 +674,11 @@ def _refused_ptx(report: DoctorReport, facts: DriverFacts, maker: str) -> Iterat
         too_old = _driver_cause(driver, severity)
         same = (each for each in report.findings if (each.severity, each.why) == (severity, too_old))
         whole = next(same, None)
-        yield Finding(
-            severity,
-            f"PTX of {label} {made} (ISA {isas[0]}) is refused by the driver of CUDA {driver} (ISA up to {isas[1]}): "
-            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
-            (whole and whole.fix) or repair((item[maker],), driver, at_most=True),
-            why=whole.why if whole else f"the driver of CUDA {driver} refuses the PTX of {label} {made} (222)",
-            place=_OLD_DRIVER,
-        )
+        refused = f"is refused by the driver of CUDA {driver} (ISA up to {isas[1]})"
+        text = f"PTX of {label} {made} (ISA {isas[0]}) {refused}: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)"
+        fix = (whole and whole.fix) or repair((item[maker],), driver, at_most=True)
+        why = whole.why if whole else f"the driver of CUDA {driver} refuses the PTX of {label} {made} (222)"
+        yield Finding(severity, text, fix, why=why, place=_OLD_DRIVER)
     # the pipeline rule reports LTO-IR that is too new
     if made and nvjitlink and taken.get("ptx") == "nvjitlink" and (isas := _newer_ptx(made, nvjitlink)):
         text = f"PTX of {label} {made} (ISA {isas[0]}) is refused by nvJitLink {nvjitlink} (ISA up to {isas[1]})"

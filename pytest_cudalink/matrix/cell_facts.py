@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from packaging.version import InvalidVersion, Version
 
@@ -73,12 +73,7 @@ def cell_facts(
     for name, requested in keys.packages.items():
         installed = find(name)
         axes[name] = installed or "none"
-        versions[name] = {
-            "requested": requested,
-            "found": installed,
-            "source": f"metadata of {name}",
-            "kind": "real" if installed else "absent",
-        }
+        versions[name] = _version(name, requested, installed)
         if requested == "lowest" and name in chosen:
             versions[name]["resolved"] = chosen[name]
     older = {}
@@ -86,16 +81,17 @@ def cell_facts(
         installed = find(name)
         if installed is not None and name not in versions and _is_older(installed, newer):
             older[name] = newer
-            versions[name] = {
-                "requested": f"{newer}, as without the toolkit",
-                "found": installed,
-                "source": f"metadata of {name}",
-                "kind": "real",
-            }
+            versions[name] = _version(name, f"{newer}, as without the toolkit", installed)
     if not keys.hidden:
         return CellFacts(axes, versions, older=older)
     axes["hidden"] = hidden.axis if hidden else "not hidden"
     return CellFacts(axes, versions, str(hidden) if hidden else _NOT_HIDDEN, older)
+
+
+def _version(name: str, requested: str, installed: str | None) -> VersionRecord:
+    """Return what a record says of a package."""
+    kind: Literal["real", "absent"] = "real" if installed else "absent"
+    return {"requested": requested, "found": installed, "source": f"metadata of {name}", "kind": kind}
 
 
 def _is_older(version: str, newer: str) -> bool:

@@ -288,10 +288,8 @@ class _Reader:
     def add(self, place: lines.Path, naming: lines.Path, name: str, values: CellValues) -> None:
         """Add a cell after checking its name and its combination of values."""
         if not re.fullmatch(NAME_PATTERN, name):
-            self.fault(
-                naming,
-                f"{name!r} is not a name; expected letters, digits, '.', '_' and '-', with a letter or digit first",
-            )
+            expected = "letters, digits, '.', '_' and '-', with a letter or digit first"
+            self.fault(naming, f"{name!r} is not a name; expected {expected}")
             return
         if len(name) > _MOST_NAME:
             self.fault(naming, f"the name of a cell has {len(name)} characters; needed at most {_MOST_NAME}")
@@ -378,9 +376,8 @@ class _Reader:
             known = ", ".join(key for key, spec in KEYS.items() if spec.axis)
             self.fault(place, f"needs a list of values for at least one of {known}, or of a package")
         elif unnamed:
-            self.fault(
-                (*place, "name"), f"needs {{{unnamed[0]}}}, else several cells have one name; found {template!r}"
-            )
+            text = f"needs {{{unnamed[0]}}}, else several cells have one name; found {template!r}"
+            self.fault((*place, "name"), text)
         else:
             return _Axes(place, lists, _over(base, given), template, excludes)
         return None
@@ -472,10 +469,8 @@ class _Reader:
         if not isinstance(until, dt.date):
             self.fault(place, "because = 'known-issue' needs the key 'until', a date such as 2027-01-31 without quotes")
         elif (until.date() if isinstance(until, dt.datetime) else until) < dt.datetime.now(tz=dt.UTC).date():
-            self.fault(
-                (*place, "until"),
-                f"{until} has passed: include the cell again, or check the issue and set a later date",
-            )
+            text = f"{until} has passed: include the cell again, or check the issue and set a later date"
+            self.fault((*place, "until"), text)
 
     def check_same(self, exclude: _Exclude, cell: Cell) -> None:
         """Add a fault unless the other cell of ``same-as`` has the same values."""
