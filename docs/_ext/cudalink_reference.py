@@ -177,7 +177,7 @@ def fixture_functions() -> dict[str, object]:
 
 def hook_functions() -> dict[str, object]:
     """The hooks that other projects may implement."""
-    return {name: getattr(hookspecs, name) for name in hookspecs.__all__}
+    return {name: getattr(hookspecs, name) for name in dir(hookspecs)}
 
 
 def documented(functions: dict[str, object], prefix: str) -> nodes.definition_list:

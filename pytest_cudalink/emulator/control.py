@@ -281,7 +281,7 @@ class Alive(NamedTuple):
     """How much of one kind of object is alive."""
 
     number: int
-    size: int  # bytes; 0 for objects that are no memory
+    size: int  # bytes; 0 for objects that are not memory
 
 
 class DriverState(NamedTuple):
@@ -613,19 +613,10 @@ class DriverControl:
         facts, text = _ScheduledWork(), ctypes.create_string_buffer(_STACK_SIZE)
         has_stack = self._library.cudalinkScheduledWork(number, ctypes.byref(facts), text, _STACK_SIZE)
         python, native = _stacks(_lines(text)) if has_stack else ((), ())
-        return ScheduledWork(
-            number=facts.number,
-            kind=facts.kind.decode(),
-            function=facts.function.decode(),
-            stream=facts.stream,
-            delay=None if facts.delay == 2**32 - 1 else facts.delay,
-            submitted=facts.submitted,
-            started=facts.started,
-            ended=facts.ended,
-            call=(facts.call or b"").decode(),
-            python_stack=python,
-            native_stack=native,
-        )
+        values: dict[str, Any] = {name: getattr(facts, name) for name, *_ in _ScheduledWork._fields_}
+        values |= {name: (values[name] or b"").decode() for name in ("kind", "function", "call")}
+        values["delay"] = None if facts.delay == 2**32 - 1 else facts.delay
+        return ScheduledWork(**values, python_stack=python, native_stack=native)
 
     def leave_out_waits(self, numbers: Sequence[int] | None = None) -> None:
         """Let calls not wait from now on where CUDA's documentation promises no wait, until `keep_waits`.

@@ -9,7 +9,7 @@ from ..base.tables import read_table
 from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
 from ..versions import CudaVersion
 
-#: Faults that are no calls: the device is lost, the compiler is missing.
+#: Faults that are not calls: the device is lost, the compiler is missing.
 OF_STATE = ("lost", "jit")
 _FORM = "FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE, jit=CODE or the name of a preset"
 _LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds

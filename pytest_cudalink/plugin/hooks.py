@@ -148,7 +148,7 @@ def _explain(config: pytest.Config, report: pytest.TestReport | pytest.CollectRe
 
 def _has_hooks(config: pytest.Config) -> bool:
     """Whether a project implements a hook of the plugin."""
-    return any(getattr(config.hook, name).get_hookimpls() for name in hookspecs.__all__)
+    return any(getattr(config.hook, name).get_hookimpls() for name in dir(hookspecs))
 
 
 def _begin(config: pytest.Config, options: argparse.Namespace) -> None:

@@ -13,22 +13,10 @@ if TYPE_CHECKING:
     from ..guardrails.provenance import Library
     from ..targets import Choice, LinkEvent, LinkInput, Target, UnsteeredLink
 
-__all__ = [
-    "pytest_cudalink_decide",
-    "pytest_cudalink_facts",
-    "pytest_cudalink_library",
-    "pytest_cudalink_link",
-    "pytest_cudalink_targets",
-    "pytest_cudalink_unsteered",
-    "pytest_cudalink_unsupported",
-    "pytest_cudalink_verdict",
-    "pytest_cudalink_violation",
-]
-
 
 def __dir__() -> list[str]:
-    """Return what pluggy has to look at."""
-    return __all__
+    """Return the names of the hooks, which is what pluggy has to look at."""
+    return [name for name in globals() if name.startswith("pytest_cudalink_")]
 
 
 @pytest.hookspec

@@ -58,7 +58,7 @@ def parse(text: str) -> ScheduleRequest:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Return numbers in ascending order; none if a part of the text is no number or range."""
+    """Return numbers in ascending order; empty if a part of the text is not a number or range."""
     found: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"([1-9]\d{0,5})(?:-(\d{1,6}))?", part, re.ASCII)

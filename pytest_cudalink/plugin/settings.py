@@ -257,7 +257,7 @@ def _resolve(option: Option, config: pytest.Config, typed: str | list[str] | Non
 
 
 def _settings_of(option: Option, setting: Setting) -> dict[str, Setting]:
-    """Return what an option says of each of its settings; a ValueError says what is expected."""
+    """Return the settings that an option sets, by name. Raises ValueError with what is expected."""
     if option.choices and setting.value not in option.choices:
         raise ValueError(f"expected one of {', '.join(option.choices)}")
     # the default is ours: to read it would only cost the start

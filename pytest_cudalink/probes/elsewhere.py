@@ -175,7 +175,7 @@ def _loader_may_find(*beginnings: str) -> bool:
             if any(f"/{beginning}" in names for beginning in beginnings):
                 return True
         cache = _CACHE.read_bytes()
-    except OSError:  # a folder that cannot be read; or musl, where a file that is not there is no answer
+    except OSError:  # a folder that cannot be read; or musl, where a missing file answers nothing
         return True
     return any(beginning.encode() in cache for beginning in beginnings)
 

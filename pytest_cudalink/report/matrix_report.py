@@ -60,7 +60,9 @@ class Plan:
                 continue
             found = {axes.get(axis) for other, axes in whole.items() if self.axes[other].get(axis, "") == word}
             value: str | None = None
-            if word not in _OPEN and not (axis not in AXES and _is_open_version(word)):
+            # the package index decides which version of a package a cell gets
+            open_ = axis not in AXES and (word == "lowest" or not set(word).isdisjoint("*<>=!~,"))
+            if word not in _OPEN and not open_:
                 value = "none" if word == "absent" else word
             elif axis == "nvjitlink" or (axis == "driver" and wanted.get("backend") == "driver"):
                 value = result.get("ctk")  # the toolkit's, and an emulated driver of its release
@@ -74,11 +76,6 @@ class Plan:
         """Return whether pytest selects a test by the paths of a cell; without any, it selects every test."""
         paths = [path.removesuffix("/") for path in self.tests.get(name, ())]
         return not paths or any(f"{test}/".startswith((f"{path}/", f"{path}::")) for path in paths)
-
-
-def _is_open_version(word: str) -> bool:
-    """Return whether the package index decides which version of a package a cell gets."""
-    return word == "lowest" or not set(word).isdisjoint("*<>=!~,")
 
 
 _FORMAT: Final = "cudalink-report"

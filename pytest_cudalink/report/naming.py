@@ -193,7 +193,7 @@ def _patterns(error: Error, *, by_call: bool) -> Iterator[str]:
     phrase = rf"(?:{phrase})\b"
     number = rf"{error.code}{_ENDS}"
     code = rf"(?<!exit )\b{_ERROR}(?:{_GAP}{_BETWEEN})*{_GAP}{number}"
-    # a function's name makes a code of a number, too, but only of the number of its own call
+    # behind the name of a function a number is a code, too, but only that of the function's own call
     cuda = rf"(?:{_CUDA}|(?-i:cu[A-Z])\w*)" if error.lasts else _CUDA
     of_cuda = rf"{_GAP}(?:from|of|by|in)(?:{_GAP}the)?{_GAP}{cuda}"
     yield rf"\b{re.escape(error.name)}\b"

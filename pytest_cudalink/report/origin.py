@@ -92,7 +92,7 @@ def has_changes(root: Path, environment: Mapping[str, str]) -> bool | None:
 
 def _git(arguments: tuple[str, ...], root: Path, environment: Mapping[str, str]) -> bytes | None:
     """Return what git prints; None without git, outside of a checkout, or in one of another user, which git refuses."""
-    # in a hook of git, its variables describe another state; a preloaded driver is no business of git
+    # in a hook of git, its variables describe another state; git does not need a preloaded driver
     own = {name: value for name, value in environment.items() if not name.startswith("GIT_") and name != "LD_PRELOAD"}
     with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(  # noqa: S603 (the user's git)

@@ -607,7 +607,7 @@ _RUNS_AND_TESTS: Final = tuple(
 )
 
 
-#: What msgspec raises for a value that does not fit; ValueError: a lone surrogate is no word of a Literal.
+#: What msgspec raises for a value that does not fit; ValueError: a lone surrogate is not a word of a Literal.
 _MISFITS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 

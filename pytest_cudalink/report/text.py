@@ -177,10 +177,10 @@ def _histories(comparison: Comparison | None) -> Iterable[Section]:
         (_KINDS[kind], change.test, change.cell, change.letters) for kind in KINDS for change in comparison.of(kind)
     ]
     head = ("report", "commit", "began", "passed", "failed")
-    found = [section("reports", "Reports, oldest first", head, reports, "reports")]
+    found = [section("reports", head, reports)]
     if changes:
         columns = ("what", "test", "cell", "oldest to newest")
-        found.append(section("history", "Changes over these reports", columns, changes, "changes"))
+        found.append(section("history", columns, changes))
     return found
 
 

@@ -153,29 +153,15 @@ class Section:
     blocks: tuple[Block, ...] = ()  # what the section has in place of rows
 
 
-def section(
-    name: str,
-    title: str,
-    head: Sequence[str],
-    rows: Iterable[tuple[str | int | float, ...]],
-    noun: str,
-    *,
-    note: str = "",
-) -> Section:
-    """Return a table whose texts are safe to show, with the first rows if there are too many."""
-    every = list(rows)
+def section(name: str, head: Sequence[str], rows: Iterable[tuple[str | int | float, ...]], more: str = "") -> Section:
+    """Return a table whose texts are safe to show, with its words of ``data/report.toml`` and the first of its rows.
+
+    `more`: goes on with the title.
+    """
+    every, words = list(rows), read_table("report.toml")[name]
     shown = (tuple(line(value) if isinstance(value, str) else value for value in row) for row in every[:_SHOWN])
-    return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), noun, note)
-
-
-def _table(name: str, head: Sequence[str], rows: Iterable[tuple[str | int | float, ...]], more: str = "") -> Section:
-    """Return a table with its words of ``data/report.toml``. `more`: goes on with the title."""
-    return _texts(section(name, "", head, rows, ""), more)
-
-
-def _texts(section: Section, more: str = "") -> Section:
-    words = read_table("report.toml")[section.id]
-    return replace(section, title=words["title"] + more, what=words["what"], note=words.get("note", ""))
+    title, note = words["title"] + more, words.get("note", "")
+    return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), words["what"], note)
 
 
 def cell_title(cell: CellRun) -> str:
@@ -205,7 +191,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
 def _of_runs(report: MatrixReport, comparison: Comparison | None) -> list[Section]:
     """Return what is wrong with the runs themselves: crashes, what they lost, and records that do not agree."""
     return [
-        _table(
+        section(
             "crashed",
             ("cell", "test", "ended by", "last calls", "frames"),
             (
@@ -220,13 +206,13 @@ def _of_runs(report: MatrixReport, comparison: Comparison | None) -> list[Sectio
                 for crash in cell.crashes
             ),
         ),
-        _table(
+        section(
             "lost",
             ("cell", "tests", "which"),
             ((cell.name, len(cell.lost), listed(cell.lost, _LOST)) for cell in report.cells if cell.lost),
         ),
-        _table("incomplete", ("cell", "what"), incomplete(report, comparison).items()),
-        _table(
+        section("incomplete", ("cell", "what"), incomplete(report, comparison).items()),
+        section(
             "repeats",
             ("cell", "test", "outcomes"),
             [
@@ -247,7 +233,7 @@ def _of_tests(report: MatrixReport) -> list[Section]:
     refused = {test for group in needing_gpu(report) for test in group.tests}
     return [
         _blocks(report, "causes", skews(report)),
-        _table(
+        section(
             "some",
             ("test", "explained by", "error", "cells"),
             (
@@ -256,7 +242,7 @@ def _of_tests(report: MatrixReport) -> list[Section]:
             ),
             more=unknown,
         ),
-        _table(
+        section(
             "everywhere",
             ("test", "error"),
             (
@@ -266,7 +252,7 @@ def _of_tests(report: MatrixReport) -> list[Section]:
             more=unknown,
         ),
         _blocks(report, "gpu", needing_gpu(report)),
-        _table(
+        section(
             "skipped",
             ("test", "reasons"),
             ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere if test not in refused),
@@ -277,7 +263,7 @@ def _of_tests(report: MatrixReport) -> list[Section]:
 def _of_notes(report: MatrixReport) -> list[Section]:
     """Return what the records note besides results."""
     return [
-        _table(
+        section(
             "known",
             ("cell", "failed", "known", "what happens", "thread", "do"),
             (
@@ -287,12 +273,12 @@ def _of_notes(report: MatrixReport) -> list[Section]:
                 for entry in cell.known_bad
             ),
         ),
-        _table(
+        section(
             "not-run",
             ("cell", "tests", "such as"),
             ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items()),
         ),
-        _table(
+        section(
             "violations",
             ("cell", "test", "what"),
             (
@@ -303,7 +289,7 @@ def _of_notes(report: MatrixReport) -> list[Section]:
         ),
         _findings(report),
         _asked_for(report),
-        _table(
+        section(
             "sticky",
             ("cell", "test", "with", "tests after it, in a fresh process"),
             ((cell.name, sticky.nodeid, sticky.error, sticky.after) for cell in report.cells for sticky in cell.sticky),
@@ -316,14 +302,14 @@ def _of_cells(report: MatrixReport) -> list[Section]:
     counts = report.counts
     shown = [letter for letter in NAMES if counts[letter]]
     return [
-        _table(
+        section(
             "mismatch",
             ("cell", "what", "requested", "found"),
             ((cell.name, *mismatch) for cell in report.cells for mismatch in cell.mismatches),
         ),
         _libraries(report),
-        _table("hidden", ("cell", "how"), ((cell.name, cell.hidden) for cell in report.cells if cell.hidden)),
-        _table(
+        section("hidden", ("cell", "how"), ((cell.name, cell.hidden) for cell in report.cells if cell.hidden)),
+        section(
             "cells",
             ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is"),
             (
@@ -339,7 +325,7 @@ def _of_cells(report: MatrixReport) -> list[Section]:
                 for numbers in [cell.counts]
             ),
         ),
-        _table(
+        section(
             "versions",
             ("cell", "what", "requested", "found", "kind", "read from"),
             (
@@ -356,7 +342,7 @@ def _of_cells(report: MatrixReport) -> list[Section]:
                 if (version := cell.versions.get(name)) is not None
             ),
         ),
-        _table(
+        section(
             "slowest",
             ("seconds", "test", "cell"),
             ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest),
@@ -376,7 +362,7 @@ def needing_gpu(report: MatrixReport) -> list[Group]:
 
 def _blocks(report: MatrixReport, name: str, groups: Sequence[Group]) -> Section:
     found = tuple(block_of(report, group) for group in groups[:_SHOWN])
-    return _texts(Section(name, "", (), (), len(groups), "", "", found))
+    return replace(section(name, (), ()), total=len(groups), blocks=found)
 
 
 def block_of(report: MatrixReport, group: Group) -> Block:
@@ -394,11 +380,11 @@ def _findings(report: MatrixReport) -> Section:
         Block(title_of(finding), lines_of(finding), (line(finding.nodeid or "outside tests"),), tuple(map(line, cells)))
         for finding, cells in found[:_SHOWN]
     )
-    return _texts(Section("findings", "", (), (), len(found), "", "", blocks))
+    return replace(section("findings", (), ()), total=len(found), blocks=blocks)
 
 
 def _asked_for(report: MatrixReport) -> Section:
-    return _table(
+    return section(
         "asked",
         ("cell", "what", "due", "happened", "left out", "left out, which is allowed"),
         (
@@ -446,7 +432,7 @@ def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
     }
     if unseen:
         rows.append((NOT_SEEN, "", "", "", "", f"at least {sum(unseen.values())}", listed(list(unseen))))
-    return _table("unsteered", ("linked by", "call", "in", "linked", "forced", "links", "cells"), rows)
+    return section("unsteered", ("linked by", "call", "in", "linked", "forced", "links", "cells"), rows)
 
 
 def _libraries(report: MatrixReport) -> Section:
@@ -456,7 +442,7 @@ def _libraries(report: MatrixReport) -> Section:
         for key, entry in _loaded(report)
     )
     head = ("library", "release", "from", "file", "for", "cells")
-    return _table("libraries", head, rows)
+    return section("libraries", head, rows)
 
 
 def libraries_in_short(report: MatrixReport) -> Section:
@@ -467,7 +453,7 @@ def libraries_in_short(report: MatrixReport) -> Section:
         for key, entry in _loaded(report)
         if not several or len(entry["cells"]) < len(report.cells)
     )
-    found = _table("libraries", ("library", "release", "from", "cells"), rows)
+    found = section("libraries", ("library", "release", "from", "cells"), rows)
     return replace(found, title="CUDA libraries that only some cells loaded") if several else found
 
 
@@ -492,10 +478,10 @@ def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
     head = ("test", "cell", "before", "now")
     return [
         _regressions(report, comparison),
-        _table("worse", ("what", "test", "cell"), comparison.worse),
-        _table("fixed", head, rows(comparison.fixed)),
-        _table("now-skipped", head, rows(comparison.skipped)),
-        _table("gone", head, rows(comparison.gone)),
+        section("worse", ("what", "test", "cell"), comparison.worse),
+        section("fixed", head, rows(comparison.fixed)),
+        section("now-skipped", head, rows(comparison.skipped)),
+        section("gone", head, rows(comparison.gone)),
     ]
 
 
@@ -518,7 +504,7 @@ def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
         for (before, now, kind, why), changes in found.items()
     ]
     head = ("test", "cell", "before", "now", "why")[: len(rows[0]) if rows else 4]
-    return _table("regressions", head, rows)
+    return section("regressions", head, rows)
 
 
 def _word(letter: str) -> str:
@@ -537,7 +523,7 @@ def _verdicts(report: MatrixReport) -> Section:
             rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", listed(names)))
             continue
         rows.append((status(first), first["kind"], f"{first['what']}{more}", listed(names)))
-    return _table("verdicts", ("status", "rule", "message", "cells"), rows)
+    return section("verdicts", ("status", "rule", "message", "cells"), rows)
 
 
 def differing(report: MatrixReport) -> list[tuple[str, str, str]]:

@@ -27,13 +27,13 @@ def test_where_there_are_no_colours(monkeypatch, capsys) -> None:
     terminal, pipe, report = io.StringIO(), io.StringIO(), forms.report()
     terminal.isatty = lambda: True
     monkeypatch.setenv("TERM", "xterm")  # a container may say "dumb"
-    long = [section("many", "Many", ("a",), [("x",)] * 205, "pairs")]
+    long = [section("history", ("a",), [("x",)] * 205)]
     with monkeypatch.context() as patch:
         patch.setattr(text, "sections", lambda *_: long)
         for stream in (terminal, pipe):
             text.terminal(report, file=stream)
         assert (pipe.getvalue(), "\x1b[1m" in terminal.getvalue()) == (text.plain(report), True)
-    assert "… and 185 more pairs" in terminal.getvalue()  # its number has no colour of its own
+    assert "… and 185 more changes" in terminal.getvalue()  # its number has no colour of its own
     plain = text.plain(report)
     monkeypatch.setitem(sys.modules, "rich", None)
     terminal.truncate(terminal.seek(0))
@@ -45,15 +45,20 @@ def test_where_there_are_no_colours(monkeypatch, capsys) -> None:
 def test_what_a_long_report_leaves_out(monkeypatch) -> None:
     """Rows, the columns behind a wide one, and sections for which a summary has no room."""
     empty, wide = MatrixReport([]), "x" * 70
-    long = [section("many", "Many", ("a", "b"), [(wide, str(number)) for number in range(205)], "pairs")]
-    shown = ["Many", f"{'a':60}  b", *(f"{wide}  {number}" for number in range(20)), "… and 185 more pairs"]
+    long = [section("history", ("a", "b"), [(wide, str(number)) for number in range(205)])]
+    shown = [
+        "Changes over these reports",
+        f"{'a':60}  b",
+        *(f"{wide}  {number}" for number in range(20)),
+        "… and 185 more changes",
+    ]
     sections = text.sections
     assert all(one.what and isinstance(one.note, str) for one in sections(forms.report()))
     monkeypatch.setattr(text, "sections", lambda *given: [*sections(*given), *long])
     assert text.plain(empty).splitlines()[-23:] == shown
-    assert [*forms.printed(empty)][-1] == "… and 185 more pairs {} {'style': 'dim'}"
+    assert [*forms.printed(empty)][-1] == "… and 185 more changes {} {'style': 'dim'}"
     whole = text.markdown(empty)
-    assert whole.endswith(f"\n| {wide} | 199 |\n\n… and 5 more pairs.\n")
+    assert whole.endswith(f"\n| {wide} | 199 |\n\n… and 5 more changes.\n")
     size = len(whole.encode()) - 7  # without what joins the parts
     with monkeypatch.context() as patch:
         patch.setattr(text, "_MARKDOWN_SIZE", size)
@@ -61,7 +66,7 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
         patch.setattr(text, "_MARKDOWN_SIZE", size - 1)
         long *= 2
         cut = "… the rest is too long for a summary; see the HTML page.\n"
-        assert text.markdown(empty) == f"{whole.partition('### Many')[0]}{cut}"
+        assert text.markdown(empty) == f"{whole.partition('### Changes over')[0]}{cut}"
     monkeypatch.setattr(text, "sections", sections)
     plain = text.plain(MatrixReport([CellRun("a", finished=True, origins=[Origin("a-" * 50)])])).splitlines()
     assert (plain[0], text.plain(empty).splitlines()[2]) == (f"{'a-' * 50}:", "cell  links  seconds")

@@ -21,7 +21,7 @@ table that it was made from. Arguments:
 ``["M", n, v]``                 a structure of n bytes by value, from an earlier value or zeros
 ==============================  ======================================================================================
 
-A symbol that ends with ``@1`` is called in a second thread. Three steps are no calls: ``["!clear", address, n]`` writes
+A symbol that ends with ``@1`` is called in a second thread. Three are not calls: ``["!clear", address, n]`` writes
 zeros, ``["!open", address]`` writes 1 to a gate, a word of host memory that streams wait for, ``["!read", address]``
 answers with a word. In a program with such steps a query that answers 600 is asked again for a while, so that 600 means
 "behind a closed gate". A call that does not come back while a gate is closed has "waited" at the end of its answer, and
@@ -121,7 +121,7 @@ class Interpreter:
         self.keep: list[Any] = []
         # what the current call gives back: address, letter, count
         self.outs: list[tuple[int, str, int]] = []
-        # of programs about order: two threads, and the gates that streams were told to wait for
+        # of programs about order: two threads, and the gates that streams wait for
         self.threads: list[concurrent.futures.ThreadPoolExecutor] = []
         self.gates: list[int] = []
         self.settled = SETTLED[0]
@@ -318,7 +318,7 @@ class Interpreter:
         return descriptor
 
     def step(self, symbol: str, arguments: list[int]) -> Answer:
-        """The answer of a step that is no call."""
+        """The answer of a step that is not a call."""
         address = arguments[0]
         if not address:
             return [1]
@@ -399,7 +399,7 @@ def run(program: Program, interpreter: Interpreter, pipe: int, waits: frozenset[
     """Run a program in this process; every answer is a line of JSON.
 
     `waits` are the calls that waited for a gate when the program was recorded: all gates are open behind them, and each
-    other call gets more time, because a busy machine is no gate.
+    other call gets more time, because a busy machine is slow without a gate.
     """
     if waits is not None:
         interpreter.settled, interpreter.patience = SETTLED[1], PATIENCE[1]

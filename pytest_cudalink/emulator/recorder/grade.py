@@ -230,8 +230,10 @@ def _current(recording: dict[str, Any]) -> dict[str, Any]:
     """Return a recording without answers to other questions; an error says what is wrong with it."""
     several = recording["answers"]
     for group in {question.group for question in questions() if question.source}.intersection(several):
-        told = several[group].items()
-        several[group] = {name: answers for name, answers in told if recording["samples"][name] == versions().get(name)}
+        recorded = several[group].items()
+        several[group] = {
+            name: answers for name, answers in recorded if recording["samples"][name] == versions().get(name)
+        }
     for name in ("cuda", "driver", "devices", "seconds", "ended"):
         recording[name]
     if recording["cuda"]:
@@ -260,7 +262,7 @@ def failure(question: DriverQuestion, answers: list[Answer]) -> str:
 def grade(recording: dict[str, Any], other: dict[str, Any]) -> Grade:
     """Return how a recorded driver answered, compared with another one."""
     result = Grade()
-    version = None  # also of a driver that says a number which is not one
+    version = None  # of a driver whose number is not a version, too
     with contextlib.suppress(ValueError):
         version = CudaVersion.parse(recording["cuda"])
     for question in questions():

@@ -49,8 +49,8 @@ def libraries_of(driver: Path | None) -> Libraries:
     path = driver.absolute()
     if path.name.startswith("libnvidia-ml"):
         return Libraries("", str(path))
-    beside = path.with_name(_NVML)
-    return Libraries(str(path), str(beside) if beside.is_file() else "")
+    nvml = path.with_name(_NVML)
+    return Libraries(str(path), str(nvml) if nvml.is_file() else "")
 
 
 class _Asking:

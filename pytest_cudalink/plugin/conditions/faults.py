@@ -11,7 +11,7 @@ from ..run import Run
 
 
 def lose(run: Run) -> None:
-    """Note that a process of the run ended without saying which faults it met: none counts as never triggered."""
+    """Note that a process of the run ended and did not report which faults it met: none counts as never triggered."""
     if (faults := run.get(Faults)) is not None:
         faults.complete = False
 

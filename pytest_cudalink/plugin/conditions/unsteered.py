@@ -14,7 +14,7 @@ from ...report.wording import unsteered_on
 if TYPE_CHECKING:
     from ...targets import Choice, UnsteeredLink
 
-#: By value of ``--cudalink-unsteered``: what the header says of links that no target steers.
+#: By value of ``--cudalink-unsteered``: what the header says about links that no target steers.
 CONSEQUENCES: Final = {
     "fail": "a test in which it links on another backend fails",
     "warn": "a test in which it links on another backend gets a warning",

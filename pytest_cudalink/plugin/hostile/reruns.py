@@ -293,7 +293,7 @@ def _argument(run: Run, place: str) -> str:
 
 
 def _relative(run: Run, path: Path) -> str:
-    """Return a path as it is called from the folder of the run; it begins with no sign that pytest takes otherwise."""
+    """Return a path from the folder of the run; it begins with no character to which pytest gives a meaning."""
     found = os.path.relpath(path, run.config.invocation_params.dir)
     return f"./{found}" if found.startswith(("-", "@")) else found
 

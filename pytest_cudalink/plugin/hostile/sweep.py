@@ -340,7 +340,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
 
     @property
     def _uncalled(self) -> list[str]:
-        """What of the option's value no test of the run called, although some were swept: names choose among calls."""
+        """The parts of the option's value that no test of the run called, although some were swept."""
         totals = self.totals
         if not totals.tests:
             return []

@@ -303,7 +303,7 @@ def _changed(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Itera
         return
     before, begun, after, wanted = faulted.before, faulted.begun, faulted.after, clean.after
     function = fault.call.function
-    # what the failed calls themselves were to restore is no mistake of the code, and a context that was made is a leak
+    # what the failed calls should have restored is not a mistake of the code, and a context that was made is a leak
     forgiven = _failed(faulted, fault) if _OF_STACK.match(function) else 0
     forgiven += max(0, faulted.alive.get("context", (0, 0))[0] - clean.alive.get("context", (0, 0))[0])
     # what a fixture does, and nothing undoes, is there when the test begins
@@ -382,7 +382,7 @@ def baseline_lines(findings: Iterable[SweepFinding]) -> list[str]:
 def read_baseline(text: str) -> list[str]:
     """Return the lines of a baseline; those that begin with ``#`` are comments.
 
-    Raises ValueError if a line is no finding; names the line and what is expected.
+    Raises ValueError if a line is not a finding; names the line and what is expected.
     """
     found = []
     for number, line in enumerate(text.splitlines(), 1):

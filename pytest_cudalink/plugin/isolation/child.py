@@ -76,7 +76,7 @@ class Child:
         self._session: pytest.Session | None = None
         self._file: int | None = None
         self._identity: tuple[int, int] | None = None
-        self._reports_tests = True  # who waits for a trial reads its result alone
+        self._reports_tests = True  # the process that waits for a trial reads only its result
         self._open(task.reports)
 
     def _open(self, reports: str) -> None:
@@ -336,8 +336,8 @@ def _line(requests: Any) -> str:
 
 # -- what keeps a copy of a process from running a test as the process itself would
 #
-# A copy has one thread, and the memory of all. What the other threads were at is never finished there: a lock that one
-# of them holds stays locked. A thread that rests, in `accept`, `recv`, `sleep` or its own lock, holds none that a
+# A copy has one thread, and the memory of all. What the other threads were doing is never finished there: a lock that
+# one of them holds stays locked. A thread that rests, in `accept`, `recv`, `sleep` or its own lock, holds none that a
 # test needs; the run of the test in which nothing fails shows whether that is so. A thread that runs may hold any,
 # another one in each copy. A pool of native threads does not know that it is gone, and waits for it.
 
@@ -394,7 +394,7 @@ def _wait_for_rest() -> set[int]:
     busy = {thread for thread in _others() if not _is_idle(thread)}
     while busy:
         before = {thread: _switches(thread) for thread in busy}
-        time.sleep(_REST)  # without the interpreter's lock, so that who waits for it runs
+        time.sleep(_REST)  # without the interpreter's lock, so that threads that wait for it run
         here = _others()
         busy = {
             thread

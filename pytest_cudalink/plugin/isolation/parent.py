@@ -7,13 +7,12 @@ and forks for each, as long as that is safe; otherwise each test has a new child
 a file, each written at once, so that what came before a crash is there.
 """
 
-import json
 import os
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -281,16 +280,6 @@ def _tear_down(item: pytest.Item, nextitem: pytest.Item | None, last: pytest.Tes
         fail(last, "teardown of fixtures of a wider scope", str(error), error)
 
 
-def _lines(file: Path) -> Iterator[tuple[str, Any]]:
-    """Yield kind and content of each line that a child wrote, up to one that a crash cut."""
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            ((kind, data),) = json.loads(line).items()
-        except ValueError:
-            return
-        yield kind, data
-
-
 class _HandedOver(SimpleNamespace):
     """What a child handed over."""
 
@@ -303,7 +292,7 @@ class _HandedOver(SimpleNamespace):
 def _read(run: Run, file: Path, nodeid: str = "") -> _HandedOver:
     """Return what a child handed over that ran a test, or several; what no report shows is added to the run."""
     found = _HandedOver(reports=[])
-    for kind, data in _lines(file):
+    for kind, data in processes.lines_of(file):
         match kind:
             case "began":
                 found.began = True

@@ -207,7 +207,8 @@ class ServerProcess:
         Returns how the process of the test ended; without signal and exit code if it goes on. None if it refuses, see
         `refusal`.
         """
-        sizes = {name: self._size(name) for name in _OUTPUT}
+        files = [self.folder / name for name in _OUTPUT]
+        sizes = {file: file.stat().st_size if file.exists() else 0 for file in files}
         pid = None
         try:
             self._ask(item, folder, next=key(nextitem) if nextitem is not None else None, trials=[])
@@ -228,8 +229,11 @@ class ServerProcess:
         except BaseException:
             self._kill(pid)
             raise
-        for name, size in sizes.items():
-            self._copy(name, size, folder)
+        for file, size in sizes.items():  # what the test has added
+            if file.exists():
+                with file.open("rb") as stream:
+                    stream.seek(size)
+                    (folder / file.name).write_bytes(stream.read())
         return end
 
     def trials(
@@ -306,18 +310,6 @@ class ServerProcess:
 
     def _ended(self) -> ProcessEnd:
         return end_of(self._process.wait(_PATIENCE))
-
-    def _size(self, name: str) -> int:
-        file = self.folder / name
-        return file.stat().st_size if file.exists() else 0
-
-    def _copy(self, name: str, start: int, folder: Path) -> None:
-        """Copy what the last test has added to a file."""
-        file = self.folder / name
-        if file.exists():
-            with file.open("rb") as stream:
-                stream.seek(start)
-                (folder / name).write_bytes(stream.read())
 
     def _kill(self, pid: int | None) -> None:
         """End the process of a test, which a parent that forks waits for."""
@@ -425,7 +417,7 @@ class Copies:
             with tempfile.TemporaryDirectory(dir=self.folder) as made:
                 folder, part = Path(made), requests[start : start + _PART]
                 for number, end in server.trials(item, folder, part, deadline=deadline, at_once=self._at_once):
-                    yield start + number, end, _read_trial(folder / f"reports-{number}")
+                    yield start + number, end, dict(lines_of(folder / f"reports-{number}")).get("trial")
 
     @property
     def folder(self) -> str:
@@ -438,13 +430,11 @@ class Copies:
         return (self._server and self._server.refusal) or "the process that runs the tests again ended"
 
 
-def _read_trial(file: Path) -> dict[str, Any] | None:
-    """Return what a process has written of its run."""
-    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+def lines_of(file: Path) -> Iterator[tuple[str, Any]]:
+    """Yield kind and content of each line that a child wrote, up to one that a crash cut."""
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
-            given: dict[str, Any] | None = json.loads(text).get("trial")
+            ((kind, data),) = json.loads(line).items()
         except ValueError:
-            break
-        if given is not None:
-            return given
-    return None
+            return
+        yield kind, data

@@ -138,14 +138,14 @@ def under_schedule(
         pytest_private.shorten_failures(item)
     if promised:
         driver.leave_out_waits(left_out)
-    # who queued what is read of a run that reports a failure, or in which nothing was displaced
+    # stacks are read of a run that reports a failure, or in which nothing was displaced
     driver.start_schedule(seed, displaced, stacks=full_traceback or displaced == [])
     try:
         witness = _watched(item)
     finally:
         driver.end_schedule()
         driver.keep_waits()
-    # those of a run that is as it should be are read where nothing was displaced, and nowhere else
+    # the work of a run that passed is read only where nothing was displaced
     wanted = witness.outcome == "failed" or witness.violations or displaced == []
     works = driver.scheduled_work() if wanted else []
     return {

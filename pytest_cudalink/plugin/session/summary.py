@@ -168,7 +168,7 @@ def _guard_rails(
     def show(text: str) -> None:
         reporter.line(block(text))
 
-    # only strict refuses what cannot be compared; elsewhere a machine without a driver is no fault of a library
+    # only strict refuses what cannot be compared; elsewhere a library is not at fault where the machine has no driver
     lenient = settings.guard_rails.value != "strict"
     alone = [verdict for verdict in totals.verdicts if lenient and without_driver(verdict)]
     rest = [verdict for verdict in totals.verdicts if not (lenient and without_driver(verdict))]

@@ -64,7 +64,7 @@ def configure_node(node: Any, activate: Callable[[pytest.Config], object]) -> No
 
 
 class _Listener:
-    """A plugin object of a controller for which nothing has asked; wakes it when something asks in a worker."""
+    """A plugin object of a controller for which nothing has asked; activates the plugin once a worker asks."""
 
     def __init__(self, config: pytest.Config, activate: Callable[[pytest.Config], object]) -> None:
         self._config, self._activate = config, activate

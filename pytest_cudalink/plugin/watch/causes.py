@@ -211,11 +211,11 @@ class Causes(Check):
             note = f"it was refused in {self._runtime_refused}, and repeats that for as long as its process lasts"
             if report is not None:
                 output = f"{report.capstdout}\n{report.capstderr}"
-        told = _telling(error, words) or re.search(words, output) or _kind(error) in self._of_refused_runtime
-        if not told and self._runtime_refused and (needs := re.search(_NEEDS, _telling(error, _NEEDS))):
+        says = _telling(error, words) or re.search(words, output) or _kind(error) in self._of_refused_runtime
+        if not says and self._runtime_refused and (needs := re.search(_NEEDS, _telling(error, _NEEDS))):
             # the driver is of that release, and only who was refused its version says that it is not
-            told = (driver_version() or (0, 0)) >= CudaVersion.parse(needs[1])
-        if self._driver is not None and told:
+            says = (driver_version() or (0, 0)) >= CudaVersion.parse(needs[1])
+        if self._driver is not None and says:
             return _Refusals(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
         if said and (version := driver_version()) is not None:
@@ -262,7 +262,7 @@ class Causes(Check):
         return [_section(found, skips=self._skips)]
 
     def finish(self) -> Sequence[Finding]:
-        """Tell how many failures the refused CUDA runtime of this process may have caused without a word of it."""
+        """Report how many failures the refused CUDA runtime of this process may have caused unseen."""
         if self._unexplained:
             failed = f"{counted(len(self._unexplained), 'later test')} without a known cause"
             self._run.part(LEDGER).outside.of_processes.append(
@@ -384,10 +384,10 @@ def _as_called(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     if not events:
         return []
     calls = ["", *(str(event["call"]) for event in events), ""]
-    beside = [
+    of_python = [
         before.startswith("cuda") or after.startswith("cuda") for before, after in zip(calls, calls[2:], strict=False)
     ]
-    return [event for event, of_python in zip(events, beside, strict=True) if event["call"] != _ASKS or not of_python]
+    return [event for event, asked in zip(events, of_python, strict=True) if event["call"] != _ASKS or not asked]
 
 
 def _name(event: dict[str, Any]) -> str:

@@ -64,7 +64,7 @@ class Descendants(RunPart):
         self._own(self._notes.above)
 
     def drop(self) -> None:
-        """Remove the file of a copy that ends without a word."""
+        """Remove the file of a copy that ends and hands over nothing."""
         self._notes.end()
 
     def hand_over(self) -> None:
@@ -131,7 +131,7 @@ class Descendants(RunPart):
                 results.fail_late("a rule was broken when the process ended")
 
     def last_look(self) -> bool:
-        """Say the violations of processes below since the end of the session; return whether they fail the run."""
+        """Report violations of processes below since the end of the session; return whether they fail the run."""
         found = self.violations(last=True)
         self.consume(found)
         return self.say(found, fails=self._fails)

@@ -73,7 +73,7 @@ class NativeLinks(Check):
         hook(config=self._run.config, target=_LIBRARY, reason=reason)
 
     def finish(self) -> tuple[()]:
-        """Say once where a libnvJitLink could not be watched."""
+        """Report once that a libnvJitLink could not be watched."""
         if not self._watches and _is_loaded():
             self._say(
                 "the plugin's native part is missing or not for this system; links of native code are not counted"

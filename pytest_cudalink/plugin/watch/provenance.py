@@ -53,14 +53,14 @@ class _Candidate(NamedTuple):
     """An object that may be a CUDA library, with what is known only now."""
 
     found: LoadedObject
-    beside: Sequence[LoadedObject]
+    among: Sequence[LoadedObject]
     openings: Sequence[Opening]
     nodeid: str | None
     during: str
 
 
 class Provenance(Check):
-    """There once a process can have native code: looks what was loaded at the end of each phase."""
+    """There once a process can have native code: looks at what was loaded, at the end of each phase."""
 
     def __init__(self, run: Run) -> None:
         from ...loader import loads
@@ -135,8 +135,8 @@ class Provenance(Check):
             from ...guardrails import provenance
 
         taken, self._candidates = self._candidates, []
-        for found, beside, openings, nodeid, during in taken:
-            library = provenance.describe(found, beside, openings)
+        for found, among, openings, nodeid, during in taken:
+            library = provenance.describe(found, among, openings)
             if library is None:
                 continue
             if library.is_probed:
@@ -221,7 +221,7 @@ class Provenance(Check):
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Look what conftests and plugins have loaded, and what is loaded until the tests are known."""
+        """Look at what conftests and plugins have loaded, and at what is loaded until the tests are known."""
         if self._expected != "any" and self._loads.library() is None:
             self._add(
                 f"--cudalink-provenance is {self._run.settings.provenance}: the plugin's native part is missing or not "
@@ -236,7 +236,7 @@ class Provenance(Check):
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> MakesCollectReport:
-        """Look what a module has loaded, also one that cannot be imported."""
+        """Look at what a module has loaded, even if it cannot be imported."""
         try:
             return (yield)
         finally:

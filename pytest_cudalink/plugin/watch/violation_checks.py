@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def last_look(run: Run) -> bool:
-    """Say the violations of a run since the end of its session; return whether they fail it.
+    """Report the violations of a run since the end of its session; return whether they fail it.
 
     A process that reports elsewhere has handed over to the process above it.
     """
