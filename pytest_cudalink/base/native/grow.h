@@ -1,4 +1,4 @@
-/* The one way in which arrays grow. */
+/* The one way in which arrays grow, and the one in which an item leaves a list. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,3 +20,11 @@ static inline bool cl_grow(void *array, size_t at, size_t *room, size_t item) {
   *room = more;
   return true;
 }
+
+/* Takes an item out of a list that is linked by `next`, if it is there. */
+#define UNLINK(list, item)                                              \
+  do {                                                                  \
+    __typeof__(list) *link_to = &(list);                                \
+    while (*link_to && *link_to != (item)) link_to = &(*link_to)->next; \
+    if (*link_to) *link_to = (*link_to)->next;                          \
+  } while (0)

@@ -7,7 +7,7 @@
      contexts external_memory green_contexts physical_memory pools tools
      texture_references
      arrays context_settings link_state module_image streams textures
-     memory
+     blocks
      device_addresses processes
      handles shared_memory
      each worker of pool
@@ -50,8 +50,10 @@ typedef void Forget(void);
 #define HOLD(lock) UNTIL_END(mutex, lock, mutex_lock)
 #define HOLD_TO_READ(lock) UNTIL_END(rwlock, lock, rwlock_rdlock)
 #define HOLD_TO_WRITE(lock) UNTIL_END(rwlock, lock, rwlock_wrlock)
-#define UNTIL_END(kind, lock, take)                                                            \
-  __attribute__((cleanup(cl_drop_##kind))) pthread_##kind##_t *const held_until_end = &(lock); \
-  pthread_##take(held_until_end)
+#define UNTIL_END(kind, lock, take) UNTIL_END_OF(kind, lock, take, __LINE__)
+#define UNTIL_END_OF(kind, lock, take, line) UNTIL_END_AT(kind, lock, take, line)
+#define UNTIL_END_AT(kind, lock, take, line)                                                     \
+  __attribute__((cleanup(cl_drop_##kind))) pthread_##kind##_t *const held_from_##line = &(lock); \
+  pthread_##take(held_from_##line)
 static inline void cl_drop_mutex(pthread_mutex_t *const *lock) { pthread_mutex_unlock(*lock); }
 static inline void cl_drop_rwlock(pthread_rwlock_t *const *lock) { pthread_rwlock_unlock(*lock); }

@@ -33,9 +33,9 @@ static const struct {
 typedef struct {
   char *out;
   size_t size, length;
-} Text;
+} Output;
 
-static void write(Text *text, const char *format, ...) {
+static void write(Output *text, const char *format, ...) {
   va_list values;
   size_t room = text->length < text->size ? text->size - text->length : 0;
   va_start(values, format);
@@ -43,14 +43,14 @@ static void write(Text *text, const char *format, ...) {
   va_end(values);
 }
 
-static void add(Text *text, const char *name, size_t count, size_t bytes) {
+static void add(Output *text, const char *name, size_t count, size_t bytes) {
   if (count) write(text, "%s:%zu:%zu\n", name, count, bytes);
 }
 
 /* Writes a line for each kind of which something is alive: its name, how many there are, and their bytes, 0 for what
    has none. Returns the size with the NUL that this takes, also where it does not fit. */
 EXPORT size_t cudalinkAlive(char *out, size_t size) {
-  Text text = {out, size, 0};
+  Output text = {out, size, 0};
   if (size) *out = 0;
   for (HandleKind kind = NO_HANDLE + 1; kind < HANDLE_KINDS; kind++)
     if (!(NOT_COUNTED >> kind & 1)) add(&text, cl_kinds[kind].name, cl_handles_alive(kind), 0);
@@ -86,7 +86,7 @@ static void write_stack(void *text, bool own, Context *const *list, size_t count
    with that of captures that were ever invalidated, the call that last did, and whether another mode allows it.
    Returns the size with the NUL that this takes, also where it does not fit. */
 EXPORT size_t cudalinkState(char *out, size_t size) {
-  Text text = {out, size, 0};
+  Output text = {out, size, 0};
   int mode;
   uint64_t invalid;
   const char *call;

@@ -209,7 +209,7 @@ EXPORTED_CHECKED(cuMemHostUnregister, (void *start), give_up(start, "cuMemHostUn
                  free_for_host(start, FROM_REGISTRATION))
 
 /* Whether the word of the host that a byte is in can be written, or read by a device that only reads: a change to what
-   it is, by the kernel, which faults for nobody. */
+   it is, by the kernel, which never faults. */
 static bool is_there(uintptr_t byte, unsigned flags) {
   if (flags & CU_MEMHOSTREGISTER_READ_ONLY) return true;
   int none = 0, keep = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0);
@@ -241,7 +241,7 @@ API(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags), (start, si
   const Block *there = cl_block_lock((uintptr_t)start);
   bool known = there, registered = known && there->origin == FROM_REGISTRATION;
   cl_block_unlock();
-  /* memory of the driver, and of other devices, is none to register (measured: edges/host_memory) */
+  /* memory of the driver and of other devices cannot be registered (measured: edges/host_memory) */
   if (known ? !registered : flags & CU_MEMHOSTREGISTER_IOMEMORY) return CUDA_ERROR_INVALID_VALUE;
   if (!known && !is_there((uintptr_t)start, flags)) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_block_enter(&block)); /* what is registered in part is that first (measured: edges/host_memory) */

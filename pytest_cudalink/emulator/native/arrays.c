@@ -230,7 +230,7 @@ _Static_assert(sizeof(SparseProperties) == 48, "CUDA_ARRAY_SPARSE_PROPERTIES");
 
 static CUresult requirements(Requirements *out, const void *handle, HandleKind kind, CUdevice device) {
   size_t bytes = 0;
-  (void)device; /* nobody looks at it (H200) */
+  (void)device; /* a driver ignores it (H200) */
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   FIND(array, handle, kind, CUDA_ERROR_INVALID_VALUE);
   if (array->descriptor.flags & CUDA_ARRAY3D_DEFERRED_MAPPING &&

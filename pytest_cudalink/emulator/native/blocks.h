@@ -78,7 +78,7 @@ bool cl_reaches(const Context *context, const Block *block);
 bool cl_reaches_address(const Context *context, CUdeviceptr address);
 /* Locks the table, and returns the block that holds an address, or NULL. The table is to be unlocked in both cases. */
 Block *cl_block_lock(CUdeviceptr address);
-/* The kind of memory that a block is; NULL is none that is known. The table is locked. */
+/* The kind of memory that a block is; of NULL, memory that is not known. The table is locked. */
 Memory cl_memory_of(const Block *block);
 /* The kind of memory that an address is in. */
 Memory cl_memory_at(CUdeviceptr address);

@@ -149,9 +149,7 @@ Site *cl_site(void) { return current; }
 void cl_site_drop(Site *site) {
   HOLD(lock);
   if (!site || --site->holders) return;
-  Site **at = &sites[site->hash % BUCKETS];
-  while (*at != site) at = &(*at)->next;
-  *at = site->next;
+  UNLINK(sites[site->hash % BUCKETS], site);
   cl_free_stack(&site->stack);
   free(site);
 }

@@ -94,6 +94,10 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
 #define API_LOCKED_CHECKED(refused, ...) API_AS(CHECKED_FIRST, refused, LOCKED, __VA_ARGS__)
 /* The error of a handle that is NULL. */
 static inline CUresult cl_refuse_null(const void *handle) { return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+/* The same of a question whose answer has no place. */
+static inline CUresult cl_refuse_nulls(const void *out, const void *handle) {
+  return out ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE;
+}
 /* One that answers before cuInit too. */
 #define EXPORTED_ANY_TIME(name, parameters, answer) EXPORTED_WHEN(false, name, parameters, answer)
 

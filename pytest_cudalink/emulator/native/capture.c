@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "grow.h"
 #include "processes.h"
 #include "queues.h"
 #include "sticky.h"
@@ -37,7 +38,7 @@ static bool prohibits(const Capture *capture) {
 
 static const char *spoiler; /* the call that last invalidated a capture, and how many captures ever were */
 static uint64_t spoiled;
-static bool spoiled_by_mode; /* that call may run beside a capture in another mode */
+static bool spoiled_by_mode; /* that call may run while something is captured in another mode */
 
 static void invalidate(Capture *capture, bool by_mode) {
   if (!capture->invalid) spoiler = cl_called(), spoiled++, spoiled_by_mode = by_mode;
@@ -237,9 +238,7 @@ static void finish(Capture *capture, bool wanted) {
   EACH (Stream, stream, &cl_streams)
     if (stream->capture == capture) leave(stream);
   graph->capture = NULL;
-  Capture **at = &captures;
-  while (*at != capture) at = &(*at)->next;
-  *at = capture->next;
+  UNLINK(captures, capture);
   atomic_fetch_sub(&capture_count, 1);
   atomic_fetch_sub(&cl_guarded, 1);
   cl_dependencies_clear(&capture->left);

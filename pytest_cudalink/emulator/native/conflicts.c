@@ -87,10 +87,10 @@ typedef struct {
   uintptr_t start, end;
   unsigned kinds;
   const Clock *unknown; /* NULL: the known ones, too */
-} Wanted;
+} Query;
 typedef void Visit(Access *one, void *data);
 
-static void visit(AddressNode *node, const Wanted *wanted, Visit *each, void *data) {
+static void visit(AddressNode *node, const Query *wanted, Visit *each, void *data) {
   Access *from = (Access *)node;
   if (!from || from->reach <= wanted->start || !(from->kinds & wanted->kinds)) return;
   if (wanted->unknown && from->chain != MIXED && cl_clock_count(wanted->unknown, from->chain) >= from->latest) return;
@@ -207,7 +207,7 @@ void cl_conflicts_touch(Op *op, const Range *range, AccessKind kind, bool kept) 
       .kind = kind,
   };
   Comparison with = {.fresh = &fresh};
-  Wanted wanted = {range->start, fresh.end, conflicting(kind), op->clock};
+  Query wanted = {range->start, fresh.end, conflicting(kind), op->clock};
   if (kind != ACCESS_ALLOCATE) visit(tree.root, &wanted, compare, &with); /* its work has seen to what was before */
   for (size_t at = 0; at < with.count; at++) name_pair(with.pairs[at], &fresh);
   wanted.unknown = NULL;
@@ -224,13 +224,14 @@ void cl_conflicts_touch(Op *op, const Range *range, AccessKind kind, bool kept) 
 typedef struct {
   Op *op;
   WriterHook *hook;
-} Released;
+} WriterVisit;
 
 static void release(Access *one, void *data) {
-  const Released *released = data;
+  const WriterVisit *released = data;
   released->hook(released->op, one->op, one->clock);
 }
 
 void cl_conflicts_writers(uintptr_t word, Op *op, WriterHook *hook) {
-  visit(tree.root, &(Wanted){word, word + 1, EVERY_KIND & ~(1u << ACCESS_READ), NULL}, release, &(Released){op, hook});
+  visit(tree.root, &(Query){word, word + 1, EVERY_KIND & ~(1u << ACCESS_READ), NULL}, release,
+        &(WriterVisit){op, hook});
 }

@@ -175,7 +175,7 @@ API(cuDeviceGetP2PAtomicCapabilities,
 /* -- access between contexts -- */
 
 /* Which context may access the memory of which other one, by their `id`s: one that was reset has another, and is
-   nobody's peer any more (two H200s: edges/two_peer_access). */
+   no longer a peer of any other (two H200s: edges/two_peer_access). */
 typedef struct {
   uint64_t context, peer;
 } PeerAccess;

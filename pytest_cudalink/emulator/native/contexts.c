@@ -50,11 +50,8 @@ static ThreadStack *stacks;     /* those that have a list */
 static pthread_key_t stack_key; /* frees a thread's list when the thread ends */
 
 static void drop_stack(void *of_thread) {
-  pthread_mutex_lock(&lock);
-  ThreadStack **at = &stacks;
-  while (*at && *at != &stack) at = &(*at)->next;
-  if (*at) *at = stack.next;
-  pthread_mutex_unlock(&lock);
+  HOLD(lock);
+  UNLINK(stacks, &stack);
   free(stack.list);
   memset(&stack, 0, sizeof stack);
 }

@@ -46,7 +46,7 @@ typedef struct {
 
 /* Whether a context that a caller names exists; NULL is the current one. */
 bool cl_is_known_context(const Context *context);
-/* What a call answers that is given contexts of which a driver dies once they are destroyed: NULL is none. */
+/* What a call answers that is given contexts of which a driver dies once they are destroyed; NULL is not looked at. */
 CUresult cl_check_peers(const Context *one, const Context *other);
 /* Whether one context takes the events and functions of another: a green one those of its device's primary context, and
    the other way round. */

@@ -158,33 +158,24 @@ static bool has_bytes(CUdeviceptr start, size_t size) {
 }
 
 /* Holds all that work on memory needs when it is done later. */
-static void hold_all(void) {
-  pthread_rwlock_rdlock(&cl_memory_lock);
-  cl_addresses_hold();
-}
+#define HOLD_ALL()              \
+  HOLD_TO_READ(cl_memory_lock); \
+  HOLD_ADDRESSES()
+#define HOLD_ADDRESSES() UNTIL_END_AT(rwlock, cl_addresses_lock, rwlock_rdlock, addresses)
 
-static void drop_all(void) {
-  cl_addresses_drop();
-  pthread_rwlock_unlock(&cl_memory_lock);
-}
-
-/* Holds everything and finds the places of a box that is not empty; drop_all is the caller's to call. There were places
-   when the copy was submitted: an array may be destroyed since. */
-static CUresult hold_places(const Box *box, Places *places) {
-  CUresult result = find_places(box, places);
-  hold_all();
-  if (result) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  bool there = has_bytes(places->from.base, places->from.bytes) && has_bytes(places->to.base, places->to.bytes);
-  return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+/* There were places when the copy was submitted: an array may be destroyed since. */
+static bool are_there(const Places *places) {
+  return has_bytes(places->from.base, places->from.bytes) && has_bytes(places->to.base, places->to.bytes);
 }
 
 CUresult cl_run_box(const Box *box) {
   Places places;
   if (is_empty(box)) return CUDA_SUCCESS;
-  CUresult result = hold_places(box, &places);
-  if (!result) copy_places(box, &places);
-  drop_all();
-  return result;
+  if (find_places(box, &places)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  HOLD_ALL();
+  if (!are_there(&places)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  copy_places(box, &places);
+  return CUDA_SUCCESS;
 }
 
 /* -- copies that take time -- */
@@ -233,21 +224,21 @@ static char *keep(const Box *box, const Places *places) {
 
 char *cl_begin_box(const Box *box, bool *reads_late) {
   Places places;
-  if (is_empty(box)) return NULL;
-  CUresult result = hold_places(box, &places);
-  char *kept = result ? NULL : keep(box, &places);
-  drop_all();
+  if (is_empty(box) || find_places(box, &places)) return NULL;
+  HOLD_ALL();
+  char *kept = are_there(&places) ? keep(box, &places) : NULL;
   if (kept && overlap(&places.from, &places.to)) *reads_late = false;
   return kept;
 }
 
 CUresult cl_run_box_from(const Box *box, const char *source) {
   Places places;
-  CUresult result = hold_places(box, &places);
-  for (size_t row = 0; !result && row < rows_of(box); row++, source += box->width)
+  if (find_places(box, &places)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  HOLD_ALL();
+  if (!are_there(&places)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (size_t row = 0; row < rows_of(box); row++, source += box->width)
     memcpy(row_at(&places.to, row, box), source, box->width);
-  drop_all();
-  return result;
+  return CUDA_SUCCESS;
 }
 
 /* -- filling -- */
@@ -293,18 +284,16 @@ void cl_begin_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, siz
   size_t size;
   const uint32_t poison = POISON * 0x01010101u;
   if (size_of_fill(to, width, pitch, count, rows, &size) || !size) return;
-  hold_all();
+  HOLD_ALL();
   if (cl_is_device_address(to) && has_bytes(to, size)) fill_rows(to, poison, width, pitch, count, rows);
-  drop_all();
 }
 
 CUresult cl_run_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows) {
   size_t size;
   CUresult result = size_of_fill(to, width, pitch, count, rows, &size);
   if (result || !size) return result;
-  hold_all();
+  HOLD_ALL();
   bool there = cl_is_device_address(to) ? has_bytes(to, size) : cl_held_within(to, size);
   if (there) fill_rows(to, value, width, pitch, count, rows);
-  drop_all();
   return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }

@@ -36,9 +36,9 @@ static struct {
   } lacks[ADDRESS_RANGES];
 } spans;
 
-static pthread_rwlock_t lock = SHARED_LOCK; /* of both, and of the bytes */
+pthread_rwlock_t cl_addresses_lock = SHARED_LOCK; /* of both, and of the bytes */
 
-OPEN_SHARED_IN_CHILDREN(lock);
+OPEN_SHARED_IN_CHILDREN(cl_addresses_lock);
 
 static uintptr_t rounded(uintptr_t address, size_t unit) { return (address + unit - 1) & ~(uintptr_t)(unit - 1); }
 
@@ -136,7 +136,7 @@ static uintptr_t take(size_t size, size_t alignment, uintptr_t wanted) {
 uintptr_t cl_addresses_take(size_t size, size_t alignment, uintptr_t wanted) {
   size_t page = cl_page_size();
   if (!size || size > MOST_ADDRESSES || alignment > MOST_ADDRESSES) return 0;
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_addresses_lock);
   return take(rounded(size, page), alignment > page ? alignment : page, wanted);
 }
 
@@ -149,7 +149,7 @@ static void empty(uintptr_t start, size_t size) {
 }
 
 void cl_addresses_give(uintptr_t start, size_t size) {
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_addresses_lock);
   empty(start, size);
   Span *span = find(start);
   cl_tree_leave(&spans.tree, &span->node);
@@ -160,7 +160,7 @@ void cl_addresses_give(uintptr_t start, size_t size) {
 /* Notes that all addresses of a span have bytes from now on, or gives them back if they could get none. */
 static uintptr_t filled(uintptr_t start, size_t size, bool done) {
   if (!done) return cl_addresses_give(start, size), 0;
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_addresses_lock);
   find(start)->filled = true;
   return start;
 }
@@ -184,12 +184,9 @@ uintptr_t cl_device_file(int file, size_t offset, size_t size, uintptr_t wanted)
 }
 
 void cl_addresses_empty(uintptr_t start, size_t size) {
-  HOLD_TO_WRITE(lock);
+  HOLD_TO_WRITE(cl_addresses_lock);
   empty(start, size);
 }
-
-void cl_addresses_hold(void) { pthread_rwlock_rdlock(&lock); }
-void cl_addresses_drop(void) { pthread_rwlock_unlock(&lock); }
 
 bool cl_held_filled(uintptr_t start, size_t size) {
   const Span *span = find(start);

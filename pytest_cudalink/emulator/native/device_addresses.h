@@ -1,6 +1,7 @@
 /* Addresses of the device: ranges that the host can neither read nor write, each with a mirror that has the bytes. */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "abi.h"
@@ -47,9 +48,8 @@ uintptr_t cl_device_file(int file, size_t offset, size_t size, uintptr_t wanted)
 /* Removes the bytes of addresses that stay taken. */
 void cl_addresses_empty(uintptr_t start, size_t size);
 
-/* Keeps all bytes where they are until it is dropped; others may hold them too. */
-void cl_addresses_hold(void);
-void cl_addresses_drop(void);
-/* While they are held: whether addresses have bytes, be they allocated or not. Of a reservation of the caller's, which
+/* HOLD_TO_READ of it keeps all bytes where they are; others may hold it too. */
+extern pthread_rwlock_t cl_addresses_lock;
+/* While it is held: whether addresses have bytes, be they allocated or not. Of a reservation of the caller's, which
    gets its bytes later, this says no. */
 bool cl_held_filled(uintptr_t start, size_t size);

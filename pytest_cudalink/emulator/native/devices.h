@@ -10,5 +10,6 @@ CUresult cl_device_attribute(int attribute, int *value);
 /* The value of an attribute that is there. */
 size_t cl_device_has(int attribute);
 
-/* What a question about a device answers instead of being asked: its other arguments are not valid, or it is none. */
+/* What a question about a device answers instead of being asked: its other arguments are not valid, or there is no such
+ * device. */
 CUresult cl_asked_of(EventLine *line, bool valid, CUdevice device);

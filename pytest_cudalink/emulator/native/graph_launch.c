@@ -228,7 +228,7 @@ static CUresult check(const Graph *graph) {
 
 /* Neither a launch nor an upload can be captured (measured: programs/capture). The stream comes before the graph. */
 static CUresult find(const void *stream_handle, void *handle, Stream **stream, Executable **executable) {
-  /* streams have a context of their own (measured: edges/host_functions) */
+  /* each has its own context (measured: edges/host_functions) */
   bool apart = (uintptr_t)stream_handle > CU_STREAM_PER_THREAD;
   CUresult result = apart ? CUDA_SUCCESS : cl_check_context();
   if (!result) result = cl_refuse_captured(stream_handle, stream);

@@ -7,6 +7,7 @@
 #include "capture.h"
 #include "config.h"
 #include "devices.h"
+#include "grow.h"
 #include "blocks.h"
 
 static GraphMemory *all; /* under the lock of the streams */
@@ -37,9 +38,7 @@ void cl_graph_memory_set(GraphMemory *memory, bool live) {
 /* What was used stays counted until it is trimmed, even if no graph has it any more. */
 static void drop(GraphMemory *memory) {
   if (memory->live) return; /* its graph is gone, and the caller will free it */
-  GraphMemory **at = &all;
-  while (*at != memory) at = &(*at)->next;
-  *at = memory->next;
+  UNLINK(all, memory);
   cl_release(memory->address);
   free(memory);
 }
@@ -138,13 +137,9 @@ CUresult cl_capture_free(const void *handle, CUdeviceptr address) {
 }
 
 static uint64_t *gauge(CUdevice device, int attribute) {
-  switch (attribute) {
-    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: return &gauges[device].used.now;
-    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: return &gauges[device].used.most;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: return &gauges[device].reserved.now;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: return &gauges[device].reserved.most;
-    default: return NULL;
-  }
+  if (attribute < 0 || attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) return NULL;
+  Gauge *of = attribute < CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? &gauges[device].used : &gauges[device].reserved;
+  return attribute % 2 ? &of->most : &of->now;
 }
 
 API(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value), (device, attribute, value)) {

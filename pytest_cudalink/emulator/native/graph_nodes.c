@@ -33,7 +33,7 @@ typedef struct {
   Node *const *on;
   const EdgeData *data;
   size_t count;
-} Adding;
+} NewNode;
 
 static CUresult adopt_child(ChildNode *child, Graph *parent) {
   Graph *graph = cl_graph(child->graph);
@@ -88,7 +88,7 @@ static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory *
   }
 }
 
-static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *parameters, const Dependencies *on) {
+static CUresult add_to(Graph *graph, const NewNode *adding, NodeParameters *parameters, const Dependencies *on) {
   GraphMemory *memory = NULL;
   TRY(cl_graph_takes(graph, parameters->type));
   TRY(complete(parameters, graph, &memory));
@@ -112,7 +112,7 @@ static bool cannot_be_child(const NodeParameters *parameters) {
   return graph && graph->sole;
 }
 
-static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
+static CUresult add_locked(const NewNode *adding, NodeParameters *parameters) {
   Graph *graph = cl_graph_to_grow(adding->graph);
   if (cannot_be_child(parameters)) return CUDA_ERROR_NOT_SUPPORTED;
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -124,7 +124,7 @@ static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
 }
 
 /* Adds a node; the parameters are completed with what the driver chose. */
-static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) {
+static CUresult add(EventLine *line, NewNode adding, NodeParameters *parameters) {
   bool unnamed = parameters->type == NODE_KERNEL && !parameters->kernel.function && !parameters->kernel.kernel;
   if (unnamed) return CUDA_ERROR_INVALID_HANDLE; /* before the graph (measured: programs/graphs) */
   /* the graph comes behind the child (measured: programs/graphs) and the condition (edges/graph_conditional) */
@@ -137,15 +137,15 @@ static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) 
   return result;
 }
 
-static CUresult add_made(EventLine *line, Adding adding, NodeParameters parameters) {
+static CUresult add_made(EventLine *line, NewNode adding, NodeParameters parameters) {
   return add(line, adding, &parameters);
 }
 
 #define ADDING(...) (Node * *out, Graph * graph, Node *const *on, size_t count, ##__VA_ARGS__)
-#define PLAINLY ((Adding){out, graph, on, NULL, count})
+#define PLAINLY ((NewNode){out, graph, on, NULL, count})
 
 /* Adds a node whose parameters are a structure that begins as the one of a node does. */
-static CUresult add_given(EventLine *line, Adding adding, int type, const void *given, size_t size) {
+static CUresult add_given(EventLine *line, NewNode adding, int type, const void *given, size_t size) {
   return given ? add_made(line, adding, node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED_WHEN(graph != NULL, cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
@@ -158,7 +158,7 @@ EXPORTED(cuGraphAddMemcpyNode, ADDING(const Box *box, Context *context),
 EXPORTED(cuGraphAddMemsetNode, ADDING(const void *given, Context *context),
          given ? add_made(line, PLAINLY, fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
 
-static CUresult add_allocation(EventLine *line, Adding adding, AllocateNode *given) {
+static CUresult add_allocation(EventLine *line, NewNode adding, AllocateNode *given) {
   if (!given) return CUDA_ERROR_INVALID_VALUE;
   NodeParameters parameters = {.type = NODE_ALLOCATE, .allocate = *given};
   CUresult result = add(line, adding, &parameters);
@@ -176,7 +176,7 @@ static bool is_clean(const NodeParameters *parameters) {
   return cl_are_zeros(parameters->reserved0, sizeof parameters->reserved0) && !parameters->reserved2;
 }
 
-static CUresult add_any(EventLine *line, Adding adding, NodeParameters *given) {
+static CUresult add_any(EventLine *line, NewNode adding, NodeParameters *given) {
   if (!given || !is_clean(given)) return CUDA_ERROR_INVALID_VALUE;
   NodeParameters parameters = *given;
   TRY(add(line, adding, &parameters));
@@ -195,7 +195,7 @@ EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode, ADDING(NodeParameter
               add_any(line, PLAINLY, given))
 EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode_v3,
               (Node * *out, Graph *graph, Node *const *on, const EdgeData *data, size_t count, NodeParameters *given),
-              add_any(line, (Adding){out, graph, on, data, count}, given))
+              add_any(line, (NewNode){out, graph, on, data, count}, given))
 
 /* -- asking -- */
 
@@ -223,15 +223,15 @@ GRAPH_ASK(cuGraphNodeGetParams, Node, cl_node, NodeParameters *, one->parameters
 typedef struct {
   bool is_executable;
   void *executable, *node;
-} Named;
-#define OF_GRAPH ((Named){.node = node})
-#define OF_EXECUTABLE ((Named){true, executable, node})
+} NodeReference;
+#define OF_GRAPH ((NodeReference){.node = node})
+#define OF_EXECUTABLE ((NodeReference){true, executable, node})
 
-static Node *find(const Named *named) {
+static Node *find(const NodeReference *named) {
   return named->is_executable ? cl_stand_in(named->executable, named->node) : cl_node(named->node);
 }
 
-static CUresult put(const Named *named, NodeParameters *parameters) {
+static CUresult put(const NodeReference *named, NodeParameters *parameters) {
   Node *node = find(named);
   if (!node || node->parameters.type != parameters->type) return CUDA_ERROR_INVALID_VALUE;
   TRY(cl_parameters_check_handles(parameters));
@@ -242,13 +242,13 @@ static CUresult put(const Named *named, NodeParameters *parameters) {
   return CUDA_SUCCESS;
 }
 
-static CUresult type_of(const Named *named, int *type) {
+static CUresult type_of(const NodeReference *named, int *type) {
   const Node *node = find(named);
   if (node) *type = node->parameters.type;
   return node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult change(Named named, NodeParameters parameters) {
+static CUresult change(NodeReference named, NodeParameters parameters) {
   int type = -1;
   CUresult result = LOCKED(type_of(&named, &type));
   if (result || type != parameters.type) return CUDA_ERROR_INVALID_VALUE;
@@ -262,7 +262,7 @@ static CUresult change(Named named, NodeParameters parameters) {
   return result;
 }
 
-static CUresult set(Named named, int type, const void *given, size_t size) {
+static CUresult set(NodeReference named, int type, const void *given, size_t size) {
   return given ? change(named, node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED_WHEN(node != NULL, cuGraphMemcpyNodeSetParams, (Node * node, const Box *box),

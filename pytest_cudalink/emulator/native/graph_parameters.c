@@ -39,57 +39,54 @@ static void **copy_block(void **pointers) {
   return copies;
 }
 
-/* Copies an array; one of no bytes is NULL. */
-static bool copy_array(void *pointer, size_t size) {
-  void *from, *copy = size ? malloc(size) : NULL;
-  memcpy(&from, pointer, sizeof from);
-  if (size && !copy) return false;
-  if (size) memcpy(copy, from, size);
-  memcpy(pointer, &copy, sizeof copy);
-  return true;
-}
+/* An array that parameters of a kind own: where its pointer and the number of its items are, and the bytes of one. */
+typedef struct {
+  int type;
+  size_t pointer, count, count_size, item;
+} OwnedArray;
+// NOLINTBEGIN(bugprone-macro-parentheses): the names of members
+#define OWNED(kind, member, pointer, number, item)                                          \
+  {kind, offsetof(NodeParameters, member.pointer), offsetof(NodeParameters, member.number), \
+   sizeof((NodeParameters *)0)->member.number, item}
+// NOLINTEND(bugprone-macro-parentheses)
+static const OwnedArray arrays[] = {
+    OWNED(NODE_SIGNAL_SEMAPHORES, semaphores, semaphores, count, sizeof(void *)),
+    OWNED(NODE_SIGNAL_SEMAPHORES, semaphores, values, count, SEMAPHORE_VALUE),
+    OWNED(NODE_WAIT_SEMAPHORES, semaphores, semaphores, count, sizeof(void *)),
+    OWNED(NODE_WAIT_SEMAPHORES, semaphores, values, count, SEMAPHORE_VALUE),
+    OWNED(NODE_ALLOCATE, allocate, accesses, access_count, sizeof(AccessDescription)),
+    OWNED(NODE_MEMORY_OPERATIONS, operations, list, count, sizeof(MemoryOperation)),
+    OWNED(NODE_CONDITIONAL, conditional, bodies, size, sizeof(Graph *)),
+};
+#define EACH_ARRAY(parameters)                                                                                       \
+  for (const OwnedArray *array = arrays; array < arrays + sizeof arrays / sizeof *arrays; array++) /* of its kind */ \
+    if (array->type == (parameters)->type)
 
 bool cl_parameters_own(NodeParameters *parameters) {
   NodeParameters copy = *parameters;
   bool whole = true;
-  switch (copy.type) {
-    case NODE_KERNEL:
-      if (copy.kernel.parameters) whole = (copy.kernel.parameters = copy_block(copy.kernel.parameters));
-      break;
-    case NODE_SIGNAL_SEMAPHORES:
-    case NODE_WAIT_SEMAPHORES:
-      whole = copy_array(&copy.semaphores.semaphores, copy.semaphores.count * sizeof(void *));
-      if (whole && !copy_array(&copy.semaphores.values, (size_t)copy.semaphores.count * SEMAPHORE_VALUE)) {
-        free(copy.semaphores.semaphores);
-        whole = false;
-      }
-      break;
-    case NODE_ALLOCATE:
-      whole = copy_array(&copy.allocate.accesses, copy.allocate.access_count * sizeof(AccessDescription));
-      break;
-    case NODE_MEMORY_OPERATIONS:
-      whole = copy_array(&copy.operations.list, copy.operations.count * sizeof *copy.operations.list);
-      break;
-    case NODE_CONDITIONAL: whole = copy_array(&copy.conditional.bodies, copy.conditional.size * sizeof(Graph *)); break;
-    default: break;
+  if (copy.type == NODE_KERNEL && copy.kernel.parameters)
+    whole = (copy.kernel.parameters = copy_block(copy.kernel.parameters));
+  EACH_ARRAY(&copy) {
+    void *from, *made = NULL; /* of no bytes */
+    size_t count = 0;
+    memcpy(&from, (char *)&copy + array->pointer, sizeof from);
+    memcpy(&count, (char *)&copy + array->count, array->count_size); /* little-endian hosts */
+    if (whole && count) made = malloc(count * array->item);
+    if (made) memcpy(made, from, count * array->item);
+    whole = whole && (made || !count);
+    memcpy((char *)&copy + array->pointer, &made, sizeof made);
   }
   if (whole) *parameters = copy;
+  else cl_parameters_free(&copy);
   return whole;
 }
 
 void cl_parameters_free(NodeParameters *parameters) {
-  switch (parameters->type) {
-    case NODE_KERNEL:
-      if (parameters->kernel.parameters) free(block_of(parameters->kernel.parameters));
-      break;
-    case NODE_SIGNAL_SEMAPHORES:
-    case NODE_WAIT_SEMAPHORES:
-      free(parameters->semaphores.semaphores);
-      free(parameters->semaphores.values);
-      break;
-    case NODE_ALLOCATE: free((void *)(uintptr_t)parameters->allocate.accesses); break;
-    case NODE_MEMORY_OPERATIONS: free(parameters->operations.list); break;
-    case NODE_CONDITIONAL: free(parameters->conditional.bodies); break;
-    default: break;
+  if (parameters->type == NODE_KERNEL && parameters->kernel.parameters) free(block_of(parameters->kernel.parameters));
+  EACH_ARRAY(parameters) {
+    void *owned;
+    memcpy(&owned, (char *)parameters + array->pointer, sizeof owned);
+    free(owned);
   }
 }

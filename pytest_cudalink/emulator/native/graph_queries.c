@@ -42,9 +42,9 @@ typedef struct {
   Node **nodes, **others;
   EdgeData *data;
   size_t room, count;
-} List;
+} NodeList;
 
-static void put(List *list, Node *node, Node *other, EdgeData data) {
+static void put(NodeList *list, Node *node, Node *other, EdgeData data) {
   size_t at = list->count++;
   if (at >= list->room) return;
   if (list->nodes) list->nodes[at] = node;
@@ -57,7 +57,7 @@ static const EdgeData no_data;
 
 /* Ends a list: with nowhere to write *count is how many there are; otherwise how many were written, and places behind
    the last one are cleared. */
-static CUresult finish(List *list, size_t *count) {
+static CUresult finish(NodeList *list, size_t *count) {
   size_t there = list->count;
   while (list->nodes && list->count < list->room) put(list, NULL, NULL, no_data);
   *count = list->nodes && list->room < there ? list->room : there;
@@ -67,7 +67,7 @@ static CUresult finish(List *list, size_t *count) {
 static CUresult get_nodes(void *handle, Node **nodes, size_t *count, bool roots) {
   const Graph *graph = cl_graph(handle);
   if (!graph || !count || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
-  List list = {.nodes = nodes, .room = nodes ? *count : 0};
+  NodeList list = {.nodes = nodes, .room = nodes ? *count : 0};
   /* roots come with the youngest first (measured: programs/graphs) */
   for (size_t at = 0; at < graph->count; at++) {
     Node *node = graph->nodes[roots ? graph->count - 1 - at : at];
@@ -80,7 +80,7 @@ EXPORTED(cuGraphGetRootNodes, (Graph * graph, Node **nodes, size_t *count),
          LOCKED(get_nodes(graph, nodes, count, true)))
 
 /* Lists an edge; false if its data would be lost. */
-static bool put_edge(List *list, const Edge *edge, EdgeList of, bool lossy) {
+static bool put_edge(NodeList *list, const Edge *edge, EdgeList of, bool lossy) {
   if (lossy && list->nodes && !cl_is_plain(edge->data)) return false;
   put(list, of == EDGES_OUT_OF && !list->others ? edge->to : edge->from, edge->to, edge->data);
   return true;
@@ -89,7 +89,7 @@ static bool put_edge(List *list, const Edge *edge, EdgeList of, bool lossy) {
 static CUresult graph_edges(void *handle, Node **from, Node **to, EdgeData *data, size_t *count) {
   const Graph *graph = cl_graph(handle);
   if (!graph || !count || !from != !to || (data && !from) || (from && !*count)) return CUDA_ERROR_INVALID_VALUE;
-  List list = {.nodes = from, .others = to, .data = data, .room = from ? *count : 0};
+  NodeList list = {.nodes = from, .others = to, .data = data, .room = from ? *count : 0};
   EACH_EDGE(edge, graph)
   if (!put_edge(&list, edge, EDGES_OUT_OF, !data)) return CUDA_ERROR_LOSSY_QUERY;
   return finish(&list, count);
@@ -102,7 +102,7 @@ EXPORTED(cuGraphGetEdges_v2, (Graph * graph, Node **from, Node **to, EdgeData *d
 static CUresult node_edges(void *handle, EdgeList which, Node **nodes, EdgeData *data, size_t *count) {
   const Node *node = cl_node(handle);
   if (!node || !count || (data && !nodes) || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
-  List list = {.nodes = nodes, .data = data, .room = nodes ? *count : 0};
+  NodeList list = {.nodes = nodes, .data = data, .room = nodes ? *count : 0};
   for (const Edge *edge = (which == EDGES_INTO ? &node->into : &node->out_of)->first; edge; edge = edge->behind[which])
     if (!put_edge(&list, edge, which, !data)) return CUDA_ERROR_LOSSY_QUERY;
   return finish(&list, count);
@@ -277,16 +277,10 @@ enum { ASSIGN_DEFAULT = 1 }; /* CU_GRAPH_COND_ASSIGN_DEFAULT */
 static CUresult make_condition(uint64_t *out, void *handle, Context *context, unsigned value, unsigned flags) {
   Graph *graph = cl_graph(handle);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  Conditional *one = cl_object_make(sizeof *one, HANDLE_CONDITIONAL, NULL, NULL);
-  if (!one) return CUDA_ERROR_OUT_OF_MEMORY;
-  one->next = graph->conditionals;
-  one->graph = graph;
-  one->context = context;
-  one->value = flags & ASSIGN_DEFAULT ? value : 0;
-  one->flags = flags;
-  graph->conditionals = one;
-  *out = (uintptr_t)one;
-  return CUDA_SUCCESS;
+  const Conditional *made =
+      cl_conditional_make(graph, HANDLE_CONDITIONAL, context, flags & ASSIGN_DEFAULT ? value : 0, flags);
+  if (made) *out = (uintptr_t)made;
+  return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 API_WHEN(graph != NULL, cuGraphConditionalHandleCreate,

@@ -220,15 +220,15 @@ AttributeValue *cl_node_attribute(Node *node, unsigned attribute) {
 
 /* -- copies -- */
 
-static Conditional *copy_conditional(Graph *graph, const Conditional *from) {
-  Conditional *copy = cl_object_make(sizeof *copy, NO_HANDLE, NULL, NULL);
-  if (!copy) return NULL;
-  copy->context = from->context;
-  copy->value = from->value;
-  copy->flags = from->flags;
-  copy->graph = graph;
-  copy->next = graph->conditionals;
-  return graph->conditionals = copy;
+Conditional *cl_conditional_make(Graph *graph, HandleKind kind, Context *context, unsigned value, unsigned flags) {
+  Conditional *made = cl_object_make(sizeof *made, kind, NULL, NULL);
+  if (!made) return NULL;
+  made->context = context;
+  made->value = value;
+  made->flags = flags;
+  made->graph = graph;
+  made->next = graph->conditionals;
+  return graph->conditionals = made;
 }
 
 /* Copies a node, but for the graphs that it owns. */
@@ -253,7 +253,7 @@ static Node *copy_node(Graph *graph, const Node *from) {
   if (from->parameters.type == NODE_CONDITIONAL) {
     /* the copy's condition is its own, with the default value of the original's */
     const Conditional *old = (const Conditional *)(uintptr_t)from->parameters.conditional.handle;
-    Conditional *copy = copy_conditional(graph, old);
+    Conditional *copy = cl_conditional_make(graph, NO_HANDLE, old->context, old->value, old->flags);
     if (!copy) return NULL;
     copy->node = node;
     node->parameters.conditional.handle = (uintptr_t)copy;

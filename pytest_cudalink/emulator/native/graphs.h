@@ -91,6 +91,8 @@ void cl_graph_free(Graph *graph);
 /* Copies a graph with its children; NULL if memory is out. `hidden`: for an executable graph. */
 Graph *cl_graph_copy(const Graph *graph, bool hidden);
 
+/* Adds a condition to a graph; NULL if memory is out. */
+Conditional *cl_conditional_make(Graph *graph, HandleKind kind, Context *context, unsigned value, unsigned flags);
 /* Adds a node, which takes what the parameters own; NULL if memory is out, and then it takes nothing. */
 Node *cl_node_add(Graph *graph, const NodeParameters *owned, const Dependencies *on);
 void cl_node_remove(Node *node);

@@ -106,12 +106,12 @@ API(cuDevSmResourceSplitByCount,
 
 typedef struct {
   unsigned count, coscheduled, preferred, flags, reserved[12];
-} Wanted;
+} GroupRequest;
 
-_Static_assert(sizeof(Wanted) == 64, "CU_DEV_SM_RESOURCE_GROUP_PARAMS");
+_Static_assert(sizeof(GroupRequest) == 64, "CU_DEV_SM_RESOURCE_GROUP_PARAMS");
 
 /* How many multiprocessors a group gets of those that are left; 0 is not an error yet. */
-static CUresult size_of(const Wanted *wanted, unsigned left, unsigned default_unit, unsigned *size) {
+static CUresult size_of(const GroupRequest *wanted, unsigned left, unsigned default_unit, unsigned *size) {
   unsigned unit = wanted->coscheduled ? wanted->coscheduled : default_unit;
   unsigned largest = cl_config()->arch >= ARCH_OF_CLUSTERS ? LARGEST_COSCHEDULED : LEAST_SMS;
   bool backfill = wanted->flags & CU_DEV_SM_RESOURCE_GROUP_BACKFILL;
@@ -126,7 +126,7 @@ static CUresult size_of(const Wanted *wanted, unsigned left, unsigned default_un
 
 API(cuDevSmResourceSplit,
     (DeviceResource * result, unsigned count, const DeviceResource *input, DeviceResource *rest, unsigned flags,
-     Wanted *wanted),
+     GroupRequest *wanted),
     (result, count, input, rest, flags, wanted)) {
   if (!count || !wanted || flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult answer = check_input(input);

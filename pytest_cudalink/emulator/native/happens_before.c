@@ -244,10 +244,9 @@ void cl_order_waited_event(const Event *event) {
 
 void cl_order_waited_context(const Context *context) {
   HOLD_STREAMS();
-  pthread_mutex_lock(&lock);
+  HOLD(lock);
   join_context(&host, context);
   learn(NULL);
-  pthread_mutex_unlock(&lock);
 }
 
 void cl_order_learn(const Op *op) {

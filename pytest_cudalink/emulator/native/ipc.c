@@ -145,7 +145,7 @@ API(cuIpcCloseMemHandle, (CUdeviceptr address), (address)) {
 
 /* -- DMA buffers: no other device of this machine takes one, so what counts is whose bytes the descriptor has -- */
 
-/* A descriptor of the file that a slab is in, which stands where the range begins; -1 if there is none to be had. */
+/* A descriptor of the file that a slab is in, which stands where the range begins; -1 if it cannot be opened. */
 static int open_range(const Slab *slab, CUdeviceptr address) {
   uint64_t key;
   int own = cl_process_file(&key), file = cl_process_open((int)getpid(), own, key);

@@ -146,7 +146,7 @@ PRINTF(2, 3) static void fail(LinkText *text, const char *format, ...) {
   if (linker_failure) explain(text, "error   : %s", linker_failure);
 }
 
-/* No library could be had; what a driver without its compiler answers. */
+/* No library was found: answers what a driver without its compiler does. */
 static CUresult missing(const Linker *linker, LinkText *text) {
   report_library(&linker->library, "cannot be opened", false);
   explain(text,

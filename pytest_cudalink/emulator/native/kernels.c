@@ -250,8 +250,8 @@ static CUresult set(const void *handle, int setting, int value) {
   return CUDA_SUCCESS;
 }
 
-API_CHECKED(value ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuFuncGetAttribute,
-            (int *value, int attribute, Function *handle), (value, attribute, handle)) {
+API_CHECKED(cl_refuse_nulls(value, handle), cuFuncGetAttribute, (int *value, int attribute, Function *handle),
+            (value, attribute, handle)) {
   cl_event_int(line, "attribute", attribute);
   FIND(function, handle, false);
   return attribute_of(function, NULL, attribute, value);
@@ -305,15 +305,18 @@ static CUresult both(const void *out, const void *handle) {
   return out && handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult name_of(const char **name, const void *handle, bool kernel) {
-  FIND(function, handle, kernel);
-  *name = function->name;
-  return CUDA_SUCCESS;
-}
-EXPORTED_CHECKED(cuFuncGetName, (const char **name, Function *function), both(name, function),
-                 name_of(name, function, false))
-EXPORTED_CHECKED(cuKernelGetName, (const char **name, Function *kernel), both(name, kernel),
-                 name_of(name, kernel, true))
+/* A question to a function or a kernel; the answer is a member of it. */
+#define FUNCTION_ASK(name, refused, kernel, type, value)     \
+  static CUresult ask_##name(const void *handle, type out) { \
+    FIND(one, handle, kernel);                               \
+    *out = value;                                            \
+    return CUDA_SUCCESS;                                     \
+  }                                                          \
+  EXPORTED_CHECKED(name, (type out, Function *handle), refused, ask_##name(handle, out))
+FUNCTION_ASK(cuFuncGetName, both(out, handle), false, const char **, one->name)
+FUNCTION_ASK(cuKernelGetName, both(out, handle), true, const char **, one->name)
+FUNCTION_ASK(cuFuncIsLoaded, cl_refuse_nulls(out, handle), false, int *, one->loaded)
+FUNCTION_ASK(cuKernelGetLibrary, cl_refuse_nulls(out, handle), true, Module **, one->module)
 
 static CUresult parameter_of(const void *handle, bool kernel, size_t index, size_t *offset, size_t *size) {
   FIND(function, handle, kernel);
@@ -357,21 +360,14 @@ API(cuFuncGetModule, (Module **module, Function *handle), (module, handle)) {
   return CUDA_SUCCESS;
 }
 
-API_CHECKED(state ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE, cuFuncIsLoaded,
-            (int *state, Function *function), (state, function)) {
-  FIND(known, function, false);
-  *state = known->loaded;
-  return CUDA_SUCCESS;
-}
-
 API_CHECKED(cl_refuse_null(handle), cuFuncLoad, (Function *handle), (handle)) {
   FIND(function, handle, false);
   function->loaded = true;
   return CUDA_SUCCESS;
 }
 
-API_CHECKED(function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuKernelGetFunction,
-            (Function **function, Function *handle), (function, handle)) {
+API_CHECKED(cl_refuse_nulls(function, handle), cuKernelGetFunction, (Function **function, Function *handle),
+            (function, handle)) {
   TRY(cl_check_context());
   TRY(cl_use_library(handle));
   FIND(kernel, handle, true);
@@ -381,12 +377,5 @@ API_CHECKED(function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuKern
   if (!here) return result ? result : CUDA_ERROR_OUT_OF_MEMORY;
   here->loaded = true;
   *function = here;
-  return CUDA_SUCCESS;
-}
-
-API_CHECKED(library ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, cuKernelGetLibrary,
-            (Module **library, Function *handle), (library, handle)) {
-  FIND(kernel, handle, true);
-  *library = kernel->module;
   return CUDA_SUCCESS;
 }

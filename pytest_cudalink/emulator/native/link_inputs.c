@@ -179,12 +179,9 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
   if (end > size && size < (size_t)2 * ELF_HEADER && data[ELF_CLASS_AT] == ELF_CLASS_64)
     return cl_poison(state, cut_short(state, "a cubin", name, size));
-  if (size >= 18 && art_u16(data + TYPE_AT) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
-  if (size > ELF_CLASS_AT && data[ELF_CLASS_AT] != ELF_CLASS_64) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
-  if (size < ELF_HEADER) {
-    if (size <= ELF_CLASS_AT) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
-    return cl_poison(state, fatal(state, "Unknown arch name ''"));
-  }
+  if (size <= ELF_CLASS_AT || data[ELF_CLASS_AT] != ELF_CLASS_64 || (size >= 18 && art_u16(data + TYPE_AT) != ET_REL))
+    return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (size < ELF_HEADER) return cl_poison(state, fatal(state, "Unknown arch name ''"));
   if (sections_start(data) >= size) return cl_poison(state, fatal(state, "Internal error: symsec not found"));
   if (end > size) {
     if (end - size >= UNREAD_TAIL) return cl_poison(state, fatal(state, "Internal error: section not mapped"));

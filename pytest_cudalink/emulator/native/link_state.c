@@ -7,6 +7,7 @@
 
 #include "caller_memory.h"
 #include "config.h"
+#include "grow.h"
 #include "locks.h"
 
 pthread_mutex_t cl_states_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,9 +57,7 @@ void cl_keep_state(State *state) {
 void cl_remove_state(State *state) {
   state->destroyed = true;
   pthread_mutex_lock(&cl_states_lock);
-  State **link = &cl_states;
-  while (*link != state) link = &(*link)->next;
-  *link = state->next;
+  UNLINK(cl_states, state);
   state->holders--; /* the caller still holds it */
   unsigned at = buried++ % REMEMBERED;
   graves[at].handle = state;
@@ -145,12 +144,10 @@ void cl_write_sizes(State *state) {
 static void append(Log *log, const char *text) {
   if (!text || !*text) return;
   size_t more = strlen(text);
-  char *grown = realloc(log->text, log->length + more + 2);
-  if (!grown) return;
-  if (log->length) grown[log->length++] = '\n';
-  memcpy(grown + log->length, text, more + 1);
+  if (!cl_grow(&log->text, log->length + more + 1, &log->room, 1)) return;
+  if (log->length) log->text[log->length++] = '\n';
+  memcpy(log->text + log->length, text, more + 1);
   log->length += more;
-  log->text = grown;
 }
 
 void cl_write_logs(State *state, LinkText *text, bool always) {

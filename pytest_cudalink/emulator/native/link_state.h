@@ -15,7 +15,7 @@ typedef struct {
   uint64_t capacity;
   unsigned slot; /* index of the option value that gets the size */
   char *text;    /* everything that was logged */
-  size_t length;
+  size_t length, room;
   size_t written; /* bytes in the caller's buffer, with the final NUL */
   size_t watched; /* bytes behind them that were read */
   char behind[WATCHED];

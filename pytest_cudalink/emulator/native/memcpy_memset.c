@@ -372,7 +372,7 @@ static CUresult fill_in_stream(const FillNode *fill, const void *stream, Context
   return result;
 }
 
-/* The same in a stream, which may be captured: then nobody asks for access (two H200s: edges/two_captures). */
+/* The same in a stream, which may be captured: then access is not checked (two H200s: edges/two_captures). */
 static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
                            size_t rows, const void *stream) {
   bool captured;
@@ -382,7 +382,7 @@ static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32
   Context *own = cl_context_in(stream);
   NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, own}};
   if (!captured) return fill_in_stream(&parameters.fill, stream, own);
-  /* nobody asks what lies there (recorded programs) */
+  /* what lies there is not looked at (recorded programs) */
   bool fits = to % width == 0 && (rows == 1 || (pitch % width == 0 && pitch / width >= count));
   return fits ? cl_submit(stream, &parameters) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -64,20 +64,16 @@ API(cuModuleGetFunction, (Function **out, Module *handle, const char *name), (ou
   return CUDA_SUCCESS;
 }
 
-/* The error of a question whose answer has no place, or whose handle is NULL; these come before cuInit (measured:
-   programs/core). */
-static CUresult missing(const void *out, const void *handle) {
-  return out ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE;
-}
-
-API_CHECKED(missing(count, handle), cuModuleGetFunctionCount, (unsigned *count, Module *handle), (count, handle)) {
+/* what has no place or no handle is refused before cuInit (measured: programs/core) */
+API_CHECKED(cl_refuse_nulls(count, handle), cuModuleGetFunctionCount, (unsigned *count, Module *handle),
+            (count, handle)) {
   FIND(module, handle, HANDLE_MODULE);
   *count = cl_kernel_count(&module->elf);
   return CUDA_SUCCESS;
 }
 
-API_CHECKED(missing(functions, handle), cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
-            (functions, room, handle)) {
+API_CHECKED(cl_refuse_nulls(functions, handle), cuModuleEnumerateFunctions,
+            (void **functions, unsigned room, Module *handle), (functions, room, handle)) {
   FIND(module, handle, HANDLE_MODULE);
   return cl_list_kernels(module, functions, room);
 }
@@ -207,7 +203,7 @@ API_CHECKED(cl_refuse_null(library), cuLibraryUnload, (Module *library), (librar
   return result ? result : cl_unload(library, HANDLE_LIBRARY);
 }
 
-API_CHECKED(name ? missing(out, handle) : CUDA_ERROR_INVALID_VALUE, cuLibraryGetKernel,
+API_CHECKED(name ? cl_refuse_nulls(out, handle) : CUDA_ERROR_INVALID_VALUE, cuLibraryGetKernel,
             (Function **out, Module *handle, const char *name), (out, handle, name)) {
   cl_event_text(line, "name", name, NAME_ROOM);
   FIND(library, handle, HANDLE_LIBRARY);
@@ -215,14 +211,15 @@ API_CHECKED(name ? missing(out, handle) : CUDA_ERROR_INVALID_VALUE, cuLibraryGet
   return cl_function_in(library, name, out);
 }
 
-API_CHECKED(missing(count, handle), cuLibraryGetKernelCount, (unsigned *count, Module *handle), (count, handle)) {
+API_CHECKED(cl_refuse_nulls(count, handle), cuLibraryGetKernelCount, (unsigned *count, Module *handle),
+            (count, handle)) {
   FIND(library, handle, HANDLE_LIBRARY);
   *count = library->state ? 0 : cl_kernel_count(&library->elf);
   return CUDA_SUCCESS;
 }
 
-API_CHECKED(missing(kernels, handle), cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle),
-            (kernels, room, handle)) {
+API_CHECKED(cl_refuse_nulls(kernels, handle), cuLibraryEnumerateKernels,
+            (void **kernels, unsigned room, Module *handle), (kernels, room, handle)) {
   FIND(library, handle, HANDLE_LIBRARY);
   TRY(cl_answer_of(library, library->state));
   return cl_list_kernels(library, kernels, room);
@@ -239,7 +236,7 @@ static CUresult find_here(const void *handle, Module **module) {
   return result ? result : state ? state : here ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-API_CHECKED(missing(module, handle), cuLibraryGetModule, (Module **module, Module *handle), (module, handle)) {
+API_CHECKED(cl_refuse_nulls(module, handle), cuLibraryGetModule, (Module **module, Module *handle), (module, handle)) {
   TRY(cl_check_context());
   TRY(cl_use_library(handle));
   HOLD(cl_modules_lock);

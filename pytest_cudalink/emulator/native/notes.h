@@ -11,5 +11,5 @@ void cl_note_violation(const EventLine *event, const char *sentence, const char 
 void cl_note_refusal(const char *function, const EventLine *event);
 enum { SHARED_BY_RUN = 60 << 10 };
 /* What the processes of a run share: zeros at first, mapped for as long as this process lives, but another place once
-   the plugin has a file of its own. NULL: this process is of no run. */
+   the plugin has its own file. NULL: this process belongs to no run. */
 void *cl_shared_by_run(void);

@@ -3,11 +3,10 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "caller_memory.h"
 #include "config.h"
+#include "grow.h"
 
 #include "architectures.inc" /* targets, targets_without_code */
 #include "option_names.inc"  /* option_names */
@@ -50,10 +49,9 @@ PRINTF(2, 3) static CUresult extra_option(LinkOptions *options, const char *form
   int length = vasprintf(&text, format, list);
   va_end(list);
   if (length < 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  char *grown = realloc(options->extra, options->extra_size + (size_t)length + 1);
+  bool grown = cl_grow(&options->extra, options->extra_size + (size_t)length, &options->extra_room, 1);
   if (grown) {
-    memcpy(grown + options->extra_size, text, (size_t)length + 1);
-    options->extra = grown;
+    memcpy(options->extra + options->extra_size, text, (size_t)length + 1);
     options->extra_size += (size_t)length + 1;
   }
   free(text);
@@ -169,7 +167,7 @@ JitOptions cl_device_options(void) {
 void cl_options_free(LinkOptions *options) {
   free(options->extra);
   options->extra = NULL;
-  options->extra_size = 0;
+  options->extra_size = options->extra_room = 0;
 }
 
 bool cl_options_equal(const LinkOptions *options, const LinkOptions *others) {

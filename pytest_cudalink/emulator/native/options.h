@@ -21,7 +21,7 @@ typedef struct {
   int level;         /* -1: not given */
   bool debug, line_info, verbose;
   char *extra; /* further options, each with its NUL; owned */
-  size_t extra_size;
+  size_t extra_size, extra_room;
 } LinkOptions;
 
 /* A log buffer of the caller. */

@@ -9,17 +9,9 @@
 
 atomic_bool cl_order_on;
 
-/* Whether a function submits work, or touches memory. */
-static bool has_site(const char *name) {
-  static const char *const beginnings[] = {"cuMem", "cuStream", "cuGraphLaunch", "cuLaunch", "cuArray", "cuMipmapped"};
-  for (size_t at = 0; at < sizeof beginnings / sizeof *beginnings; at++)
-    if (!strncmp(name, beginnings[at], strlen(beginnings[at]))) return true;
-  return false;
-}
-
 void cl_watch_site(Sym symbol, bool entered) {
   if (!entered) cl_report_violations();
-  else if (has_site(cl_symbols[symbol].name)) cl_site_note(cl_symbols[symbol].name);
+  else if (cl_symbols[symbol].makes_accesses) cl_site_note(cl_symbols[symbol].name);
 }
 
 enum { NAMED = 512 };

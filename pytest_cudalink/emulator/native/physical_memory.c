@@ -5,21 +5,18 @@
 #include <string.h>
 
 #include "devices.h"
-#include "locks.h"
 #include "pools.h"
 #include "processes.h"
 
 enum { COMPRESSIONS = 1 }; /* CUmemAllocationCompType */
 
-STATIC_LOCK(lock); /* of the physical memory, and of what is mapped */
+pthread_mutex_t cl_physical_lock = PTHREAD_MUTEX_INITIALIZER;
+OPEN_IN_CHILDREN(cl_physical_lock);
 
-Physical *cl_physical_lock(uint64_t handle) {
+Physical *cl_physical(uint64_t handle) {
   void *named = (void *)(uintptr_t)handle;
-  pthread_mutex_lock(&lock);
   return cl_handle_is(named, HANDLE_PHYSICAL_MEMORY) ? named : NULL;
 }
-
-void cl_physical_unlock(void) { pthread_mutex_unlock(&lock); }
 
 /* The descriptor of its file; -1 if the program closed that. */
 static int file_of(const Physical *physical) {
@@ -111,7 +108,7 @@ static bool find_pages(Physical *physical) {
 
 /* Gives the caller a handle of physical memory whose pages are found; else frees it. */
 static CUresult hand_out(Physical *physical, uint64_t *handle) {
-  HOLD_MAPPINGS();
+  HOLD(cl_physical_lock);
   bool kept = cl_physical_retain(physical);
   if (kept) *handle = (uintptr_t)physical;
   else free_unused(physical);

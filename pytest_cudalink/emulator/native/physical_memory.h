@@ -2,6 +2,7 @@
 #pragma once
 
 #include "blocks.h"
+#include "locks.h"
 
 #include "../../base/native/own_file.h"
 
@@ -32,16 +33,13 @@ typedef struct {
   size_t mappings;
 } Physical;
 
-/* Locks the physical memory; returns what a handle names, or NULL. To be unlocked in both cases. */
-Physical *cl_physical_lock(uint64_t handle);
-void cl_physical_unlock(void);
-/* Locks likewise, until the block of the program ends. */
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it defines a variable
-#define HOLD_PHYSICAL(name, handle) __attribute__((cleanup(cl_physical_end))) Physical *name = cl_physical_lock(handle)
-static inline void cl_physical_end(void *unused) { cl_physical_unlock(); }
-#define HOLD_MAPPINGS()             \
-  HOLD_PHYSICAL(held_until_end, 0); \
-  (void)held_until_end
+extern pthread_mutex_t cl_physical_lock; /* of the physical memory, and of what is mapped */
+/* What a handle names, or NULL; under the lock. */
+Physical *cl_physical(uint64_t handle);
+/* Finds it, and holds the lock until the block of the program ends. */
+#define HOLD_PHYSICAL(name, handle) \
+  HOLD(cl_physical_lock);           \
+  Physical *const name = cl_physical(handle)
 /* Under the lock: one mapping more, or one fewer, which may free it. */
 void cl_physical_hold(Physical *physical);
 void cl_physical_drop(Physical *physical);

@@ -15,9 +15,9 @@ typedef struct {
   int access;
   bool rdma;
   CUresult as_pointer; /* of the current context: what asks for a pointer that it can use gets this */
-} Known;
+} PointerFacts;
 
-static void read_pool(Known *known) {
+static void read_pool(PointerFacts *known) {
   HOLD_POOL(pool, known->block.owner);
   if (pool) {
     known->handle_types = (uint64_t)pool->properties.handle_types;
@@ -28,7 +28,7 @@ static void read_pool(Known *known) {
 }
 
 /* The memory that a block is cut from (measured: programs/pools). The table is locked. */
-static void read_slab(Known *known, const Block *block) {
+static void read_slab(PointerFacts *known, const Block *block) {
   enum { PAGES = 2 << 20, PAGES_OF_POOLS = 32 << 20 };
   known->mapping_start = block->slab && block->slab->start ? block->slab->start : block->start;
   if (block->slab) known->mapping_size = block->slab->size;
@@ -43,7 +43,7 @@ static void read_slab(Known *known, const Block *block) {
     known->mapping_size = block->origin & (FROM_ALLOCATION | FROM_IPC) ? cl_rounded(block->size, PAGES) : block->size;
 }
 
-static void read_mapping(Known *known, CUdeviceptr address, CUdevice device) {
+static void read_mapping(PointerFacts *known, CUdeviceptr address, CUdevice device) {
   Mapping mapping;
   PhysicalProperties properties;
   if (!cl_mapping_of(address, &mapping, &properties)) return;
@@ -54,10 +54,10 @@ static void read_mapping(Known *known, CUdeviceptr address, CUdevice device) {
     known->range_start = known->range_size = 0; /* behind the end of one (measured: edges/reservations) */
 }
 
-static Known look_up(CUdeviceptr address) {
+static PointerFacts look_up(CUdeviceptr address) {
   CUresult state;
   const Context *context = cl_context(&state);
-  Known known = {.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  PointerFacts known = {.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   const Block *block = cl_block_lock(address);
   if (block && block->freed) block = NULL; /* though its stream has not come to that (measured: edges/frees) */
   if (block) {
@@ -103,7 +103,7 @@ static size_t width(int attribute) {
 static bool is_ipc_capable(const Block *block) { return block->origin == FROM_ALLOCATION && block->place == ON_DEVICE; }
 
 /* The attributes of a pointer into a block, as numbers; false if it has no such one. */
-static bool read_number(const Known *known, int attribute, CUdeviceptr address, uint64_t *value) {
+static bool read_number(const PointerFacts *known, int attribute, CUdeviceptr address, uint64_t *value) {
   const Block *block = &known->block;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: /* that of a green one is the device's (measured: edges/green_devices) */
@@ -139,7 +139,7 @@ static bool read_number(const Known *known, int attribute, CUdeviceptr address, 
   return true;
 }
 
-static bool read_attribute(const Known *known, int attribute, CUdeviceptr address, void *out) {
+static bool read_attribute(const PointerFacts *known, int attribute, CUdeviceptr address, void *out) {
   uint64_t value[2] = {0};
   bool has = known->allocated && read_number(known, attribute, address, value);
   if (!has) value[0] = 0;
@@ -151,7 +151,7 @@ static bool read_attribute(const Known *known, int attribute, CUdeviceptr addres
 API(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address), (out, attribute, address)) {
   cl_event_int(line, "attribute", attribute);
   if (!out || !width(attribute)) return CUDA_ERROR_INVALID_VALUE;
-  Known known = look_up(address);
+  PointerFacts known = look_up(address);
   if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && known.as_pointer) {
     memset(out, 0, width(attribute));
     return known.as_pointer;
@@ -170,7 +170,7 @@ API(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, 
   if (!attributes || !out || !count) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
     if (!out[at]) return CUDA_ERROR_INVALID_VALUE;
-  Known known = look_up(address);
+  PointerFacts known = look_up(address);
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++) {
     if (!width(attributes[at]) || attributes[at] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) /* the latter alone only */

@@ -38,9 +38,8 @@ API(cuMemPoolCreate, (void **out, const PoolProperties *properties), (out, prope
   int file = properties->handle_types ? cl_file_make(&head) : -1;
   if (properties->handle_types && file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Pool *pool;
-  cl_pool_lock(NULL);
+  HOLD(cl_pools_lock);
   CUresult result = cl_pool_make(properties, file, &head, false, &pool);
-  cl_pool_unlock();
   if (!result) *out = pool;
   else if (file >= 0) close(file);
   return result;
@@ -129,19 +128,14 @@ API(cuMemPoolSetAccess, (void *handle, const AccessDescription *map, size_t coun
 }
 
 static CUresult access_of(const Pool *pool, const Location *location, int *flags) {
-  switch (location->type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE:
-      if (!cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
-      *flags = pool->access[location->id];
-      return CUDA_SUCCESS;
-    case CU_MEM_LOCATION_TYPE_HOST:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-      *flags = pool->properties.type == PINNED_TYPE && pool->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE
-                   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                   : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-      return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
-  }
+  bool of_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+  bool of_host = location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  if (of_device ? !cl_is_device(location->id) : !of_host) return CUDA_ERROR_INVALID_VALUE;
+  bool shown = pool->properties.type == PINNED_TYPE && pool->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+  *flags = of_device ? pool->access[location->id]
+           : shown   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
 }
 
 API(cuMemPoolGetAccess, (int *flags, void *handle, const Location *location), (flags, handle, location)) {
@@ -185,9 +179,8 @@ API(cuMemPoolImportFromShareableHandle, (void **out, void *handle, int type, uns
   int file = moved_up(cl_file_duplicate(given));
   if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Pool *pool;
-  cl_pool_lock(NULL);
+  HOLD(cl_pools_lock);
   CUresult result = cl_pool_make(&properties, file, &head, true, &pool);
-  cl_pool_unlock();
   if (!result) *out = pool;
   else close(file);
   return result;
@@ -201,18 +194,13 @@ _Static_assert(sizeof(ExportedPointer) == 64, "CUmemPoolPtrExportData");
 
 API(cuMemPoolExportPointer, (ExportedPointer * out, CUdeviceptr address), (out, address)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
-  cl_pool_lock(NULL);
-  Block *block = cl_block_lock(address);
+  HOLD(cl_pools_lock);
+  HOLD_BLOCK(block, address);
   const Pool *pool = block && block->origin == FROM_POOL ? block->owner : NULL;
-  if (pool && pool->exported && block->start == address) {
-    block->exported = true;
-    *out = (ExportedPointer){.key = pool->file_head.key, .offset = block->offset, .size = block->size};
-    result = CUDA_SUCCESS;
-  }
-  cl_block_unlock();
-  cl_pool_unlock();
-  return result;
+  if (!pool || !pool->exported || block->start != address) return CUDA_ERROR_INVALID_VALUE;
+  block->exported = true;
+  *out = (ExportedPointer){.key = pool->file_head.key, .offset = block->offset, .size = block->size};
+  return CUDA_SUCCESS;
 }
 
 /* Maps what another process allocated; the pages at its ends may hold neighbours of it. */
@@ -256,10 +244,11 @@ API(cuMemPoolImportPointer, (CUdeviceptr *out, void *handle, const ExportedPoint
 /* A captured stream allocates when its graph is launched. */
 static CUresult capture(CUdeviceptr *out, size_t size, void *handle, CUdevice device, const void *stream) {
   PoolProperties properties = {.type = PINNED_TYPE, .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
-  const Pool *pool = handle ? cl_pool_lock(handle) : NULL;
-  if (pool) properties = pool->properties;
-  if (handle) cl_pool_unlock();
-  if (handle && !pool) return NO_POOL;
+  if (handle) {
+    HOLD_POOL(pool, handle);
+    if (!pool) return NO_POOL;
+    properties = pool->properties;
+  }
   *out = 0; /* nothing is no node */
   return size ? cl_capture_allocation(stream, &properties, size, out) : CUDA_SUCCESS;
 }

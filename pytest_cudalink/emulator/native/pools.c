@@ -7,23 +7,18 @@
 #include "device_addresses.h"
 #include "capture.h"
 #include "devices.h"
-#include "locks.h"
 #include "processes.h"
 #include "queues.h"
 #include "sticky.h"
 
 enum { CHUNK = 512, SEGMENT = 32 << 20 };
 
-STATIC_LOCK(lock); /* of the pools */
+pthread_mutex_t cl_pools_lock = PTHREAD_MUTEX_INITIALIZER;
+OPEN_IN_CHILDREN(cl_pools_lock);
 static void free_pool(Object *object);
 static Objects all = {.free = free_pool};
 
-Pool *cl_pool_lock(void *handle) {
-  pthread_mutex_lock(&lock);
-  return cl_handle_is(handle, HANDLE_POOL) ? handle : NULL;
-}
-
-void cl_pool_unlock(void) { pthread_mutex_unlock(&lock); }
+Pool *cl_pool(void *handle) { return cl_handle_is(handle, HANDLE_POOL) ? handle : NULL; }
 
 enum { ANY_TYPE = INT_MIN };
 
@@ -72,7 +67,7 @@ static bool is_joined(const Pool *pool, uintptr_t address) {
   return segment && (segment->node.start != address || segment->joined);
 }
 
-/* Enters a gap, which takes those beside it; false if memory is out. */
+/* Enters a gap, which takes in its neighbours; false if memory is out. */
 static bool enter_gap(Pool *pool, uintptr_t start, size_t size) {
   Gap *before = (Gap *)cl_tree_at(&pool->gaps, start), *behind = (Gap *)cl_tree_from(&pool->gaps, start + size);
   if (before && (before->node.start + before->size != start || !is_joined(pool, start))) before = NULL;
@@ -274,7 +269,7 @@ static CUresult get_pool(void **out, const Location *location, int type, bool cu
   if ((unsigned)location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
   TRY(cl_pool_location(location, type));
   Pool *pool;
-  HOLD(lock);
+  HOLD(cl_pools_lock);
   TRY(default_pool(location, type, &pool));
   *out = current && pool->current ? pool->current : pool;
   return CUDA_SUCCESS;
@@ -342,7 +337,7 @@ uint64_t cl_pool_barred(const Pool *pool) {
 
 static bool is_not_reached(Work *new, Work *earlier) { return !earlier->reached; }
 
-/* Whether new work of a stream comes behind a work: of its own, or by events that it waits for. */
+/* Whether new work of a stream comes behind a work: one in the same stream, or one that it waits for by events. */
 static bool is_behind(Work *work, const Stream *stream, bool by_events) {
   if (work->stream == stream->id || !by_events) return work->stream == stream->id;
   for (Work *at = work; at; at = at->behind) at->reached = at == work;
@@ -425,7 +420,8 @@ static CUresult allocate(Pool *pool, const void *stream, size_t size, CUdevicept
 }
 
 CUresult cl_pool_allocate(void *handle, CUdevice device, const void *stream, size_t size, CUdeviceptr *out) {
-  HOLD_POOL(pool, handle);
+  HOLD(cl_pools_lock);
+  Pool *pool = cl_pool(handle);
   CUresult result = CUDA_SUCCESS;
   if (!handle) {
     result = default_pool(&(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, &pool);
@@ -438,7 +434,7 @@ CUresult cl_pool_allocate(void *handle, CUdevice device, const void *stream, siz
 
 bool cl_pool_free(CUdeviceptr address, bool counted) {
   Block taken;
-  HOLD(lock);
+  HOLD(cl_pools_lock);
   bool found = cl_block_take(address, FROM_POOL | FROM_POOL_OF_OTHER, &taken);
   if (found && taken.origin == FROM_POOL) {
     if (counted) ((Pool *)taken.owner)->used -= taken.size; /* cuMemFree counts nothing (measured: edges/pools_more) */
@@ -456,7 +452,7 @@ bool cl_pool_free(CUdeviceptr address, bool counted) {
 /* A pool gives back what is above its threshold when the host waits for the device. */
 CUresult cl_synchronized(void) {
   if (!cl_any_pending()) cl_free_given();
-  HOLD(lock);
+  HOLD(cl_pools_lock);
   EACH (Pool, pool, &all) trim(pool, pool->threshold, 0);
   return cl_waited_answer();
 }

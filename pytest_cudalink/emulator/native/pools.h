@@ -4,6 +4,7 @@
 #include "address_tree.h"
 #include "config.h"
 #include "blocks.h"
+#include "locks.h"
 
 #include "../../base/native/own_file.h"
 
@@ -43,13 +44,13 @@ typedef struct Pool {
 /* The answer to what is not a pool. */
 enum { NO_POOL = CUDA_ERROR_INVALID_VALUE };
 
-/* Locks the pools; returns a pool that is alive, or NULL. To be unlocked in both cases. */
-Pool *cl_pool_lock(void *handle);
-void cl_pool_unlock(void);
-/* Locks likewise, until the block of the program ends. */
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it defines a variable
-#define HOLD_POOL(name, handle) __attribute__((cleanup(cl_pool_drop))) Pool *name = cl_pool_lock(handle)
-static inline void cl_pool_drop(void *unused) { cl_pool_unlock(); }
+extern pthread_mutex_t cl_pools_lock;
+/* A pool that is alive, or NULL; under the lock. */
+Pool *cl_pool(void *handle);
+/* Finds it, and holds the lock until the block of the program ends. */
+#define HOLD_POOL(name, handle) \
+  HOLD(cl_pools_lock);          \
+  Pool *const name = cl_pool(handle)
 /* Whether it is a pool of this process: of one of another process only the pointers can be imported. */
 static inline bool cl_is_own(const Pool *pool) { return pool && !pool->imported; }
 /* Makes a pool under the lock, and enters its handle. It owns the file from then on. */

@@ -7,7 +7,7 @@
 #include "config.h"
 
 typedef struct {
-  int process;                 /* 0: nobody */
+  int process;                 /* 0: the place is free */
   int arch;                    /* of its devices; those that have the same, and the same size, are the same devices */
   uint64_t born;               /* so that another process with this number is not taken for it */
   uint64_t total;              /* bytes of each device */

@@ -14,10 +14,10 @@
 
 typedef struct {
   Work *first, **last;
-} List;
+} WorkList;
 
 /* All of it under the lock of the streams. */
-static List ready = {NULL, &ready.first}, calls = {NULL, &calls.first};
+static WorkList ready = {NULL, &ready.first}, calls = {NULL, &calls.first};
 static bool calling; /* a host function runs: they run one after the other, as on hardware */
 static unsigned engines, idle_engines;
 static bool polling;   /* an idle engine looks at the gates again and again, so that no other thread has to */
@@ -104,13 +104,13 @@ void cl_end_works(const Context *context) {
 
 /* -- lists -- */
 
-static void put(List *list, Work *work) {
+static void put(WorkList *list, Work *work) {
   work->next = NULL;
   *list->last = work;
   list->last = &work->next;
 }
 
-static Work *take(List *list) {
+static Work *take(WorkList *list) {
   Work *work = list->first;
   if (!work) return NULL;
   list->first = work->next;
@@ -199,13 +199,6 @@ static CUresult given_up(const Work *work) {
   return work->parameters.type == WORK_CALLBACK ? CUDA_SUCCESS : cl_sticky_error();
 }
 
-/* Notes the thread that calls the host, for who waits until that returns or waits itself. */
-static void watch_host(void) {
-  host_thread = (pid_t)syscall(SYS_gettid); /* gettid is younger than the glibc of our wheels */
-  pthread_getcpuclockid(pthread_self(), &host_clock);
-  clock_gettime(host_clock, &host_time);
-}
-
 /* Does a work that is ready, without the lock. */
 static void perform(Work *work) {
   CUresult reason = given_up(work);
@@ -216,7 +209,11 @@ static void perform(Work *work) {
   bool host = cl_calls_host(work);
   if (host) {
     calling = true;
-    if (scheduler) watch_host();
+    if (scheduler) {                            /* for who waits until that returns or waits itself */
+      host_thread = (pid_t)syscall(SYS_gettid); /* gettid is younger than the glibc of our wheels */
+      pthread_getcpuclockid(pthread_self(), &host_clock);
+      clock_gettime(host_clock, &host_time);
+    }
     call_engine();
   }
   cl_working += !host;

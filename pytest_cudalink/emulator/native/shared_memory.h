@@ -38,13 +38,13 @@ bool cl_file_reach(int file, size_t end);
 void cl_file_forget(int file, size_t offset, size_t size);
 /* Maps a part of a file: at an address, whatever was there, or anywhere if that is 0. 0 if it cannot be done. */
 uintptr_t cl_file_map(int file, size_t offset, size_t size, uintptr_t where);
-/* Another descriptor of a file, for the caller; -1 if there is none to be had. */
+/* Another descriptor of a file, for the caller; -1 if it cannot be made. */
 int cl_file_duplicate(int file);
 
-/* A part of the file of this process; its offset, or 0 if there is none to be had. */
+/* A part of the file of this process; its offset, or 0 if the file cannot grow. */
 size_t cl_process_part(size_t size);
 /* Room in the file of this process for what happens to memory that it shares, with its offset and its number, which is
-   0 where the memory was not shared before; NULL if there is none to be had. */
+   0 where the memory was not shared before; NULL if the file cannot grow. */
 SharedEnd *cl_process_end(uint64_t *number, size_t *offset);
 /* The file of this process, and its key; -1 if there is none. */
 int cl_process_file(uint64_t *key);

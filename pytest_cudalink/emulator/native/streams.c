@@ -201,7 +201,7 @@ CUresult cl_stream_state(const void *handle, Stream **stream) {
   /* a primary context that was reset is still there, and so is a green one (measured: edges/threads; two H200s:
      edges/two_limits_green) */
   const Context *context = (*stream)->context;
-  if (context && !context->dead && !context->green) return CUDA_ERROR_INVALID_HANDLE; /* it was made anew (H200) */
+  if (context && !context->dead && !context->green) return CUDA_ERROR_INVALID_HANDLE; /* it was made again (H200) */
   bool is_there = context && (context->references || context->green);
   return is_there || cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                                            : CUDA_ERROR_INVALID_CONTEXT;

@@ -19,7 +19,8 @@ typedef struct {
   unsigned dies_of;           /* dead handles of these kinds, one bit each */
   int dead_kind, dead_answer; /* to a dead handle of this HandleKind it answers so; 0: as to any other */
   /* the traits of functions.toml, which says what each means */
-  bool destroys, quiet, uses_link_state, unsafe_in_capture, legacy_work, on_host, makes_context, not_swept;
+  bool destroys, makes_accesses, quiet, uses_link_state, unsafe_in_capture, legacy_work, on_host, makes_context;
+  bool not_swept;
 } Symbol;
 
 extern const Symbol cl_symbols[SYMBOL_COUNT];

@@ -155,6 +155,8 @@ static CUresult encode_im2col(EventLine *line, void *out, const Map *map, const 
                               unsigned channels, unsigned pixels, int mode) {
   uint32_t box[3] = {channels, 0, pixels - 1};
   bool wide = map->kind == IM2COL_WIDE;
+  if (wide && (mode < CU_TENSOR_MAP_IM2COL_WIDE_MODE_W || mode > CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128))
+    return CUDA_ERROR_INVALID_VALUE;
   TRY(check(line, out, map, NULL));
   unsigned offsets = wide ? 1 : map->rank - 2, bits = map->rank == 5 ? 5 : 16 / (map->rank - 2);
   if (!lower || !upper || !channels || channels > 256 || (!mode && (!pixels || pixels > 1024)))
@@ -176,20 +178,14 @@ EXPORTED(cuTensorMapEncodeIm2col,
                               promotion, fill},
                        pixelBoxLowerCorner, pixelBoxUpperCorner, channels, pixels, 0))
 
-static CUresult encode_wide(EventLine *line, void *out, const Map *map, int lower, int upper, unsigned channels,
-                            unsigned pixels, int mode) {
-  if (mode < CU_TENSOR_MAP_IM2COL_WIDE_MODE_W || mode > CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128)
-    return CUDA_ERROR_INVALID_VALUE;
-  return encode_im2col(line, out, map, &lower, &upper, channels, pixels, mode);
-}
 EXPORTED(cuTensorMapEncodeIm2colWide,
          (void *out, int type, unsigned rank, void *address, const uint64_t *extents, const uint64_t *strides,
           int lower, int upper, unsigned channels, unsigned pixels, const unsigned *steps, int interleave, int mode,
           int swizzle, int promotion, int fill),
-         encode_wide(line, out,
-                     &(Map){IM2COL_WIDE, type, rank, (uintptr_t)address, extents, strides, steps, interleave, swizzle,
-                            promotion, fill},
-                     lower, upper, channels, pixels, mode))
+         encode_im2col(line, out,
+                       &(Map){IM2COL_WIDE, type, rank, (uintptr_t)address, extents, strides, steps, interleave, swizzle,
+                              promotion, fill},
+                       &lower, &upper, channels, pixels, mode))
 
 API(cuTensorMapReplaceAddress, (void *tensorMap, void *address), (tensorMap, address)) {
   TRY(cl_check_context());

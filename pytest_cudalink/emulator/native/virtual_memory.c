@@ -36,7 +36,7 @@ API(cuMemAddressReserve, (CUdeviceptr *out, size_t size, size_t alignment, CUdev
   if (hint >> 56 == 0)
     fresh->node.start = cl_addresses_take(size, alignment > GRANULARITY ? alignment : GRANULARITY, (uintptr_t)hint);
   if (!fresh->node.start) return free(fresh), CUDA_ERROR_OUT_OF_MEMORY;
-  HOLD_MAPPINGS();
+  HOLD(cl_physical_lock);
   cl_tree_enter(&reservations, &fresh->node);
   *out = fresh->node.start;
   return CUDA_SUCCESS;
@@ -59,7 +59,7 @@ static void give(Reservation *old) {
 
 API(cuMemAddressFree, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
-  HOLD_MAPPINGS();
+  HOLD(cl_physical_lock);
   Reservation *found = reservation_at(start);
   if (!found || found->node.start != start || found->size != size || anything_mapped(start, size))
     return CUDA_ERROR_INVALID_VALUE;
@@ -80,7 +80,7 @@ static uintptr_t reserved_up_to(uintptr_t address, uintptr_t stop) {
 }
 
 bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
-  HOLD_MAPPINGS();
+  HOLD(cl_physical_lock);
   const Reservation *found = reservation_at((uintptr_t)address);
   if (!found || found->ours || !contains(found->node.start, found->size, (uintptr_t)address, 1)) return false;
   *start = found->node.start;
@@ -202,10 +202,10 @@ static bool holds_wholes(uintptr_t start, size_t size) {
 
 API(cuMemUnmap, (CUdeviceptr start, size_t size), (start, size)) {
   cl_event_uint(line, "bytes", size);
-  HOLD_MAPPINGS();
+  HOLD(cl_physical_lock);
   uintptr_t stop = (uintptr_t)start + size;
   if (!size || !reserved_up_to((uintptr_t)start, 0) || !holds_wholes((uintptr_t)start, size))
-    return CUDA_ERROR_INVALID_VALUE; /* where the reservation ends, nobody looks */
+    return CUDA_ERROR_INVALID_VALUE; /* where the reservation ends does not count */
   Mapping *at = (Mapping *)cl_tree_from(&mappings, (uintptr_t)start);
   for (Mapping *next; at && at->node.start < stop; at = next) {
     next = behind(at);
@@ -216,7 +216,7 @@ API(cuMemUnmap, (CUdeviceptr start, size_t size), (start, size)) {
 
 API(cuMemRetainAllocationHandle, (uint64_t *handle, void *address), (handle, address)) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
-  HOLD_MAPPINGS();
+  HOLD(cl_physical_lock);
   const Mapping *found = mapping_of((uintptr_t)address);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_physical_retain(found->physical)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -225,7 +225,7 @@ API(cuMemRetainAllocationHandle, (uint64_t *handle, void *address), (handle, add
 }
 
 bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *properties) {
-  HOLD_MAPPINGS();
+  HOLD(cl_physical_lock);
   const Mapping *found = mapping_of((uintptr_t)address);
   if (!found) return false;
   *mapping = *found;
@@ -235,30 +235,21 @@ bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *pr
 
 /* -- access -- */
 
+/* Whether something could have access from a location. */
+static bool is_location(const Location *location) {
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) return cl_is_device(location->id);
+  return location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
 static CUresult check_access(const Physical *physical, const AccessDescription *one) {
   if (one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && one->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
       one->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
     return CUDA_ERROR_INVALID_VALUE;
-  switch (one->location.type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(one->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_MEM_LOCATION_TYPE_HOST:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA: /* the host cannot use memory of a device */
-      return one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
-                     physical->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE
-                 ? CUDA_ERROR_NOT_SUPPORTED
-                 : CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
-/* Whether something could have access from a location; the address was found to be a reserved one before. */
-static CUresult check_location(const Location *location) {
-  switch (location->type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case CU_MEM_LOCATION_TYPE_HOST:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA: return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_DEVICE;
-  }
+  if (!is_location(&one->location)) return CUDA_ERROR_INVALID_VALUE;
+  /* the host cannot use memory of a device */
+  bool refused = one->location.type != CU_MEM_LOCATION_TYPE_DEVICE && one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+                 physical->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  return refused ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 static void apply_access(Mapping *mapping) {
@@ -277,7 +268,7 @@ static void apply_access(Mapping *mapping) {
 API(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescription *list, size_t count),
     (start, size, list, count)) {
   if (!list || !count) return CUDA_ERROR_INVALID_VALUE;
-  HOLD_MAPPINGS();
+  HOLD(cl_physical_lock);
   Mapping *first = covering((uintptr_t)start, size);
   if (!first) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < count; at++) TRY(check_access(first->physical, &list[at]));
@@ -297,7 +288,7 @@ API(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdevi
   Mapping mapping = {0};
   PhysicalProperties properties;
   if (!flags || !location || !address) return CUDA_ERROR_INVALID_VALUE;
-  TRY(check_location(location));
+  if (!is_location(location)) return CUDA_ERROR_INVALID_DEVICE;
   bool known = cl_mapping_of(address, &mapping, &properties) || cl_is_known(address);
   bool elsewhere = location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location->id; /* one node is shown */
   /* the host's place is taken for the first device's, too */

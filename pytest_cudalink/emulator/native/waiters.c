@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "grow.h"
 #include "openers.h"
 #include "violations.h"
 
@@ -97,9 +98,7 @@ void cl_wake_waiters(const Work *work) {
 }
 
 void cl_waiter_end(Waiter *waiter) {
-  Waiter **at = &waiters;
-  while (*at && *at != waiter) at = &(*at)->next;
-  if (*at) *at = waiter->next;
+  UNLINK(waiters, waiter);
   if (looker == waiter) have_look(waiters);
   pthread_cond_destroy(&waiter->woken);
   steps++;
@@ -337,19 +336,6 @@ static bool name(const char *instead) {
   return true;
 }
 
-static void give_up(void) {
-  given_up++;
-  naming = false;
-  cl_cancel_works(NULL);
-  cl_wake_waiters(NULL);
-}
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 static bool anybody_at_gate(void) {
   for (const Waiter *waiter = waiters; waiter; waiter = waiter->next)
     if (waiter->work && cl_may_be_gate(root_of(waiter->work))) return true;
@@ -367,9 +353,10 @@ void cl_look_for_deadlock(void) {
   static double last;
   static uint64_t seen;
   static unsigned looks, stuck;
-  double time = now();
-  if (time - last < 0.9e-9 * DEADLOCK_LOOK) return;
-  last = time;
+  struct timespec time = cl_streams_later(0);
+  double now = (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+  if (now - last < 0.9e-9 * DEADLOCK_LOOK) return;
+  last = now;
   if (steps != seen) {
     seen = steps;
     looks = stuck = 0;
@@ -386,5 +373,9 @@ void cl_look_for_deadlock(void) {
   /* else the thread that names it waits for Python's lock, which one of the waiting threads has */
   if (!naming && !name(instead)) return;
   looks = 0;
-  if (given_up == before) give_up();
+  if (given_up != before) return;
+  given_up++;
+  naming = false;
+  cl_cancel_works(NULL);
+  cl_wake_waiters(NULL);
 }

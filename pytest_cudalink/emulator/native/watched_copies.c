@@ -101,11 +101,11 @@ typedef struct {
   uintptr_t start;
   size_t size;
   const char *call;
-} GivenUp;
+} ReleasedMemory;
 
 /* Goes on to the next one. */
 static bool is_given_up(const Work *work, const void *data) {
-  const GivenUp *given = data;
+  const ReleasedMemory *given = data;
   const Watch *watch = work->watch;
   const Range *memory = watch ? &watch->memory : NULL;
   if (memory && memory->start < given->start + given->size && given->start < memory->start + span(memory))
@@ -116,7 +116,7 @@ static bool is_given_up(const Work *work, const void *data) {
 void cl_check_given_up(const void *start, const char *call) {
   if (!cl_any_pending() || !cl_config()->lifetime || cl_in_host_function) return;
   const Block *block = cl_block_lock((uintptr_t)start);
-  GivenUp given = {(uintptr_t)start, block && block->start == (uintptr_t)start ? block->size : 0, call};
+  ReleasedMemory given = {(uintptr_t)start, block && block->start == (uintptr_t)start ? block->size : 0, call};
   cl_block_unlock();
   if (!given.size) return;
   cl_streams_lock();

@@ -22,7 +22,7 @@
 #define STUB_VERSION_SYMBOL "exampleVersion"
 #define STUB_HINT_SYMBOL "" /* a function whose presence shows the version where the library does not answer */
 #define STUB_HINT_VERSION 0
-#define STUB_COMPANION ""      /* what the library opens by name, and must find beside itself */
+#define STUB_COMPANION ""      /* what the library opens by name, and must find in its own folder */
 #define STUB_HEADERS 0         /* CUDA major of the callers' headers; 0: any */
 #define STUB_MISSING_SYMBOL 11 /* what a function answers that the library lacks */
 /* which functions have an adapter */

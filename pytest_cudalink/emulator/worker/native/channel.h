@@ -20,7 +20,7 @@ typedef struct {
 int64_t lw_now(void);
 /* Makes both ends wait in short turns, so that deadlines are noticed. */
 void lw_channel_prepare(int fd);
-/* Sends all parts, which are changed; a deadline of 0 is none. */
+/* Sends all parts, which are changed; 0 means no deadline. */
 ChannelState lw_send(Channel *channel, struct iovec *parts, int count, int64_t deadline);
 ChannelState lw_receive(Channel *channel, void *to, size_t size, int64_t deadline);
 /* When a process started, in ticks, which tells it from a later one of its number; 0 if it is gone or only waits to be
