@@ -324,11 +324,8 @@ def read_pe(name: str, stream: IO[bytes]) -> LoadableLibrary:
 def pe_data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
     """Offset and size of the sections of a DLL that can hold constant strings."""
     with _parsed(stream) as pe:
-        return [
-            (section.PointerToRawData, section.SizeOfRawData)
-            for section in pe.sections
-            if section.Name.rstrip(b"\0") in (b".rdata", b".data")
-        ]
+        constant = [section for section in pe.sections if section.Name.rstrip(b"\0") in (b".rdata", b".data")]
+        return [(section.PointerToRawData, section.SizeOfRawData) for section in constant]
 
 
 @contextmanager

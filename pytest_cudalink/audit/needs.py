@@ -115,14 +115,12 @@ def _linked(scan: Scan, name: str, elf: LoadableLibrary, majors: tuple[int, ...]
 
 def _symbols(elf: LoadableLibrary, library: str, stem: str) -> list[str]:
     """The symbols, none of them weak, that a library must define for a file."""
-    return sorted(
-        {
-            symbol
-            for symbol, file, _ in elf.undefined
-            if symbol not in elf.weak
-            and (file == library or (not file and (is_unversioned_symbol(library, symbol) or _exported(stem, symbol))))
-        }
-    )
+
+    def is_of_library(symbol: str, file: str) -> bool:
+        return file == library or (not file and (is_unversioned_symbol(library, symbol) or _exported(stem, symbol)))
+
+    strong = ((symbol, file) for symbol, file, _ in elf.undefined if symbol not in elf.weak)
+    return sorted({symbol for symbol, file in strong if is_of_library(symbol, file)})
 
 
 def _exported(stem: str, symbol: str) -> bool:

@@ -220,13 +220,8 @@ def _details(report: DoctorReport) -> Iterator[Table]:
             ("device", driver.get("arch") or "none", ""),
         ]
     yield "Driver", rows
-    yield (
-        "Toolkit",
-        [
-            (item.label, str(item.version or "unknown"), item.found_via, item.path, item.witness)
-            for item in report.items
-        ],
-    )
+    items = report.items
+    yield "Toolkit", [(i.label, str(i.version or "unknown"), i.found_via, i.path, i.witness) for i in items]
     if report.missing:
         yield "Not found", [(", ".join(report.missing),)]
     yield (

@@ -80,11 +80,8 @@ def _list(options: argparse.Namespace) -> list[str]:
     lines = [f"{kit.version!s:<6}{kit.layout:<6}{kit.path}" for kit in kits]
     if options.all:
         there = {kit.version for kit in kits}
-        lines += [
-            f"{release!s:<6}{'-':<6}cudalink toolchain add {release}"
-            for release in toolchains.releases()
-            if release not in there
-        ]
+        others = [release for release in toolchains.releases() if release not in there]
+        lines += [f"{release!s:<6}{'-':<6}cudalink toolchain add {release}" for release in others]
     return lines or [f"no toolchains in {toolchains.cache_root()}; cudalink toolchain add 13.0"]
 
 

@@ -84,11 +84,8 @@ def symbols(stem: str, release: CudaVersion) -> frozenset[str]:
     library = _majors(stem).get(release.major)
     if library is None or release not in library.wheels:
         return frozenset()
-    return frozenset(
-        name
-        for name, span in library.spans.items()
-        if span.since <= release and (span.until is None or release < span.until)
-    )
+    begun = ((name, span.until) for name, span in library.spans.items() if span.since <= release)
+    return frozenset(name for name, end in begun if end is None or release < end)
 
 
 def since(stem: str, major: int, symbol: str) -> CudaVersion | None:

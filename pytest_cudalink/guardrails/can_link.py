@@ -282,11 +282,9 @@ def _instead(atlas: Atlas, question: Question) -> list[str]:
             ways_out.append(f"link it with nvJitLink {question.producer}: {question.consumer} loads the image")
     consumer = _nearest(atlas, question.consumer.release, lambda release: _ask(atlas, question, consumer=release))
     if consumer:
-        newer = all(
-            (answer := _ask(atlas, question, consumer=release)) is not None and answer.works
-            for release in atlas.releases
-            if CudaVersion.parse(str(release)) > consumer
-        )
+        later = [release for release in atlas.releases if CudaVersion.parse(str(release)) > consumer]
+        answers = [_ask(atlas, question, consumer=release) for release in later]
+        newer = all(answer is not None and answer.works for answer in answers)
         more = " or newer" if newer and consumer > question.consumer.release else ""
         packages = {
             "nvjitlink": "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink",

@@ -195,11 +195,8 @@ def _trial(
     moved = [*parts.moved, *absent]
     brought = _brought(moved, becomes)
     named = sorted(name for name in bounds if name in brought or name in needed)
-    fits = {
-        name: any(accepts(bounds[name], version) for version in pinned_versions(name, becomes))
-        for name in named
-        if pinned_versions(name, becomes)
-    }
+    pinned = {name: versions for name in named if (versions := pinned_versions(name, becomes))}
+    fits = {name: any(accepts(bounds[name], version) for version in versions) for name, versions in pinned.items()}
     unfit = {name for name, fit in fits.items() if not fit}
     # a distribution may require a newer nvJitLink than that of the release, which then comes without its extra unless
     # cuda-toolkit bounds it from below only

@@ -272,8 +272,5 @@ def _described_module(module: types.ModuleType) -> str:
 
 def _users(values: object) -> list[str]:
     """Functions with these defaults or this closure."""
-    return [
-        f"{user.__qualname__} in {user.__module__}"
-        for user in gc.get_referrers(values)
-        if _is(user, types.FunctionType)
-    ]
+    users = [user for user in gc.get_referrers(values) if _is(user, types.FunctionType)]
+    return [f"{user.__qualname__} in {user.__module__}" for user in users]

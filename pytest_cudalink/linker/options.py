@@ -96,12 +96,9 @@ def _check(options: object) -> None:
 
 def _flags(options: object, words: tuple[str, str], **instead: object) -> list[str]:
     """Return the flags of options, some of which have other values."""
-    return [
-        flag
-        for name, option in _options_of(options).items()
-        if option.flag
-        for flag in option.flags(instead.get(name, getattr(options, name)), words)
-    ]
+    flagged = ((name, option) for name, option in _options_of(options).items() if option.flag)
+    values = ((option, instead.get(name, getattr(options, name))) for name, option in flagged)
+    return [flag for option, value in values for flag in option.flags(value, words)]
 
 
 @dataclass(frozen=True)

@@ -411,11 +411,9 @@ class _Reader:
         if not isinstance(tables, list):
             self.fault(place, f"needed an array of tables, [[axes.NAME.exclude]], found {_kind(tables)}")
             return []
-        return [
-            exclude
-            for number, table in enumerate(tables)
-            if (exclude := self.exclude((*place, number), self.table((*place, number), table), lists)) is not None
-        ]
+        places = [((*place, number), table) for number, table in enumerate(tables)]
+        excludes = [self.exclude(here, self.table(here, table), lists) for here, table in places]
+        return [exclude for exclude in excludes if exclude is not None]
 
     def exclude(self, place: lines.Path, table: dict[str, object], lists: dict[str, list[str]]) -> _Exclude | None:
         """Return an exclude; None if it is invalid."""

@@ -171,20 +171,14 @@ def _judge(scan: Scan) -> Audit:
     findings += _inlined(needs)
     if declared:
         findings += _invalid(scan, next(iter(declared.values())))
-        dependent = {
-            name
-            for name, elf in scan.elves.items()
-            if any(foreign(library) and library not in present for library in elf.needed)
-        }
+        outside = {name: [*filter(foreign, elf.needed)] for name, elf in scan.elves.items()}
+        dependent = {name for name, libraries in outside.items() if not present.keys() >= {*libraries}}
         findings += _undeclared(needs, declared, dependent)
     elif needs and scan.path.endswith(".whl"):
         text = f"has {len(_own_metadata(scan)) or 'no'} METADATA; expected one; its requirements were not compared"
         findings.append(Finding("error", f"{text}: build the wheel again", place=scan.path, kind="metadata"))
-    bundled = tuple(
-        name
-        for name, elf in scan.elves.items()
-        if any(majors_of(part) is not None for part in (name.rpartition("/")[2], elf.soname or ""))
-    )
+    called = {name: (name.rpartition("/")[2], elf.soname or "") for name, elf in scan.elves.items()}
+    bundled = tuple(name for name, parts in called.items() if any(majors_of(part) is not None for part in parts))
     findings += _without_parts(scan)
     findings += _twice(files, bundled, next(iter(declared.values()), None))
     code = code_of(scan.path, scan.images)
@@ -250,11 +244,11 @@ def _common_majors(files: list[FileAudit]) -> tuple[str, ...]:
     """The majors with which every file can be loaded, or every file except those whose path says another major."""
     hints = {file.path: hinted_major(file.path) for file in files}
     hinted = set(hints.values())
-    return tuple(
-        major
-        for major in MAJORS
-        if all(major in file.majors or (major in hinted and hints[file.path] not in (None, major)) for file in files)
-    )
+
+    def fits(file: FileAudit, major: str) -> bool:
+        return major in file.majors or (major in hinted and hints[file.path] not in (None, major))
+
+    return tuple(major for major in MAJORS if all(fits(file, major) for file in files))
 
 
 def _declared(scan: Scan) -> dict[InstallTarget, Declared]:

@@ -85,13 +85,8 @@ def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> D
             given = {**environment, "extra": wanted}
             held = [requirement for requirement in (of_extras if wanted else requirements) if holds(requirement, given)]
             gathered += [requirement for requirement in held if requirement not in gathered]
-            asked += [
-                more
-                for requirement in held
-                if canonicalize_name(requirement.name) == name
-                for more in sorted(requirement.extras)
-                if more not in asked
-            ]
+            own = (requirement.extras for requirement in held if canonicalize_name(requirement.name) == name)
+            asked += [more for extras_of_own in own for more in sorted(extras_of_own) if more not in asked]
         return tuple(gathered)
 
     always = holding("")
@@ -350,11 +345,8 @@ class _Group:
     def suggestion(self) -> tuple[str, str]:
         """The requirements that bring the library: on NVIDIA's package, and on cuda-toolkit."""
         versions, below = self.versions, self.below
-        old = [
-            wheel
-            for wheel, release in versions.items()
-            if _is_old(wheel, release, self.decisive.floor, self.decisive.wheel)
-        ]
+        need = self.decisive
+        old = [wheel for wheel, release in versions.items() if _is_old(wheel, release, need.floor, need.wheel)]
         gone = [wheel for wheel, release in versions.items() if below is not None and release >= below]
         end = min(gone, key=Version, default=max(map(Version, versions)).major + 1)
         # a package without the major in its name may have the releases of an earlier one
