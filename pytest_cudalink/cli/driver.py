@@ -135,10 +135,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     ask.add_argument("--against", type=any_path, metavar="FILE", help="compare with this recording instead")
     ask.add_argument(
-        "--answers",
-        type=any_path,
-        metavar="FILE",
-        help="ask nothing, and grade the answers of this recording",
+        "--answers", type=any_path, metavar="FILE", help="ask nothing, and grade the answers of this recording"
     )
     ask.add_argument(
         "--seconds", type=float, default=100, metavar="N", help="end after about this time (default: %(default)s)"

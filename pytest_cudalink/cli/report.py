@@ -234,11 +234,7 @@ def _on_stdout(options: argparse.Namespace) -> list[str]:
     return [f"--{name}" for name in _FORMS if str(getattr(options, name)) == "-"]
 
 
-def _write(
-    options: argparse.Namespace,
-    report: MatrixReport,
-    comparison: Comparison | None,
-) -> bool:
+def _write(options: argparse.Namespace, report: MatrixReport, comparison: Comparison | None) -> bool:
     """Write every form that is asked for; return whether all were written. One that fails keeps no other back."""
 
     @cache

@@ -559,11 +559,8 @@ def _link_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
     linking = sorted(system.versions().keys() & component_table()["links-at-run-time"]["distributions"])
     if not report.items and not linking:
         return
-    possible = {
-        (link.policy, link.kind): link.backend == "nvjitlink"
-        or (link.backend == "driver" and bool(report.driver["version"]))
-        for link in report.links
-    }
+    linkers = ("nvjitlink", "driver") if report.driver["version"] else ("nvjitlink",)
+    possible = {(link.policy, link.kind): link.backend in linkers for link in report.links}
     version = report.version_of("nvJitLink")
     there = f"nvJitLink {version} is older than {FIRST_USABLE_NVJITLINK}" if version else "there is no nvJitLink"
     fix = NO_COMMAND if version else repair((_LINKER,), report.newest)

@@ -105,10 +105,7 @@ class LoadReport(NamedTuple):
 
 
 def run(
-    keys: RunKeys,
-    environment: MutableMapping[str, str] = os.environ,
-    *,
-    judge: Callable[[Loads], LoadReport],
+    keys: RunKeys, environment: MutableMapping[str, str] = os.environ, *, judge: Callable[[Loads], LoadReport]
 ) -> int:
     """Run the steps of a bare cell, and record them; return 0 if all pass, 1 if one fails, 2 if none can run.
 

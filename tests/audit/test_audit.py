@@ -797,11 +797,7 @@ X86, ARM, WINDOWS = (f"{RUNTIME}; {name}" for name in (
         ({"a.so": elf(CUDART, machine="aarch64")}, ARM, []),
         ({"a.so": elf(CUDART, machine="aarch64")}, X86, [""]),
         ({"a.so": elf(CUDART, machine="aarch64"), "b.so": elf()}, ARM, []),
-        (
-            {"a.so": elf(CUDART, machine="x86_64"), "b.so": elf(machine="aarch64")},
-            X86,
-            [],
-        ),
+        ({"a.so": elf(CUDART, machine="x86_64"), "b.so": elf(machine="aarch64")}, X86, []),
         ({"a.pyd": TWELVE, "b.so": elf()}, WINDOWS, []),
         ({"A.DLL": TWELVE}, WINDOWS, []),
         ({"a.so": TWELVE}, WINDOWS, [""]),
@@ -878,7 +874,7 @@ def test_audit_as_data() -> None:
     found = judged({"a.so": TWELVE}, RUNTIME, images=[image])
     plain = found.to_json()
     assert list(plain) == [
-        *("path", "files", "findings", "majors", "needs", "suggestions", "bundled", "device_code", "libraries"),
+        *("path", "files", "findings", "majors", "needs", "suggestions", "bundled", "device_code", "libraries")
     ]
     assert (plain["path"], plain["majors"], plain["libraries"]) == ("x.whl", ("12",), {CUDART: ("a.so",)})
     assert plain["suggestions"] == {"libcudart (CUDA 12)": found.suggestions["libcudart (CUDA 12)"]}

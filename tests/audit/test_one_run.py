@@ -77,14 +77,8 @@ def test_device_code_of_a_wheel(make_wheel, capsys) -> None:
             [cubin("a", "sm_80"), cubin("a", "sm_120")],
             ["of 1 file runs on sm_80 to sm_89, sm_120 to sm_121 with every driver from 525 on"],
         ),
-        (
-            [cubin("a", "sm_87")],
-            ["of 1 file runs on none of sm_70 to sm_121"],
-        ),
-        (
-            [cubin("a", "sm_70", NEW)],
-            ["of 1 file runs on sm_70 to sm_75 with drivers from 580 on"],
-        ),
+        ([cubin("a", "sm_87")], ["of 1 file runs on none of sm_70 to sm_121"]),
+        ([cubin("a", "sm_70", NEW)], ["of 1 file runs on sm_70 to sm_75 with drivers from 580 on"]),
         ([cubin("a", "sm_80", relocatable=True)], ["in 1 file, for linkers only"]),
         (
             [cubin("a", "sm_90", note="x")],

@@ -158,10 +158,7 @@ def test_a_branch_of_drivers_and_a_kind_in_capitals(capsys: pytest.CaptureFixtur
     ("words", "expected"),
     [
         (("12.9", "nvjtlink-13.0", "ptx"), "CONSUMER is 'nvjtlink-13.0'; expected nvjitlink-RELEASE or driver-RELEASE"),
-        (
-            ("12.9", "newest", "ptx"),
-            "CONSUMER is 'newest'; expected a release such as 13.2, nvjitlink-13.2, driv",
-        ),
+        (("12.9", "newest", "ptx"), "CONSUMER is 'newest'; expected a release such as 13.2, nvjitlink-13.2, driv"),
         (("12.9", "13.0", "pxt"), "KIND is 'pxt'; expected ptx, ltoir, cubin, linked-cubin, "),
         (("12.9", "13.0", "pxt"), "; did you mean ptx?"),
         (("12.9", "13.0"), "KIND is missing; expected ptx, "),

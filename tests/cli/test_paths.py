@@ -41,17 +41,7 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
     **{(f"matrix {verb}", "--records"): {"folder", "file"} for verb in ("list", "github")},
 }
 #: Written, and made with their folders.
-_WRITTEN: Final = {
-    "--events",
-    "--html",
-    "--markdown",
-    "--save",
-    "--output",
-    "out",
-    "--to",
-    "--venv",
-    "--cache",
-}
+_WRITTEN: Final = {"--events", "--html", "--markdown", "--save", "--output", "out", "--to", "--venv", "--cache"}
 #: An empty word is the working folder here, which is a good one.
 _HERE: Final = {("report", "paths"), ("report", "--against")}
 

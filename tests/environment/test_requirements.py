@@ -244,10 +244,7 @@ def test_wrong_raises() -> None:
     [
         (
             Raises("CUDA_ERROR_UNKNOWN", RuntimeError, match="x"),
-            (
-                "CUDA_ERROR_UNKNOWN or RuntimeError matching 'x'",
-                "'CUDA_ERROR_UNKNOWN', RuntimeError, match='x'",
-            ),
+            ("CUDA_ERROR_UNKNOWN or RuntimeError matching 'x'", "'CUDA_ERROR_UNKNOWN', RuntimeError, match='x'"),
         ),
         (Raises(match="x"), ("an exception matching 'x'", "match='x'")),
         (Raises(222), ("222", "222")),

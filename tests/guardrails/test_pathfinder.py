@@ -248,10 +248,7 @@ def test_questions_to_a_child(parts, monkeypatch) -> None:
 
     monkeypatch.setattr(_pathfinder, "run_child", fail)
     assert _pathfinder.find_in_child(["b", "c"]) == {"b": error, "c": error}
-    assert asked[1] == (
-        *("what the dynamic loader finds", '["libnvrtc.so.13", "libnvrtc.so.12"]'),
-        loads.__file__,
-    )
+    assert asked[1] == (*("what the dynamic loader finds", '["libnvrtc.so.13", "libnvrtc.so.12"]'), loads.__file__)
 
 
 def test_what_a_library_opens(toolkit) -> None:

@@ -92,9 +92,7 @@ def test_driver_matters_exactly_when_it_does(nvjitlink, ltoir, lto, policy) -> N
 
 def test_cases_expand_every_row_without_overlap() -> None:
     """The rows of a policy, expanded, are all combinations, each once, and no row is empty."""
-    everything = set(
-        product(dispatch.DRIVER_MAJORS, dispatch.NVJITLINK_VERSIONS, (False, True), (False, True)),
-    )
+    everything = set(product(dispatch.DRIVER_MAJORS, dispatch.NVJITLINK_VERSIONS, (False, True), (False, True)))
     for name, policy in policies().items():
         expanded = list(cases(name))
         assert {case.arguments for case in expanded} == everything

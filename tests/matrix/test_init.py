@@ -293,12 +293,7 @@ ADVICE = "put this into {}, or add to what is there:\n{}"
         (".gitignore", "*.pyc\r\n.tox/\r\n", "*.pyc\r\n.tox/\r\n.nox/\r\n.cudalink/\r\n", ""),
         (".gitignore", "", ".nox/\n.tox/\n.cudalink/\n", ""),
         (".gitignore", ".cudalink/\n.nox/\n.tox/\n", None, ""),
-        (
-            "noxfile.py",
-            "import nox\n\n",
-            "import nox\n\n" + GUARDED.format(""),
-            NOXFILE,
-        ),
+        ("noxfile.py", "import nox\n\n", "import nox\n\n" + GUARDED.format(""), NOXFILE),
         ("noxfile.py", "from pytest_cudalink.matrix.nox import sessions\n", None, ""),
     ],
 )

@@ -119,7 +119,7 @@ NEEDS = "[options]\ninstall_requires =\n  x>1\n  y\n"
             {
                 "setup.py": "from setuptools import setup\nNEED = ['pytest']\nA = B = []\nx.y = []\nf(name='f')\n"
                 "def main():\n    setup(name='b',\n        extras_require={'test': NEED, 'dev': f(), **MORE, 'docs': "
-                "['sphinx'], 'a': A})\nmain()\nquit(1)\n",
+                "['sphinx'], 'a': A})\nmain()\nquit(1)\n"
             },
             "b",
             {"test": ["pytest"], "dev": None, "docs": ["sphinx"], "a": None},
