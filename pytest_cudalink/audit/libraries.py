@@ -110,7 +110,7 @@ def packages() -> dict[str, list[str]]:
 
 
 def packages_of(stem: str) -> tuple[str, ...]:
-    """Those of one library; empty where none is known."""
+    """Return the packages on PyPI that bring a library; empty where none is known."""
     return next((tuple(packages()[beginning]) for beginning in packages() if stem.startswith(beginning)), ())
 
 

@@ -214,7 +214,7 @@ def is_elf(stream: IO[bytes]) -> bool:
 def resolve(
     elves: Mapping[str, LoadableLibrary], spend: Callable[[], object] = lambda: None
 ) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
-    """For each file, the files of the wheel that the dynamic loader takes for the libraries it needs; and the reverse.
+    """Return the files of the wheel that the dynamic loader takes for what each file needs, and those that load each.
 
     A file's RUNPATH counts for that file alone; a file without one uses its RPATH and those of every file that loads
     it. It also finds the libraries that were loaded for these. Libraries that a program opened before are not seen.

@@ -55,7 +55,7 @@ class Scan:
 
     @cached_property
     def resolved(self) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
-        """Which files the loader takes for needed libraries, and the reverse; see `loader.resolve`."""
+        """The files that the loader takes for what each file needs, and those that load each; see `resolve`."""
         return resolve(self.elves, self.budget.spend)
 
     @cached_property

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class cached_property(functools.cached_property[T]):  # noqa: N801 (as the one of functools)
-    """That of functools without the lock of Python 3.11, which a forked child can find held by another thread."""
+    """Cached property without the lock of functools in Python 3.11, which a forked child may find held by a thread."""
 
     def __init__(self, func: Callable[[Any], T]) -> None:
         super().__init__(func)

@@ -320,7 +320,7 @@ def resolve(name: str) -> Resolved | None:
 
 
 def resolve_all(names: Iterable[str]) -> dict[str, Resolved | ResolutionError | None]:
-    """The same for several libraries, each as if it were the first; an error where `resolve` would raise it."""
+    """Return what `resolve` does for each library, as if it were the first; an error where `resolve` would raise it."""
     libraries: dict[str, Any] = {name: _loaded(name) or find_early(name) for name in names}
     unknown = [name for name, place in libraries.items() if place is None]
     return libraries | (find_in_child(unknown) if unknown else {})

@@ -64,7 +64,7 @@ def forward_compatibility_assumed(mode: Mode) -> bool:
 
 
 def driver_hint() -> str:
-    """How to relax the driver rule, as the end of its advice; empty on platforms where nothing relaxes it."""
+    """Return how to relax the driver rule, as the end of its advice; empty on platforms where nothing relaxes it."""
     if sys.platform != "linux":
         return ""
     return f", or, where the forward-compatibility package is installed, set {DRIVER_COMPATIBILITY_VARIABLE}={_FORWARD}"

@@ -225,7 +225,7 @@ class DeviceCode:
             yield group, answer, answer.outcome.fails and not excused
 
     def served(self, arch: str, drivers: Iterable[CudaVersion]) -> dict[CudaVersion, int]:
-        """How many files are taken as a whole by each driver that knows a GPU."""
+        """Return how many files each driver that knows a GPU takes as a whole."""
         files_served: dict[CudaVersion, int] = {}
         for driver in drivers:
             refused: dict[str, bool] = {}

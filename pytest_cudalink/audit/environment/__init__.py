@@ -263,7 +263,7 @@ def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> I
 def _contradicting(
     group: Sequence[Claim], accept: Callable[[str, str], bool]
 ) -> Iterator[tuple[list[Claim], list[Claim]]]:
-    """For each specifier that bounds from above, its claims, and those that have no version in common with it."""
+    """Yield the claims of each specifier that bounds from above, and those that have no version in common with it."""
     specifiers = sorted({claim.versions for claim in group} - {"", "*"})[:_MOST_SPECIFIERS]
     pairs: dict[str, set[str]] = {}
     for first, other in combinations(specifiers, 2):
