@@ -30,7 +30,7 @@ FLOORS = (
     ("caller_memory", "call_stacks", "violations", "handles", "use_after_destroy", "symbols"),
     ("sticky", "faults", "sweep", "waits", "calls", "processes", "order_findings"),
     ("image", "fatbins", "options", "jit_compiler"),
-    ("devices", "occupancy_rules", "array_formats"),
+    ("errors", "devices", "occupancy_rules", "array_formats"),
     ("contexts", "context_settings"),
     (
         "streams",

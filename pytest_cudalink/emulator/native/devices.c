@@ -1,4 +1,4 @@
-/* Initialization, versions, errors, and what a device is. */
+/* Initialization, the version, and what a device is. */
 #include "devices.h"
 
 #include <limits.h>
@@ -9,8 +9,6 @@
 #include "calls.h"
 #include "processes.h"
 #include "visible.h"
-
-#include "errors.inc" /* driver_errors */
 
 API_WHEN(false, cuInit, (unsigned flags), (flags)) {
   static atomic_bool said;
@@ -33,22 +31,6 @@ API_WHEN(false, cuDriverGetVersion, (int *version), (version)) {
   *version = cl_config()->version;
   return CUDA_SUCCESS;
 }
-
-static const struct driver_error *error_of(CUresult code) {
-  for (size_t at = 0; at < sizeof driver_errors / sizeof *driver_errors; at++)
-    if (driver_errors[at].code == code && driver_errors[at].since <= cl_config()->version) return &driver_errors[at];
-  return NULL;
-}
-
-static CUresult get_error(EventLine *line, CUresult code, const char **text, bool name) {
-  if (!text) return CUDA_ERROR_INVALID_VALUE;
-  const struct driver_error *error = error_of(code);
-  *text = !error ? NULL : name ? error->name : error->text;
-  cl_event_int(line, "code", code);
-  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-EXPORTED_ANY_TIME(cuGetErrorName, (CUresult code, const char **pStr), get_error(line, code, pStr, true))
-EXPORTED_ANY_TIME(cuGetErrorString, (CUresult code, const char **pStr), get_error(line, code, pStr, false))
 
 /* libnvJitLink 12.1 to 12.4 refuse to start on a driver without this table; links never call into it (measured:
    test_newest_ptx_of_a_version). */

@@ -1,4 +1,4 @@
-/* Initialization, versions, errors, and what a device is. */
+/* Initialization, the version, and what a device is. */
 #pragma once
 
 #include "abi.h"
