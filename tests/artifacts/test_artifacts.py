@@ -170,7 +170,7 @@ CUBIN = SAMPLES["13.0/main.cubin"]
 #: The number of sections, which is the first invalid index; where the section headers are; and some of them.
 (COUNT,) = struct.unpack_from("<H", CUBIN, 60)
 TABLE = section_table(CUBIN)
-FIRST, THIRD, FOURTH = (TABLE + 64 * number for number in (1, 3, 4))
+FIRST, THIRD, FOURTH, RELOCATIONS = (TABLE + 64 * number for number in (1, 3, 4, 12))
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,8 @@ FIRST, THIRD, FOURTH = (TABLE + 64 * number for number in (1, 3, 4))
         (THIRD + 40, "<I", COUNT, "refers to section"),
         (THIRD + 56, "<Q", 7, "in entries of 7"),
         (THIRD + 44, "<I", 900, "first global symbol 900"),
+        (RELOCATIONS + 44, "<I", COUNT, f"relocates section {COUNT} of {COUNT}"),
+        (FOURTH + 44, "<I", COUNT, f"refers to section {COUNT} of {COUNT}"),
         (FOURTH + 48, "<Q", 3, "not a power of two"),
         (FOURTH + 48, "<Q", 0, "has alignment 0"),
     ],

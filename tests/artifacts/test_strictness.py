@@ -129,6 +129,13 @@ def test_the_indexes_of_a_library() -> None:
     assert "table of names has a NUL at byte 7" in the_problem(changed(library, names + 7, "<B", 0))
     assert "is at byte 467" in the_problem(changed(library, 75, "<B", 467 & 0xFF))
     assert "index of 4294967288 symbols" in the_problem(changed(library, 68, "<I", 0xF8FFFFFF))
+    for index, problem in (
+        (b"\0\0\1", "index of 0 symbols has 3"),
+        (b"\0\0\0\1", "index of 1 symbols has 4"),
+        (bytes(4), ""),
+    ):
+        alone = b"!<arch>\n" + b"%-48s%-10d`\n" % (b"/", len(index)) + index + b"\n" * (len(index) % 2)
+        assert problem in (*inspect(alone).problems, "")[0], index
     assert inspect(library.replace(b"300       `", b"       300`")).problems == ()
     assert "name behind the end" in the_problem(library.replace(b"/0      ", b"/36     "))
 

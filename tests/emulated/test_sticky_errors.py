@@ -78,7 +78,10 @@ assert cuda.cudalinkContextState() == 0
 driver.remove_fault(once)
 every = driver.inject("cuStreamQuery", 600, nth=0)
 assert cuda.cudalinkContextState() == 600 and driver.event_count() == count
+other = driver.inject("cuStreamQuery", 600, nth=0)
 assert not driver.remove_fault(every)
+assert cuda.cudalinkContextState() == 600
+driver.remove_fault(other)
 assert cuda.cudalinkContextState() == 0
 """,
     "a_fill_past_the_last_address": """

@@ -80,6 +80,15 @@ assert driver.alive() == before
 
 
 PROGRAMS = {
+    "a_green_context": """
+# It uses the primary context, and is no other context.
+start()
+green, before = c_void_p(), driver.alive()
+ok(cuda.cuGreenCtxCreate(byref(green), None, 0, 1))
+assert driver.alive() == before | {"green context": (1, 0), "use of a primary context": (2, 0)}
+ok(cuda.cuGreenCtxDestroy(green))
+assert driver.alive() == before
+""",
     "listing_calls": """
 # A clean run lists each call with the lines that made it, but for questions about the driver itself.
 driver.start_sweep()
