@@ -13,14 +13,7 @@ import msgspec
 from ..base.finding import Finding
 from ..base.regular_files import DATA, read_bounded
 from ..base.tables import grouped
-from .cell_run import (
-    BAD,
-    GOOD,
-    LETTERS,
-    NOT_RUN,
-    SKIPPED,
-    CellRun,
-)
+from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, CellRun
 from .explain import AXES, SETTINGS, axis_names, explain
 from .origin import Origin, differing, merged, shown_origin
 from .records import SCHEMA, RecordError

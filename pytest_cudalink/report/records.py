@@ -747,10 +747,7 @@ def schema() -> dict[str, Any]:
         "required": ["event", "time"],
         "properties": {"event": {"type": "string"}},
         "allOf": [
-            {
-                "if": {"properties": {"event": {"const": name}}},
-                "then": {"$ref": f"#/$defs/{kind.__name__}"},
-            }
+            {"if": {"properties": {"event": {"const": name}}}, "then": {"$ref": f"#/$defs/{kind.__name__}"}}
             for name, kind in EVENTS.items()
         ],
         "$defs": definitions,

@@ -281,12 +281,7 @@ def _shared_libraries(stubs: Iterable[Stub]) -> list[compiler.SharedLibrary]:
 
 
 def build_stubs(
-    names: Sequence[str],
-    folder: Path,
-    *,
-    symbols: Path | None = None,
-    prefix: str = "stub",
-    headers: int | None = None,
+    names: Sequence[str], folder: Path, *, symbols: Path | None = None, prefix: str = "stub", headers: int | None = None
 ) -> list[Path]:
     """Generate and compile stubs for a project, as ``cudalink stubs build`` does.
 

@@ -75,8 +75,7 @@ _OF_NUMBA: Final = {
 
 def _numba(module: ModuleType) -> None:
     for name, (call, backend) in _OF_NUMBA.items():
-        linker = getattr(module, name, None)
-        if linker is not None:
+        if (linker := getattr(module, name, None)) is not None:
             _watch(linker, "complete", partial(_of_numba, module.__name__, call, backend))
 
 

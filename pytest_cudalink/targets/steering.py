@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Final, Literal, NoReturn, cast
+from typing import Any, Final, Literal, NoReturn, cast
 
 from .. import probes
 from ..base.tables import grouped
@@ -212,15 +212,17 @@ class Steering:
 
     # -- life
 
+    @property
+    def _entries(self) -> tuple[tuple[list[Any], object], ...]:
+        """The lists of what is active in this process, each with the entry of this steering."""
+        return (_stack, self), (probes.listeners, self.refresh), (listeners, self.report_unsteered)
+
     def start(self, choice: BackendChoice) -> None:
         """Become the active steering, for modules imported now and later."""
         self._choice = self._of_run = choice
-        if self not in _stack:  # an exception may have ended this before
-            _stack.append(self)
-        if self.refresh not in probes.listeners:
-            probes.listeners.append(self.refresh)
-        if self.report_unsteered not in listeners:
-            listeners.append(self.report_unsteered)
+        for active, entry in self._entries:
+            if entry not in active:  # an exception may have ended this before
+                active.append(entry)
         self._imports.watch([*self._seams, *self._by_module])
 
     def stop(self) -> None:
@@ -233,12 +235,9 @@ class Steering:
 
     def _stop(self) -> None:
         self._imports.stop()
-        if self.refresh in probes.listeners:
-            probes.listeners.remove(self.refresh)
-        if self.report_unsteered in listeners:
-            listeners.remove(self.report_unsteered)
-        if self in _stack:
-            _stack.remove(self)
+        for active, entry in self._entries[::-1]:
+            if entry in active:
+                active.remove(entry)
         outer = _active()
         if outer is not None:
             outer.refresh()

@@ -306,7 +306,7 @@ def test_refused_calls(suite, pytester, workers) -> None:
 
 @pytest.fixture
 def driver_run(pytester, toolchain):
-    """Run a program with `cudalink driver run`, beside `state.py`."""
+    """Run a program with `cudalink driver run`, next to `state.py`."""
     toolchain("13.0")
     pytester.makepyfile(state=STATE)
     start = [sys.executable, "-m", cli.__name__, "driver", "run", "--version", "13.0"]

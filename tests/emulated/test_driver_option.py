@@ -268,7 +268,7 @@ def test_missing_toolchain(run, pytester, tmp_path) -> None:
 
 
 def test_faults_and_events(run, pytester, tmp_path) -> None:
-    """A call fails when told to, once; a device is lost and comes back; the calls are on file."""
+    """A call fails as injected, once; a device is lost and comes back; the calls are on file."""
     pytester.makepyfile(
         """
         import pytest, time
@@ -325,7 +325,7 @@ def test_events_survive_a_crash(on_driver, tmp_path) -> None:
 
 
 def test_events_that_cannot_be_kept(run, on_driver, tmp_path) -> None:
-    """A file that cannot be written to is a usage error with path and reason; a program is told on its stderr."""
+    """A file that cannot be written to is a usage error with path and reason; a program gets a line on its stderr."""
     file = tmp_path / "missing" / "events.jsonl"
     result = run("--cudalink-driver=13.0", f"-ocudalink_events={file}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -347,7 +347,7 @@ def test_faults_from_the_environment(on_driver) -> None:
 
 
 def test_refused_values_are_named(run) -> None:
-    """What the driver cannot be is told of the setting that asks for it, also where nothing is emulated."""
+    """An error names the setting whose value the driver cannot have, also where nothing is emulated."""
     result = run("--cudalink-driver=absent", "--cudalink-faults=rubbish")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     said = "the fault 'rubbish' cannot be read; expected FUNCTION:NTH=*"
@@ -355,7 +355,7 @@ def test_refused_values_are_named(run) -> None:
 
 
 def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -> None:
-    """All that an emulated driver is beside its version, where that is not the default, with its source."""
+    """All that an emulated driver is besides its version, where that is not the default, with its source."""
     pytester.makepyfile("def test_nothing(): pass")
     pytester.makeini("[pytest]\ncudalink_device = sm_86")
     monkeypatch.setenv("CUDALINK_FAULTS", "lost=46")

@@ -173,7 +173,7 @@ def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("entries", "code", "found"),
+    ("entries", "code", "kernel"),
     [
         # a cubin that the driver does not know is taken all the same, if it is the first (recorded with OSABI 66)
         (["cubin 13.0", "ptx 80"], 200, ""),
@@ -181,7 +181,7 @@ def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
         (["cubin 12.9", "cubin 13.0", "ptx 80"], 0, "apply_transform"),
     ],
 )
-def test_the_image_that_a_fatbin_yields(tmp_path: Path, check, entries: list[str], code: int, found: str) -> None:
+def test_the_image_that_a_fatbin_yields(tmp_path: Path, check, entries: list[str], code: int, kernel: str) -> None:
     """The first cubin that runs on the device, known to the driver or not (test_fatbins has the others)."""
     made = []
     for entry in entries:
@@ -199,7 +199,7 @@ def test_the_image_that_a_fatbin_yields(tmp_path: Path, check, entries: list[str
         """,
         "12.9",
     )
-    assert out.split() == [str(code), *found.split()]
+    assert out.split() == [str(code), *kernel.split()]
 
 
 PROGRAMS = {

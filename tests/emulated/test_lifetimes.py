@@ -93,7 +93,7 @@ def noticed():
 
 
 def test_references_of_a_user_object(check) -> None:
-    """The caller's and each graph's count apart: who releases too many is told, and it dies as on an H200."""
+    """The caller's and each graph's count apart: releasing too many is reported, and dies as on an H200."""
     check(
         START
         + USER_OBJECTS

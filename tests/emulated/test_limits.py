@@ -29,13 +29,13 @@ def deep(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"), [(names.LIMIT_DEVICES + 1, names.LIMIT_DEVICES), (4_000_000, names.LIMIT_DEVICES), (-1, 0)]
+    ("wanted", "taken"), [(names.LIMIT_DEVICES + 1, names.LIMIT_DEVICES), (4_000_000, names.LIMIT_DEVICES), (-1, 0)]
 )
-def test_devices_beyond_the_limit(on_driver, given: int, taken: int) -> None:
+def test_devices_beyond_the_limit(on_driver, wanted: int, taken: int) -> None:
     """A number of devices that cannot be is reported with the one that is taken, by NVML too."""
-    done = on_driver("13.0", "-c", f"{HEAD}expected = {taken}{COUNTS}", env={"CUDALINK_EMULATOR_DEVICES": str(given)})
+    done = on_driver("13.0", "-c", f"{HEAD}expected = {taken}{COUNTS}", env={"CUDALINK_EMULATOR_DEVICES": str(wanted)})
     assert done.returncode == 0, done.stderr
-    assert done.stderr == f"cudalink: CUDALINK_EMULATOR_DEVICES is {given}; expected 0 to 64; taking {taken}\n"
+    assert done.stderr == f"cudalink: CUDALINK_EMULATOR_DEVICES is {wanted}; expected 0 to 64; taking {taken}\n"
 
 
 def test_devices_within_the_limit(on_driver) -> None:

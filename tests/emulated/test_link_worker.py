@@ -70,7 +70,7 @@ assert [one["linker"] for one in ended()] == ["died", "died", "fatal"]
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "object", "library"])
 def test_killed_workers(on_fake, kind) -> None:
-    """A worker that somebody kills is the driver's failure, and not the input's, which the same link takes again."""
+    """A killed worker is the driver's failure, and not the input's, which the same link takes again."""
     on_fake(f"""
 kind, data, expected = CASES[{kind!r}]
 error = ctypes.create_string_buffer(4096)

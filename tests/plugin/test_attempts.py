@@ -386,7 +386,7 @@ UNKNOWN = SimpleNamespace(gateway=SimpleNamespace(id="gw2"), workerinfo={"pid": 
     ("name", "how"), [("gw0", {"signal": "SIGKILL"}), ("gw1", {"exitcode": 3}), ("gw2", {})], ids=["9", "3", "unknown"]
 )
 def test_a_worker_that_dies_in_a_test(run, records, died, events, name: str, how: dict) -> None:
-    """The test has crashed; how the process ended, and the last calls of its driver, are told once."""
+    """The test has crashed; how the process ended, and the last calls of its driver, are recorded once."""
     node = died.get(name, UNKNOWN)
     log(run, "setup", node=node)
     down(run, node)
@@ -399,7 +399,7 @@ def test_a_worker_that_dies_in_a_test(run, records, died, events, name: str, how
 
 
 def test_workers_that_die_outside_of_tests(run, records, died, events) -> None:
-    """Each is told at the end of the session; a worker that ended in order is not."""
+    """Each is recorded at the end of the session; a worker that ended in order is not."""
     down(run, died["gw0"])
     down(run, died["gw1"])
     down(run, UNKNOWN, None)
@@ -411,7 +411,7 @@ def test_workers_that_die_outside_of_tests(run, records, died, events) -> None:
 
 
 def test_a_crash_that_is_told_already(run, records, died, monkeypatch) -> None:
-    """A signal let the process write how it ended; a report without a worker, or events, is told as it is."""
+    """A signal let the process write how it ended; a report without a worker, or events, is recorded as it is."""
     monkeypatch.delenv("CUDALINK_EMULATOR_EVENTS", raising=False)
     written = {"event": "crash", "nodeid": "A", "worker": "gw0"}
     records.path.write_text(f"{json.dumps(written)}\n")

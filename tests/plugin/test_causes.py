@@ -157,7 +157,7 @@ def test_ours():
 
 
 def test_nvjitlink_explains_a_newer_input(run, toolkit) -> None:
-    """An input that is newer than nvJitLink has its reason, whoever called it; the bundled linker says the same."""
+    """An input that is newer than nvJitLink has its reason, whatever called it; the bundled linker says the same."""
     pytest.importorskip("cuda.bindings.nvjitlink")
     _, tests = run(NEWER_INPUT, driver="absent")
 

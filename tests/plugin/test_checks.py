@@ -135,7 +135,7 @@ def test_modules_that_no_seen_link_made(monkeypatch) -> None:
 
 
 class Saw(Check):
-    """Shows what it is told to, and notes what it was asked."""
+    """Shows what a test prepared, and notes what it was asked."""
 
     def __init__(self, run: Run, **seen: Finding) -> None:
         super().__init__(run)
@@ -215,7 +215,7 @@ def test_what_a_test_leaves_is_destroyed(left: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "strict", "outcome", "longrepr"),
+    ("finding", "strict", "outcome", "longrepr"),
     [
         (Finding("error", "text", kind="T"), False, "failed", "text"),
         (Finding("error", "text", why="message", kind="T"), False, "failed", "message"),
@@ -225,18 +225,18 @@ def test_what_a_test_leaves_is_destroyed(left: bool) -> None:
         (Finding("unknown", "text", why="message", kind="T"), False, "skipped", ("f.py", 5, "Skipped: message")),
     ],
 )
-def test_verdicts_of_a_test(seen: Finding, strict: bool, outcome: str, longrepr: object) -> None:
+def test_verdicts_of_a_test(finding: Finding, strict: bool, outcome: str, longrepr: object) -> None:
     """A verdict fails the test, warns, is shown alone, or skips; what has failed already gets a section."""
-    run, check = watched(call=seen, setup=seen)
+    run, check = watched(call=finding, setup=finding)
     check.category = UnsteeredLinkWarning if strict else check.category
     item = Item(line=4)
     item.strict = strict
     report = reported(run, "call", item, wasxfail="reason")
     assert (report.outcome, report.longrepr) == (outcome, longrepr)
-    assert report.sections == ([("T", "text")] if seen.severity in ("note", "unknown") else [])
+    assert report.sections == ([("T", "text")] if finding.severity in ("note", "unknown") else [])
     assert hasattr(report, "wasxfail") is (outcome != "failed")
-    assert ledger.is_unsupported(report) is (seen.severity == "unknown")
-    assert item.warnings == ([(pytest.PytestWarning, "text")] if seen.severity == "warning" and not strict else [])
+    assert ledger.is_unsupported(report) is (finding.severity == "unknown")
+    assert item.warnings == ([(pytest.PytestWarning, "text")] if finding.severity == "warning" and not strict else [])
     if outcome == "failed":
         report = reported(run, "setup", item, outcome="failed")
         assert (report.longrepr, report.sections) == (None, [("T", "text")])
@@ -264,7 +264,7 @@ def test_how_a_report_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "strict", "notes", "problems", "warning"),
+    ("finding", "strict", "notes", "problems", "warning"),
     [
         (Finding("error", "text", why="message", kind="T"), False, [], ["text"], []),
         (Finding("note", "text", kind="T"), False, ["text"], [], []),
@@ -274,9 +274,9 @@ def test_how_a_report_fails() -> None:
     ],
 )
 @pytest.mark.parametrize("where", ["between", "end", "finish"])
-def test_verdicts_outside_of_tests(where, seen: Finding, strict: bool, notes, problems, warning) -> None:
+def test_verdicts_outside_of_tests(where, finding: Finding, strict: bool, notes, problems, warning) -> None:
     """What was seen outside of tests fails the run, is shown, or is a warning."""
-    run, check = watched(**{where: seen})
+    run, check = watched(**{where: finding})
     check.category = UnsteeredLinkWarning if strict else check.category
     run.config.strict = strict
     run.part(REPORTER).end(Mock())
@@ -370,7 +370,7 @@ def test_a_violation_in_lines() -> None:
 
 @pytest.mark.parametrize("mode", ["report", "fail"])
 def test_violations_of_a_test(mode: str) -> None:
-    """Each is told to the hook and shown with its test, and with the test that made the handle if that is another."""
+    """Each is passed to the hook and shown with its test, and with the test that made the handle if that is another."""
     run = begun()
     check, told = Source(run, mode), []
 
@@ -452,7 +452,7 @@ def on_driver(driver: Mock, below: Mock | None = None, **settings: str) -> Run:
     [(False, []), (True, ["find_messenger"])],
 )
 def test_deadlocks(driver: Mock, worker: bool, calls: list[str]) -> None:
-    """A worker of xdist has somebody to tell."""
+    """A worker of xdist reports to its controller."""
     run = on_driver(driver)
     if worker:
         run.config.workerinput = {}
@@ -673,7 +673,7 @@ def test_where_the_contract_is_checked(contract: Mock, mode: str, possible: bool
 
 
 def test_events_that_an_inherited_driver_loses(monkeypatch) -> None:
-    """The file is named as whoever started the run named it."""
+    """The file has the name that the run was started with."""
     run = begun(events="")
     monkeypatch.setattr(violation_checks.run_driver, "inherited", lambda config: config is run.config)
     monkeypatch.setenv("CUDALINK_EMULATOR_EVENTS", "/dev/full")
@@ -1043,7 +1043,7 @@ def ask(run: Run, answers: dict[str, int], links: int = 0, missing: int = 0) -> 
 
 
 @pytest.mark.parametrize(
-    ("require", "given", "asked"),
+    ("require", "values", "asked"),
     [
         ("none", {"answers": {"skipped": 1}}, []),
         ("auto", {"answers": {}}, [AskedFor("driver", 0, 0)]),
@@ -1063,11 +1063,11 @@ def ask(run: Run, answers: dict[str, int], links: int = 0, missing: int = 0) -> 
         ("driver,links", {"answers": {"ran": 1}, "links": 2}, [AskedFor("driver", 1, 1), AskedFor("links", 2, 2)]),
     ],
 )
-def test_what_a_run_asks_for(require: str, given, asked: list[AskedFor]) -> None:
+def test_what_a_run_asks_for(require: str, values, asked: list[AskedFor]) -> None:
     """How many tests ran on the driver that they asked for, how many links were made, and what allows the rest."""
     run = begun(require=require)
     part = run.part(Require)
-    ask(run, **given)
+    ask(run, **values)
     assert part.asked_for() == asked
 
 

@@ -427,7 +427,7 @@ NO_DRIVER = {
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "what"),
     [
         ("Failed to dlopen libcuda.so.1\nnor another", "Failed to dlopen libcuda.so.1"),
         ("a\n  No CUDA driver  \nlibcuda.so", "No CUDA driver"),
@@ -436,14 +436,14 @@ NO_DRIVER = {
         ("something else", None),
     ],
 )
-def test_a_missing_driver(bare, text: str, found: str | None, monkeypatch) -> None:
+def test_a_missing_driver(bare, text: str, what: str | None, monkeypatch) -> None:
     """The line that says so is the error; a driver that is there, real or emulated, is not missing."""
     monkeypatch.setattr(environment_facts, "driver_version", lambda: None)
     report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "failed", None, "call")
     causes.explain_unasked(bare.config, report, ValueError(text))
     assert failed(bare, ValueError(text)) == report.sections
     cause = bare.part(LEDGER).test.cause
-    assert (cause and cause_record(cause)) == (None if found is None else {**NO_DRIVER, "what": f"ValueError: {found}"})
+    assert (cause and cause_record(cause)) == (None if what is None else {**NO_DRIVER, "what": f"ValueError: {what}"})
     assert [title for title, _ in report.sections] == ["cudalink: why"] * (cause is not None)
     for name in ("emulated_driver", "driver_exists"):
         with monkeypatch.context() as patch:

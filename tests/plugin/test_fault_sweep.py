@@ -348,11 +348,11 @@ def ptx_of(program):
 
 def broken():
     program = made()
-    nvrtc.nvrtcAddNameExpression(program, b"k")  # nobody looks whether it fails
+    nvrtc.nvrtcAddNameExpression(program, b"k")  # the program ignores whether it fails
     if nvrtc.nvrtcCompileProgram(program, 0, [])[0]:
         raise RuntimeError("the kernel has a mistake")  # which may not be why
     assert ptx_of(program)
-    call("nvrtcDestroyProgram", program)  # nobody does where anything has failed
+    call("nvrtcDestroyProgram", program)  # left out where a call has failed
 
 def mended():
     with ExitStack() as stack:
@@ -369,7 +369,7 @@ def test(twin): globals()[twin]()
 
 @pytest.mark.slow
 def test_calls_of_the_compiler(swept) -> None:
-    """A sweep of NVRTC finds a program that stays, an error that nobody sees, and one that nobody is told of."""
+    """A sweep of NVRTC finds a program that stays, an error that is ignored, and one that is not reported."""
     result = swept(COMPILER, "--cudalink-fault-sweep=likely+NVRTC")
     result.stdout.fnmatch_lines(
         [
@@ -388,7 +388,7 @@ def test_calls_of_the_compiler(swept) -> None:
 
 @pytest.mark.slow
 def test_baseline(sweep, pytester: pytest.Pytester) -> None:
-    """It is written once, beside the ini file, and said; its findings pass, others fail; what is mended can leave."""
+    """It is written once, next to the ini file; its findings pass, others fail; what is mended can leave."""
     ini = pytester.mkdir("settings") / "pytest.ini"
     ini.write_text("[pytest]\ncudalink_fault_baseline = known.txt", encoding="utf-8")
     options = ("--cudalink-fault-sweep=cuMemAlloc,cuCtxSynchronize", f"-c{ini}", "--rootdir=.")
@@ -555,7 +555,7 @@ def test_xdist_and_record(sweep, pytester: pytest.Pytester) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["pytest.exit('enough')", "os._exit(3)"])
 def test_worker_that_does_not_end_as_usual(swept, how: str) -> None:
-    """What it found counts once: xdist says twice that a worker is down which was told to end, and a crash says it."""
+    """What it found counts once: xdist reports twice that an interrupted worker is down, and so does a crash."""
     result = swept(f"{COUNTS}def test_second(): {how}", COUNT, "-n1", "-p", "xdist")
     result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 1 finding", "swallowed: cuDeviceGetCount (call 2)*"])
 

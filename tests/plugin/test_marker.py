@@ -109,7 +109,7 @@ def test_usage_error(run, workers) -> None:
 
 @pytest.fixture
 def sample(pytester, samples) -> None:
-    """A PTX file beside the test."""
+    """A PTX file next to the test."""
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
 
 

@@ -56,7 +56,7 @@ def test_soname():
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_real_one_of_another_release(run, fetched, toolkit, arguments) -> None:
-    """The process links with the nvJitLink of the cache, whoever opens it and by whatever name."""
+    """The process links with the nvJitLink of the cache, whatever opens it and by whatever name."""
     release = fetched("13.2" if str(toolkit) != "13.2" else "13.3")
     result = run(REAL.format(minor=release[-1]), f"--cudalink-nvjitlink={release}", *arguments)
     result.assert_outcomes(passed=3)
@@ -156,7 +156,7 @@ def test_aliases_of_a_real_library(fetched) -> None:
 
 
 def test_absent_is_no_warning_of_ours(run_pytest) -> None:
-    """Saying in records and markers that there is no nvJitLink warns nobody: the link that does without it does."""
+    """Records and markers that lack an nvJitLink do not warn; a link that falls back to the driver does."""
     module = "import pytest\n@pytest.mark.cudalink(nvjitlink='>=12')\ndef test_it(): pass"
     options = ("-W", "error", "--cudalink-nvjitlink=absent", "--cudalink-report=records.jsonl")
     result = run_pytest(*options, "-p", "no:cacheprovider", module=module)

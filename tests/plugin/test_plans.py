@@ -57,7 +57,7 @@ def faults(*items: Marked) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("one", "said"),
+    ("wrong", "said"),
     [
         (mark(driver="13.x"), ["driver='13.x' is not a version specifier; write driver='>=13.0'"]),
         (mark(gpu="yes"), ["gpu='yes'; expected True for a real device, or False for none"]),
@@ -88,9 +88,9 @@ def faults(*items: Marked) -> list[str]:
         (mark(backend="each"), [NEEDS_PARAMETERS]),
     ],
 )
-def test_wrong_markers(one: SimpleNamespace, said: list[str]) -> None:
+def test_wrong_markers(wrong: SimpleNamespace, said: list[str]) -> None:
     """Each fault is said of the test, and how to write it."""
-    assert faults(Marked(one)) == [f"f.py::test: @pytest.mark.cudalink {text}" for text in said]
+    assert faults(Marked(wrong)) == [f"f.py::test: @pytest.mark.cudalink {text}" for text in said]
 
 
 def test_faults_of_all_tests() -> None:

@@ -37,7 +37,7 @@ def resolved(given: dict[str, Any], ini: dict[str, str]) -> settings.Settings:
 
 
 @pytest.mark.parametrize(
-    ("given", "env", "ini", "expected"),
+    ("typed", "env", "ini", "expected"),
     [
         (None, None, None, ("auto", "default")),
         ("nvjitlink", None, None, ("nvjitlink", "option")),
@@ -49,11 +49,11 @@ def resolved(given: dict[str, Any], ini: dict[str, str]) -> settings.Settings:
         (None, "", "driver", ("driver", "ini")),
     ],
 )
-def test_precedence(monkeypatch, given, env, ini, expected) -> None:
+def test_precedence(monkeypatch, typed, env, ini, expected) -> None:
     """Option, then environment, then ini."""
     if env is not None:
         monkeypatch.setenv("CUDALINK_FORCE_BACKEND", env)
-    found = resolved({"cudalink_force_backend": given} if given else {}, {"cudalink_force_backend": ini} if ini else {})
+    found = resolved({"cudalink_force_backend": typed} if typed else {}, {"cudalink_force_backend": ini} if ini else {})
     assert (found.backend.value, found.backend.source) == expected
 
 
@@ -506,7 +506,7 @@ def test_dispatch_case_finds_a_fault(run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "needed", "found"),
+    ("arguments", "needed", "installed"),
     [
         (("--cudalink-driver=absent",), "an emulated driver", "none"),
         (
@@ -516,12 +516,12 @@ def test_dispatch_case_finds_a_fault(run) -> None:
         ),
     ],
 )
-def test_fixtures_skip_as_the_marker_does(run, arguments, needed, found) -> None:
+def test_fixtures_skip_as_the_marker_does(run, arguments, needed, installed) -> None:
     """A fixture of the emulated driver that has none says so in the same words, and is counted at the end."""
     result = run("def test(driver_lifetimes, emulated_driver): pass", "-rs", *arguments)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
-        [f"1 test was skipped: it needs {needed}", f"SKIPPED * cudalink: needs {needed} (found {found})*"]
+        [f"1 test was skipped: it needs {needed}", f"SKIPPED * cudalink: needs {needed} (found {installed})*"]
     )
 
 

@@ -93,14 +93,14 @@ def paste(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
-def check(one: FindingRecord, folder: Path) -> None:
+def check(finding: FindingRecord, folder: Path) -> None:
     """Paste the command of a finding: the first words of the finding come again, and no other command runs."""
-    done = paste(one.repeat, folder)
+    done = paste(finding.repeat, folder)
 
     said = done.stdout + done.stderr
-    head = one.what.partition(", called at ")[0].partition(" under ")[0]
-    assert (done.returncode, head in said) == (1, True), f"{one.repeat}\n{said}"
-    assert not [*folder.parent.rglob("pwned")], one.repeat
+    head = finding.what.partition(", called at ")[0].partition(" under ")[0]
+    assert (done.returncode, head in said) == (1, True), f"{finding.repeat}\n{said}"
+    assert not [*folder.parent.rglob("pwned")], finding.repeat
 
 
 @pytest.fixture

@@ -287,7 +287,7 @@ def test_group(subtests):
 
 @pytest.mark.apart
 def test_reruns(run) -> None:
-    """Each attempt is told, with its own links."""
+    """Each attempt is recorded, with its own links."""
     pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
     module = """
 tries = []
@@ -306,7 +306,7 @@ def test_flaky():
 
 @pytest.mark.apart
 def test_repeated_after_a_crash(run, pytester) -> None:
-    """An attempt in another worker is told apart from the one that crashed."""
+    """An attempt in another worker is distinguished from the one that crashed."""
     pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
     module = """
 def test_crashes_once():

@@ -143,12 +143,12 @@ def test_shrinking_ends_when_time_is_spent() -> None:
 
 
 @given(works, numbers)
-def test_rows(found: tuple[Work, ...], displaced: set[int]) -> None:
+def test_rows(queued: tuple[Work, ...], displaced: set[int]) -> None:
     """Rows are in order, lie inside the timeline, and have each late operation whose time is known, up to a limit."""
-    shown, length = rows(found, displaced)
+    shown, length = rows(queued, displaced)
     assert [row.work.number for row in shown] == sorted(row.work.number for row in shown)
     assert all(0 <= row.at <= row.ready <= row.end < length for row in shown)
-    late = {work.number for work in found if work.number in displaced and work.submitted is not None}
+    late = {work.number for work in queued if work.number in displaced and work.submitted is not None}
     assert {row.work.number for row in shown if row.late} == late or len(shown) == 24
     assert all(row.late == (row.work.number in displaced) for row in shown)
 

@@ -216,7 +216,7 @@ def noted(context):
 
 
 def test_collecting(run) -> None:
-    """What collecting the tests has left is nobody's fault among them: it fails the run, with one sentence."""
+    """What collecting the tests has left is not blamed on a test: it fails the run, with one sentence."""
     result = run(
         """
 made = c_void_p()

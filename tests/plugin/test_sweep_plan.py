@@ -334,7 +334,7 @@ BROKEN = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
     ],
 )
 def test_words_of_a_verdict(faulted: SweptTrial, clean: SweptTrial, expected: list[tuple[str, str]]) -> None:
-    """A hang and a crash are all that is said; a broken rule and a later failure are said beside others."""
+    """A hang or a crash is the only finding of its run; a broken rule and a later failure come with others."""
     assert said(faulted, clean=clean) == expected
 
 

@@ -156,9 +156,9 @@ def test_a_fault_is_left_to_the_test(run_pytest, pytester) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "visible", "found"), [("sm_90", "", None), ("sm_86:2", "1", "sm_86"), ("none", None, None)]
+    ("device", "visible", "number"), [("sm_90", "", None), ("sm_86:2", "1", "sm_86"), ("none", None, None)]
 )
-def test_devices_that_are_hidden(run_pytest, pytester, monkeypatch, device, visible, found) -> None:
+def test_devices_that_are_hidden(run_pytest, pytester, monkeypatch, device, visible, number) -> None:
     """The record has the device that a test sees."""
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -167,4 +167,4 @@ def test_devices_that_are_hidden(run_pytest, pytester, monkeypatch, device, visi
     run_pytest("--cudalink-driver=13.0", f"--cudalink-device={device}", "--cudalink-report=run.jsonl")
 
     start = json.loads((pytester.path / "run.jsonl").read_text().splitlines()[0])
-    assert start["arch"]["found"] == found
+    assert start["arch"]["found"] == number

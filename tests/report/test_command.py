@@ -103,7 +103,7 @@ def test_a_pipe_gets_the_same_text_without_rich(records, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "said"),
     [
         ("--fail-on=failed,typo", f"--fail-on 'typo' is unknown; known: {', '.join(FAIL_ON)}, none"),
         ("--fail-on=regressions", "--fail-on regressions needs an older report: --against OLD"),
@@ -119,20 +119,20 @@ def test_a_pipe_gets_the_same_text_without_rich(records, tmp_path):
         ),
     ],
 )
-def test_options_that_cannot_be_used(given, said, records, tmp_path, monkeypatch, browser, capsys):
+def test_options_that_cannot_be_used(options, said, records, tmp_path, monkeypatch, browser, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.toml").write_text('[cells.one]\nctk = "13.0"\ndriver = "12.9"\ntags = ["nightly"]\n')
 
-    assert cli.main(["report", "records", *given.split()]) == 2
+    assert cli.main(["report", "records", *options.split()]) == 2
     assert (capsys.readouterr().err, browser) == (f"cudalink report: {said}\n", [])
     assert cli.main(["report", "records", "--cells=c.toml", "--tags=nightly"]) == 1
 
 
-@pytest.mark.parametrize(("given", "named"), [(["--html=page"], "--html"), (["--open"], "--open")])
-def test_the_page_without_jinja2_is_refused_before_the_work(given, named, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("options", "named"), [(["--html=page"], "--html"), (["--open"], "--open")])
+def test_the_page_without_jinja2_is_refused_before_the_work(options, named, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jinja2", None)
 
-    assert cli.main(["report", "no/such/records", *given]) == 2
+    assert cli.main(["report", "no/such/records", *options]) == 2
 
     assert capsys.readouterr().err == (
         f"cudalink report: {named} needs jinja2, which is not installed; "
@@ -168,8 +168,8 @@ def test_a_page_that_is_not_written_is_not_shown(records, tmp_path, browser):
     assert browser == []
 
 
-@pytest.mark.parametrize("given", ["no-such", "empty"])
-def test_a_wrong_folder_names_those_with_records(given, records, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("folder", ["no-such", "empty"])
+def test_a_wrong_folder_names_those_with_records(folder, records, tmp_path, monkeypatch, capsys):
     """A file of another program is not a record; a pipe is not waited for."""
     for name in ("empty", "project/.cudalink", "other"):
         (tmp_path / name).mkdir(parents=True)
@@ -178,7 +178,7 @@ def test_a_wrong_folder_names_those_with_records(given, records, tmp_path, monke
     os.mkfifo(tmp_path / "other" / "pipe.jsonl")
     monkeypatch.chdir(tmp_path)
 
-    assert cli.main(["report", given]) == 2
+    assert cli.main(["report", folder]) == 2
 
     words = capsys.readouterr().err
     assert words.endswith("; records are in project/.cudalink, records\n")

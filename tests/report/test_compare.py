@@ -122,7 +122,7 @@ def test_the_figures_of_a_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("run", "expected"),
     [
         (cell("a", "D"), []),
         (cell("a", "C"), [(1, "crashed", True, "has=C")]),
@@ -147,10 +147,10 @@ def test_the_figures_of_a_report() -> None:
         ),
     ],
 )
-def test_figures_that_only_some_reports_have(found: CellRun, expected: list[tuple[int, str, bool, str]]) -> None:
+def test_figures_that_only_some_reports_have(run: CellRun, expected: list[tuple[int, str, bool, str]]) -> None:
     """A bad figure is left out where it is 0, and so is one that most reports do not have."""
     always = {"cells", "all", "has=PD", "has=S", "show=skipped"}
-    shown = [(one.number, one.text, one.alarm, one.shows) for one in figures(MatrixReport([found]))]
+    shown = [(one.number, one.text, one.alarm, one.shows) for one in figures(MatrixReport([run]))]
     assert [one for one in shown if one[3] not in always] == expected
     assert {one[3] for one in shown} >= always
     assert shown[0] == (1, "cell", False, "cells")

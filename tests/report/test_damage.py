@@ -232,7 +232,7 @@ def test_folders_and_links_in_the_place_of_records(tmp_path, capsys) -> None:
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch) -> None:
-    """It is named, whoever runs this; root may list every folder."""
+    """It is named, whichever user runs this; root may list every folder."""
     lines(tmp_path / "good.jsonl", RUN, result("x"), END)
     closed = tmp_path / "closed"
     closed.mkdir()

@@ -1,4 +1,4 @@
-"""Every form of a report with something in every place is the one beside `tests.report.forms`."""
+"""Every form of a report with something in every place is the one in the folder of `tests.report.forms`."""
 
 import io
 import sys

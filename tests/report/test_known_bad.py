@@ -1,4 +1,4 @@
-"""Known-bad combinations in the report: beside the failures of a cell, and nowhere else."""
+"""Known-bad combinations in the report: with the failures of a cell, and nowhere else."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def known(report) -> list[tuple]:
 
 
 def test_a_failing_cell_names_the_entry(tmp_path) -> None:
-    """Thread and advice beside the number of failures; a cell that passes has none."""
+    """Thread and advice next to the number of failures; a cell that passes has none."""
     bad = {"cuda-core": version_found("1.0.0"), "cuda-bindings": version_found("13.0.3")}
     write(tmp_path, "failing", {"a": "failed", "b": "error", "c": "passed"}, versions=bad)
     write(tmp_path, "passing", {"a": "passed"}, versions=bad)

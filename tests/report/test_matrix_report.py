@@ -257,7 +257,7 @@ def test_a_test_that_needs_a_gpu_says_nothing_of_versions() -> None:
 
 
 def test_a_skip_that_has_only_a_reason() -> None:
-    """A record without a cause says what was refused; skips and failures are told apart from other skips."""
+    """A record without a cause says what was refused; skips and failures are distinguished from other skips."""
     reason = "cudalink: needs a real driver: cuLaunchKernel is not emulated"
     one = cell("a", {"t": "U", "u": "S"}, details={"t": Detail(reason), "u": Detail(reason, cause=LAUNCH)})
     why = "only a driver with a GPU does what this test asks for"

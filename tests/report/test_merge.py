@@ -42,8 +42,8 @@ NO_ARCH = {"requested": None, "found": None}
 LETTERS = {"passed": "P", "failed": "F", "error": "E", "skipped": "S", "xfailed": "x", "xpassed": "X", "crashed": "C"}
 
 
-def version(found: str | None) -> dict:
-    return {"requested": None, "found": found, "source": "a wheel", "kind": "real"}
+def version(release: str | None) -> dict:
+    return {"requested": None, "found": release, "source": "a wheel", "kind": "real"}
 
 
 def link(backend: str, outcome: str = "ok") -> dict:

@@ -215,7 +215,7 @@ def test_exception_of_another_call() -> None:
 
 
 def test_defaults() -> None:
-    """What is said is no alarm, and what is raised came from anywhere, unless somebody knows better."""
+    """By default, what was written is not an alarm, and what was raised came from anywhere."""
     assert Raised("a") == Raised("a", by_call=False)
     assert Said("a") == Said("a", alarm=False)
 

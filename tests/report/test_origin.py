@@ -199,7 +199,7 @@ def test_checkouts_that_git_refuses(checkout):
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("address", "kept"),
     [
         ("https://token:x@host.example:8080/a?b=1#c", "https://host.example:8080/a?b=1#c"),
         ("http://host/a", "http://host/a"),
@@ -209,8 +209,8 @@ def test_checkouts_that_git_refuses(checkout):
         ("https://[broken", None),
     ],
 )
-def test_keeps_only_addresses_of_the_web_without_credentials(given, kept):
-    assert origin.shown_origin(Origin("", ci_url=given, dirty=False)) == Origin(ci_url=kept, dirty=False)
+def test_keeps_only_addresses_of_the_web_without_credentials(address, kept):
+    assert origin.shown_origin(Origin("", ci_url=address, dirty=False)) == Origin(ci_url=kept, dirty=False)
 
 
 def test_merges_what_is_common():

@@ -139,7 +139,7 @@ def test_any_text_in_every_place(tmp_path, nasty) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "line", "block"),
+    ("raw", "line", "block"),
     [
         ("a\x00\x1b\x7fb\r", r"a\x00\x1b\x7fb\x0d", None),
         ("a\x9f\xadb", r"a\x9f\xadb", None),
@@ -149,10 +149,10 @@ def test_any_text_in_every_place(tmp_path, nasty) -> None:
         ("é€😀", "é€😀", None),
     ],
 )
-def test_what_is_escaped(given, line, block) -> None:
+def test_what_is_escaped(raw, line, block) -> None:
     """What is obeyed or hidden is shown by its number; what can be seen stays."""
-    assert (safe_text.line(given), safe_text.block(given)) == (line, block or line)
-    assert safe_text.markdown(f" {given}|") == " ".join(line.split()).replace("\\", "\\\\") + r"\|"
+    assert (safe_text.line(raw), safe_text.block(raw)) == (line, block or line)
+    assert safe_text.markdown(f" {raw}|") == " ".join(line.split()).replace("\\", "\\\\") + r"\|"
 
 
 def test_which_error_of_the_system_is_escaped() -> None:
@@ -213,7 +213,7 @@ def test_ten_megabytes(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("word", "shown"),
     [
         ("::error::x", r"\x3a:error::x"),
         (" \u3000::Warning file=a,line=1::x", " \u3000" + r"\x3a:Warning file=a,line=1::x"),
@@ -223,10 +223,10 @@ def test_ten_megabytes(tmp_path) -> None:
         ("a ##[group]b ##vso[x]##teamcity[y] ##", r"a \x23#[group]b \x23#vso[x]\x23#teamcity[y] ##"),
     ],
 )
-def test_commands_of_a_runner(given, shown) -> None:
+def test_commands_of_a_runner(word, shown) -> None:
     """What a CI runner obeys at the beginning of a line, or anywhere, begins with an escape; a node ID stays."""
-    assert safe_text.line(given) == shown
-    assert safe_text.block(f"{given}\n\n{given}") == f"{shown}\n\n{shown}"
+    assert safe_text.line(word) == shown
+    assert safe_text.block(f"{word}\n\n{word}") == f"{shown}\n\n{shown}"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_commands_of_a_runner(given, shown) -> None:
     ],
 )
 def test_words_for_a_shell(word, quoted) -> None:
-    """A word is itself, or in quotes where a shell obeys it, or written by it where nobody sees it."""
+    """A word is itself, or in quotes where a shell obeys it, or escaped by it where it is invisible."""
     assert safe_text.quote(word) == quoted
     assert safe_text.line(quoted) == safe_text.block(quoted) == quoted
 

@@ -87,7 +87,7 @@ def test_explanation_has_a_line_for_each_fix() -> None:
 
 
 def test_verdicts() -> None:
-    """An unknown driver is one cause, whatever it was compared with; one that is not there is told from others."""
+    """An unknown driver is one cause, whatever it was compared with; a missing one is distinguished from others."""
     absent = {"severity": "unknown", "kind": "driver", "what": "nvrtc?", "why": NO_DRIVER}
     silent = {**absent, "why": "error 999"}
     headers = {**silent, "what": "headers?"}

@@ -266,11 +266,11 @@ def test_bad_arguments(arguments: list[str], words: str, tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("given", "names"), [("nvrtc", ["nvrtc"]), ("cudart, nvrtc,cudart", ["cudart", "nvrtc"])], ids=["one", "list"]
+    ("folder", "names"), [("nvrtc", ["nvrtc"]), ("cudart, nvrtc,cudart", ["cudart", "nvrtc"])], ids=["one", "list"]
 )
-def test_generate_leaves_the_sources(given: str, names: list[str], tmp_path, capsys) -> None:
+def test_generate_leaves_the_sources(folder: str, names: list[str], tmp_path, capsys) -> None:
     """``stubs generate`` writes C, assembler and header of each library once, and prints their names."""
-    assert main(["stubs", "generate", "--libs", given, "-o", str(tmp_path)]) == 0
+    assert main(["stubs", "generate", "--libs", folder, "-o", str(tmp_path)]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [Path(line).name for line in printed] == [f"stub_{name}.{end}" for name in names for end in ("c", "S", "h")]
     assert all(Path(line).is_file() for line in printed)

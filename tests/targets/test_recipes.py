@@ -23,7 +23,7 @@ def module_of(recipe, **names) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda one: f"{one.target} {one.versions}")
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.target} {recipe.versions}")
 def test_stale_recipe(recipe) -> None:
     """A name that is gone, or that begins otherwise, is an error that names release, name and remedy."""
     recipe.check(module_of(recipe), "9.9")
@@ -35,7 +35,7 @@ def test_stale_recipe(recipe) -> None:
             recipe.check(module_of(recipe, **{name: "else"}), "9.9")
 
 
-@pytest.mark.parametrize("recipe", recipes("cuda-core"), ids=lambda one: one.versions)
+@pytest.mark.parametrize("recipe", recipes("cuda-core"), ids=lambda recipe: recipe.versions)
 def test_recipes_set_and_give_back(recipe) -> None:
     """Each backend sets the same names, and giving back makes them what they were."""
     module = module_of(recipe)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, Final
@@ -47,20 +47,20 @@ def key(item: pytest.Item) -> str:
     return f"{item.path}::{name.removesuffix('@' + '_'.join(sorted(groups))) if groups else name}"
 
 
+@contextmanager
+def _streams(run: Run, folder: Path) -> Iterator[dict[str, Any]]:
+    """Open the files for what a child writes; yield these and its folder as arguments of `subprocess.Popen`."""
+    with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+        where = run.config.invocation_params.dir
+        yield {"cwd": where, "stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+
+
 def start_process(run: Run, item: pytest.Item, folder: Path) -> ProcessEnd:
     """Run one test in a new process, which leaves its reports, events and output in a folder."""
     command, environment = _command(run, folder, item.nodeid, [str(item.path)], [])
     try:
-        with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
-            done = subprocess.run(  # noqa: S603 (the command of this very run)
-                command,
-                cwd=run.config.invocation_params.dir,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                check=False,
-            )
+        with _streams(run, folder) as streams:
+            done = subprocess.run(command, env=environment, check=False, **streams)  # noqa: S603 (that of this very run)
     except Stopped as error:
         return ProcessEnd(stopped=str(error))
     return end_of(done.returncode)
@@ -174,17 +174,9 @@ class ServerProcess:
             pipes.extend(starmap(os.pipe, ((), ())))  # one call in C, for the same reason
             (read, self._requests), (self._replies, written) = pipes
             command, environment = _command(run, folder, "", paths, [read, written], events=events)
-            with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
-                subprocess.Popen.__init__(
-                    self._process,
-                    command,
-                    cwd=run.config.invocation_params.dir,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=stdout,
-                    stderr=stderr,
-                    pass_fds=(read, written),
-                )
+            with _streams(run, folder) as streams:
+                start: Any = subprocess.Popen.__init__
+                start(self._process, command, env=environment, pass_fds=(read, written), **streams)
             for pipe in (read, written):
                 os.close(pipe)
             if not self._reply():

@@ -202,9 +202,7 @@ def _alive(driver: DriverControl, others: Sequence[str]) -> dict[str, tuple[int,
 
 
 def _watched(
-    item: pytest.Item,
-    call: Callable[[], Sequence[str]] = tuple,
-    state: Callable[[], DriverState | None] = lambda: None,
+    item: pytest.Item, call: Callable[[], Sequence[str]] = tuple, state: Callable[[], DriverState | None] = lambda: None
 ) -> _Witness:
     """Run a test; return what watched it, which the next run begins again.
 

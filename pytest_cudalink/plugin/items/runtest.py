@@ -218,10 +218,7 @@ def _nothing() -> None:
 
 
 def _assert(run: Run, documented: _Documented) -> None:
-    run.part(LEDGER).test.documented = {
-        "requirement": documented.requirement,
-        "raises": str(documented.raises),
-    }
+    run.part(LEDGER).test.documented = {"requirement": documented.requirement, "raises": str(documented.raises)}
 
 
 def _listed(missing: Sequence[Requirement], versions: dict[str, str]) -> str:

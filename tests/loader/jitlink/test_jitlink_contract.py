@@ -193,12 +193,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("code", "found"), CASES)
-def test_violation(run, code: str, found: str) -> None:
+@pytest.mark.parametrize(("code", "text"), CASES)
+def test_violation(run, code: str, text: str) -> None:
     """Each rule is found, once, and the library does not see a call that it would not survive."""
-    said = "; ".join(run(code, strict=found.startswith("name")))
+    said = "; ".join(run(code, strict=text.startswith("name")))
 
-    assert said.replace("nvJitLink", "") == found
+    assert said.replace("nvJitLink", "") == text
 
 
 def test_cases_cover_every_rule() -> None:

@@ -438,7 +438,7 @@ def import_of_a_module():
 
 @program
 def odd_modules():
-    """A module of a subclass, an object that claims to be a module, and a lazy one are looked at by nobody."""
+    """A module of a subclass, an object that claims to be a module, and a lazy one are left alone."""
     seen = []
 
     class Odd(types.ModuleType):

@@ -105,17 +105,17 @@ class Difference(NamedTuple):
         return f"{self.program} with {' '.join(self.options)}: {ours}; without: {theirs}"
 
 
-def _apart(one: object, other: object) -> tuple[object, object]:
+def _apart(first: object, other: object) -> tuple[object, object]:
     """Return what two answers do not have in common."""
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = [_apart(*pair) for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
+    if isinstance(first, list) and isinstance(other, list) and len(first) == len(other):
+        pairs = [_apart(*pair) for pair in zip(first, other, strict=True) if pair[0] != pair[1]]
         return tuple(map(list, zip(*pairs, strict=True))) if pairs else ([], [])  # type: ignore[return-value]
-    if isinstance(one, list) and isinstance(other, list):
-        return [value for value in one if value not in other], [value for value in other if value not in one]
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]
-        return {key: one.get(key) for key in keys}, {key: other.get(key) for key in keys}
-    return one, other
+    if isinstance(first, list) and isinstance(other, list):
+        return [value for value in first if value not in other], [value for value in other if value not in first]
+    if isinstance(first, dict) and isinstance(other, dict):
+        keys = [key for key in first.keys() | other.keys() if first.get(key) != other.get(key)]
+        return {key: first.get(key) for key in keys}, {key: other.get(key) for key in keys}
+    return first, other
 
 
 class Row(NamedTuple):

@@ -1,4 +1,4 @@
-"""One report with something in every place, and all its forms as files beside this one, for `tests.report.test_forms`.
+"""One report with something in every place, and all its forms as files next to this one, for `tests.report.test_forms`.
 
 ``python -m tests.report.forms`` writes the files again, for a person to read the difference.
 """
