@@ -134,8 +134,8 @@ def _number(text: str | None) -> int:
 def recorded(file: Path) -> dict[str, Any]:
     """Return the content of a file of `cudalink driver record`. Raises ValueError if it is not such a file."""
     try:
-        found = json.loads(read_text(file, DATA))
-        return {"cuda": str(found["cuda"]), "driver": str(found["driver"]), "devices": list(found["devices"])}
+        content = json.loads(read_text(file, DATA))
+        return {"cuda": str(content["cuda"]), "driver": str(content["driver"]), "devices": list(content["devices"])}
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}; correct the path") from error
     except (ValueError, LookupError, TypeError) as error:
@@ -159,8 +159,8 @@ def _recorded(file: Path) -> Devices:
 
 
 def _bytes(size: str) -> int:
-    found = re.fullmatch(r"(\d{1,16}(?:\.\d{1,3})?) ?([KMGT]iB|B|)", size, re.ASCII)
-    memory = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    match = re.fullmatch(r"(\d{1,16}(?:\.\d{1,3})?) ?([KMGT]iB|B|)", size, re.ASCII)
+    memory = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if size and memory < names.LIMIT_LEAST_DEVICE_MEMORY:
         msg = f"the memory of a device is {size!r}; expected a size of at least 16MiB, such as 512MiB or 8GiB"
         raise ValueError(msg)
@@ -198,8 +198,8 @@ class Emulation(NamedTuple):
     @property
     def lacks(self) -> tuple[CudaVersion, ...]:
         """Every release of `toolchains` whose nvJitLink was not found."""
-        found = {_LAST_OF_12: self.nvjitlink_old, self.needs: self.nvjitlink}
-        return tuple(release for release in self.toolchains if found[release] is None)
+        paths = {_LAST_OF_12: self.nvjitlink_old, self.needs: self.nvjitlink}
+        return tuple(release for release in self.toolchains if paths[release] is None)
 
     @property
     def missing(self) -> str:

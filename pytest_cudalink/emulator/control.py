@@ -110,13 +110,13 @@ def _rule_of(kind: str, rule: str, after: str) -> tuple[str, str, str]:
     """
     rules = read_table("rules.toml")["lifetimes"]
     if kind == "argument":  # NULL has one rule for all
-        found = rules["NULL as argument"]
+        row = rules["NULL as argument"]
     elif not after:
-        found = rules.get(rule, rules["memory of a link state"])
+        row = rules.get(rule, rules["memory of a link state"])
     else:
-        found = rules.get(kind, rules["freed memory" if rule == "CUdeviceptr" else "destroyed handle"])
+        row = rules.get(kind, rules["freed memory" if rule == "CUdeviceptr" else "destroyed handle"])
     words = {"rule": rule, "end": after}
-    return found["verb"], found["advice"].format_map(words), found["fix"].format_map(words)
+    return row["verb"], row["advice"].format_map(words), row["fix"].format_map(words)
 
 
 def _tells(filename: str) -> bool:
@@ -203,14 +203,14 @@ def _wait_violation(note: Mapping[str, Any], python_stack: Sequence[str]) -> Vio
     """Return a call that waits where a test forbids it."""
     from .no_wait import violation_of_wait  # most runs forbid no waits
 
-    found = violation_of_wait(
+    violation = violation_of_wait(
         str(note.get("call", "")),
         waits_for=str(note.get("option", "")),
         number=int(note.get("violation", 0)),
         python_stack=python_stack,
         native_stack=tuple(map(str, note.get("stack", ()))),
     )
-    return found._replace(**_process_of(note))
+    return violation._replace(**_process_of(note))
 
 
 def violation_of(
@@ -540,21 +540,21 @@ class DriverControl:
 
         `stacks`: whether to read the stacks, of which a run in which a call fails has one: see `swept_stack`.
         """
-        found: list[SweptCall] = []
+        calls: list[SweptCall] = []
         text = ctypes.create_string_buffer(_STACK_SIZE)
         for number, line in enumerate(self._text(self._library.cudalinkSweptCalls).splitlines(), 1):
             noted = stacks and self._library.cudalinkSweptStack(number, text, _STACK_SIZE)
             lines = _lines(text) if noted else []
             objects = [line[1:].partition("+")[0] for line in lines if line.startswith("n")]
             caller = next((name for name in objects if not name.startswith("libcuda.so")), "")
-            found.append(SweptCall(line[1:], line[0] == "!", tuple(_telling(lines)), caller))
-        return found
+            calls.append(SweptCall(line[1:], line[0] == "!", tuple(_telling(lines)), caller))
+        return calls
 
     def swept_stack(self, number: int) -> tuple[str, ...]:
         """Return the lines that led to the call that a sweep has let fail, innermost first; empty for another call."""
         text = ctypes.create_string_buffer(_STACK_SIZE)
-        found = self._library.cudalinkSweptStack(number, text, _STACK_SIZE)
-        return tuple(_telling(_lines(text))) if found else ()
+        has_stack = self._library.cudalinkSweptStack(number, text, _STACK_SIZE)
+        return tuple(_telling(_lines(text))) if has_stack else ()
 
     @staticmethod
     def _text(write: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> str:

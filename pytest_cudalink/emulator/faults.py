@@ -126,7 +126,7 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
     Raises ValueError if a fault cannot be parsed or has a value out of range, naming it and what is expected; if they
     are too many.
     """
-    found = []
+    faults = []
     for name in filter(None, map(str.strip, text.split(";"))):
         entry = presets().get(name, name)
         match = re.fullmatch(r"(?:(lost|jit)|(\w+):(\d{1,9}))=(\d{1,9}|CUDA_\w+)(?:@(\d{1,9}))?", entry, re.ASCII)
@@ -137,13 +137,13 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
             )
         code = code_of(match[4] if match[4].startswith("CUDA_") else int(match[4]))
         if match[1] is not None:
-            found.append(Fault(match[1], code))
+            faults.append(Fault(match[1], code))
         else:
             function = symbol_of(match[2], version)
-            found.append(Fault(function, code, int(match[3]), int(match[5] or 0) / 1000))
-    if len(found) > LIMIT_FAULTS:
-        raise ValueError(f"{len(found)} faults are too many; expected at most {LIMIT_FAULTS}")
-    return tuple(found)
+            faults.append(Fault(function, code, int(match[3]), int(match[5] or 0) / 1000))
+    if len(faults) > LIMIT_FAULTS:
+        raise ValueError(f"{len(faults)} faults are too many; expected at most {LIMIT_FAULTS}")
+    return tuple(faults)
 
 
 def text_of(faults: tuple[Fault, ...] | list[Fault]) -> str:

@@ -75,11 +75,11 @@ def _plain(symbol: str) -> str:
 @cache
 def _symbols() -> dict[str, frozenset[str]]:
     """Return the symbols of each name of cuda.h."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for names in read_table("emulator/functions.toml")["symbols"].values():
         for name in names:
-            found.setdefault(_plain(name), set()).add(name)
-    return {name: frozenset(symbols) for name, symbols in found.items()}
+            by_name.setdefault(_plain(name), set()).add(name)
+    return {name: frozenset(symbols) for name, symbols in by_name.items()}
 
 
 def allowed_symbols(names: Collection[str]) -> frozenset[str]:
@@ -87,14 +87,14 @@ def allowed_symbols(names: Collection[str]) -> frozenset[str]:
 
     Raises ValueError if no function has a name; the message has the nearest.
     """
-    known, found = _symbols(), set[str]()
+    known, symbols = _symbols(), set[str]()
     for name in names:
         if _plain(name) not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else "give a name of cuda.h, such as 'cuMemFree'"
             raise ValueError(f"the driver has no function {name!r}; {hint}")
-        found |= known[_plain(name)]
-    return frozenset(found)
+        symbols |= known[_plain(name)]
+    return frozenset(symbols)
 
 
 def _documented(row: Wait | None) -> str:
@@ -136,7 +136,7 @@ def violation_of_wait(
     """
     rows = [row for row in waits() if base_of(call) in row.calls and waits_for in ("", row.waits_for)]
     name = _plain(call)
-    instead = next((found for row in rows if (found := row.instead_of(call))), "")
+    instead = next((substitute for row in rows if (substitute := row.instead_of(call))), "")
     objects = {row.waits_for for row in rows}
     waited = _WORDS[objects.pop()] if len(objects) == 1 else "work that was not done"
     why = f"It waits for {waited} ({'it came back when a gate in a stream opened' if noted else _RECORDING})."

@@ -57,22 +57,22 @@ class Notes:
         self._seen = self._header[:8]
         self._looks += 1
         self._header[8:16] = self._looks.to_bytes(8, sys.byteorder)  # functions are noted once between two looks
-        found: list[Note] = []
+        notes: list[Note] = []
         with suppress(FileNotFoundError), open(self.path, "rb") as file:  # noqa: PTH123 (tests replace pathlib's)
             file.seek(self._offset)
             for line in file:
                 if line.endswith(b"\n"):
                     self._offset += len(line)
                     with suppress(ValueError):
-                        found.append(json.loads(line))
-        return found
+                        notes.append(json.loads(line))
+        return notes
 
     def end(self) -> list[Note]:
         """Remove the file, and return the last notes; a process that is still there has its stderr."""
-        found = self.take()
+        notes = self.take()
         with suppress(OSError):
             os.unlink(self.path)  # noqa: PTH108 (tests replace pathlib's)
-        return found
+        return notes
 
 
 def _made() -> tuple[mmap.mmap, str, int]:
@@ -124,9 +124,9 @@ def own(above: str | None = None, *, apart: bool = False) -> Notes:
 
 def _end(notes: Notes) -> None:
     if notes.pid == os.getpid():
-        found = notes.end()
+        last = notes.end()
         for take in notes.at_exit[:1]:  # that of the outermost run
-            take(found)
+            take(last)
 
 
 def pass_on(path: str, notes: Iterable[Note]) -> None:

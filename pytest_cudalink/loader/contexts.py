@@ -81,10 +81,10 @@ class RealContexts:
             if code in STICKY_ERRORS:
                 return code
         retained, code = self._retain(current.value)
-        found = [context for context in (current.value, *retained.values()) if context is not None]
-        if code == 0 and found:
-            answer = self._wait(deadline, found[0]) if found == [current.value] else None
-            code = self._synchronize(found, deadline) if answer is None else answer
+        contexts = [context for context in (current.value, *retained.values()) if context is not None]
+        if code == 0 and contexts:
+            answer = self._wait(deadline, contexts[0]) if contexts == [current.value] else None
+            code = self._synchronize(contexts, deadline) if answer is None else answer
         if code != HANGS:
             for device in retained:
                 self._library.cuDevicePrimaryCtxRelease_v2(device)

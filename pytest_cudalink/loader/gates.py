@@ -51,15 +51,15 @@ def _native() -> Any:
     """Return the native part of this module; None where it was not built."""
     if sys.platform != "linux" or not _OURS.is_file():
         return None
-    found = ctypes.CDLL(str(_OURS))
-    found.cudalinkThreadStack.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
-    found.cudalinkThreadStack.restype = ctypes.c_size_t
-    found.cudalinkStartGuard.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint)
-    found.cudalinkStartGuard.restype = ctypes.c_void_p
-    found.cudalinkGuardOpened.restype = ctypes.c_char_p
+    native = ctypes.CDLL(str(_OURS))
+    native.cudalinkThreadStack.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+    native.cudalinkThreadStack.restype = ctypes.c_size_t
+    native.cudalinkStartGuard.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint)
+    native.cudalinkStartGuard.restype = ctypes.c_void_p
+    native.cudalinkGuardOpened.restype = ctypes.c_char_p
     for name in ("cudalinkGuardBeat", "cudalinkGuardOpened", "cudalinkEndGuard"):
-        getattr(found, name).argtypes = (ctypes.c_void_p,)
-    return found
+        getattr(native, name).argtypes = (ctypes.c_void_p,)
+    return native
 
 
 def run_delay(thread: int) -> float:
@@ -178,17 +178,17 @@ class _Driver:
         Where there is no context, that is the primary one of the first device.
         """
         current = self.made("cuCtxGetCurrent")
-        found, retained = [current] if current and self.number(current) >= 0 else [], []
+        contexts, retained = [current] if current and self.number(current) >= 0 else [], []
         count, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
         self.must("cuDeviceGetCount", ctypes.byref(count))
         if not count.value:
             raise NoGatesError("no device")
         for device in range(count.value):
             self.do("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
-            if active.value or (device == 0 and not found):
-                found.append(self.made("cuDevicePrimaryCtxRetain", device))
+            if active.value or (device == 0 and not contexts):
+                contexts.append(self.made("cuDevicePrimaryCtxRetain", device))
                 retained.append(device)
-        return list(dict.fromkeys(found)), retained
+        return list(dict.fromkeys(contexts)), retained
 
     def number(self, context: int) -> int:
         """Return the number of a context, which no other has, not even one of the same handle; -1 if it is destroyed.

@@ -27,8 +27,8 @@ class _Watch(NamedTuple):
 
     def begin(self) -> None:
         """Watch; without a descriptor that the program has closed, and may have opened again for another file."""
-        found = zip(self.descriptors, self.files, strict=True)
-        ours = [descriptor if identity(descriptor) == known else -1 for descriptor, known in found]
+        pairs = zip(self.descriptors, self.files, strict=True)
+        ours = [descriptor if identity(descriptor) == known else -1 for descriptor, known in pairs]
         _library().cudalinkLastWords(*ours, self.worker)
 
     def close(self) -> None:
@@ -69,12 +69,12 @@ def watch(record: Path, worker: str | None, terminal: int | None) -> Callable[[]
     opened = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     descriptors = _high(opened), frames, shown
     os.close(opened)
-    found = _Watch(descriptors, tuple(map(identity, descriptors)), json.dumps(worker).encode())
-    found.begin()
+    begun = _Watch(descriptors, tuple(map(identity, descriptors)), json.dumps(worker).encode())
+    begun.begin()
     if frames >= 0:
         faulthandler.enable(file=frames)
         _library().cudalinkLastWordsAddress()
-    _watches.append(found)
+    _watches.append(begun)
     return _unwatch
 
 

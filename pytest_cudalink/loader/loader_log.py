@@ -102,29 +102,29 @@ class _Process:
 
     def is_replaced(self, line: str) -> bool:
         """Whether a line shows that another program has taken the place of this one: something unknown needs a file."""
-        found = _FILE.fullmatch(line)
-        return self.has_started and found is not None and found["how"] == "needed by" and found["by"] not in self.mapped
+        match = _FILE.fullmatch(line)
+        return self.has_started and match is not None and match["how"] == "needed by" and match["by"] not in self.mapped
 
     def read(self, line: str) -> None:
         """Take up one line of the list."""
-        if found := _SEARCH.fullmatch(line):
-            self.sought = found[1]
-        elif found := _TRIED.fullmatch(line):
-            self.tried[self.sought] = found[1]
-        elif found := _INIT.fullmatch(line):
-            if file := self.mapped.get(found[1]):
+        if match := _SEARCH.fullmatch(line):
+            self.sought = match[1]
+        elif match := _TRIED.fullmatch(line):
+            self.tried[self.sought] = match[1]
+        elif match := _INIT.fullmatch(line):
+            if file := self.mapped.get(match[1]):
                 file.is_initialized = True
-        elif found := _START.fullmatch(line):
-            self.program = found[2]
-            self.has_started = self.has_started or found[1] == "transferring control"
-        elif found := _FILE.fullmatch(line):
-            name = found["name"]
-            if found["how"]:
-                self.asked[name] = (found["how"], found["by"])
-            elif found["event"] == "generating":
+        elif match := _START.fullmatch(line):
+            self.program = match[2]
+            self.has_started = self.has_started or match[1] == "transferring control"
+        elif match := _FILE.fullmatch(line):
+            name = match["name"]
+            if match["how"]:
+                self.asked[name] = (match["how"], match["by"])
+            elif match["event"] == "generating":
                 how, by = self.asked.get(name, ("", ""))
                 self.mapped.setdefault(self.path(name, by), _Mapped(name, how, by))
-            elif found["event"] == "destroying" and name in self.mapped and not self.mapped[name].is_initialized:
+            elif match["event"] == "destroying" and name in self.mapped and not self.mapped[name].is_initialized:
                 del self.mapped[name]  # something that it needs is missing: the loader gave up
 
     def path(self, name: str, by: str) -> str:

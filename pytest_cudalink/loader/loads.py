@@ -49,11 +49,11 @@ def library() -> Any:
         return None
     import ctypes
 
-    found = ctypes.PyDLL(str(_OURS))  # keeps the interpreter's lock: nothing is unloaded by Python code meanwhile
-    found.cudalinkLoadCount.restype = ctypes.c_ulonglong
-    found.cudalinkLoadedObjects.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
-    found.cudalinkLoadedObjects.restype = ctypes.c_size_t
-    return found
+    native = ctypes.PyDLL(str(_OURS))  # keeps the interpreter's lock: nothing is unloaded by Python code meanwhile
+    native.cudalinkLoadCount.restype = ctypes.c_ulonglong
+    native.cudalinkLoadedObjects.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+    native.cudalinkLoadedObjects.restype = ctypes.c_size_t
+    return native
 
 
 def counter() -> Callable[[], int]:
@@ -76,14 +76,14 @@ def loaded_objects() -> list[LoadedObject]:
         if length <= size:
             break
         size = 2 * length
-    found = []
+    objects = []
     fields = iter(text.raw[:length].decode("utf-8", "surrogateescape").split("\0"))
     for path in fields:
         soname = next(fields, "")
         needed = tuple(iter(lambda: next(fields, ""), ""))
         if path:
-            found.append(LoadedObject(path, soname, needed))
-    return found
+            objects.append(LoadedObject(path, soname, needed))
+    return objects
 
 
 def mapped_files(maps: str = "/proc/self/maps") -> list[str]:

@@ -111,13 +111,13 @@ class EmulatedDriver:
         `call`: a function, named as for `inject`.
         Raises ValueError if no such function is exported.
         """
-        found = self.control.events(self.start)
+        events = self.control.events(self.start)
         if call is None:
-            return found
+            return events
         from ..emulator.faults import symbol_of
 
         symbol = symbol_of(call, self.version)
-        return [event for event in found if event.get("call") == symbol and "result" in event]
+        return [event for event in events if event.get("call") == symbol and "result" in event]
 
     def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> None:
         """As `pytest_cudalink.emulator.control.DriverControl.inject`, for the rest of this test."""
@@ -160,9 +160,9 @@ class BrokenRules:
     def expect(self) -> tuple[Violation, ...]:
         """Return the violations so far, and consume them: they fail no test."""
         with self._run.lock:
-            found = self.violations
-            self._check.consume(found)
-            return found
+            violations = self.violations
+            self._check.consume(violations)
+            return violations
 
 
 def _run_of(config: pytest.Config) -> Run:
@@ -291,8 +291,8 @@ def _skip_unemulated(config: pytest.Config) -> NoReturn:
     from .conditions.run_driver import remedy
 
     driver = Environment()["driver"]
-    found = f"{driver.value}, {driver.kind}" if driver.value else str(driver)
-    _skip(config, "an emulated driver", found, remedy(config, _run_of(config).settings))
+    present = f"{driver.value}, {driver.kind}" if driver.value else str(driver)
+    _skip(config, "an emulated driver", present, remedy(config, _run_of(config).settings))
 
 
 @pytest.fixture
@@ -327,12 +327,12 @@ def nvjitlink_contract(pytestconfig: pytest.Config) -> BrokenRules:
 
     run = _run_of(pytestconfig)
     check_nvjitlink(run)
-    found = run.get(JITLINK_CONTRACT)
-    if found is None:
+    check = run.get(JITLINK_CONTRACT)
+    if check is None:
         setting = run.settings.jitlink_contract
         reason = f"--cudalink-checks=nvjitlink={setting}" if setting.value == "off" else "not possible on this system"
         _skip(pytestconfig, "checks of nvJitLink's contract", reason)
-    return BrokenRules(run, found)
+    return BrokenRules(run, check)
 
 
 @pytest.fixture
@@ -341,14 +341,14 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> BrokenRules:
     from .watch import LIFETIMES
 
     run = _run_of(pytestconfig)
-    found = run.get(LIFETIMES)
-    if found is None:
+    check = run.get(LIFETIMES)
+    if check is None:
         from ..emulator import preload
 
         if preload.emulation() is None:
             _skip_unemulated(pytestconfig)
         _skip(pytestconfig, "lifetime checks", f"--cudalink-checks=lifetimes={run.settings.lifetime}")
-    return BrokenRules(run, found)
+    return BrokenRules(run, check)
 
 
 @pytest.fixture

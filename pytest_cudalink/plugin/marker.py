@@ -170,7 +170,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
     Returns whether any test has a plan.
     Raises pytest.UsageError names each test and what is wrong with its marker.
     """
-    found: dict[str, None] = {}
+    errors: dict[str, None] = {}
     planned = False
     for item in items:
         callspec = getattr(item, "callspec", None)
@@ -186,9 +186,9 @@ def check(items: Iterable[pytest.Item]) -> bool:
             plan = item.stash[PLAN] = _plan(item, marks)
             planned = planned or plan != MarkerPlan()
             faults = list(_faults_together(item, _keywords(marks)))
-        found.update(dict.fromkeys(f"{name}: @pytest.mark.cudalink {fault}" for fault in faults))
-    if found:
-        raise pytest.UsageError("\n".join(found))
+        errors.update(dict.fromkeys(f"{name}: @pytest.mark.cudalink {fault}" for fault in faults))
+    if errors:
+        raise pytest.UsageError("\n".join(errors))
     return planned
 
 

@@ -18,7 +18,7 @@ class _OwnModules:
             return None
         passed = ("AssertionRewritingHook", type(self).__name__)  # blocks nest
         others = [other for other in sys.meta_path if type(other).__name__ not in passed]
-        return next((found for other in others if (found := other.find_spec(name, path, target)) is not None), None)
+        return next((spec for other in others if (spec := other.find_spec(name, path, target)) is not None), None)
 
 
 @contextmanager

@@ -138,12 +138,12 @@ class Run:
 
         `key`: its class within its own room, where keys would be a circle of imports.
         """
-        found = self.get(key)
-        if found is not None:
-            return found
+        part = self.get(key)
+        if part is not None:
+            return part
         with self.lock:
-            found = self.get(key)
-            if found is None:  # no other thread has made it meanwhile
+            part = self.get(key)
+            if part is None:  # no other thread has made it meanwhile
                 make: Any = key
                 if isinstance(key, Key):
                     from ..loader.imports import held_starts
@@ -151,14 +151,14 @@ class Run:
                     module, _, name = key.place.partition(":")
                     with own_imports(), held_starts():
                         make = getattr(import_module(f"{__package__}.{module}"), name)
-                found = make(self)
-                self.config.pluginmanager.register(found, f"cudalink-{part_name(key)}")
-            return found
+                part = make(self)
+                self.config.pluginmanager.register(part, f"cudalink-{part_name(key)}")
+            return part
 
     def get(self, key: Key[T] | type[T]) -> T | None:
         """Return a part of the plugin, or None if this run has not made it."""
-        found: T | None = self.config.pluginmanager.getplugin(f"cudalink-{part_name(key)}")
-        return found
+        part: T | None = self.config.pluginmanager.getplugin(f"cudalink-{part_name(key)}")
+        return part
 
     def asked_for(self) -> Iterator[Any]:
         """Yield the parts that say, by a method of this name, how much of what was asked for has happened."""

@@ -59,19 +59,19 @@ def parse(text: str) -> ScheduleRequest:
 
 def _numbers(text: str) -> tuple[int, ...]:
     """Return numbers in ascending order; empty if a part of the text is not a number or range."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"([1-9]\d{0,5})(?:-(\d{1,6}))?", part, re.ASCII)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             return ()
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return tuple(sorted(found))
+        numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(numbers))
 
 
 def _ranges(numbers: Iterable[int]) -> str:
     """Return numbers in ascending order as the option has them, three and more in a row by the first and last."""
-    found = []
+    texts = []
     for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         row = [number for _, number in group]
-        found += [f"{row[0]}-{row[-1]}"] if len(row) > 2 else [str(number) for number in row]
-    return ",".join(found)
+        texts += [f"{row[0]}-{row[-1]}"] if len(row) > 2 else [str(number) for number in row]
+    return ",".join(texts)

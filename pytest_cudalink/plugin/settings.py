@@ -178,8 +178,8 @@ class Settings:
     @property
     def of_emulation(self) -> list[str]:
         """The options of an emulated driver that the command line or the environment gives, with their values."""
-        found = ((name, getattr(self, name)) for name in OF_EMULATION)
-        return [f"{name} {setting}" for name, setting in found if setting.source not in ("default", "ini")]
+        emulated = ((name, getattr(self, name)) for name in OF_EMULATION)
+        return [f"{name} {setting}" for name, setting in emulated if setting.source not in ("default", "ini")]
 
     @property
     def keeps_driver(self) -> bool:
@@ -194,10 +194,10 @@ def resolve(config: pytest.Config, options: argparse.Namespace | None = None) ->
     Raises pytest.UsageError if a value is not one of the choices; names the value, its source and the choices.
     """
     given = config.option if options is None else options
-    found: dict[str, Setting] = {}
+    resolved: dict[str, Setting] = {}
     for option in OPTIONS:
-        found |= _resolve(option, config, getattr(given, option.ini, None))
-    return Settings(**found)
+        resolved |= _resolve(option, config, getattr(given, option.ini, None))
+    return Settings(**resolved)
 
 
 def share(settings: Settings) -> Callable[[], None]:
@@ -241,7 +241,7 @@ def _resolve(option: Option, config: pytest.Config, typed: str | list[str] | Non
         ("default", option.default),
     )
     source, value = next((source, value) for source, value in candidates if value or source == "default")
-    found: dict[str, Setting] = {}
+    resolved: dict[str, Setting] = {}
     for text in value if isinstance(value, list) else [str(value)]:  # an option that is repeated changes what it names
         try:
             now = _settings_of(option, Setting(text, source))
@@ -250,10 +250,10 @@ def _resolve(option: Option, config: pytest.Config, typed: str | list[str] | Non
 
             msg = f"cudalink: {option.flag or option.ini} is {text!r} (from {source}); {error}"
             raise pytest.UsageError(block(msg)) from None
-        found = {
-            name: found.get(name, setting) if setting.source != source else setting for name, setting in now.items()
+        resolved = {
+            name: resolved.get(name, setting) if setting.source != source else setting for name, setting in now.items()
         }
-    return found
+    return resolved
 
 
 def _settings_of(option: Option, setting: Setting) -> dict[str, Setting]:
@@ -268,18 +268,18 @@ def _settings_of(option: Option, setting: Setting) -> dict[str, Setting]:
     from ..base.words import read_words
 
     words = read_words(setting.value, {part.word: part.values for part in option.parts.values()})
-    found = {}
+    settings = {}
     for name, part in option.parts.items():
         named = part.default != "off" or f"{part.word}=" in setting.value  # a value alone turns nothing on
         if named and part.word in words and setting.source != "default":
-            found[name] = Setting(words[part.word], setting.source)
+            settings[name] = Setting(words[part.word], setting.source)
             try:
                 if check := _CHECKS.get(name):
                     check(words[part.word])
             except ValueError as error:
                 raise ValueError(f"{part.word}: {error}") from None
         elif passed_on := os.environ.get(part.env):
-            found[name] = Setting(passed_on, f"environment {part.env}")
+            settings[name] = Setting(passed_on, f"environment {part.env}")
         else:
-            found[name] = Setting(part.default, "default")
-    return found
+            settings[name] = Setting(part.default, "default")
+    return settings

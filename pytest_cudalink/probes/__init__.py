@@ -160,19 +160,19 @@ def _loaded_nvjitlink() -> NvJitLink:
             return NvJitLink(None, None, f"{hidden_by} hides it", f"leave out {hidden_by}")
         return NvJitLink(None, None, elsewhere.NO_NVJITLINK)
     path = loaded.abs_path
-    found = version_of_nvjitlink(path)
-    if found is None or found < FIRST_USABLE_NVJITLINK:
+    version = version_of_nvjitlink(path)
+    if version is None or version < FIRST_USABLE_NVJITLINK:
         return NvJitLink(
-            found,
+            version,
             path,
-            f"{path} is nvJitLink {found or 'of an unknown version'}, {FIRST_USABLE_NVJITLINK} or newer is needed",
+            f"{path} is nvJitLink {version or 'of an unknown version'}, {FIRST_USABLE_NVJITLINK} or newer is needed",
         )
     try:
         import cuda.bindings.nvjitlink  # noqa: F401 (an optional dependency)
     except ImportError as error:
         remedy = install_command("cuda-bindings")
-        return NvJitLink(found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); {remedy}")
-    return NvJitLink(found, path)
+        return NvJitLink(version, path, f"nvJitLink {version} is there, but cuda-bindings is not ({error}); {remedy}")
+    return NvJitLink(version, path)
 
 
 def version_of_nvjitlink(path: str) -> CudaVersion | None:
@@ -217,11 +217,11 @@ def unloaded_nvjitlink() -> NvJitLink | None:
         return None
     if not (wheel := nvjitlink_wheel()) or not installed_wheel("cuda-bindings"):
         return None
-    found = CudaVersion.parse(".".join(wheel.split(".")[:2]))
+    version = CudaVersion.parse(".".join(wheel.split(".")[:2]))
     path = _file_of_wheel()
-    if path is None or not os.path.exists(path) or found < FIRST_USABLE_NVJITLINK:  # noqa: PTH110 (as the loader is asked)
+    if path is None or not os.path.exists(path) or version < FIRST_USABLE_NVJITLINK:  # noqa: PTH110 (as the loader is asked)
         return None
-    return NvJitLink(found, path)
+    return NvJitLink(version, path)
 
 
 def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:

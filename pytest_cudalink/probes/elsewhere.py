@@ -114,15 +114,15 @@ def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
         except OSError as error:
             return ForeignAnswer(exists=False, problem=str(error)), ""
     try:
-        found = _run("-S", "-c", _PROGRAM, loaded or libcuda.LIBRARY_NAME, *["device"] * device)
+        answers = _run("-S", "-c", _PROGRAM, loaded or libcuda.LIBRARY_NAME, *["device"] * device)
     except subprocess.TimeoutExpired:
         return ForeignAnswer(exists=True, problem=f"it has not answered another process for {_DEADLINE} s"), loaded
     except (OSError, ValueError):
         return ForeignAnswer(exists=True, problem="another process that asked it died"), loaded
-    problem = found.get("problem", "")
-    version = found.get("version")
-    answer = ForeignAnswer(not problem, version and CudaVersion.from_driver(version), found.get("arch"), problem)
-    return answer, found.get("file", loaded)
+    problem = answers.get("problem", "")
+    version = answers.get("version")
+    answer = ForeignAnswer(not problem, version and CudaVersion.from_driver(version), answers.get("arch"), problem)
+    return answer, answers.get("file", loaded)
 
 
 def _run(*arguments: str) -> Any:

@@ -45,9 +45,9 @@ def library() -> ctypes.CDLL:
     """
     remedy = "install the NVIDIA driver"
     try:
-        found = ctypes.CDLL(LIBRARY_NAME)
-        if not hasattr(found, "cudalinkAbsentDriver"):
-            return found
+        driver = ctypes.CDLL(LIBRARY_NAME)
+        if not hasattr(driver, "cudalinkAbsentDriver"):
+            return driver
         missing = "--cudalink-driver=absent hides it"
         remedy = "omit that option"
     except FileNotFoundError as error:  # Windows

@@ -60,12 +60,12 @@ class AskedFor(NamedTuple):
 
 def merged(entries: Iterable[AskedFor]) -> list[AskedFor]:
     """Return one entry for each kind, in the order of `KINDS`: several processes do a part each."""
-    found: dict[str, AskedFor] = {}
+    by_kind: dict[str, AskedFor] = {}
     for what, *counts, left, allowed in entries:
-        known = found.get(what, AskedFor(what, 0, 0))
+        known = by_kind.get(what, AskedFor(what, 0, 0))
         due, happened = map(sum, zip(known[1:3], counts, strict=True))
-        found[what] = AskedFor(what, due, happened, _sums([known.left, left]), _sums([known.allowed, allowed]))
-    return [found[what] for what in KINDS if what in found]
+        by_kind[what] = AskedFor(what, due, happened, _sums([known.left, left]), _sums([known.allowed, allowed]))
+    return [by_kind[what] for what in KINDS if what in by_kind]
 
 
 def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

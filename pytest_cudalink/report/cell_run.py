@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Annotated, Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
@@ -53,11 +53,15 @@ def doubts(lines: Lines, fine: Collection[str], *, explained: bool) -> list[str]
         return [f"the record has {len(codes)} ends, with exit codes {words}; expected one run in a file"]
     if not codes or codes[0] not in WHOLE:
         return []
-    found = [*_of_tests(lines, fine)]
+    sentences = [*_of_tests(lines, fine)]
     if codes[0] == 1 and not explained:
         why = "and no test failed: a plugin failed the run, as a limit of coverage does"
-        return [f"pytest ended with exit code 1, {why}", *found]
-    return ["pytest ended with exit code 0, and no test ran", *found] if codes[0] == 0 and not lines.ended else found
+        return [f"pytest ended with exit code 1, {why}", *sentences]
+    return (
+        ["pytest ended with exit code 0, and no test ran", *sentences]
+        if codes[0] == 0 and not lines.ended
+        else sentences
+    )
 
 
 def _of_tests(lines: Lines, fine: Collection[str]) -> Iterator[str]:
@@ -110,12 +114,6 @@ _ONLY_A_GPU: Final = "only a driver with a GPU does what this test asks for"
 _A_CELL: Final = "run the test in a cell with a GPU"
 #: How many faults of its files a cell names, and how many tests a sentence.
 _MOST_NAMED: Final = 3
-#: The fields of two runs of a cell that add up, and those of which a later value counts or one truth is enough.
-_ADDED: Final = (
-    *("files", "duration", "unsteered", "unlinked_modules", "violations", "verdicts", "sticky", "findings", "asked"),
-    *("crashes", "reruns", "problems", "damage", "repeated"),
-)
-_UNITED: Final = ("axes", "versions", "outcomes", "durations", "differing", "truncated", "unread")
 
 
 @dataclass(frozen=True)
@@ -210,18 +208,18 @@ class CellRun:
     @property
     def causes(self) -> dict[str, Finding]:
         """Why tests fail, as far as that is known, and why tests that were skipped need a GPU."""
-        found: dict[str, Finding] = {}
+        by_test: dict[str, Finding] = {}
         for test, letter in self.outcomes.items():
             if letter not in BAD and letter != "U":
                 continue
             detail = self.details.get(test, Detail())
             if detail.cause is not None:
-                found[test] = cause_of(detail.cause)
+                by_test[test] = cause_of(detail.cause)
             elif letter == "U":
-                found[test] = Finding(
+                by_test[test] = Finding(
                     "error", detail.reason, why=_ONLY_A_GPU, kind="not_emulated", suggestion=(_A_CELL,)
                 )
-        return found
+        return by_test
 
     @property
     def is_explained(self) -> bool:
@@ -279,36 +277,36 @@ class CellRun:
         """Name, requested and found, of each version that is not the requested one."""
         result = []
         for name, version in sorted(self.versions.items()):
-            requested, found = version.get("resolved") or version.get("requested"), version.get("found")
+            requested, present = version.get("resolved") or version.get("requested"), version.get("found")
             if name in self.axes and name not in _OF_TOOLKIT:  # a package whose version the cell chose
-                if requested is not None and not _is_asked_for(found, requested):
+                if requested is not None and not _is_asked_for(present, requested):
                     shown = version.get("requested")
                     result.append(
-                        (name, requested if shown == requested else f"{shown}, {requested}", str(found or "none"))
+                        (name, requested if shown == requested else f"{shown}, {requested}", str(present or "none"))
                     )
                 continue
             if requested is None or requested in ("auto", "latest"):
                 continue
             if requested == "real":
-                if found is None or version.get("kind") not in ("real", "", None):
-                    result.append((name, "real", " ".join(filter(None, (found, version.get("kind"))))))
+                if present is None or version.get("kind") not in ("real", "", None):
+                    result.append((name, "real", " ".join(filter(None, (present, version.get("kind"))))))
             elif requested in ("absent", "none"):
-                if found is not None and version.get("kind") != "absent":
-                    result.append((name, str(requested), str(found)))
-            elif found is None or not f"{found}.".startswith(f"{requested}."):
-                result.append((name, str(requested), str(found or "none")))
+                if present is not None and version.get("kind") != "absent":
+                    result.append((name, str(requested), str(present)))
+            elif present is None or not f"{present}.".startswith(f"{requested}."):
+                result.append((name, str(requested), str(present or "none")))
         return result
 
     @property
     def known_bad(self) -> list[KnownBad]:
         """The known-bad combinations that the versions of the cell meet, if its architecture and driver are known."""
-        found = {name: found for name, version in self.versions.items() if (found := version.get("found"))}
+        versions = {name: versions for name, version in self.versions.items() if (versions := version.get("found"))}
         arch, release = self.axes.get("arch"), None
         with suppress(ValueError):  # the release that the driver's CUDA version first came with
-            release = DRIVER_RELEASES.get(CudaVersion.parse(found.pop("driver", "")))
+            release = DRIVER_RELEASES.get(CudaVersion.parse(versions.pop("driver", "")))
         return [
             entry
-            for entry in known_bad(found, arch=arch, driver=release)
+            for entry in known_bad(versions, arch=arch, driver=release)
             if not entry.open_conditions(arch=arch, driver=release, kinds=entry.kinds)
         ]
 
@@ -316,13 +314,10 @@ class CellRun:
         """Return this run joined with a later one of the same cell; where a test ran twice, the later result counts."""
         statuses = [run.exitstatus for run in (self, later) if run.exitstatus is not None]
         details = {test: detail for test, detail in self.details.items() if test not in later.outcomes}
-        values = {name: getattr(self, name) + getattr(later, name) for name in _ADDED}
-        values |= {name: getattr(self, name) | getattr(later, name) for name in _UNITED}
-        return CellRun(
-            self.name,
+        values = {name: _together(mine, getattr(later, name)) for name, mine in vars(self).items()}
+        return replace(
+            CellRun(**values),
             hidden=later.hidden or self.hidden,
-            python=later.python,
-            platform=later.platform,
             finished=self.finished and later.finished,
             exitstatus=max(statuses, key=lambda code: (code not in WHOLE, code), default=None),
             details={**details, **later.details},
@@ -334,8 +329,14 @@ class CellRun:
                 if test not in self.outcomes and test not in later.outcomes
             ],
             origins=list(dict.fromkeys([*self.origins, *later.origins])),
-            **values,
         )
+
+
+def _together(mine: Any, theirs: Any) -> Any:
+    """Return what two runs of a cell have together; the later value of what does not add up."""
+    if isinstance(mine, dict | bool):
+        return mine | theirs
+    return mine + theirs if isinstance(mine, list | float | int) and theirs is not None else theirs
 
 
 def _is_asked_for(version: str | None, requested: str) -> bool:

@@ -180,7 +180,7 @@ def _changes(reports: Sequence[MatrixReport]) -> Iterator[OutcomeChange]:
 
 def _findings(report: MatrixReport, *, hidden: bool) -> Counter[tuple[str, str, str]]:
     """Return what, test and cell of crashes, violations and findings; or only of those that no test's failure shows."""
-    found: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     for cell in report.cells:
         bad = cell.failing_tests
         every = [
@@ -192,8 +192,8 @@ def _findings(report: MatrixReport, *, hidden: bool) -> Counter[tuple[str, str, 
         ]
         shown = [(what, nodeid) for what, nodeid in every if not (hidden and nodeid in bad)]
         shown += [(f"{finding.category}: {finding.kind}", finding.nodeid) for finding in cell.findings]
-        found.update((what, nodeid or "outside tests", cell.name) for what, nodeid in shown)
-    return found
+        counts.update((what, nodeid or "outside tests", cell.name) for what, nodeid in shown)
+    return counts
 
 
 def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> dict[str, str]:
@@ -294,7 +294,7 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
     counts, there, changes = report.counts, findings(report, comparison), comparison or Comparison()
     where = "regressions" if changes.regressions else "worse" if changes.worse else "incomplete"
     # True for bad news; None for what is left out where it is 0, too
-    found: list[tuple[int, str, bool | None, str]] = [
+    rows: list[tuple[int, str, bool | None, str]] = [
         (len(report.cells), "cell|cells", False, "cells"),
         (len(report.tests), "test|tests", False, "all"),
         (counts["P"] + counts["D"], "passed", False, "has=PD"),
@@ -312,18 +312,18 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
     ]
     for key, number in sorted(report.links.items()):
         place = line(linked_on(key))
-        found.append((number, f"link {place}" if number == 1 else f"links {place}", False, "cells"))
+        rows.append((number, f"link {place}" if number == 1 else f"links {place}", False, "cells"))
     modules, not_steered = (
         "module that no seen link made|modules that no seen link made",
         "link not steered|links not steered",
     )
-    found.append((sum(cell.not_steered for cell in report.cells), not_steered, None, "unsteered"))
-    found.append((sum(cell.unlinked_modules for cell in report.cells), modules, None, "unsteered"))
+    rows.append((sum(cell.not_steered for cell in report.cells), not_steered, None, "unsteered"))
+    rows.append((sum(cell.unlinked_modules for cell in report.cells), modules, None, "unsteered"))
     if comparison is not None:
-        found.append((changes.regression_count, "regression|regressions", True, where))
-        found.append((len(changes.fixed), "fixed", False, "fixed"))
+        rows.append((changes.regression_count, "regression|regressions", True, where))
+        rows.append((len(changes.fixed), "fixed", False, "fixed"))
     return [
         Figure(number, either(number, text), bool(alarm), shows)
-        for number, text, alarm, shows in found
+        for number, text, alarm, shows in rows
         if number or alarm is False
     ]

@@ -81,15 +81,15 @@ def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> li
     ran = [(axes, failed) for axes, failed in zip(cells, bad, strict=True) if failed is not None]
     every = [axes for axes, _ in ran]
     names = [name for name in axis_names(every) if len({axes.get(name) or "none" for axes in every}) > 1]
-    found = [cause for name in names if (cause := _decides(ran, (name,)))]
-    if not found:
+    deciding = [cause for name in names if (cause := _decides(ran, (name,)))]
+    if not deciding:
         related = _decides(ran, (_RELATION,)) if all(relation(axes) for axes, _ in ran) else None
         pairs = [cause for pair in itertools.combinations(names, 2) if (cause := _decides(ran, pair))]
         useful = [cause for cause in pairs if len(cause.failing) == 1 or len(cause.verdicts) < len(ran)]
         if related:  # says in fewer words what several pairs of toolkit and driver say
             useful = [cause for cause in useful if len(cause.failing) == 1 or cause.axes != _RELATED]
-        found = [related, *useful] if related else useful
-    return sorted(found, key=lambda cause: len(cause.failing))
+        deciding = [related, *useful] if related else useful
+    return sorted(deciding, key=lambda cause: len(cause.failing))
 
 
 def deciding_cell(candidates: Sequence[Cause], others: Mapping[str, Mapping[str, str]]) -> str:
@@ -121,15 +121,15 @@ def explain(
     "with" joins two axes of which only both together decide. ``"no axis explains it"`` if no cause agrees with all
     cells.
     """
-    found = causes(cells, bad)
-    if not found:
+    every = causes(cells, bad)
+    if not every:
         return "no axis explains it"
-    shown = found if len(found[0].axes) == 1 and found[0].axes != (_RELATION,) else found[:_PAIRS_SHOWN]
+    shown = every if len(every[0].axes) == 1 and every[0].axes != (_RELATION,) else every[:_PAIRS_SHOWN]
     words = [str(cause) for cause in shown]
-    if len(found) > len(shown):
-        more = len(found) - len(shown)
+    if len(every) > len(shown):
+        more = len(every) - len(shown)
         words.append(f"one of {more} other causes" if more > 1 else "one other cause")
-    decides = deciding_cell(found, others or {})
+    decides = deciding_cell(every, others or {})
     either = f"either {', or '.join(words)}" if len(words) > 1 else words[0]
     return either + (f"; run {decides} to tell" if decides else "")
 

@@ -238,8 +238,8 @@ def facts(origin: Origin, differ: Sequence[str]) -> list[dict[str, str]]:
 def _commit_address(run: str, commit: str) -> str:
     """Return the address of a commit, from that of a CI run of GitHub or GitLab; empty for another CI system."""
     for mark, to in (("/actions/runs/", "/commit/"), ("/-/pipelines/", "/-/commit/"), ("/-/jobs/", "/-/commit/")):
-        before, found, _ = run.partition(mark)
-        if found and commit.isalnum():
+        before, separator, _ = run.partition(mark)
+        if separator and commit.isalnum():
             return f"{before}{to}{commit}"
     return ""
 
@@ -268,13 +268,13 @@ def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dic
     """Return the card of a cause; what pytest printed for the first of its tests stands for all."""
     block, indexes = block_of(report, group), [names[test] for test in group.tests]
     columns = [number for number, cell in enumerate(report.cells) if cell.name in group.cells]
-    found = {report.grid[index][column] for index in indexes for column in columns} & {*BAD, "U"}
+    letters = {report.grid[index][column] for index in indexes for column in columns} & {*BAD, "U"}
     first = group.tests[0]
     texts = [cell.details[first].text for cell in report.cells if first in cell.details and cell.outcomes[first] in BAD]
     return {
         **_several(indexes, block.tests, "\n".join(block.lines)),
         "index": indexes[0],
-        "badges": [badge(letter) for letter in NAMES if letter in found],
+        "badges": [badge(letter) for letter in NAMES if letter in letters],
         "why": line(group.explanation),
         "has_text": any(texts),
         "count": f"{len(group.cells)} of {counted(len(report.cells), 'cell')}",
@@ -328,10 +328,10 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
         for cell, causes, letter in zip(report.cells, report.causes, row, strict=True)
         if letter in BAD and test not in causes
     ]
-    found = [cell.details.get(test) for cell in failing]
+    details = [cell.details.get(test) for cell in failing]
     reasons = Counter(
         line(detail.reason or detail.text.strip().rpartition("\n")[2])
-        for detail in found
+        for detail in details
         if detail and (detail.reason or detail.text)
     )
     ran = sum(letter != NOT_RUN for letter in row)
@@ -342,7 +342,7 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
         "why": line(group.explanation),
         "messages": [{"text": text, "number": number} for text, number in reasons.most_common(_MESSAGES)],
         "more": max(0, len(reasons) - _MESSAGES),
-        "has_text": any(detail and detail.text for detail in found),
+        "has_text": any(detail and detail.text for detail in details),
         "count": f"{len(failing)} of {counted(ran, 'cell')}",
         "cells": line(listed([cell.name for cell in failing])),
     }
@@ -365,10 +365,12 @@ def cells(report: MatrixReport) -> dict[str, Any]:
         *((number, cell, cell.fault) for number, cell in enumerate(report.cells[:_SHOWN])),
         *((None, CellRun(name), report.why_missing(name)) for name in report.missing),
     ]
-    same = [(line(name), line(next(iter(found)))) for name, found in values.items() if len(found) == 1]
+    same = [
+        (line(name), line(next(iter(seen_values)))) for name, seen_values in values.items() if len(seen_values) == 1
+    ]
     return {
         "rows": rows,
-        "differing": [name for name, found in values.items() if len(found) > 1],
+        "differing": [name for name, seen_values in values.items() if len(seen_values) > 1],
         "same": same if len(report.cells) > 1 else [],
         "more": max(0, len(report.cells) - _SHOWN),
     }
@@ -378,13 +380,13 @@ def versions(report: MatrixReport) -> dict[str, Any]:
     """Return the versions as a table of cells and libraries; those that are the same everywhere are one line."""
     columns, same = [], []
     for name in report.version_names:
-        found = [_version(cell, name) for cell in report.cells]
-        common, number = Counter(found).most_common(1)[0]
-        if 1 < len(found) == number and not common[1]:
+        cells_versions = [_version(cell, name) for cell in report.cells]
+        common, number = Counter(cells_versions).most_common(1)[0]
+        if 1 < len(cells_versions) == number and not common[1]:
             same.append((line(name), line(common[0])))
             continue
-        usual = common if number * 2 > len(found) else None
-        columns.append((line(name), found, usual))
+        usual = common if number * 2 > len(cells_versions) else None
+        columns.append((line(name), cells_versions, usual))
     rows: list[dict[str, Any]] = [
         {
             "index": number,
@@ -392,11 +394,11 @@ def versions(report: MatrixReport) -> dict[str, Any]:
             "values": [
                 {
                     "name": name,
-                    "text": line(found[number][0]),
-                    "wrong": line(found[number][1]),
-                    "odd": usual is not None and found[number] != usual,
+                    "text": line(column[number][0]),
+                    "wrong": line(column[number][1]),
+                    "odd": usual is not None and column[number] != usual,
                 }
-                for name, found, usual in columns
+                for name, column, usual in columns
             ],
         }
         for number, cell in enumerate(report.cells[:_SHOWN])
@@ -415,7 +417,7 @@ def _version(cell: CellRun, name: str) -> tuple[str, str]:
     version = cell.versions.get(name)
     if version is None:
         return "not recorded", ""
-    found, kind = version.get("found") or "none", version.get("kind") or ""
-    text = found if kind in ("", "real", "absent") else f"{found} {kind}"
+    present, kind = version.get("found") or "none", version.get("kind") or ""
+    text = present if kind in ("", "real", "absent") else f"{present} {kind}"
     wrong = next((requested for library, requested, _ in cell.mismatches if library == name), "")
     return text, wrong

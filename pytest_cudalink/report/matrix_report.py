@@ -51,7 +51,7 @@ class Plan:
             if not word and axis not in SETTINGS:
                 result |= {axis: "none"} if axis in further else {}
                 continue
-            found = {axes.get(axis) for other, axes in whole.items() if self.axes[other].get(axis, "") == word}
+            known = {axes.get(axis) for other, axes in whole.items() if self.axes[other].get(axis, "") == word}
             value: str | None = None
             # the package index decides which version of a package a cell gets
             open_ = axis not in AXES and (word == "lowest" or not set(word).isdisjoint("*<>=!~,"))
@@ -59,8 +59,8 @@ class Plan:
                 value = "none" if word == "absent" else word
             elif axis == "nvjitlink" or (axis == "driver" and wanted.get("backend") == "driver"):
                 value = result.get("ctk")  # the toolkit's, and an emulated driver of its release
-            elif len(found) == 1:
-                value = found.pop()
+            elif len(known) == 1:
+                value = known.pop()
             if value is not None:
                 result[axis] = value
         return result
@@ -154,7 +154,7 @@ class MatrixReport:
     @cached_property
     def groups(self) -> list[Group]:
         """The failures whose cause is known, and the tests that need a GPU; by cause, the most results first."""
-        found = grouped(
+        by_cause = grouped(
             ((cause.kind, cause.why or cause.what), (cause, test, cell.name))
             for test in self.tests
             for cell, causes in zip(self.cells, self.causes, strict=True)
@@ -162,7 +162,7 @@ class MatrixReport:
         )
         explained = {partial.test: partial.explanation for partial in self.partial}
         result = []
-        for results in sorted(found.values(), key=len, reverse=True):
+        for results in sorted(by_cause.values(), key=len, reverse=True):
             tests = tuple(dict.fromkeys(test for _, test, _ in results))
             cells = tuple(dict.fromkeys(name for _, _, name in results))
             words = {explained.get(test, "") for test in tests}

@@ -135,10 +135,10 @@ def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
     def note(error: OSError) -> None:
         damaged[str(error.filename)] = f"the folder cannot be read: {error.strerror}"
 
-    found = []
+    records_below = []
     for folder, folders, files in os.walk(path, onerror=note):
-        found += [Path(folder, name) for name in (*folders, *files) if name.endswith(".jsonl")]
-    return sorted(found)
+        records_below += [Path(folder, name) for name in (*folders, *files) if name.endswith(".jsonl")]
+    return sorted(records_below)
 
 
 def _read_all(files: Sequence[Path], progress: Callable[[int, int], object]) -> list[tuple[float, CellRun]]:
@@ -320,10 +320,10 @@ def _read(path: Path) -> list[tuple[float, CellRun]]:
 
 def _name(reading: _Reading, line: bytes) -> None:
     """Take the name of the cell from what is left of an event "run"."""
-    found = None if reading.described else _CELL.search(line[:_HEAD])
-    if found is not None:
+    match = None if reading.described else _CELL.search(line[:_HEAD])
+    if match is not None:
         with suppress(ValueError):
-            reading.cell.name = json.loads(found[1]) or reading.cell.name
+            reading.cell.name = json.loads(match[1]) or reading.cell.name
 
 
 def _describe(cell: CellRun, event: records.RunRecord) -> None:

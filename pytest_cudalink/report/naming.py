@@ -110,7 +110,7 @@ def _shape(text: str) -> str:
 def new(said: Iterable[Said], before: Iterable[Said]) -> list[Said]:
     """Return what was said, without the lines that a clean run says as often, but for their values."""
     known = Counter(_shape(line) for piece in before for line in piece.text.splitlines())
-    found = []
+    fresh = []
     for piece in said:
         lines = []
         for line in piece.text.splitlines():
@@ -120,8 +120,8 @@ def new(said: Iterable[Said], before: Iterable[Said]) -> list[Said]:
             else:
                 lines.append(line)
         if lines:
-            found.append(piece._replace(text="\n".join(lines)))
-    return found
+            fresh.append(piece._replace(text="\n".join(lines)))
+    return fresh
 
 
 def _marked(text: str, number: int) -> Iterator[str]:

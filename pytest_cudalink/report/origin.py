@@ -62,9 +62,9 @@ def repository(root: Path, environment: Mapping[str, str] = os.environ) -> Repos
     if top is None:
         return Repository(None, "main")
     lines = (_git(_BRANCHES, root, environment) or b"").decode("utf-8", "replace").splitlines()
-    found = dict(line.split(" ", 1) for line in lines)
-    remote = found.pop("refs/remotes/origin/HEAD", "").removeprefix("refs/remotes/origin/")
-    names = {name.rpartition("/")[2] for name in found}
+    branches = dict(line.split(" ", 1) for line in lines)
+    remote = branches.pop("refs/remotes/origin/HEAD", "").removeprefix("refs/remotes/origin/")
+    names = {name.rpartition("/")[2] for name in branches}
     is_master = names == {"master"} or (not names and _git(_UNBORN, root, environment) == b"refs/heads/master\n")
     there = "master" if is_master else "main"
     return Repository(Path(os.fsdecode(top.removesuffix(b"\n"))).resolve(), remote or there)
@@ -159,8 +159,8 @@ def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:
     commit = commit_or_none(_first(system["commit"], environment))
     branch = _first(system["branch"], environment)
     if commit is None:
-        commit, found = commit_and_branch(root, environment)
-        branch = branch or found
+        commit, checked_out = commit_and_branch(root, environment)
+        branch = branch or checked_out
     return Origin(
         project or (_first(system["project"], environment) or root.name).rpartition("/")[2] or None,
         commit,

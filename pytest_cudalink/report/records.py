@@ -527,8 +527,8 @@ class Writer:
 
     def _is_open(self) -> bool:
         """Whether the descriptor is still that of the file, and no other file of the program has its number."""
-        found = identity(self._opened[0])
-        return found is not None and found == self.__dict__.get("_identity", found)
+        there = identity(self._opened[0])
+        return there is not None and there == self.__dict__.get("_identity", there)
 
     def __del__(self) -> None:
         opened = self.__dict__.get("_opened")
@@ -692,13 +692,13 @@ def read(path: str | os.PathLike[str]) -> Recording:
     """
     try:
         with open_regular(path) as file:
-            found = parse(file)
+            recording = parse(file)
     except RecordError as error:
         raise RecordError(f"{os.fspath(path)}: {error}") from error
-    if found.run is None and not found.truncated and (found.starts or found.tests or found.links):
+    if recording.run is None and not recording.truncated and (recording.starts or recording.tests or recording.links):
         msg = f"{os.fspath(path)}: no event 'run' before the others; expected a file that --cudalink-report wrote"
         raise RecordError(msg)
-    return found
+    return recording
 
 
 def tests_to_keep(path: str | os.PathLike[str], *, green: bool) -> set[str] | None:
@@ -708,7 +708,7 @@ def tests_to_keep(path: str | os.PathLike[str], *, green: bool) -> set[str] | No
 
     `green`: whether the tests of such a run are to be kept, too.
     """
-    found: set[str] = set()
+    kept: set[str] = set()
     runs = good = 0
     with open_regular(path) as file:
         for line in file:
@@ -723,14 +723,14 @@ def tests_to_keep(path: str | os.PathLike[str], *, green: bool) -> set[str] | No
                     case {"event": "crash" | "exit"}:
                         good -= 1
                     case {"event": "collected", "tests": tests}:
-                        found.update(CollectedRecord(tests=tests).nodeids)
+                        kept.update(CollectedRecord(tests=tests).nodeids)
                     case {"event": "start" | "test", "nodeid": str(nodeid)}:
-                        found.add(nodeid)
+                        kept.add(nodeid)
                     case _:  # a run, or a damaged line: what that said may have been red
                         runs += 1
             except (ValueError, TypeError, AttributeError, RecursionError):
                 runs += 1
-    return None if not runs or (good >= runs and not green) else found
+    return None if not runs or (good >= runs and not green) else kept
 
 
 def schema() -> dict[str, Any]:

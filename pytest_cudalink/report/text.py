@@ -153,8 +153,8 @@ def _brief(report: MatrixReport, comparison: Comparison | None) -> list[Section]
         "libraries": libraries_in_short,
         "unsteered": partial(unsteered, forced_only=True),
     }
-    found = [short[table.id](report) if table.id in short else table for table in sections(report, comparison)]
-    return [table for table in found if table.total and table.id not in _NOT_HERE]
+    tables = [short[table.id](report) if table.id in short else table for table in sections(report, comparison)]
+    return [table for table in tables if table.total and table.id not in _NOT_HERE]
 
 
 def _block_lines(section: Section) -> list[str]:
@@ -177,11 +177,11 @@ def _histories(comparison: Comparison | None) -> Iterable[Section]:
         (_KINDS[kind], change.test, change.cell, change.letters) for kind in KINDS for change in comparison.of(kind)
     ]
     head = ("report", "commit", "began", "passed", "failed")
-    found = [section("reports", head, reports)]
+    tables = [section("reports", head, reports)]
     if changes:
         columns = ("what", "test", "cell", "oldest to newest")
-        found.append(section("history", columns, changes))
-    return found
+        tables.append(section("history", columns, changes))
+    return tables
 
 
 def _results(totals: Mapping[str, int]) -> tuple[int, int]:

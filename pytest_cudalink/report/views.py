@@ -361,8 +361,8 @@ def needing_gpu(report: MatrixReport) -> list[Group]:
 
 
 def _blocks(report: MatrixReport, name: str, groups: Sequence[Group]) -> Section:
-    found = tuple(block_of(report, group) for group in groups[:_SHOWN])
-    return replace(section(name, (), ()), total=len(groups), blocks=found)
+    blocks = tuple(block_of(report, group) for group in groups[:_SHOWN])
+    return replace(section(name, (), ()), total=len(groups), blocks=blocks)
 
 
 def block_of(report: MatrixReport, group: Group) -> Block:
@@ -375,12 +375,12 @@ def block_of(report: MatrixReport, group: Group) -> Block:
 
 
 def _findings(report: MatrixReport) -> Section:
-    found = findings_by_cells(report)
+    grouped_findings = findings_by_cells(report)
     blocks = tuple(
         Block(title_of(finding), lines_of(finding), (line(finding.nodeid or "outside tests"),), tuple(map(line, cells)))
-        for finding, cells in found[:_SHOWN]
+        for finding, cells in grouped_findings[:_SHOWN]
     )
-    return replace(section("findings", (), ()), total=len(found), blocks=blocks)
+    return replace(section("findings", (), ()), total=len(grouped_findings), blocks=blocks)
 
 
 def _asked_for(report: MatrixReport) -> Section:
@@ -453,22 +453,22 @@ def libraries_in_short(report: MatrixReport) -> Section:
         for key, entry in _loaded(report)
         if not several or len(entry["cells"]) < len(report.cells)
     )
-    found = section("libraries", ("library", "release", "from", "cells"), rows)
-    return replace(found, title="CUDA libraries that only some cells loaded") if several else found
+    table = section("libraries", ("library", "release", "from", "cells"), rows)
+    return replace(table, title="CUDA libraries that only some cells loaded") if several else table
 
 
 def _loaded(report: MatrixReport) -> list[tuple[tuple[str, ...], dict[str, dict[str, None]]]]:
     """Return each loaded CUDA library, release and place, with its cells, paths, and what it was loaded for."""
-    found: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
+    entries: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for cell in report.cells:
         for library in cell.libraries:
             place = f"{library.place}: {library.owner}" if library.owner else library.place
             key = library.soname or library.name, library.version or "not known", place
-            entry = found.setdefault(key, {"cells": {}, "path": {}, "for_whom": {}})
+            entry = entries.setdefault(key, {"cells": {}, "path": {}, "for_whom": {}})
             entry["cells"][cell.name] = None
             entry["path"][library.path] = None
             entry["for_whom"][library.for_whom or "not known"] = None
-    return sorted(found.items(), key=lambda pair: pair[0])
+    return sorted(entries.items(), key=lambda pair: pair[0])
 
 
 def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
@@ -487,21 +487,21 @@ def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
 
 def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
     """Return a row for each regression, and one for those that have a cause in common."""
-    causes = {cell.name: found for cell, found in zip(report.cells, report.causes, strict=True)}
-    found: dict[tuple[str, ...], list[OutcomeChange]] = {}
+    causes = {cell.name: causes_of for cell, causes_of in zip(report.cells, report.causes, strict=True)}
+    alike: dict[tuple[str, ...], list[OutcomeChange]] = {}
     for number, change in enumerate(comparison.regressions):
         cause = causes.get(change.cell, {}).get(change.test)
         why = (cause.kind, cause.why) if cause is not None else ("", f"{number}")
-        found.setdefault((change.before, change.now, *why), []).append(change)
+        alike.setdefault((change.before, change.now, *why), []).append(change)
     rows = [
         (
             listed(list(dict.fromkeys(change.test for change in changes))),
             listed(list(dict.fromkeys(change.cell for change in changes))),
             _word(before),
             _word(now),
-            *([why if kind else ""] if any(key[2] for key in found) else []),
+            *([why if kind else ""] if any(key[2] for key in alike) else []),
         )
-        for (before, now, kind, why), changes in found.items()
+        for (before, now, kind, why), changes in alike.items()
     ]
     head = ("test", "cell", "before", "now", "why")[: len(rows[0]) if rows else 4]
     return section("regressions", head, rows)
@@ -550,23 +550,23 @@ def alike(report: MatrixReport, explanations: Mapping[str, str]) -> list[Alike]:
 
     `explanations`: the axes that explain where a test fails, by test.
     """
-    found: dict[tuple[str, ...], list[str]] = {}
+    by_error: dict[tuple[str, ...], list[str]] = {}
     for test, axes in explanations.items():
         if test in report.unexplained:
             error = _error(report, test)
             cells = (cell.name for cell in report.cells if cell.outcomes.get(test) in BAD)
-            found.setdefault(("" if error else test, axes, error, *cells), []).append(test)
-    return [Alike(tuple(tests), key[1], key[2], key[3:]) for key, tests in found.items()]
+            by_error.setdefault(("" if error else test, axes, error, *cells), []).append(test)
+    return [Alike(tuple(tests), key[1], key[2], key[3:]) for key, tests in by_error.items()]
 
 
 def _error(report: MatrixReport, test: str) -> str:
     """Return the commonest error of a test in the cells in which it fails, and how many others there are."""
-    found = Counter(
+    errors = Counter(
         cell.details[test].reason
         for cell, causes in zip(report.cells, report.causes, strict=True)
         if cell.outcomes.get(test) in BAD and test in cell.details and test not in causes
     )
-    if not found:
+    if not errors:
         return ""
-    ((commonest, _),) = found.most_common(1)
-    return f"{commonest} (and {counted(len(found) - 1, 'other error')})" if len(found) > 1 else commonest
+    ((commonest, _),) = errors.most_common(1)
+    return f"{commonest} (and {counted(len(errors) - 1, 'other error')})" if len(errors) > 1 else commonest

@@ -36,18 +36,18 @@ def call_in_words(event: str) -> str:
     Anything else is returned as it is: a record may have been written by another version.
     """
     try:
-        found = json.loads(event)
-        words = f"{found['call']} answered {found['result']}"
+        content = json.loads(event)
+        words = f"{content['call']} answered {content['result']}"
     except (ValueError, KeyError, TypeError, RecursionError):
         return event
-    return f"{words}: {found['note']}" if found.get("note") else words
+    return f"{words}: {content['note']}" if content.get("note") else words
 
 
 def refused_last(events: Sequence[str]) -> tuple[str, str] | None:
     """Return function and note of the last of a process's events, if the driver refused it as not emulated."""
     try:
-        found = json.loads(events[-1])
-        return (str(found["call"]), str(found.get("note", ""))) if found.get("unsupported") else None
+        content = json.loads(events[-1])
+        return (str(content["call"]), str(content.get("note", ""))) if content.get("unsupported") else None
     except (IndexError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
 
@@ -122,8 +122,8 @@ def share(ran: int, tests: int, need: int) -> list[str]:
     """Return how many tests ran, and how many of the rest need a GPU; empty if all tests ran."""
     if ran == tests:
         return []
-    found = [f"{ran} of {counted(tests, 'test')} ran"]
-    return [*found, counted(need, "needs a GPU", "need a GPU")] if need else found
+    words = [f"{ran} of {counted(tests, 'test')} ran"]
+    return [*words, counted(need, "needs a GPU", "need a GPU")] if need else words
 
 
 def status(verdict: Mapping[str, Any]) -> str:

@@ -38,8 +38,8 @@ class LinkInput:
             return None
         from .. import artifacts
 
-        found = artifacts.inspect(self.code)
-        return None if found.producer is None else str(found.producer)
+        artifact = artifacts.inspect(self.code)
+        return None if artifact.producer is None else str(artifact.producer)
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class Target(ABC):
         """Return the installed version of the distribution, or None."""
         if self.distribution is None:
             return None
-        found = installed_wheel(self.distribution)
-        return found.version if found is not None else None
+        wheel = installed_wheel(self.distribution)
+        return wheel.version if wheel is not None else None
 
     def install(self, module: ModuleType) -> None:  # noqa: B027 (a target that only forces has nothing to wrap)
         """Prepare a module that was just imported, once for each module object; wrap here what links, with `watch`.

@@ -459,14 +459,14 @@ class Watch:
 def _driver_version() -> str | None:
     from ..environment.facts import driver_version
 
-    found = driver_version()
-    return None if found is None else str(found)
+    version = driver_version()
+    return None if version is None else str(version)
 
 
 def _nvjitlink_version() -> str | None:
     # without the warning of nvjitlink_version: this only describes a link
-    found = probes.nvjitlink_version() if probes.fakes().fakes_nvjitlink else probes.nvjitlink().usable
-    return None if found is None else str(found)
+    version = probes.nvjitlink_version() if probes.fakes().fakes_nvjitlink else probes.nvjitlink().usable
+    return None if version is None else str(version)
 
 
 @contextmanager

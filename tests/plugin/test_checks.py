@@ -50,6 +50,12 @@ from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
 # -- facts
 
 
+def facts(**values) -> ledger.Facts:
+    made = ledger.Facts()
+    vars(made).update(values)
+    return made
+
+
 def test_the_facts_of_a_test() -> None:
     """Each becomes a property where there is something to say, and plain values for another process."""
     seen = ledger.Facts()
@@ -744,7 +750,7 @@ def test_the_sums_of_a_run() -> None:
     outside.verdicts, outside.unsupported = [{"status": "compatible"}], {"t": "why"}
     totals.add_outside(outside.as_json())
     totals.add_outside(outside.as_json(), "[A] ")
-    seen = ledger.Facts(undestroyed=2, documented={"requirement": "r", "raises": "E"}, missing="a GPU")
+    seen = facts(undestroyed=2, documented={"requirement": "r", "raises": "E"}, missing="a GPU")
     seen.refused = [{"function": name, "note": ""} for name in ("cuB", "cuA", "cuB")]
     seen.violations["order"], seen.links["a/driver"] = 3, 4
     seen.sticky = {"code": 700, "error": "E"}
@@ -779,7 +785,7 @@ def test_tests_after_an_error_that_stays() -> None:
     """They count once, for the last such error of their worker; an attempt of the test itself does not."""
     totals = Totals()
     for nodeid, worker in (("A", "gw0"), ("B", "gw1"), ("C", "gw0")):
-        totals.add(nodeid, ledger.Facts(sticky={"code": 1, "error": "E"}).as_json(), worker)
+        totals.add(nodeid, facts(sticky={"code": 1, "error": "E"}).as_json(), worker)
         for after in ("A", "B", "C", f"after {nodeid}", f"after {nodeid}", f"more after {nodeid}"):
             totals.count_after_sticky(after, worker)
     totals.count_after_sticky("D", "gw2")
@@ -852,7 +858,7 @@ def test_the_facts_on_a_report(properties: str, elsewhere: bool) -> None:
     run.config.hook.pytest_runtest_logreport(report=late)
     assert late.cudalink["missing"] == "a GPU"
     other = pytest.TestReport("C", ("f.py", 0, "C"), {}, "passed", None, "teardown")
-    other.cudalink = ledger.Facts(missing="another").as_json()
+    other.cudalink = facts(missing="another").as_json()
     run.config.hook.pytest_runtest_logreport(report=other)
     assert book.totals.missing == ({} if elsewhere else {"a GPU": 1, "another": 1})
     assert seen == [False, False, True, False, True]
@@ -863,13 +869,13 @@ def test_attempts_that_a_ledger_adds_up() -> None:
     run = begun()
     book = run.part(LEDGER)
     book.totals.refused = {"A": ["cuA"]}
-    book.totals.add("B", ledger.Facts(sticky={"code": 1, "error": "E"}).as_json(), "gw1")
+    book.totals.add("B", facts(sticky={"code": 1, "error": "E"}).as_json(), "gw1")
     for when, left in (("call", {"A": ["cuA"]}), ("teardown", {})):
         report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, when)
         report.worker_id = "gw1"
         run.config.hook.pytest_runtest_logreport(report=report)
         assert (book.totals.refused, book.totals.sticky[0]["after"]) == (left, int(when == "teardown"))
-    report.cudalink = ledger.Facts(sticky={"code": 2, "error": "E"}).as_json()
+    report.cudalink = facts(sticky={"code": 2, "error": "E"}).as_json()
     run.config.hook.pytest_runtest_logreport(report=report)
     assert [one["worker"] for one in book.totals.sticky] == ["gw1", "gw1"]
 

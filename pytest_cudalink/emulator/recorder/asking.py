@@ -64,19 +64,19 @@ class _Libraries:
 
 def _described(libraries: _Libraries) -> dict[str, Any]:
     """Return versions and devices, without what is the machine's alone."""
-    found: dict[str, Any] = {"driver": "", "cuda": "", "init": 0, "devices": []}
+    description: dict[str, Any] = {"driver": "", "cuda": "", "init": 0, "devices": []}
     text, number = ctypes.create_string_buffer(96), ctypes.c_int()
     with contextlib.suppress(AttributeError):
         if not libraries.nvmlInit_v2() and not libraries.nvmlSystemGetDriverVersion(text, 96):
-            found["driver"] = text.value.decode("utf-8", "replace")
+            description["driver"] = text.value.decode("utf-8", "replace")
     with contextlib.suppress(AttributeError):
         if not libraries.cuDriverGetVersion(ctypes.byref(number)):
-            found["cuda"] = f"{number.value // 1000}.{number.value % 1000 // 10}"
-        found["init"] = libraries.cuInit(0)
+            description["cuda"] = f"{number.value // 1000}.{number.value % 1000 // 10}"
+        description["init"] = libraries.cuInit(0)
         number.value = 0
         libraries.cuDeviceGetCount(ctypes.byref(number))
-        found["devices"] = [_device(libraries, device) for device in range(min(number.value, _DEVICES))]
-    return found
+        description["devices"] = [_device(libraries, device) for device in range(min(number.value, _DEVICES))]
+    return description
 
 
 def _device(libraries: _Libraries, device: int) -> dict[str, Any]:

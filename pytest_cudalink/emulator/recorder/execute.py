@@ -308,8 +308,8 @@ class Interpreter:
             return {key: self.value_of(element) for key, element in argument.items()}
         if not isinstance(argument, str) or argument[:1] != "^":
             return argument
-        found = self.values[int(argument[1:].removeprefix("fd"))]
-        data = found[0][1] if found and found[0] else b"\0" * 64
+        given = self.values[int(argument[1:].removeprefix("fd"))]
+        data = given[0][1] if given and given[0] else b"\0" * 64
         if not argument.startswith("^fd"):
             return ["B", data.hex()]
         descriptor = int.from_bytes(data[:4], "little")

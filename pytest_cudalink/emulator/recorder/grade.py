@@ -74,9 +74,9 @@ def _dead(program: Program) -> list[tuple[set[int], set[int]]]:
     """For each call the earlier calls whose handles were destroyed by then, and those whose handles lay in them."""
     destroyed: set[int] = set()
     inside: set[int] = set()
-    found = []
+    dead = []
     for number, call in enumerate(program):
-        found.append((set(destroyed), set(inside)))
+        dead.append((set(destroyed), set(inside)))
         ended = set(references(call[ENDS[call[0]] + 1 : ENDS[call[0]] + 2])) if call[0] in ENDS else set()
         if ended - destroyed:
             destroyed |= ended
@@ -84,7 +84,7 @@ def _dead(program: Program) -> list[tuple[set[int], set[int]]]:
                 if _LOOKS_UP.search(before[0]) and (destroyed | inside) & set(references(before[1:])):
                     inside.add(earlier)
             inside -= destroyed
-    return found
+    return dead
 
 
 def _alike(real: Any, ours: Any, dead: set[int]) -> bool:
@@ -192,10 +192,10 @@ class Grade:
 
     def functions(self) -> list[tuple[str, int, str]]:
         """Return the functions that differ, those first that differ most: name, count, and the most frequent way."""
-        found: dict[str, Counter[str]] = {}
+        by_symbol: dict[str, Counter[str]] = {}
         for difference in self.differences:
-            found.setdefault(difference.symbol, Counter())[f"{difference.ours} for {difference.real}"] += 1
-        several = [(symbol, ways.total(), ways.most_common(1)[0][0]) for symbol, ways in found.items()]
+            by_symbol.setdefault(difference.symbol, Counter())[f"{difference.ours} for {difference.real}"] += 1
+        several = [(symbol, ways.total(), ways.most_common(1)[0][0]) for symbol, ways in by_symbol.items()]
         return sorted(several, key=lambda entry: (-entry[1], entry[0]))
 
 

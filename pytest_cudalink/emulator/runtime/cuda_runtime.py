@@ -47,13 +47,13 @@ class Runtime(Arrays):
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Return every function of the module that is replaced, by name."""
-        found = {}
+        replaced = {}
         for name in dir(self._runtime):
             original = getattr(self._runtime, name)
             works = name.removeprefix("cuda") in self._table["works"]
             if name.startswith("cuda") and "function" in type(original).__name__ and not works:
-                found[name] = self._replacement(name, original)
-        return found
+                replaced[name] = self._replacement(name, original)
+        return replaced
 
     def _replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         answer = self._answer(name, original)
@@ -197,11 +197,11 @@ class Runtime(Arrays):
         if flags:
             return self._failed(_INVALID_VALUE)
         # drivers before 13.3 make none without a default stream, which the runtime has no function to use
-        code, *found = self._forward("cuGreenCtxCreate", description, device, _GREEN_WITH_STREAM)
+        code, *greens = self._forward("cuGreenCtxCreate", description, device, _GREEN_WITH_STREAM)
         if int(code):
             return (code,)
-        code, context = self._forward("cuCtxFromGreenCtx", *found)
-        (self._green[int(context)],) = found
+        code, context = self._forward("cuCtxFromGreenCtx", *greens)
+        (self._green[int(context)],) = greens
         return code, context
 
     def _destroy_execution_context(self, context: Any) -> tuple[Any, ...]:
@@ -325,11 +325,11 @@ class Runtime(Arrays):
         return self._forward(function, address_of(pointer), pitch, value & 0xFF, *rest)
 
     def _malloc_3d(self, extent: Any) -> tuple[Any, ...]:
-        code, *found = self._forward("cuMemAllocPitch", extent.width, extent.height * extent.depth, 4)
+        code, *answers = self._forward("cuMemAllocPitch", extent.width, extent.height * extent.depth, 4)
         if int(code):
             return (code,)
         pointer = self._runtime.cudaPitchedPtr()
-        pointer.ptr, pointer.pitch = found
+        pointer.ptr, pointer.pitch = answers
         pointer.xsize, pointer.ysize = extent.width, extent.height
         return code, pointer
 

@@ -192,10 +192,10 @@ class Arrays(ABC):
         return self._forward("cuMipmappedArrayDestroy", array)
 
     def _array_get_info(self, array: Any) -> tuple[Any, ...]:
-        code, *found = self._forward("cuArray3DGetDescriptor", array)
+        code, *descriptors = self._forward("cuArray3DGetDescriptor", array)
         if int(code):
             return (code,)
-        (descriptor,) = found
+        (descriptor,) = descriptors
         extent = self._runtime.cudaExtent()
         extent.width, extent.height, extent.depth = descriptor.Width, descriptor.Height, descriptor.Depth
         return code, self._channels(descriptor.Format, descriptor.NumChannels), extent, descriptor.Flags
@@ -322,10 +322,10 @@ class Arrays(ABC):
         return self._forward("cuTexObjectCreate", self._resource_of(resource), ours, view)
 
     def _get_texture_desc(self, handle: Any) -> tuple[Any, ...]:
-        code, *found = self._forward("cuTexObjectGetTextureDesc", handle)
+        code, *answers = self._forward("cuTexObjectGetTextureDesc", handle)
         if int(code):
             return (code,)
-        (ours,), texture, runtime = found, self._runtime.cudaTextureDesc(), self._runtime
+        (ours,), texture, runtime = answers, self._runtime.cudaTextureDesc(), self._runtime
         texture.addressMode = [runtime.cudaTextureAddressMode(int(mode)) for mode in ours.addressMode]
         texture.filterMode = runtime.cudaTextureFilterMode(int(ours.filterMode))
         texture.mipmapFilterMode = runtime.cudaTextureFilterMode(int(ours.mipmapFilterMode))
@@ -357,10 +357,10 @@ class Arrays(ABC):
         return ours
 
     def _resource(self, function: str, handle: Any) -> tuple[Any, ...]:
-        code, *found = self._forward(function, handle)
+        code, *answers = self._forward(function, handle)
         if int(code):
             return (code,)
-        (ours,), resource = found, self._runtime.cudaResourceDesc()
+        (ours,), resource = answers, self._runtime.cudaResourceDesc()
         resource.resType = self._runtime.cudaResourceType(int(ours.resType))
         read, made = self._copy_resource(ours, resource, to_driver=False)
         if made is not None:
@@ -449,11 +449,11 @@ def _pieces(count: int, *ends: tuple[int, int]) -> Iterator[int]:
 
 def _places(end: _End, row: int, widths: list[int]) -> list[_End]:
     """Return where each piece starts at one end."""
-    found, at = [], end.x
+    places, at = [], end.x
     for width in widths:
         if end.array is None:
-            found.append(_End(address=end.address + at))
+            places.append(_End(address=end.address + at))
         else:
-            found.append(_End(end.array, x=at % row, y=end.y + at // row))
+            places.append(_End(end.array, x=at % row, y=end.y + at // row))
         at += width
-    return found
+    return places

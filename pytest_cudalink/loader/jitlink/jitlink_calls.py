@@ -163,11 +163,11 @@ def _take() -> tuple[tuple[str, int], ...]:
     import ctypes
 
     path = ctypes.create_string_buffer(_PATH_SIZE)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     while count := _ours.cudalinkTakeCalls(path, _PATH_SIZE):
         name = path.value.decode("utf-8", "surrogateescape")
-        found[name] = found.get(name, 0) + int(count)
-    return tuple(found.items())
+        counts[name] = counts.get(name, 0) + int(count)
+    return tuple(counts.items())
 
 
 def postpone_until_native_code(begin: Callable[[], object]) -> Callable[[], None]:

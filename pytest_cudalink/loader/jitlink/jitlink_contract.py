@@ -55,7 +55,7 @@ def _kind(filename: str) -> int:
 
 def _frames(frame: FrameType | None, wanted: int) -> list[tuple[CodeType, int]]:
     """Return code and line of the telling frames, innermost first; the last one is the first of the kind `wanted`."""
-    found = []
+    frames = []
     for _ in range(_DEPTH):
         if frame is None:
             break
@@ -66,11 +66,11 @@ def _frames(frame: FrameType | None, wanted: int) -> list[tuple[CodeType, int]]:
         if kind == _END:
             break
         if kind != _SILENT:
-            found.append((code, frame.f_lineno))
+            frames.append((code, frame.f_lineno))
             if kind == wanted:
                 break
         frame = frame.f_back
-    return found
+    return frames
 
 
 def _words(code: CodeType, line: int) -> str:
@@ -142,18 +142,18 @@ class JitLinkContract:
     def alive(self, after: int) -> list[str]:
         """Return the handles newer than number `after` that are not destroyed, each with where it was created."""
         count = min(self._library.cudalinkContractAlive(after, self._numbers, 16), 16)
-        found = sorted(self._numbers[:count])
-        return [f"nvJitLink handle {number}{self._where(_CREATED, number, 0, ' created')}" for number in found]
+        numbers = sorted(self._numbers[:count])
+        return [f"nvJitLink handle {number}{self._where(_CREATED, number, 0, ' created')}" for number in numbers]
 
     def take(self) -> tuple[Violation, ...]:
         """Return the violations since the last call."""
         if self.violation_count == self._taken:
             return ()
-        found = []
+        violations = []
         while self._library.cudalinkTakeViolation(self._address):
-            found.append(self._violation())
+            violations.append(self._violation())
         self._taken = self.violation_count
-        return tuple(found)
+        return tuple(violations)
 
     def _violation(self) -> Violation:
         breach = self._found

@@ -27,10 +27,10 @@ def planned() -> tuple[str, ...]:
     if emulation is None:
         return ()
     try:
-        found = faults.parse(emulation.faults, emulation.version)
+        parsed = faults.parse(emulation.faults, emulation.version)
     except ValueError:
         return ()
-    return tuple(faults.text_of((fault,)) for fault in found if fault.function not in faults.OF_STATE)
+    return tuple(faults.text_of((fault,)) for fault in parsed if fault.function not in faults.OF_STATE)
 
 
 class Faults:

@@ -50,11 +50,11 @@ def _load(wanted: str, path: Path) -> None:
     if reason := unusable_by_cusparse(path):
         raise toolchains.ToolchainError(reason)
     preload.preload_nvjitlink(path)
-    found = probes.nvjitlink()
-    if str(found.found) != wanted:
+    present = probes.nvjitlink()
+    if str(present.found) != wanted:
         raise preload.LoadedTooLateError(
-            f"{path} was loaded, but cuda.pathfinder still finds {found.path} (nvJitLink {found.found}): the libraries "
-            f"of this environment want another major version"
+            f"{path} was loaded, but cuda.pathfinder still finds {present.path} (nvJitLink {present.found}): the "
+            "libraries of this environment want another major version"
         )
 
 

@@ -234,8 +234,8 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
             f"run: cudalink toolchain add {' '.join(map(str, emulation.lacks))}"
         )
     try:
-        found = provide(emulation.lacks, lambda text: _say(f"cudalink: {text} ..."))
-        config.stash.setdefault(_FETCHED, []).extend(found)
+        toolchains = provide(emulation.lacks, lambda text: _say(f"cudalink: {text} ..."))
+        config.stash.setdefault(_FETCHED, []).extend(toolchains)
     except ToolchainError as error:
         raise pytest.UsageError(
             f"{start}, which is not here and could not be fetched: {error}. With CUDALINK_TOOLCHAINS=never the run "

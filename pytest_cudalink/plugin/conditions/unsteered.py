@@ -39,13 +39,13 @@ def lines(links: Mapping[str, int]) -> list[str]:
         by_via.setdefault(via, Counter())[f"{unsteered_on(backend)}{_HOW[how]}"] += number
         if how != "free":
             forced.add(via)
-    found = []
+    texts = []
     for via, shares in by_via.items():
         total = sum(shares.values())
         where = ", ".join(f"{number} {share}" for share, number in shares.items())
         steered = f" {'was' if total == 1 else 'were'} not steered" if via in forced else ""
-        found.append(f"{counted(total, 'link')} in your code{steered} ({via}): {where}")
-    return found
+        texts.append(f"{counted(total, 'link')} in your code{steered} ({via}): {where}")
+    return texts
 
 
 def problem(link: UnsteeredLink, choice: Choice) -> str:

@@ -119,12 +119,12 @@ class RunsAgain(Check, ABC, Generic[T]):
         self.passed = False
         done = yield
         if not (item.session.shouldstop or item.session.shouldfail or item.nodeid in self.notes.done):
-            found = type(self.totals)()
+            totals = type(self.totals)()
             try:
-                self.again(item, found)
-                self.notes.add(item.nodeid, found)
+                self.again(item, totals)
+                self.notes.add(item.nodeid, totals)
             finally:
-                self.totals.add(found)
+                self.totals.add(totals)
         return done
 
     @abstractmethod
@@ -141,9 +141,9 @@ class RunsAgain(Check, ABC, Generic[T]):
 
     def add_notes(self, worker: str) -> None:
         """Add what a worker of xdist has noted in this run before it died."""
-        for nodeid, found in self.notes.of(worker)[0].items():
+        for nodeid, noted in self.notes.of(worker)[0].items():
             if nodeid not in self.notes.done:
-                self.totals.add(found)
+                self.totals.add(noted)
 
 
 class ProcessNotes(Generic[T]):
@@ -176,8 +176,8 @@ class ProcessNotes(Generic[T]):
             lines = read_bounded(self.folder / f"{worker}{self._suffix}", _LONGEST).splitlines()
         for text in filter(None, lines):
             try:
-                nodeid, found = json.loads(text)
-                noted[str(nodeid)] = msgspec.convert(found, self._kind)
+                nodeid, content = json.loads(text)
+                noted[str(nodeid)] = msgspec.convert(content, self._kind)
             except (ValueError, TypeError, msgspec.MsgspecError):
                 damaged += 1
         return noted, damaged
@@ -274,8 +274,8 @@ def _program(run: Run) -> list[str]:
 
 def _short(name: str, path: Path) -> str:
     """Return the name of a program where the shell finds this one by it, else its path."""
-    found = shutil.which(name)
-    same = found is not None and os.path.realpath(Path(found).parent) == os.path.realpath(path.parent)
+    program = shutil.which(name)
+    same = program is not None and os.path.realpath(Path(program).parent) == os.path.realpath(path.parent)
     return name if same else str(path)
 
 
@@ -294,8 +294,8 @@ def _argument(run: Run, place: str) -> str:
 
 def _relative(run: Run, path: Path) -> str:
     """Return a path from the folder of the run; it begins with no character to which pytest gives a meaning."""
-    found = os.path.relpath(path, run.config.invocation_params.dir)
-    return f"./{found}" if found.startswith(("-", "@")) else found
+    relative = os.path.relpath(path, run.config.invocation_params.dir)
+    return f"./{relative}" if relative.startswith(("-", "@")) else relative
 
 
 def _can_be_passed(word: str) -> bool:

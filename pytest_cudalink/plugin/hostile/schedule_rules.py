@@ -145,24 +145,24 @@ class ScheduleFailure:
         `root`: the project's folder.
         `schedules`: how many the test ran under.
         """
-        found = [f"{self.kind}: {self.nodeid} under {self.number} of {counted(schedules, 'schedule')}: {self.detail}"]
+        lines = [f"{self.kind}: {self.nodeid} under {self.number} of {counted(schedules, 'schedule')}: {self.detail}"]
         if not self.repeats:
-            found.append(
+            lines.append(
                 f"  it passed when it ran under seed {self.seed} again: something other than the driver changes "
                 "between the runs, such as threads of the test"
             )
         for wait in self.waits:
-            found.append(f"  relies on an undocumented wait: {wait.function}, called at {_place(wait.stack, root)}")
-            found += [f"    {sentence}" for sentence in wait.sentences]
+            lines.append(f"  relies on an undocumented wait: {wait.function}, called at {_place(wait.stack, root)}")
+            lines += [f"    {sentence}" for sentence in wait.sentences]
         late = [work for work in self.works if work.number in self.displaced]
         if late:
             fewest = "" if self.least else " (fewer may do: the search took too long)"
             number = f"{len(self.displaced)} of {counted(len(self.works), 'operation')}"
-            found.append(f"  seed {self.seed} with {number} displaced{fewest}; time is in calls of the driver:")
-            found += [f"  {line}" for line in _timeline(self.works, self.displaced, root)]
-            found += [f"  {sentence}" for work in late for sentence in _story(work, self.works, root)]
-        found += [f"  {line}" for line in own_lines(self.text)]
-        return found
+            lines.append(f"  seed {self.seed} with {number} displaced{fewest}; time is in calls of the driver:")
+            lines += [f"  {line}" for line in _timeline(self.works, self.displaced, root)]
+            lines += [f"  {sentence}" for work in late for sentence in _story(work, self.works, root)]
+        lines += [f"  {line}" for line in own_lines(self.text)]
+        return lines
 
 
 def own_lines(text: str) -> list[str]:
@@ -216,12 +216,12 @@ def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[Timeline
     ]
     shown = sorted(sorted(shown, key=near)[:_ROWS], key=lambda work: work.number)
     start = min(spans[work.number][0] for work in shown)
-    found = []
+    shown_rows = []
     for work in shown:
         at, end = spans[work.number]
         ready = end if work.started is None else min(max(work.started, at), end)
-        found.append(TimelineRow(work, work.number in late, at - start, ready - start, end - start))
-    return found, max(row.end for row in found) + 1
+        shown_rows.append(TimelineRow(work, work.number in late, at - start, ready - start, end - start))
+    return shown_rows, max(row.end for row in shown_rows) + 1
 
 
 def _timeline(works: Sequence[Work], displaced: Iterable[int], root: str) -> list[str]:

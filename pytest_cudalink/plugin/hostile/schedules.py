@@ -155,11 +155,11 @@ class Schedules(RunsAgain[ScheduleTotals]):
         self, item: pytest.Item, requests: Sequence[_TrialRequest], clean: _Trial | None
     ) -> Iterator[tuple[int, _Trial]]:
         """Run a test once under each schedule, of which it yields the number."""
-        for number, end, found in self._copies(
+        for number, end, result in self._copies(
             item, [{"how": "under_schedule", **request._asdict()} for request in requests]
         ):
             died = "" if end.exitcode == 0 and not end.stopped else str(end)
-            yield number, _Trial(found, died, bool(end.stopped), clean)
+            yield number, _Trial(result, died, bool(end.stopped), clean)
 
     # -- what they found
 

@@ -152,8 +152,8 @@ class SweepNotes(ProcessNotes[SweepTotals]):
         except ValueError as error:
             raise self._unreadable(file, f"it has {self.option!r}; {error}") from None
         for noted in sorted(self.folder.glob(f"*{_SUFFIX}")):
-            found, damaged = self.of(noted.name.removesuffix(_SUFFIX))
-            self.done |= found
+            done, damaged = self.of(noted.name.removesuffix(_SUFFIX))
+            self.done |= done
             self.damaged += damaged
 
     @staticmethod
@@ -281,11 +281,11 @@ class FaultSweep(RunsAgain[SweepTotals]):
             how = {"how": "under_fault", "again": (fault.call, fault.mode) not in places, "others": self._others}
             asked.append({**how, "number": fault.number, "code": fault.mode.code, "stays": fault.mode.stays})
             places.add((fault.call, fault.mode))
-        for number, end, found in self._copies(item, asked):
-            if found is None or end.exitcode is None or end.stopped:
+        for number, end, result in self._copies(item, asked):
+            if result is None or end.exitcode is None or end.stopped:
                 yield number, SweptTrial(end=str(end), hung=bool(end.stopped)), []
             else:
-                yield number, msgspec.convert(found, SweptTrial), found["stacks"]
+                yield number, msgspec.convert(result, SweptTrial), result["stacks"]
 
     # -- what they found
 
@@ -326,17 +326,17 @@ class FaultSweep(RunsAgain[SweepTotals]):
         (allowed if totals.planned else lost).update(dict.fromkeys(uncalled, 1))
         allowed = {why: number for why, number in allowed.items() if number}
         calls = AskedFor("calls", totals.planned + len(uncalled), totals.runs, lost, allowed)
-        found = [totals.asked_for("fault sweep"), calls]
+        entries = [totals.asked_for("fault sweep"), calls]
         if self.notes.done:
             gone = len(self.notes.done) - len(self._taken)
             left = {"select them again, or begin with --cudalink-fault-sweep": gone} if gone else {}
-            found.append(AskedFor("resume", len(self.notes.done), len(self._taken), left))
+            entries.append(AskedFor("resume", len(self.notes.done), len(self._taken), left))
         if self._baseline.unwritten:
-            found.append(AskedFor("baseline", 1, 0, {self._baseline.unwritten: 1}))
+            entries.append(AskedFor("baseline", 1, 0, {self._baseline.unwritten: 1}))
         elif self._baseline.missing and self._part[1] > 1:
             part = f"each of the {self._part[1]} machines finds a part; write it without :K/N"
-            found.append(AskedFor("baseline", 1, 0, allowed={part: 1}))
-        return found
+            entries.append(AskedFor("baseline", 1, 0, allowed={part: 1}))
+        return entries
 
     @property
     def _uncalled(self) -> list[str]:
@@ -350,27 +350,27 @@ class FaultSweep(RunsAgain[SweepTotals]):
         libraries = {_library_of(function) for function in totals.called}
         missing = [name for name in self._functions if name not in names]
         missing += [library for library in self._others if library not in libraries]
-        found = [f"no test calls {name}" for name in missing]
-        return found if found or totals.planned else ["no test makes a call that can fail"]
+        texts = [f"no test calls {name}" for name in missing]
+        return texts if texts or totals.planned else ["no test makes a call that can fail"]
 
     def lines(self) -> list[str]:
         totals, baseline = self.totals, self._baseline
         known = f", {counted(len(baseline.known), 'line')} in {baseline.name}" if baseline.known is not None else ""
         number = counted(len(sweep_plan.merged(totals.findings)), "finding")
-        found = [f"fault sweep: {totals}, {number}{known}"]
-        found += filter(None, [baseline.written])
+        texts = [f"fault sweep: {totals}, {number}{known}"]
+        texts += filter(None, [baseline.written])
         if self._interrupted and self.notes.kept:
-            found.append("the sweep was interrupted; go on with --cudalink-fault-sweep=resume")
-            found.append(f"  resume: {command(self._run, '--cudalink-fault-sweep=resume')}")
+            texts.append("the sweep was interrupted; go on with --cudalink-fault-sweep=resume")
+            texts.append(f"  resume: {command(self._run, '--cudalink-fault-sweep=resume')}")
         elif self._interrupted and not self._single:
-            found.append("the sweep was interrupted, and what it has found could not be kept in pytest's cache")
+            texts.append("the sweep was interrupted, and what it has found could not be kept in pytest's cache")
         if self.notes.damaged:
             notes = counted(self.notes.damaged, "note")
-            found.append(f"{notes} of the interrupted sweep cannot be read; their tests were swept again")
+            texts.append(f"{notes} of the interrupted sweep cannot be read; their tests were swept again")
         if self._is_whole:
             gone = sweep_plan.gone(totals.findings, baseline.known or (), totals.tried - totals.partly)
-            found += [f"not found any more in these tests, and can leave {baseline.name}: {line}" for line in gone]
-        return found
+            texts += [f"not found any more in these tests, and can leave {baseline.name}: {line}" for line in gone]
+        return texts
 
 
 def _budget(value: str) -> tuple[int, tuple[int, int]]:

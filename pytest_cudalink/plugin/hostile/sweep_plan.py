@@ -214,12 +214,12 @@ def _repeats(numbered: Iterable[tuple[int, Call]], stacks: Sequence[Sequence[str
         for number, call in numbered
         if number <= len(stacks) and stacks[number - 1]  # calls of whose places nothing is known may have others
     )
-    found: set[int] = set()
+    repeated: set[int] = set()
     for numbers in alike.values():
         step = (len(numbers) - 2) / (REPEATS - 2)
         kept = {0, *(1 + int(step * nth) for nth in range(REPEATS))}
-        found |= {number for at, number in enumerate(numbers) if at not in kept}
-    return found
+        repeated |= {number for at, number in enumerate(numbers) if at not in kept}
+    return repeated
 
 
 def judge(
@@ -384,7 +384,7 @@ def read_baseline(text: str) -> list[str]:
 
     Raises ValueError if a line is not a finding; names the line and what is expected.
     """
-    found = []
+    entries = []
     for number, line in enumerate(text.splitlines(), 1):
         entry = " ".join(line.split())
         if not entry or entry.startswith("#"):
@@ -393,21 +393,21 @@ def read_baseline(text: str) -> list[str]:
         if kind not in KINDS or not place:
             msg = f"line {number} is {entry!r}; expected KIND FUNCTION PLACE, with one of the kinds {', '.join(KINDS)}"
             raise ValueError(msg)
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def new_findings(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> list[tuple[SweepFinding, int]]:
     """Return the merged findings that a baseline does not know; each of its lines knows one place."""
     known = Counter(baseline)
-    found = []
+    unknown = []
     for finding, count in merged(findings):
         line = _line(finding)
         if known[line] > 0:
             known[line] -= 1
         else:
-            found.append((finding, count))
-    return found
+            unknown.append((finding, count))
+    return unknown
 
 
 def gone(findings: Iterable[SweepFinding], baseline: Iterable[str], tried: Container[str]) -> list[str]:

@@ -24,9 +24,9 @@ def become(file: str) -> None:
     sys.path[:], sys.argv[:], sys.orig_argv[:] = start["path"], start["argv"], start["orig_argv"]
     main = types.ModuleType("__main__")
     if start["main_name"]:
-        found = importlib.util.spec_from_file_location(start["main_name"], start["main_file"])
-        if found is not None:
-            main = importlib.util.module_from_spec(found)
+        spec = importlib.util.spec_from_file_location(start["main_name"], start["main_file"])
+        if spec is not None:
+            main = importlib.util.module_from_spec(spec)
             main.__name__ = "__main__"
     elif start["main_file"]:
         main.__file__ = start["main_file"]

@@ -86,12 +86,12 @@ class Isolation:
             return None
         self._done.add(item.nodeid)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        found, stop = self._reports(item, nextitem)
+        collected, stop = self._reports(item, nextitem)
         if stop is not None:
-            for report in found:
+            for report in collected:
                 item.ihook.pytest_runtest_logreport(report=report)
             raise stop
-        *reports, last = found
+        *reports, last = collected
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         _tear_down(item, nextitem, last)
@@ -113,38 +113,38 @@ class Isolation:
             spent = time.perf_counter() - began
             _pass_on_events(self._run, folder / "events")
             given = _read(self._run, folder / "reports", item.nodeid)
-            found = given.reports
+            reports = given.reports
             if given.ended is None and end != _GOES_ON:
                 faults.lose(self._run)
             if given.stop is not None:
-                _echo(item.config, found)
-                return found, given.stop
-            complete = bool(found) and found[-1].when == "teardown"
+                _echo(item.config, reports)
+                return reports, given.stop
+            complete = bool(reports) and reports[-1].when == "teardown"
             # pytest's own exit code after the last report is authoritative; a shared process goes on
             orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == given.ended)
-            refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not found  # before there was a session
-            shown = self._repeats(item, end, folder, failed=not (given.began or found or end.stopped))
+            refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not reports  # before there was a session
+            shown = self._repeats(item, end, folder, failed=not (given.began or reports or end.stopped))
             if not (complete and orderly):
                 crashed = not (orderly or refused or end.stopped)
                 last = crash_events(str(folder / "events"), None)
                 call = refused_last(last) if crashed and not complete else None
                 skips = call is not None and self._run.settings.unsupported.value == "skip"
-                story = block(_story(end, last, folder, started=bool(found)))
+                story = block(_story(end, last, folder, started=bool(reports)))
                 if shown:
                     story = f"cudalink: the process of this test {end}, as that of {shown} did"
                 if crashed and not skips:
                     self._write_crash(item.nodeid, end, last, _last_lines(folder / "stderr"))
-                found = _with_end(item, found, story, spent, crashed=crashed)
+                reports = _with_end(item, reports, story, spent, crashed=crashed)
                 if call is not None:
                     from ..watch.causes import explain_crash
 
-                    dead = next(report for report in reversed(found) if report.failed)
-                    seen = explain_crash(self._run, call, found[-1])
+                    dead = next(report for report in reversed(reports) if report.failed)
+                    seen = explain_crash(self._run, call, reports[-1])
                     self._run.part(REPORTER).show(item, dead, [seen])
             if (check := self._run.get(LIFETIMES)) is not None:
-                check.add_late(item, found[-1])
-            _echo(item.config, found)
-            return found, None
+                check.add_late(item, reports[-1])
+            _echo(item.config, reports)
+            return reports, None
 
     def _repeats(self, item: pytest.Item, end: ProcessEnd, folder: Path, *, failed: bool) -> str:
         """Return which test shows what ended this process too before it reached a test; the run ends, if there is one.
@@ -291,26 +291,26 @@ class _HandedOver(SimpleNamespace):
 
 def _read(run: Run, file: Path, nodeid: str = "") -> _HandedOver:
     """Return what a child handed over that ran a test, or several; what no report shows is added to the run."""
-    found = _HandedOver(reports=[])
+    handed_over = _HandedOver(reports=[])
     for kind, data in processes.lines_of(file):
         match kind:
             case "began":
-                found.began = True
+                handed_over.began = True
             case "report":
-                found.reports.append(_as_report(run.config, data))
+                handed_over.reports.append(_as_report(run.config, data))
             case "ended":
-                found.ended = data
+                handed_over.ended = data
             case "exit":
-                found.stop = pytest.exit.Exception(data["reason"], data["returncode"])
+                handed_over.stop = pytest.exit.Exception(data["reason"], data["returncode"])
             case "interrupt":
-                found.stop = KeyboardInterrupt()
+                handed_over.stop = KeyboardInterrupt()
             case "warning":
                 _warn(run.config, nodeid, data)
             case "faults":
                 run.part(FAULTS).add(data)
             case "outside":
                 run.part(LEDGER).outside.add_outside(data, f"[{nodeid}] " if nodeid else "")
-    return found
+    return handed_over
 
 
 def _as_report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:

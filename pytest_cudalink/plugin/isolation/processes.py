@@ -117,22 +117,22 @@ def interpreter_options(words: Sequence[str]) -> list[str]:
 
     `words`: the command line, which begins with the interpreter.
     """
-    found: list[str] = []
+    options: list[str] = []
     rest = iter(words[1:])
     for word in rest:
         if word == "--check-hash-based-pycs":
-            found += [word, next(rest, "default")]
+            options += [word, next(rest, "default")]
             continue
         match = re.fullmatch("-(?=[^-])([^cmWX]*)([cmWX]?)(.*)", word, re.DOTALL)
         if match is None:
             break  # the script, or one that comes from stdin
         switches, last, value = match.groups()
-        found += [f"-{kept}" for kept in [re.sub("[ix]", "", switches)] if kept]
+        options += [f"-{kept}" for kept in [re.sub("[ix]", "", switches)] if kept]
         if last in ("c", "m"):
             break
         if last:
-            found.append(f"-{last}{value or next(rest, '')}")
-    return found
+            options.append(f"-{last}{value or next(rest, '')}")
+    return options
 
 
 def _arguments(run: Run) -> list[str]:
@@ -297,8 +297,8 @@ class ServerProcess:
                 return {}
             self._buffer += read
         line, _, self._buffer = self._buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
     def _ended(self) -> ProcessEnd:
         return end_of(self._process.wait(_PATIENCE))

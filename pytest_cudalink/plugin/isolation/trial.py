@@ -96,7 +96,7 @@ def under_fault(
     calls = driver.swept_calls(stacks=not number)
     # an error that stays lets nothing be freed any more, and the next test fail
     lasts = stays == "device" or code in STICKY_ERRORS
-    found = {
+    result = {
         "outcome": witness.outcome,
         "calls": [call.function for call in calls],
         "unlisted": count - len(calls),
@@ -113,8 +113,8 @@ def under_fault(
     }
     if again and not lasts:
         second = _watched(item)
-        found["later"] = second.message if second.outcome == "failed" else ""
-    return found
+        result["later"] = second.message if second.outcome == "failed" else ""
+    return result
 
 
 def under_schedule(
@@ -333,15 +333,15 @@ def _text(error: BaseException) -> str:
 
 def _frames(error: BaseException) -> list[Frame]:
     """Return the frames of the traceback of an exception that tell something, innermost first."""
-    found = []
+    frames = []
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
         first, last, *_ = next(islice(code.co_positions(), traceback.tb_lasti // 2, None), (None, None))
         first = first or traceback.tb_lineno
-        found.append(Frame(code.co_filename, first, last or first, code.co_name))
+        frames.append(Frame(code.co_filename, first, last or first, code.co_name))
         traceback = traceback.tb_next
-    return [frame for frame in reversed(found) if telling_frames([f"{frame.file}:{frame.first} in {frame.function}"])]
+    return [frame for frame in reversed(frames) if telling_frames([f"{frame.file}:{frame.first} in {frame.function}"])]
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -65,7 +65,7 @@ class _Documented(NamedTuple):
     """How a test must fail, because a requirement does not hold."""
 
     requirement: str
-    found: str
+    versions: str
     raises: Raises
 
 
@@ -190,11 +190,11 @@ def _prepare(run: Run, item: pytest.Item, plan: MarkerPlan) -> None:
     missing = unmet(plan.requirements, environment)
     if not missing:
         return
-    found = {requirement.name: str(environment[requirement.name]) for requirement in missing}
-    reason = f"cudalink: needs {_listed(missing, found)}"
+    versions = {requirement.name: str(environment[requirement.name]) for requirement in missing}
+    reason = f"cudalink: needs {_listed(missing, versions)}"
     if isinstance(plan.otherwise, Raises):
         names = " and ".join(map(str, missing))
-        item.stash[_DOCUMENTED] = _Documented(names, _listed(missing, found), plan.otherwise)
+        item.stash[_DOCUMENTED] = _Documented(names, _listed(missing, versions), plan.otherwise)
     elif plan.otherwise == "xfail":
         item.add_marker(pytest.mark.xfail(reason=reason, strict=False), append=False)
     else:
@@ -226,4 +226,4 @@ def _listed(missing: Sequence[Requirement], versions: dict[str, str]) -> str:
 
 
 def _must(documented: _Documented) -> str:
-    return f"cudalink: needs {documented.found}; without it this test must fail with {documented.raises}"
+    return f"cudalink: needs {documented.versions}; without it this test must fail with {documented.raises}"

@@ -51,25 +51,18 @@ class Counts:  # no dataclass: every run with an emulated driver would pay for t
 class Facts(Counts):
     """What one attempt of a test did; travels on its last report."""
 
-    def __init__(
-        self,
-        *,
-        undestroyed: int = 0,
-        documented: dict[str, str] | None = None,
-        missing: str | None = None,
-        sticky: dict[str, Any] | None = None,
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.undestroyed = undestroyed  # number of nvJitLink handles that the test left behind
-        self.documented = documented  # the failure that the test asserted: `requirement` and `raises`
-        self.missing = missing  # the requirement that the skipped test needs
+        self.undestroyed = 0  # number of nvJitLink handles that the test left behind
+        self.documented: dict[str, str] | None = None  # the failure that the test asserted: `requirement` and `raises`
+        self.missing: str | None = None  # the requirement that the skipped test needs
         # calls that the emulated driver refused and because of which the test failed: `function` and `note`
         self.refused: list[dict[str, str]] = []
         self.passed_over: list[str] = []  # functions that the driver refused in phases which did not fail
         self.cause: Finding | None = None  # why the test failed
         # the error with which the test left the contexts of its process: `code` and `error`; code -1 for work that does
         # not end
-        self.sticky = sticky
+        self.sticky: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -82,7 +75,7 @@ class Facts(Counts):
 
     def properties(self) -> list[tuple[str, str]]:
         """The facts as properties of a JUnit report, without those that are empty."""
-        found = {
+        values = {
             "cudalink.links": _counts(self.links),
             "cudalink.unsteered": _counts(self.unsteered),
             **{name: str(self.violations[check] or "") for check, (*_, name) in VIOLATIONS.items()},
@@ -92,7 +85,7 @@ class Facts(Counts):
             "cudalink.refused": " ".join(call["function"] for call in self.refused),
             "cudalink.cause": self.cause and explanation(self.cause),
         }
-        return [(name, str(value)) for name, value in found.items() if value]
+        return [(name, str(value)) for name, value in values.items() if value]
 
 
 def _counts(counter: Counter[str]) -> str:

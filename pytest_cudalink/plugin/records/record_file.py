@@ -154,8 +154,8 @@ class RecordFile(RunPart):
 
     def write(self, kind: Any, event: object, **more: Any) -> None:
         """Write a record of what happened, whose other fields have the names of its attributes."""
-        found = {name: getattr(event, name) for name in kind.__struct_fields__ if hasattr(event, name)}
-        self.writer.write(kind(**{**found, **more}))
+        values = {name: getattr(event, name) for name in kind.__struct_fields__ if hasattr(event, name)}
+        self.writer.write(kind(**{**values, **more}))
 
     # -- the plugin's hooks
 
@@ -243,8 +243,8 @@ def _versions(run: Run) -> dict[str, VersionRecord]:
     versions: dict[str, VersionRecord] = {}
     for name in environment:
         if name not in ("arch", "gpu"):
-            found, asked = environment[name], _requested(requested.get(name))
-            versions[name] = {"requested": asked, "found": found.value, "source": found.source, "kind": found.kind}
+            fact, asked = environment[name], _requested(requested.get(name))
+            versions[name] = {"requested": asked, "found": fact.value, "source": fact.source, "kind": fact.kind}
     return versions
 
 

@@ -256,7 +256,7 @@ def environment_facts() -> dict[str, str]:
     """Return the facts of the environment in words, by name."""
     from ...environment.facts import Environment
 
-    return {name: f"{found} ({found.source})" for name, found in Environment().items() if found.value is not None}
+    return {name: f"{fact} ({fact.source})" for name, fact in Environment().items() if fact.value is not None}
 
 
 def add_properties(config: pytest.Config, facts: Mapping[str, str]) -> None:

@@ -109,13 +109,13 @@ class Account:
         if run.reports_elsewhere or option.collectonly or option.setuponly:
             return
         off = dict.fromkeys(blocked_lines(session.config), 1)  # which the user who blocks it allows
-        found = [
+        entries = [
             *([AskedFor("checks", len(off), 0, allowed=off)] if off else []),
             *(entry for part in run.asked_for() for entry in part.asked_for()),
             *self._of_workers,
         ]
         allows = run.settings.require.value == "none"
-        self.entries = [judged(entry, allows=allows) for entry in merged(found)]
+        self.entries = [judged(entry, allows=allows) for entry in merged(entries)]
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self.unmet = [*filter(None, map(unmet, self.entries))]
         if (file := run.get(RECORD_FILE)) is not None:
@@ -178,22 +178,22 @@ class Require(Check):
 
     def asked_for(self) -> list[AskedFor]:
         """Return how many tests ran on the driver that they asked for, and how many links were made."""
-        book, ran, found = self._run.part(LEDGER), self._answers["ran"], []
+        book, ran, entries = self._run.part(LEDGER), self._answers["ran"], []
         if "driver" in self._wanted:
             left = {why: self._answers[why] for why in ("skipped", "found no driver") if self._answers[why]}
             if not ran and not left:
                 left = {"no test asked for a CUDA driver": 1}
-            found.append(_unless_some(AskedFor("driver", ran + sum(left.values()), ran, left)))
+            entries.append(_unless_some(AskedFor("driver", ran + sum(left.values()), ran, left)))
         elif "auto" in self._wanted:
             # a module that could not be collected without a driver has no tests
             without = book.totals.missing[A_DRIVER] + book.outside.missing[A_DRIVER]
             skipped = self._answers["skipped"] or without
             left = {"skipped": skipped} if skipped else {}
-            found.append(_unless_some(AskedFor("driver", ran + skipped, ran, left)))
+            entries.append(_unless_some(AskedFor("driver", ran + skipped, ran, left)))
         if "links" in self._wanted:
             links = book.totals.links.total() + book.outside.links.total()
-            found.append(AskedFor("links", links or 1, links, {} if links else {"no target linked anything": 1}))
-        return found
+            entries.append(AskedFor("links", links or 1, links, {} if links else {"no target linked anything": 1}))
+        return entries
 
 
 def _unless_some(entry: AskedFor) -> AskedFor:

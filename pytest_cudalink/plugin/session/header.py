@@ -53,9 +53,9 @@ def driver_lines(run: Run) -> list[str]:
     """Return the lines on a driver that was emulated after the header was shown, for markers that ask for it."""
     from ...environment.facts import driver_version
 
-    found = _driver(run, driver_version(), inherited=False)
+    driver = _driver(run, driver_version(), inherited=False)
     return [
-        f"cudalink: {found}, because a marker forces the driver backend",
+        f"cudalink: {driver}, because a marker forces the driver backend",
         *_of_emulation(run, inherited=False),
         *(f"cudalink: {toolchain}" for toolchain in run_driver.fetched(run.config)),
     ]
@@ -64,8 +64,8 @@ def driver_lines(run: Run) -> list[str]:
 def _faked(shown: str, name: str) -> str:
     from ...environment.facts import Environment
 
-    found = Environment()[name]
-    return f"{shown} {found.value or 'none'} ({found.kind} by {found.source})"
+    fact = Environment()[name]
+    return f"{shown} {fact.value or 'none'} ({fact.kind} by {fact.source})"
 
 
 def _nvjitlink(settings: Settings, wheel: str | None) -> str:
@@ -110,9 +110,9 @@ def _forced(run: Run) -> list[str]:
     else:
         steering = backends.steering(run)
         only = steering.only
-        found = {name: (target.version(), target.distribution) for name, target in steering.targets.items()}
-        versions = {name: version or "" for name, (version, package) in found.items() if version or package is None}
-        packages = {name: package for name, (_version, package) in found.items()}
+        releases = {name: (target.version(), target.distribution) for name, target in steering.targets.items()}
+        versions = {name: version or "" for name, (version, package) in releases.items() if version or package is None}
+        packages = {name: package for name, (_version, package) in releases.items()}
     asked = {name: version for name, version in versions.items() if only is None or name in only}
     libraries = {name: version for name, version in asked.items() if name != "bundled"}
     stale = {name: why for name, version in libraries.items() if (why := _unfit(packages[name], version))}
@@ -174,13 +174,13 @@ def _of_emulation(run: Run, *, inherited: bool) -> list[str]:
     if emulation is not None and not inherited:
         words += lifetimes
         return [f"cudalink: emulated driver: {', '.join(words)}"] if words else []
-    found, why = [], "ignored (no emulated driver in this run)"
+    shown, why = [], "ignored (no emulated driver in this run)"
     if emulation is not None:
         why = "ignored (the emulated driver comes from the environment)"
         inside = {"device": str(emulation.devices), "faults": emulation.faults, "events": str(emulation.events or "")}
         known = [f"{name} {value}" for name, value in inside.items() if value not in ("", DEFAULT_ARCHITECTURE)]
         known += lifetimes
-        found = [f"cudalink: emulated driver: {', '.join(known)}"] if known else []
+        shown = [f"cudalink: emulated driver: {', '.join(known)}"] if known else []
     elif run_driver.may_come_late(settings):
         why = "ignored unless a marker forces the driver backend, for which a driver is emulated after collection"
-    return [*found, *([f"cudalink: {why}: {', '.join(words)}"] if words else [])]
+    return [*shown, *([f"cudalink: {why}: {', '.join(words)}"] if words else [])]

@@ -33,8 +33,8 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     totals, asked = run.part(LEDGER).totals, [run.get(REPORTER), run.get(Account)]
     lines = [line for part in asked if part is not None for line in part.lines()]
     numbers = Counter(RERUNS[category] for category, _ in totals.reruns)
-    found = [f"{counted(number, noun)} {how}" for (noun, how), number in numbers.items()]
-    why = [f"The run fails because of {' and '.join(found)}."] if found else []
+    reruns = [f"{counted(number, noun)} {how}" for (noun, how), number in numbers.items()]
+    why = [f"The run fails because of {' and '.join(reruns)}."] if reruns else []
     _section(reporter, run, totals, [*lines, *(text for _, text in totals.reruns)], why)
     _guard_rails(reporter, run.settings, totals, not_routed)
 
@@ -64,8 +64,8 @@ def _section(
     if failing := totals.failing:
         lines += [f"outside of tests: {text}" for text in failing]
         why = ["The run fails because of the problems above, which happened outside any test.", *why]
-    found = run.get(Account)
-    why += found.unmet if found is not None else []
+    asked = run.get(Account)
+    why += asked.unmet if asked is not None else []
     if not (lines or why):
         return
     reporter.section("cudalink")

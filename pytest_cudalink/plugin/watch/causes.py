@@ -136,16 +136,16 @@ class Causes(Check):
                 facts = self._run.part(LEDGER).test
                 facts.passed_over = sorted(functions.union(facts.passed_over))
             return _NOTHING
-        found = _NOTHING
+        refusals = _NOTHING
         if events or refused:
-            found = self._explained(events, refused)
+            refusals = self._explained(events, refused)
         if cause := next(filter(None, map(_of_link_error, _chain(error))), None):
-            found = _Refusals(cause=cause)
-        if found != _NOTHING:
-            self._known.append((error, found))
-            self._remember(error, found)
-            return found
-        if (known := next((found for known, found in self._known if known is error), None)) is not None:
+            refusals = _Refusals(cause=cause)
+        if refusals != _NOTHING:
+            self._known.append((error, refusals))
+            self._remember(error, refusals)
+            return refusals
+        if (known := next((earlier for known, earlier in self._known if known is error), None)) is not None:
             return known
         if (of_runtime := self._of_runtime(error, report)) is not None:
             self._remember(error, of_runtime)
@@ -250,16 +250,16 @@ class Causes(Check):
 
     def sections(self, phase: Phase) -> Sequence[Finding]:
         """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
-        found = self._of(phase.error, phase.nodeid, phase.report)
+        refusals = self._of(phase.error, phase.nodeid, phase.report)
         if self._has_cause and phase.when == "setup":  # a plugin runs the test again
             self._has_cause, self._run.part(LEDGER).test.cause = False, None
-        if found.cause is None or not phase.report.failed:
+        if refusals.cause is None or not phase.report.failed:
             if self._runtime_refused and phase.report.failed:
                 self._unexplained.add(phase.nodeid)
             return ()
         self._has_cause = True
-        self._run.part(LEDGER).test.refuse(found.calls, found.cause)
-        return [_section(found, skips=self._skips)]
+        self._run.part(LEDGER).test.refuse(refusals.calls, refusals.cause)
+        return [_section(refusals, skips=self._skips)]
 
     def finish(self) -> Sequence[Finding]:
         """Report how many failures the refused CUDA runtime of this process may have caused unseen."""
@@ -284,12 +284,12 @@ class Causes(Check):
     ) -> None:
         """Explain why a file cannot be collected."""
         if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
-            found = self._of(call.excinfo.value)
-            if found.cause is not None:
+            refusals = self._of(call.excinfo.value)
+            if refusals.cause is not None:
                 from ...report.wording import cause_record
 
-                report.sections.append(_shown(_section(found)))
-                report.cudalink_cause = cause_record(found.cause)  # type: ignore[attr-defined]
+                report.sections.append(_shown(_section(refusals)))
+                report.cudalink_cause = cause_record(refusals.cause)  # type: ignore[attr-defined]
 
 
 def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> Finding:
@@ -301,10 +301,10 @@ def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> F
     from ...linker import causes
 
     event = dict(zip(("call", "note"), call, strict=True))
-    found = _Refusals(((_name(event), _note(event)),), causes.not_emulated(_name(event), _note(event)))
-    run.part(LEDGER).test.refuse(found.calls, found.cause)
+    refusals = _Refusals(((_name(event), _note(event)),), causes.not_emulated(_name(event), _note(event)))
+    run.part(LEDGER).test.refuse(refusals.calls, refusals.cause)
     run.part(LEDGER).put_on(last)
-    return _section(found, skips=run.settings.unsupported.value == "skip")
+    return _section(refusals, skips=run.settings.unsupported.value == "skip")
 
 
 def explain_unasked(

@@ -101,8 +101,8 @@ class Reporter(RunPart):
     def between(self) -> None:
         """Show what was seen since the last phase, outside of tests."""
         for check in self._asked["between"]:
-            if found := check.between():
-                self.show_outside(found, check.category)
+            if findings := check.between():
+                self.show_outside(findings, check.category)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -127,8 +127,8 @@ class Reporter(RunPart):
             check.look(phase)
         phase.report = report = yield
         for check in self._asked["sections"]:
-            if found := check.sections(phase):
-                self.show(item, report, found, check.category)
+            if findings := check.sections(phase):
+                self.show(item, report, findings, check.category)
         if call.when == "teardown":
             self._run.part(LEDGER).put_on(report)  # it did so before the checks had the report
         return report

@@ -98,8 +98,8 @@ class Descendants(RunPart):
 
     def violations(self, *, last: bool = False) -> tuple[Violation, ...]:
         """Return the violations that were not consumed; a last look takes also notes that a dead process left."""
-        if found := self._notes.take() if last else self._notes.take_counted():
-            self._sort(found)
+        if noted := self._notes.take() if last else self._notes.take_counted():
+            self._sort(noted)
         return tuple(self._violations)
 
     def consume(self, violations: Iterable[Violation]) -> None:
@@ -112,8 +112,8 @@ class Descendants(RunPart):
 
         `nodeid`: the test; empty for processes that were started outside of tests.
         """
-        if found := self._notes.take_counted():
-            self._sort(found)
+        if noted := self._notes.take_counted():
+            self._sort(noted)
         if not self._refused:  # as in nearly every phase of a test
             return []
         refused, self._refused = self._refused, []
@@ -132,23 +132,23 @@ class Descendants(RunPart):
 
     def last_look(self) -> bool:
         """Report violations of processes below since the end of the session; return whether they fail the run."""
-        found = self.violations(last=True)
-        self.consume(found)
-        return self.say(found, fails=self._fails)
+        violations = self.violations(last=True)
+        self.consume(violations)
+        return self.say(violations, fails=self._fails)
 
     def say(self, violations: Iterable[Violation], *, fails: bool) -> bool:
         """Write violations after the end of the session to stderr and the record; return whether they fail the run."""
-        found = list(violations)
+        shown = list(violations)
         here = f"process {os.getpid()} ({' '.join(sys.orig_argv)[:_COMMAND]}): "
-        for violation in found[:_SAID]:
+        for violation in shown[:_SAID]:
             where = "" if violation.process else here
             consequence = ", so the exit code is not 0" if fails else ""
             said = line(
                 f"cudalink: {where}{violation}. This came after pytest's last report{consequence}. {violation.fix}"
             )
             sys.stderr.write(f"{said}\n")
-        if found[_SAID:]:
-            sys.stderr.write(f"cudalink: {len(found) - _SAID} more after pytest's last report\n")
-        if found and (file := self._run.get(RECORD_FILE)) is not None:
-            file.add_late(found)
-        return bool(found) and fails
+        if shown[_SAID:]:
+            sys.stderr.write(f"cudalink: {len(shown) - _SAID} more after pytest's last report\n")
+        if shown and (file := self._run.get(RECORD_FILE)) is not None:
+            file.add_late(shown)
+        return bool(shown) and fails

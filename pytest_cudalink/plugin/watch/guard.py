@@ -84,8 +84,8 @@ def start(run: Run) -> None:
 
 def not_routed(config: pytest.Config) -> tuple[str, ...]:
     """Return the callers that still call cuda.pathfinder directly."""
-    found = config.stash.get(_OF_RUN, None)
-    return found.routing.not_routed if found is not None and found.routing is not None else ()
+    installed = config.stash.get(_OF_RUN, None)
+    return installed.routing.not_routed if installed is not None and installed.routing is not None else ()
 
 
 def _report(run: Run, verdict: Verdict) -> None:

@@ -53,13 +53,13 @@ class NoWait(ViolationCheck):
         finally:
             closed.__exit__(None, None, None)
             self._gave_up = self._gave_up or watch.gave_up
-            for found in watch.found:
+            for waiting in watch.found:
                 self._number += 1
                 wait = violation_of_wait(
-                    found.call,
+                    waiting.call,
                     number=self._number,
-                    python_stack=telling_frames(found.python_stack),
-                    native_stack=found.native_stack,
+                    python_stack=telling_frames(waiting.python_stack),
+                    native_stack=waiting.native_stack,
                     noted=True,
                 )
                 self._seen.append(wait)

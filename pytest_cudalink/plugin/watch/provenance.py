@@ -52,7 +52,7 @@ class Loaded(NamedTuple):
 class _Candidate(NamedTuple):
     """An object that may be a CUDA library, with what is known only now."""
 
-    found: LoadedObject
+    loaded: LoadedObject
     among: Sequence[LoadedObject]
     openings: Sequence[Opening]
     nodeid: str | None
@@ -121,12 +121,12 @@ class Provenance(Check):
         self, new: Sequence[LoadedObject], openings: Sequence[Opening], nodeid: str | None, during: str
     ) -> None:
         """Report a library that only this plugin has opened as soon as other code uses it, too."""
-        for found, library in list(self._probed):
+        for probed, library in list(self._probed):
             from ...guardrails.provenance import used_by
 
             linked_by = self._linked_by if library.name == "libnvJitLink" else ""
-            if user := used_by(found, new, openings) or linked_by:
-                self._probed.remove((found, library))
+            if user := used_by(probed, new, openings) or linked_by:
+                self._probed.remove((probed, library))
                 self._report(Loaded(replace(library, for_whom=user, is_probed=False), nodeid, during))
 
     def _judge(self) -> None:
@@ -135,12 +135,12 @@ class Provenance(Check):
             from ...guardrails import provenance
 
         taken, self._candidates = self._candidates, []
-        for found, among, openings, nodeid, during in taken:
-            library = provenance.describe(found, among, openings)
+        for loaded, among, openings, nodeid, during in taken:
+            library = provenance.describe(loaded, among, openings)
             if library is None:
                 continue
             if library.is_probed:
-                self._probed.append((found, library))
+                self._probed.append((loaded, library))
             self._report(Loaded(library, nodeid, during))
 
     def _report(self, loaded: Loaded) -> None:
@@ -255,9 +255,9 @@ class Provenance(Check):
         """Fail a phase for what is noted, also for what an earlier run of the same test noted in it."""
         if not (self._pending or self._found_before):
             return ()
-        found, self._pending = self._pending, []
+        pending, self._pending = self._pending, []
         place = (phase.nodeid, phase.when)
-        texts = list(dict.fromkeys([*self._found_before.get(place, ()), *found]))
+        texts = list(dict.fromkeys([*self._found_before.get(place, ()), *pending]))
         if not texts:
             return ()
         self._found_before[place] = texts
@@ -272,7 +272,7 @@ class Provenance(Check):
 
     def finish(self) -> tuple[()]:
         """Find two majors of a library where nothing more was asked."""
-        if self._waits and _has_two_majors([candidate.found for candidate in self._candidates]):
+        if self._waits and _has_two_majors([candidate.loaded for candidate in self._candidates]):
             self._judge()
         return ()
 
@@ -284,4 +284,4 @@ def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:
         match = re.match(_NUMBERED, loaded.soname) or re.match(_NUMBERED, loaded.path.rpartition("/")[2])
         if match is not None:
             numbers.setdefault(match["name"], set()).add(match["number"])
-    return any(len(found) > 1 for found in numbers.values())
+    return any(len(majors) > 1 for majors in numbers.values())

@@ -73,11 +73,11 @@ class Sticky(Check):
         `take_over`: lets the rest of the run go on in a fresh process.
         """
         self._take_over = take_over
-        found = LeftBehind("", self._ask(), "collect")
-        if found.code:
+        left = LeftBehind("", self._ask(), "collect")
+        if left.code:
             self._pid = 0
             text = (
-                f"collecting the tests left the contexts of the process with {found.error}; a fresh process would meet "
+                f"collecting the tests left the contexts of the process with {left.error}; a fresh process would meet "
                 "it again, so that no test is checked for it"
             )
             self._reporter.show_outside([Finding("error", text, kind=_SECTION)])
@@ -124,12 +124,12 @@ class Sticky(Check):
 
     def _note(self, item: pytest.Item) -> None:
         """Note in the facts of a test what it left behind, and prepare this process for its end."""
-        found = self.found
-        assert found is not None  # (the caller has just found it)
-        self._run.part(LEDGER).test.sticky = {"code": found.code, "error": found.error}
+        left = self.found
+        assert left is not None  # (the caller has just found it)
+        self._run.part(LEDGER).test.sticky = {"code": left.code, "error": left.error}
         if self._stops:
-            item.session.shouldfail = _sentence(found.nodeid, found.error)
-        if found.code == contexts.HANGS:
+            item.session.shouldfail = _sentence(left.nodeid, left.error)
+        if left.code == contexts.HANGS:
             gc.disable()
             self._kept.append(dict(getattr(item, "funcargs", None) or {}))
             pytest_private.drop_fixtures(item.session)

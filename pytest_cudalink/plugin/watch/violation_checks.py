@@ -37,9 +37,9 @@ def last_look(run: Run) -> bool:
     fails = False
     for kind in (Lifetimes, Deadlocks, Order, JitlinkContract):
         check: ViolationCheck | None = run.get(kind)
-        if check is not None and (found := check.violations):
-            check.consume(found)
-            fails |= run.part(DESCENDANTS).say(found, fails=check.mode != "report")
+        if check is not None and (violations := check.violations):
+            check.consume(violations)
+            fails |= run.part(DESCENDANTS).say(violations, fails=check.mode != "report")
     if (below := run.get(DESCENDANTS)) is not None and run.settings.lifetime.value != "off":
         fails |= below.last_look()
     return fails
@@ -148,8 +148,8 @@ class DriverCheck(ViolationCheck):
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        found = self.driver.violations
-        return tuple(violation for violation in found if violation.check == self.name) if found else ()
+        violations = self.driver.violations
+        return tuple(violation for violation in violations if violation.check == self.name) if violations else ()
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         self.driver.consume(violations)
