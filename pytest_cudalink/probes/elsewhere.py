@@ -48,8 +48,8 @@ _NVJITLINK: Final = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from pytest_cudalink import probes
-one = probes.nvjitlink()
-print(json.dumps([str(one.found or ""), one.path or "", one.obstacle]))
+library = probes.nvjitlink()
+print(json.dumps([str(library.found or ""), library.path or "", library.obstacle]))
 """
 #: Seconds until a driver counts as one that does not answer.
 _DEADLINE: Final = 60

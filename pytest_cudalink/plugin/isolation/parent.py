@@ -112,7 +112,7 @@ class Isolation:
             end = self._run_child(item, nextitem, folder)
             spent = time.perf_counter() - began
             _pass_on_events(self._run, folder / "events")
-            given = _read(self._run, folder / "reports", item.nodeid)
+            given = _read(self._run, folder / "reports", item)
             reports = given.reports
             if given.ended is None and end != _GOES_ON:
                 faults.lose(self._run)
@@ -289,7 +289,7 @@ class _HandedOver(SimpleNamespace):
     began = False  # whether it came as far as a test
 
 
-def _read(run: Run, file: Path, nodeid: str = "") -> _HandedOver:
+def _read(run: Run, file: Path, item: pytest.Item | None = None) -> _HandedOver:
     """Return what a child handed over that ran a test, or several; what no report shows is added to the run."""
     handed_over = _HandedOver(reports=[])
     for kind, data in processes.lines_of(file):
@@ -304,12 +304,12 @@ def _read(run: Run, file: Path, nodeid: str = "") -> _HandedOver:
                 handed_over.stop = pytest.exit.Exception(data["reason"], data["returncode"])
             case "interrupt":
                 handed_over.stop = KeyboardInterrupt()
-            case "warning":
-                _warn(run.config, nodeid, data)
+            case "warning" if item is not None:
+                _warn(item, data)
             case "faults":
                 run.part(FAULTS).add(data)
             case "outside":
-                run.part(LEDGER).outside.add_outside(data, f"[{nodeid}] " if nodeid else "")
+                run.part(LEDGER).outside.add_outside(data, f"[{item.nodeid}] " if item is not None else "")
     return handed_over
 
 
@@ -324,7 +324,7 @@ def _as_report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport
     return cast("pytest.TestReport", report)
 
 
-def _warn(config: pytest.Config, nodeid: str, data: dict[str, Any]) -> None:
+def _warn(item: pytest.Item, data: dict[str, Any]) -> None:
     """Pass a warning on, under its own category where this process knows it too."""
     name = data["module"]
     # the plugin's modules are imported when a run uses them, which may be the child alone
@@ -333,8 +333,8 @@ def _warn(config: pytest.Config, nodeid: str, data: dict[str, Any]) -> None:
     if not (isinstance(category, type) and issubclass(category, Warning)):
         category = UserWarning
     message = warnings.WarningMessage(data["message"], category, data["filename"], data["lineno"])
-    config.hook.pytest_warning_recorded.call_historic(
-        kwargs={"warning_message": message, "when": "runtest", "nodeid": nodeid, "location": None}
+    item.ihook.pytest_warning_recorded.call_historic(
+        kwargs={"warning_message": message, "when": "runtest", "nodeid": item.nodeid, "location": None}
     )
 
 
