@@ -338,19 +338,33 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
   art_ptx_close(&ptx);
 }
 
-enum { OLDEST_ISA = 20, ISA_OF_PARTS = 31 };
+/* Whether a declaration, behind ".extern", is of a variable whose size is known. */
+static bool is_sized(const char *at, const char *end) {
+  while (at < end && isspace((unsigned char)*at)) at++;
+  const char *stop = memchr(at, ';', (size_t)(end - at));
+  if (!stop || (strncmp(at, ".global", 7) != 0 && strncmp(at, ".const", 6) != 0)) return false;
+  if (memmem(at, (size_t)(stop - at), "ref ", 4)) return false; /* .texref, .samplerref, .surfref */
+  const char *bracket = memchr(at, '[', (size_t)(stop - at));
+  return !bracket || bracket[1 + strspn(bracket + 1, " \t\r\n")] != ']';
+}
 
-void cl_ptx_as_part(char *text, size_t size) {
-  static const char whole[] = "\"enable_smem_spilling\"";
-  uint32_t major, minor;
-  Bytes image = {(const uint8_t *)text, size};
-  if (!art_ptx_begins(image, &major, &minor)) return;
-  uint32_t isa = major * 10 + minor;
-  if (isa >= OLDEST_ISA && isa < ISA_OF_PARTS) {
-    char *number = text + art_ptx_start(image) + strlen(".version");
+enum { ISA_OF_PARTS = 31, ISA_OF_ADDRESS_SIZE = 23 };
+
+bool cl_ptx_as_part(char *text, size_t size) {
+  static const char whole[] = "\"enable_smem_spilling\"", external[] = ".extern", own[] = ".weak  ";
+  int isa, target;
+  if (!cl_ptx_head(text, size, &isa, &target)) return true;
+  if (isa < ISA_OF_PARTS) {
+    int newest = isa < 12 ? 11 : isa < 20 ? 13 : isa < 30 ? 21 : target;
+    if (target > newest || (isa < ISA_OF_ADDRESS_SIZE && memmem(text, size, ".address_size", 13))) return false;
+    char *number = text + art_ptx_start((Bytes){(const uint8_t *)text, size}) + strlen(".version");
     while (isspace((unsigned char)*number)) number++;
     number[0] = '3'; /* one digit each, as what they replace */
     number[2] = '1';
   }
-  for (char *at = text; (at = memmem(at, size - (size_t)(at - text), whole, strlen(whole))); at++) at[1] = 'E';
+  char *end = text + size;
+  for (char *at = text; (at = memmem(at, (size_t)(end - at), whole, strlen(whole))); at++) at[1] = 'E';
+  for (char *at = text; (at = memmem(at, (size_t)(end - at), external, strlen(external))); at++)
+    if (is_sized(at + strlen(external), end)) memcpy(at, own, strlen(own));
+  return true;
 }

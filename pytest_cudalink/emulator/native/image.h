@@ -45,7 +45,8 @@ typedef void Definition(void *context, const char *name, size_t length);
 void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *context);
 /* The .version of a PTX text as 90 for 9.0, and its .target; false if the text is not PTX. */
 bool cl_ptx_head(const char *text, size_t size, int *version, int *target);
-/* Makes PTX of a whole program fit for the compiler of parts that stands in for the driver's own: PTX ISA 2.0 to 3.0 is
-   called 3.1, and a pragma that only whole programs may have, which moves spilled registers and changes no result, is
-   renamed, so that it is passed over. */
-void cl_ptx_as_part(char *text, size_t size);
+/* Makes PTX of a whole program fit for the compiler of parts that stands in for the driver's own: PTX ISA 1.0 to 3.0 is
+   called 3.1; a pragma that only whole programs may have, which moves spilled registers and changes no result, is
+   renamed, so that it is passed over; and external variables whose size is known become the program's own (measured:
+   edges/externs). False if the ISA is older than what the text names. */
+bool cl_ptx_as_part(char *text, size_t size);

@@ -325,13 +325,13 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
   int version, target, limit = cl_config()->ptx_limit;
   memset(text, 0, sizeof *text);
   /* a stand-in for the driver's own nvJitLink reads newer PTX than the driver did, and a missing one reads nothing */
-  if (limit && cl_ptx_head(data, size, &version, &target) && version > limit) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  if (cl_ptx_head(data, size, &version, &target) && ((limit && version > limit) || version < 10))
+    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   char *part = malloc(size);
   if (!part) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = cl_linker_open(&linker, options, text);
-  if (result) return free(part), result;
   memcpy(part, data, size);
-  cl_ptx_as_part(part, size);
+  CUresult result = cl_ptx_as_part(part, size) ? cl_linker_open(&linker, options, text) : CUDA_ERROR_INVALID_PTX;
+  if (result) return free(part), result;
   result = cl_linker_add(linker, IMAGE_PTX, false, part, size, "input", text);
   free(part);
   if (!result) {

@@ -211,8 +211,9 @@ static void take_back(Pool *pool, uintptr_t start, size_t size) {
 /* -- pools -- */
 
 CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out) {
-  EACH (Pool, one, &all) /* what was imported before is the same (measured: edges/pools_share) */
+  EACH (Pool, one, &all) /* what was imported before is the same (measured: edges/pools_imported) */
     if (imported && one->imported && !one->destroyed && one->file_head.key == head->key) {
+      one->imports++;
       close(file);
       *out = one;
       return CUDA_SUCCESS;
@@ -308,6 +309,7 @@ EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool),
 API(cuMemPoolDestroy, (void *handle), (handle)) {
   HOLD_POOL(pool, handle);
   if (!pool || pool->is_default) return pool ? CUDA_ERROR_INVALID_VALUE : NO_POOL;
+  if (pool->imports) return pool->imports--, CUDA_SUCCESS;
   cl_object_unname(&pool->head);
   EACH (Pool, at, &all)
     if (at->current == pool) at->current = NULL;

@@ -32,8 +32,8 @@ typedef struct Pool {
   uint64_t threshold, reserved, reserved_high, used_high;
   _Atomic uint64_t used; /* what callers wanted, and have not freed */
   int access[DEVICES_MAX];
-  size_t live;  /* blocks */
-  OwnFile file; /* that other processes may map, if there is one */
+  size_t live, imports; /* blocks; imports after the first, each of which is destroyed */
+  OwnFile file;         /* that other processes may map, if there is one */
   FileHead file_head;
   size_t file_end;
   Segment *segments;            /* the newest first */
