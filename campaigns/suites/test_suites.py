@@ -198,4 +198,9 @@ def test_a_wrong_verdict(tmp_path: Path, monkeypatch, capsys) -> None:
     capsys.readouterr()
     assert runner.main([str(root)]) == 1
     assert "s: s-tests-test_some::test_fails: failed here, passed on the GPU" in capsys.readouterr().out
+    assert runner.main([str(root), "--pytest=--unknown"]) == 1
+    assert "s: tests/test_some.py: not run here; expected 3 tests, as on the GPU" in capsys.readouterr().out
+    (root / "here" / "tests" / "test_some.py").write_text("import nothing_of_the_kind")
+    assert runner.main([str(root)]) == 1
+    assert "s: tests/test_some.py: finished here; expected 3 tests, as on the GPU" in capsys.readouterr().out
     hardware.kept.cache_clear()
