@@ -323,11 +323,14 @@ static CUresult check_input_options(unsigned count, const int *keys, void *const
   const uint64_t allowed =
       1ull << CU_JIT_MAX_REGISTERS | 1ull << CU_JIT_THREADS_PER_BLOCK | 1ull << CU_JIT_OPTIMIZATION_LEVEL |
       1ull << CU_JIT_GENERATE_DEBUG_INFO | 1ull << CU_JIT_LOG_VERBOSE | 1ull << CU_JIT_GENERATE_LINE_INFO |
-      1ull << CU_JIT_CACHE_MODE | 1ull << CU_JIT_POSITION_INDEPENDENT_CODE | 1ull << CU_JIT_MIN_CTA_PER_SM |
-      1ull << CU_JIT_MAX_THREADS_PER_BLOCK | 1ull << CU_JIT_OVERRIDE_DIRECTIVE_VALUES | 1ull << CU_JIT_SPLIT_COMPILE;
+      1ull << CU_JIT_CACHE_MODE | 1ull << CU_JIT_NEW_SM3X_OPT | 1ull << CU_JIT_FAST_COMPILE |
+      1ull << CU_JIT_POSITION_INDEPENDENT_CODE | 1ull << CU_JIT_MIN_CTA_PER_SM | 1ull << CU_JIT_MAX_THREADS_PER_BLOCK |
+      1ull << CU_JIT_OVERRIDE_DIRECTIVE_VALUES | 1ull << CU_JIT_SPLIT_COMPILE;
   if (!cl_can_have_options(count) || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
-    if (keys[at] < 0 || keys[at] >= OPTION_COUNT || !(allowed >> keys[at] & 1)) return CUDA_ERROR_INVALID_VALUE;
+    if (keys[at] < 0 || keys[at] >= OPTION_COUNT || !(allowed >> keys[at] & 1) ||
+        (keys[at] == CU_JIT_MAX_REGISTERS && !(uint32_t)(uintptr_t)values[at]))
+      return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 

@@ -370,6 +370,8 @@ CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, uns
     write_log(&options.error, text.error, slots);
     uint32_t milliseconds = cl_wall_time(&started);
     if (options.wall_time >= 0) cl_write_safely(slots + options.wall_time, &milliseconds, sizeof milliseconds);
+    if (options.threads >= 0)
+      cl_write_safely(slots + options.threads, &options.most_threads, sizeof options.most_threads);
     cl_text_free(&text);
   }
   cl_options_free(&options.link);

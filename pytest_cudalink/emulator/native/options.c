@@ -69,6 +69,8 @@ static CUresult name_options(LinkOptions *options, const char *option, uint64_t 
   return CUDA_SUCCESS;
 }
 
+static uint32_t threads(uint32_t value) { return value < 32 ? 32 : value < 1024 ? value : 1024; }
+
 /* Reads an option that applies to all inputs of a link. */
 static CUresult read_option(LinkOptions *options, int key, uint32_t value) {
   switch (key) {
@@ -84,13 +86,15 @@ static CUresult read_option(LinkOptions *options, int key, uint32_t value) {
       if (value > CU_JIT_CACHE_OPTION_CA) return CUDA_ERROR_INVALID_VALUE;
       return value ? extra_option(options, "-Xptxas=-dlcm=%s", value == CU_JIT_CACHE_OPTION_CG ? "cg" : "ca")
                    : CUDA_SUCCESS;
-    case CU_JIT_NEW_SM3X_OPT: return value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
+    case CU_JIT_NEW_SM3X_OPT: return extra_option(options, "-Xptxas=--new-sm3x-opt%s", value ? "" : "=false");
     case CU_JIT_FAST_COMPILE: return value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;
     case CU_JIT_POSITION_INDEPENDENT_CODE:
       return value ? extra_option(options, "-Xptxas=--position-independent-code=true") : CUDA_SUCCESS;
     case CU_JIT_MIN_CTA_PER_SM: return extra_option(options, "-Xptxas=-minnctapersm=%u", value);
-    case CU_JIT_THREADS_PER_BLOCK:
-    case CU_JIT_MAX_THREADS_PER_BLOCK: return extra_option(options, "-Xptxas=-maxntid=%u", value);
+    case CU_JIT_THREADS_PER_BLOCK: /* an H200 dies of SIGFPE of 0, and of the largest number below */
+      return value ? extra_option(options, "-Xptxas=-maxntid=%u", threads(value)) : CUDA_ERROR_INVALID_VALUE;
+    case CU_JIT_MAX_THREADS_PER_BLOCK:
+      return ~value ? extra_option(options, "-Xptxas=-maxntid=%u", value) : CUDA_ERROR_INVALID_VALUE;
     case CU_JIT_OVERRIDE_DIRECTIVE_VALUES: return extra_option(options, "-Xptxas=-override-directive-values");
     case CU_JIT_SPLIT_COMPILE: return extra_option(options, "-Xptxas=-split-compile=%u", value);
     default: break;
@@ -105,8 +109,7 @@ static bool is_half(uint64_t given, int one, int other) { return !(given & BIT(o
 
 CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, const int *keys, const uint64_t *values) {
   LinkOptions *link = &options->link;
-  uint64_t given = 0,
-           value_of[OPTION_COUNT] = {[CU_JIT_REFERENCED_KERNEL_COUNT] = 1, [CU_JIT_REFERENCED_VARIABLE_COUNT] = 1};
+  uint64_t given = 0, value_of[OPTION_COUNT] = {0};
   if (!cl_can_have_options(count) || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
     uint64_t value = values[at];
@@ -115,6 +118,9 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
     value_of[keys[at]] = value;
     switch (keys[at]) {
       case CU_JIT_WALL_TIME: options->wall_time = (int)at; break;
+      case CU_JIT_THREADS_PER_BLOCK:
+        options->threads = (int)at, options->most_threads = threads((uint32_t)value);
+        break;
       case CU_JIT_INFO_LOG_BUFFER:
       case CU_JIT_ERROR_LOG_BUFFER:
         if (!value) return CUDA_ERROR_INVALID_VALUE;
@@ -129,10 +135,7 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
       }
       case CU_JIT_TARGET:
         link->suffix = 0;
-        if (!target_known((int64_t)(uint32_t)value, link, &options->without_code)) {
-          if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE;
-          options->without_code = true; /* a load says so of the image (measured: test_options_of_loading) */
-        }
+        if (!target_known((int64_t)(uint32_t)value, link, &options->without_code)) return CUDA_ERROR_INVALID_VALUE;
         break;
       case CU_JIT_FALLBACK_STRATEGY:
         if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
@@ -150,7 +153,8 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
     return CUDA_ERROR_INVALID_VALUE;
   const int names[] = {CU_JIT_REFERENCED_KERNEL_NAMES, CU_JIT_REFERENCED_VARIABLE_NAMES};
   for (int at = 0; at < 2; at++)
-    if (given & BIT(names[at]) && !value_of[names[at]]) return CUDA_ERROR_INVALID_VALUE;
+    if (given & BIT(names[at]) ? !value_of[names[at]] : use == FOR_LINK && value_of[names[at] + 1])
+      return CUDA_ERROR_INVALID_VALUE; /* of a link's names that are not there an H200 dies */
   for (int at = 0; at < 2; at++)
     if (given & BIT(names[at]))
       TRY(name_options(link, at ? "-variables-used" : "-kernels-used", value_of[names[at]],
@@ -159,7 +163,7 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
 }
 
 JitOptions cl_device_options(void) {
-  JitOptions options = {.link = {.arch = cl_config()->arch, .level = -1}, .wall_time = -1};
+  JitOptions options = {.link = {.arch = cl_config()->arch, .level = -1}, .wall_time = -1, .threads = -1};
   options.link.suffix = specific_profile(options.link.arch);
   return options;
 }

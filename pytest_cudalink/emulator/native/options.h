@@ -35,6 +35,8 @@ typedef struct {
   LinkOptions link;
   bool without_code; /* a target that no compiler of this driver knows */
   int wall_time;     /* index of the option value that gets it, or -1 */
+  int threads;       /* likewise: the threads that a block was compiled for */
+  uint64_t most_threads;
   LogBuffer info, error;
 } JitOptions;
 
