@@ -373,7 +373,7 @@ def test_sessions_and_paths_exist(path, sessions) -> None:
     """Every session and tag of nox, every file that is run, and every pattern of files that a cache depends on."""
     for words in commands(path):
         for word in words:
-            if word.endswith((".py", ".sh")) or word.startswith((".ci/", "tests/", "campaigns/", "./.")):
+            if re.fullmatch(r"[^~].*\.(py|sh)|(\.ci/|tests/|campaigns/|\./\.).*", word):
                 assert (ROOT / word).is_file(), words
             if re.fullmatch(r"(tests|campaigns|tools)(\.\w+)+", word):
                 module = ROOT.joinpath(*word.split("."))
