@@ -110,12 +110,8 @@ def build(
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as work:
         made = Path(work) / output.name
         options = [*(flag.replace("{output}", str(output.parent)) for flag in library.flags), *flags]
-        command = [
-            *(compiler or find_compiler()),
-            *_FLAGS,
-            *(["-Werror"] if strict else []),
-            *(f"-I{path}" for path in library.include),
-        ]
+        command = [*(compiler or find_compiler()), *_FLAGS, *(["-Werror"] if strict else [])]
+        command += [f"-I{path}" for path in library.include]
         inputs = [str(source) for source in library.sources]
         if len(inputs) > 1:
             inputs = _objects([*command, *(flag for flag in options if _compiles(flag))], inputs, Path(work))

@@ -17,6 +17,7 @@ from ..base.words import and_more, columns, counted
 from .arguments import CommandError
 
 if TYPE_CHECKING:
+    from ..base.finding import Finding
     from ..base.install_command import Command
     from ..doctor import DoctorReport, FindingCause, PredictedLink
 
@@ -230,17 +231,12 @@ def _details(report: DoctorReport) -> Iterator[Table]:
     )
     yield "Rules", list(_rules(report))
     yield "Links", list(_links(report.links))
-    yield (
-        "Findings",
-        [
-            (
-                _MARKS[finding.severity],
-                finding.what,
-                *(f"{'or ' if number else ''}{remedy}" for number, remedy in enumerate(finding.remedies)),
-            )
-            for finding in report.findings
-        ],
-    )
+
+    def remedies(finding: Finding) -> Iterator[str]:
+        return (f"{'or ' if number else ''}{remedy}" for number, remedy in enumerate(finding.remedies))
+
+    findings = report.findings
+    yield "Findings", [(_MARKS[finding.severity], finding.what, *remedies(finding)) for finding in findings]
 
 
 def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -81,12 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one verb; return exit code 1 for a file with faults, 2 for a missing file, or for an unknown cell or tag."""
-    verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
-        "check": _check,
-        "list": _list,
-        "show": _show,
-        "github": _github,
-    }
+    verbs = {"check": _check, "list": _list, "show": _show, "github": _github}
     file = _file(options)
     try:
         return verbs[options.verb](options, file)

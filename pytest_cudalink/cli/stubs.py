@@ -101,9 +101,8 @@ def _list(options: argparse.Namespace) -> list[str]:
             raise catalog.CatalogError(f"no library {name!r} in the catalog; expected {', '.join(known.libraries)}")
         for function in known.libraries[name].functions:
             until = f"to {function.until}" if function.until else ""
-            lines.append(
-                f"{name:6} {function.symbol:46} {function.tier:8} since {function.since or '?'} {until}".rstrip()
-            )
+            since = f"since {function.since or '?'} {until}".rstrip()
+            lines.append(f"{name:6} {function.symbol:46} {function.tier:8} {since}")
     return lines
 
 

@@ -196,14 +196,9 @@ def refuse_newer(inputs: Inputs, backend: Backend, version: CudaVersion) -> None
     """Raise VersionSkewError for an input that was made by a newer CUDA than the linker understands."""
     for name, code in inputs:
         for leaf, needs in newer_leaves(code.artifact, version):
-            raise VersionSkewError(
-                f"{_described(backend, version)} cannot link this input",
-                backend=backend,
-                input_name=name,
-                artifact=leaf,
-                hint=f"{skew_sentence(leaf, needs, version, backend)}{_measured(leaf, needs, version, backend)}",
-                version=version,
-            )
+            text = f"{_described(backend, version)} cannot link this input"
+            hint = f"{skew_sentence(leaf, needs, version, backend)}{_measured(leaf, needs, version, backend)}"
+            raise VersionSkewError(text, backend=backend, input_name=name, artifact=leaf, hint=hint, version=version)
 
 
 def _measured(leaf: Artifact, needs: Needs, version: CudaVersion, backend: Backend) -> str:
@@ -220,12 +215,10 @@ def refuse_by_added_checks(inputs: Inputs, nvjitlink: CudaVersion) -> None:
             for leaf in code.artifact.leaves:
                 error = check(name, leaf, nvjitlink)
                 if error is not None:
+                    text = f"{_described('nvjitlink', nvjitlink)} must not link this input"
+                    hint = str(error).replace("\n", "\n  ")
                     raise VersionSkewError(
-                        f"{_described('nvjitlink', nvjitlink)} must not link this input",
-                        backend="nvjitlink",
-                        input_name=name,
-                        artifact=leaf,
-                        hint=str(error).replace("\n", "\n  "),
+                        text, backend="nvjitlink", input_name=name, artifact=leaf, hint=hint
                     ) from error
 
 

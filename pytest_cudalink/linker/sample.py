@@ -199,14 +199,8 @@ def describe_machine(arch: str | None = None) -> Machine:
     """
     if arch is not None:
         parse_architecture(arch)
-    device = probes.device_arch()
-    return Machine(
-        arch=arch or device or _FALLBACK_ARCH,
-        device=device,
-        driver=probes.driver_version(),
-        nvjitlink=probes.nvjitlink_version(),
-        emulated=driver_is_emulated(),
-    )
+    device, driver, nvjitlink = probes.device_arch(), probes.driver_version(), probes.nvjitlink_version()
+    return Machine(arch or device or _FALLBACK_ARCH, device, driver, nvjitlink, driver_is_emulated())
 
 
 def link_and_prove(

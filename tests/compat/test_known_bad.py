@@ -120,7 +120,8 @@ def test_a_condition_that_is_not_decided_counts_as_met() -> None:
     assert met(versions, arch="sm_120a", driver="580.65.06", kinds=["cubin", "ptx"]) == {one.id for one in both}
     assert met(versions, arch="sm_120", driver="575.51.03", kinds=["ptx"]) == set()
     assert both[0].open_conditions(arch="sm_120", kinds=["cubin"]) == ()
-    assert both[1].open_conditions(driver="580.65.06") == ()
+    assert both[0].sentence("sm_120", None) == (True, f"known to fail: {both[0].text}; only if it links cubin")
+    assert both[1].sentence(None, "580.65.06") == (False, f"known to fail: {both[1].text}")
     assert replace(both[1], driver="", kinds=("ptx", "cubin")).open_conditions() == ("if it links ptx, cubin",)
 
 

@@ -291,7 +291,7 @@ def broken(kind: str, wanted: str, *needs: Claim) -> Finding:
     return Finding("error", "broken", Command((wanted,)) if wanted else Command(), evidence=needs, kind=kind)
 
 
-OF_CONDA = Command(("a==1.2.*",)).by(Installer("conda"))
+OF_CONDA, OF_PIP = (Command(("a==1.2.*",)).by(Installer(name)) for name in ("conda", "pip"))
 NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
 
 
@@ -318,6 +318,7 @@ NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
         ([claim("a", "<2")], broken("known-bad", "a>=1"), "pip install 'a<2,>=1'"),
         ([claim("a", "<2")], broken("known-bad", ""), ""),
         ([], replace(broken("known-bad", ""), fix=OF_CONDA), "conda install a=1.2"),
+        ([claim("a", "<2")], replace(broken("known-bad", ""), fix=OF_PIP), "pip install 'a<2,==1.2.*'"),
         ([claim("a", "<2")], broken("version", "a>=1"), "pip install 'a>=1'"),
         ([], broken("missing", "own", claim("a", "<2,>=2")), "pip install own"),
     ],
@@ -719,6 +720,8 @@ def test_a_toolkit_without_what_compiles_and_links(items, libraries, code, texts
     found = [one.what.partition(":")[0] for one in report.findings if one.severity in ("error", "unknown")]
     assert (report.exit_code, found) == (code, texts)
     assert "cublas library" not in report.missing
+    told = [finding.why for finding in examine(facts=facts_of(None), system=machine).findings]
+    assert items or "nothing here links PTX or LTO-IR" not in told
 
 
 @pytest.mark.parametrize(
