@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_cudalink.emulator.recorder import grade
 from pytest_cudalink.emulator.recorder.execute import WAITED, Answer, Program, execute
-from pytest_cudalink.emulator.recorder.grade import Difference, Result, compare
+from pytest_cudalink.emulator.recorder.grade import Difference, Result
 
 from .images import image
+from .open_answers import done, left_open
 from .record import load, seeds_of
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -71,6 +73,13 @@ def tally(results: list[Result], part: str) -> Tally:
     return found
 
 
+def compare(seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]) -> Result:
+    """The comparison of one program's answers, without those that `open_answers` lists."""
+    left_out = set().union(*left_open(theme, program, real, ours).values())
+    compared = [None if number in left_out else one for number, one in enumerate(real)]
+    return grade.compare(seed, theme, program, compared, ours)
+
+
 def profile(device: str) -> str:
     """The emulated device of a recorded one: ``"h100"`` for ``"NVIDIA H100 80GB HBM3"``."""
     from pytest_cudalink.compat import names
@@ -90,7 +99,12 @@ def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -
         for job in range(processes):
             source = Path(folder) / f"{job}.in"
             share = [
-                [seed, program, [number for number, one in enumerate(real) if one and one[-1] == WAITED]]
+                [
+                    seed,
+                    program,
+                    [number for number, one in enumerate(real) if one and one[-1] == WAITED],
+                    [number for number, pair in enumerate(zip(program, real, strict=False)) if done(*pair)],
+                ]
                 for seed, _, program, real in programs[job::processes]
             ]
             source.write_text(json.dumps(share), encoding="utf-8")
@@ -111,7 +125,10 @@ def _worker(source: str, target: str) -> int:
     """Replay programs of a file on the libcuda of this process."""
     library = ctypes.CDLL("libcuda.so.1")
     given = json.loads(Path(source).read_text(encoding="utf-8"))
-    rows = ([seed, execute(program, library, waits=frozenset(waits), images=image)] for seed, program, waits in given)
+    rows = (
+        [seed, execute(program, library, waits=frozenset(waits), done=frozenset(ready), images=image)]
+        for seed, program, waits, ready in given
+    )
     with Path(target).open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return 0

@@ -204,12 +204,15 @@ static void note_null(const Call *call) {
   cl_report_violations();
 }
 
+_Atomic(bool) cl_has_failed;
+
 CUresult cl_leave(Call *call, CUresult result) {
   CallEnd *end = atomic_load_explicit(&cl_call_end, memory_order_relaxed);
   if (__builtin_expect(end != NULL, 0)) end();
   if (result && cl_used_dead(cl_symbols[call->symbol].dead_kind)) result = cl_symbols[call->symbol].dead_answer;
   if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
     cl_event_note(&call->line, "a host function or a callback must not call the driver");
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) cl_has_failed = true;
   if (result != CUDA_SUCCESS || !cl_symbols[call->symbol].quiet) note_call(call, result);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && cl_sweeping() && !cl_in_host_function)
     cl_swept_failed();

@@ -140,6 +140,7 @@ typedef void CallWatch(Sym symbol, bool entered);
 extern _Atomic(CallWatch *) cl_call_watch;
 
 bool cl_initialized(void);
+extern _Atomic(bool) cl_has_failed; /* a call of this process was refused */
 CUresult cl_initialize(unsigned flags);
 /* What is in the headers but not in this emulator: says so, and never pretends. */
 CUresult cl_unimplemented(Sym symbol);

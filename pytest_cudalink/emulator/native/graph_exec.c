@@ -80,7 +80,8 @@ static CUresult instantiate(Executable **out, void *handle, Instantiation *how) 
   if (graph->owner) return cl_graph_is_body(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
   for (Graph *one = graph; one; one = cl_graph_behind(graph, one)) TRY(check_outer(one, how));
   how->result = CUDA_GRAPH_INSTANTIATE_ERROR;
-  if (graph->sole_executables) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph->sole_executables || graph->of_itself || (graph->conditionals && graph->executables))
+    return CUDA_ERROR_NOT_SUPPORTED; /* whose conditions came later, too (recorded programs) */
   if (how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH && !graph->count) return CUDA_ERROR_INVALID_VALUE;
   TRY(make(out, graph, how));
   how->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
@@ -244,7 +245,7 @@ static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
   UpdateResult unwanted;
   if (!how) how = &unwanted; /* (measured: test_update) */
   *how = (UpdateResult){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
-  if (!executable || !graph || graph->owner) return CUDA_ERROR_INVALID_VALUE;
+  if (!executable || !graph || graph->owner || graph->of_itself) return CUDA_ERROR_INVALID_VALUE;
   return replace(executable->graph, graph, how);
 }
 EXPORTED(cuGraphExecUpdate_v2, (Executable * executable, Graph *graph, UpdateResult *how),
@@ -273,7 +274,7 @@ CUresult cl_put_child(void *executable, void *handle, void *child) {
   const Node *node = cl_stand_in(executable, handle);
   Graph *fresh = cl_graph(child);
   UpdateResult how;
-  if (cl_node(handle) && fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  if (fresh && fresh->sole) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE; /* before the node (recorded programs) */
   if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;
   return replace(node->parameters.child.graph, fresh, &how);
 }

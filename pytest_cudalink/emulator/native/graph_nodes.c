@@ -40,6 +40,8 @@ static CUresult adopt_child(ChildNode *child, Graph *parent) {
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   bool moves = child->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE; /* any other number copies (H200) */
   if (moves ? graph->conditionals != NULL : cl_graph_is_unique(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (moves && graph == parent && !graph->owner && !graph->capture) /* may be, and has no use (recorded programs) */
+    return child->graph = NULL, graph->of_itself = true, CUDA_SUCCESS;
   if (cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
   if (moves) {
     if (graph->owner || graph->capture || graph->executables) return CUDA_ERROR_INVALID_VALUE;
@@ -109,7 +111,7 @@ static bool cannot_be_child(const NodeParameters *parameters) {
   if (parameters->type != NODE_CHILD || parameters->child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
     return false;
   const Graph *graph = cl_graph(parameters->child.graph);
-  return graph && graph->sole;
+  return graph && cl_graph_is_unique(graph);
 }
 
 static CUresult add_locked(const NewNode *adding, NodeParameters *parameters) {
@@ -203,6 +205,7 @@ static CUresult get(void *handle, int type, void *out, size_t offset, size_t siz
   const Node *node = cl_node(handle);
   if (!node || !out || node->parameters.type != type) return CUDA_ERROR_INVALID_VALUE;
   memcpy(out, (const char *)node->parameters.reserved1 + offset, size);
+  if (type == NODE_CHILD && !node->parameters.child.graph) *(Graph **)out = node->graph;
   return CUDA_SUCCESS;
 }
 EXPORTED_WHEN(node != NULL, cuGraphMemAllocNodeGetParams, (Node * node, void *out),

@@ -13,7 +13,7 @@ API_LOCKED(cuGraphCreate, (Graph * *out, unsigned flags), (out, flags)) {
 /* A graph that belongs to a node goes with that node, and one that is captured into with its capture. */
 API_LOCKED(cuGraphDestroy, (Graph * handle), (handle)) {
   Graph *graph = cl_graph(handle);
-  if (!graph || graph->owner) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph || graph->owner || graph->of_itself) return CUDA_ERROR_INVALID_VALUE;
   if (graph->capture) return CUDA_ERROR_ILLEGAL_STATE;
   cl_graph_free(graph);
   return CUDA_SUCCESS;
@@ -325,7 +325,7 @@ static void print_graph(FILE *file, const Graph *graph, unsigned flags) {
   fprintf(file, "\"graph_%u_node_%u\" -> \"graph_%u_node_%u\";\n", id, edge->from->local, id, edge->to->local);
   for (size_t at = 0; at < graph->count; at++) {
     const NodeParameters *parameters = &graph->nodes[at]->parameters;
-    if (parameters->type == NODE_CHILD) print_graph(file, parameters->child.graph, flags);
+    if (parameters->type == NODE_CHILD && parameters->child.graph) print_graph(file, parameters->child.graph, flags);
     for (unsigned body = 0; parameters->type == NODE_CONDITIONAL && body < parameters->conditional.size; body++)
       print_graph(file, parameters->conditional.bodies[body], flags);
   }

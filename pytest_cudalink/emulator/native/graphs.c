@@ -347,7 +347,7 @@ Node *cl_node_like(Graph *graph, uint64_t origin, bool deep) {
 }
 
 bool cl_graph_is_unique(const Graph *graph) {
-  if (cl_graph_is_body(graph)) return true;
+  if (cl_graph_is_body(graph) || graph->of_itself) return true;
   for (const Graph *one = graph; one; one = cl_graph_behind(graph, (Graph *)(uintptr_t)one))
     if (one->sole || one->conditionals) return true;
   return false;

@@ -67,9 +67,10 @@ struct Graph {
   size_t holes; /* NULL among the nodes, until the handle is looked up: nodes that were removed */
   size_t nests; /* nodes that own graphs */
   unsigned last_local;
-  Node *owner; /* that it is the child or a body of */
-  bool hidden; /* of an executable graph: no handle */
-  bool moved;  /* into its parent, so that its handle stayed the same */
+  Node *owner;    /* that it is the child or a body of */
+  bool hidden;    /* of an executable graph: no handle */
+  bool moved;     /* into its parent, so that its handle stayed the same */
+  bool of_itself; /* was moved into itself: a node without a graph stands for it */
   Capture *capture;
   bool orphan;                            /* its parent was destroyed: it goes with the capture that works in it */
   unsigned executables, sole_executables; /* made of it and not destroyed, and those of them made since it is `sole` */

@@ -377,8 +377,12 @@ static CUresult launch_grid(EventLine *line, const void *handle, int width, int 
   bool captured = false;
   void *parameters[] = {NULL};
   result = cl_enter_stream(stream, &captured);
-  if (!result && captured) result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (!result) result = cl_check_launch(&config, handle, parameters, NULL);
+  /* these look neither at whether a capture is invalid or implied nor at clusters (recorded programs) */
+  if (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    result = CUDA_SUCCESS;
+  if (!result)
+    result = captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cl_check_launch(&config, handle, parameters, NULL);
+  if (result == CUDA_ERROR_INVALID_CLUSTER_SIZE) result = CUDA_SUCCESS;
   if (!result && given > needed) result = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   return result ? result : not_executed(line, handle);
 }

@@ -84,6 +84,7 @@ static CUresult potential_block(int *grid, int *block, const void *function, Sha
   KernelNeeds needs;
   TRY(asked(grid && block && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, function, &needs));
   if (limit < 0) return CUDA_ERROR_INVALID_VALUE;
+  needs.carveout = -1; /* what the kernel prefers does not count here (recorded programs) */
   int warp = (int)cl_device_has(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
       most = (int)cl_device_has(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (needs.max_threads < most) most = needs.max_threads;
@@ -150,11 +151,11 @@ bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Func
   unsigned long long blocks = 1, largest = (unsigned)largest_cluster(function);
   if (function->max_cluster_rank && (unsigned)function->max_cluster_rank < largest)
     largest = (unsigned)function->max_cluster_rank;
+  unsigned required[3];
+  bool fixed = cl_cluster_of(&(LaunchConfig){.count = 0}, function, required);
   for (int axis = 0; axis < 3; axis++) {
     if (!sizes[axis] || grid[axis] % sizes[axis]) return false;
-    if (cl_setting(function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) &&
-        sizes[axis] != (unsigned)cl_setting(function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + axis))
-      return false;
+    if (fixed && sizes[axis] != required[axis]) return false;
     blocks *= sizes[axis];
     if (blocks > largest) return false;
   }

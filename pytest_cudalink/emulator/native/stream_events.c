@@ -156,9 +156,7 @@ static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
 
 static CUresult wait_in_order(Stream *stream, const Event *event) {
   if (cl_order_on) cl_order_wait(stream, event);
-  if (event->record) return cl_queue_behind(event->record, stream, &cl_no_work, true, NULL);
-  /* with nothing to wait for it is work all the same (recorded programs, theme "order") */
-  return cl_is_busy(stream, false) ? cl_queue(stream, &cl_no_work, false, NULL) : CUDA_SUCCESS;
+  return event->record ? cl_queue_behind(event->record, stream, &cl_no_work, true, NULL) : CUDA_SUCCESS;
 }
 
 API_LOCKED(cuStreamWaitEvent, (Stream *stream_handle, Event *handle, unsigned flags), (stream_handle, handle, flags)) {

@@ -70,7 +70,7 @@ API_WHEN(false, cuLogsDumpToFile, (unsigned *place, const char *path, unsigned f
 API_WHEN(false, cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size, unsigned flags),
          (place, buffer, size, flags)) {
   if (!buffer || !size) return CUDA_ERROR_INVALID_VALUE;
-  if (*size) *buffer = 0;
+  if (*size && cl_has_failed) *buffer = 0; /* the log of a process without errors is not written (recorded programs) */
   *size = 0;
   return CUDA_SUCCESS;
 }

@@ -27,6 +27,8 @@ CONTEXT_CHANGING: Final = frozenset(_FUNCTIONS["changes_context"])
 LAUNCHES: Final = frozenset(_FUNCTIONS["launches"])
 #: Functions that end handles, with the position of the argument that has the handle.
 ENDS: Final = dict.fromkeys(_FUNCTIONS["ends_first"], 0) | dict.fromkeys(_FUNCTIONS["ends_second"], 1)
+#: Those that end a context, and with it the modules and functions that are in it.
+_CONTEXT_ENDS: Final = ("cuCtxDestroy_v2", "cuCtxDetach", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2")
 #: Functions whose handles lie in the object that they are given: functions of a module, nodes of a graph.
 _LOOKS_UP: Final = re.compile(
     r"Get(Function|Kernel|Module|Library|Global|Level|Plane)|Enumerate|GraphAdd|GetNodes|GetRoot"
@@ -70,13 +72,19 @@ def references(argument: Any) -> Iterator[int]:
             yield from references(element)
 
 
-def _dead(program: Program) -> list[tuple[set[int], set[int]]]:
-    """For each call the earlier calls whose handles were destroyed by then, and those whose handles lay in them."""
+def _dead(program: Program) -> list[tuple[set[int], set[int], set[int]]]:
+    """For each call the earlier calls whose handles were destroyed by then, and those whose handles lay in them.
+
+    The third are those whose handles may lie in a context that was destroyed, reset or released.
+    """
     destroyed: set[int] = set()
     inside: set[int] = set()
+    lost: set[int] = set()
     dead = []
     for number, call in enumerate(program):
-        dead.append((set(destroyed), set(inside)))
+        dead.append((set(destroyed), set(inside), set(lost)))
+        if call[0] in _CONTEXT_ENDS:
+            lost |= {earlier for earlier, before in enumerate(program[:number]) if _LOOKS_UP.search(before[0])}
         ended = set(references(call[ENDS[call[0]] + 1 : ENDS[call[0]] + 2])) if call[0] in ENDS else set()
         if ended - destroyed:
             destroyed |= ended
@@ -140,7 +148,7 @@ def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
             continue
         result.counted += 1
         # values count only where the call succeeded
-        if theirs[0] == own[0] and (theirs[0] != 0 or _alike(theirs, own, dead[number][0] | dead[number][1])):
+        if theirs[0] == own[0] and (theirs[0] != 0 or _alike(theirs, own, set().union(*dead[number]))):
             result.equal += 1
             continue
         codes = theirs[0] != own[0]
