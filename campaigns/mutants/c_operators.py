@@ -55,7 +55,8 @@ _NAMES: Final = {
 }
 _ERROR: Final = re.compile(r"(CUDA|NVML)_ERROR_\w+")
 _CONSTANT: Final = re.compile(r"(CUDA|NVML)_(ERROR_\w+|SUCCESS)|NULL|true|false|\d\w*|;")
-_CONTROL: Final = ("if", "for", "while", "switch")
+#: What takes a statement behind its parentheses; macros that are loops begin with EACH.
+_CONTROL: Final = re.compile(r"if|for|while|switch|EACH_\w+")
 _JUMPS: Final = ("return", "break", "continue", "goto")
 #: Calls that stay, and whose size stays: what is not freed, a race, and room that is too small, no answer shows for
 #: certain. The sessions `leaks`, `sanitizers` and `valgrind` find them. More room than is used is no fault at all.
@@ -186,7 +187,7 @@ class CSource:
             begins = bool(brackets) and brackets[-1] is inside and self._begins(at)
             if begins and self._text(at - 1) in (";", "{", "}"):
                 inside.mark = self._insert(self._tokens[at].start, "@; ")
-            elif begins and text not in (*_CONTROL, "do") and not self._declares(at):
+            elif begins and text != "do" and not _CONTROL.fullmatch(text) and not self._declares(at):
                 alone_until = self._end(at)
                 alone = self._insert(self._tokens[at].start, "{ @; ")
                 self._done = alone_until if self._text(at - 1) == "do" else -1
@@ -203,7 +204,7 @@ class CSource:
         """What the bracket at a token opens."""
         before = self._text(at - 1)
         if self._text(at) == "(":
-            return _Bracket(control=before in _CONTROL)
+            return _Bracket(control=bool(_CONTROL.fullmatch(before)))
         if self._text(at) == "{" and not brackets and before == ")":
             return _Bracket(compound=True, function=self._name_before(at - 1))
         statement = before in (";", "{", "}", ":", "else", "do") or (before == ")" and self._last.control)
@@ -243,11 +244,15 @@ class CSource:
 
     def _end(self, at: int) -> int:
         """The semicolon of a simple statement."""
-        depth = 0
-        while self._text(at) != ";" or depth:
-            depth += _DEPTH.get(self._text(at), 0)
-            at += 1
-        return at
+        depth, end = 0, at
+        while self._text(end) != ";" or depth:
+            depth += _DEPTH.get(self._text(end), 0)
+            if depth < 0 or end == len(self._tokens):
+                line = self.text[: self._tokens[at].start].count("\n") + 1
+                expected = "expected a statement that ends in a semicolon: begin a macro for a loop with EACH_"
+                raise ValueError(f"line {line} is {self._text(at)!r}, {expected}")
+            end += 1
+        return end
 
     def _entry_point(self, at: int) -> Generator[_Place, None, int]:
         """Find the places of a macro that defines a function of the API, and mark them; gives the token behind it."""
@@ -314,8 +319,8 @@ class CSource:
         text = self._text(at)
         if text in ("break", "continue") or text in ("*", "++", "--", "("):
             return True
-        named = self._tokens[at].kind == "name" and text not in (*_CONTROL, *_JUMPS, "do", "_Static_assert")
-        return named and not self._declares(at) and not _STAYS.fullmatch(text)
+        named = self._tokens[at].kind == "name" and text not in (*_JUMPS, "do", "_Static_assert")
+        return named and not _CONTROL.fullmatch(text) and not self._declares(at) and not _STAYS.fullmatch(text)
 
     def _is_size(self, at: int) -> bool:
         """Whether a token is part of the size that is asked of malloc."""

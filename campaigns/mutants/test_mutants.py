@@ -187,6 +187,14 @@ def test_each_place_of_c_is_changed() -> None:
     assert [f"{one.function}: {one.change}" for one in CSource(C_SOURCE).mutants()] == C_CHANGES.splitlines()
 
 
+def test_a_macro_for_a_loop_takes_a_statement() -> None:
+    """It begins with EACH; one of another name, which looks like a call without a semicolon, is an error."""
+    source = "static void all(void) {\n  %s(at, list) {\n    use(at);\n  }\n}\n"
+    assert [one.change for one in CSource(source % "EACH_ITEM").mutants()] == ["[use(at); => ;]"]
+    with pytest.raises(ValueError, match="line 2 is 'ITEMS', expected a statement that ends in a semicolon"):
+        list(CSource(source % "ITEMS").mutants())
+
+
 def test_a_mutant_of_c_has_one_change() -> None:
     """What `apply` returns differs in one line, and has as many."""
     source = CSource(C_SOURCE)
