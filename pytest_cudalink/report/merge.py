@@ -28,6 +28,8 @@ from .matrix_report import MatrixReport
 from .origin import origin_of_run
 from .wording import backend_keys, call_in_words, ended_by, refused_last
 
+__all__ = ["merge"]
+
 
 def joined(runs: Sequence[CellRun]) -> CellRun:
     """Return the records of one cell as one run; tests that several of them have are counted, or named if they differ.
