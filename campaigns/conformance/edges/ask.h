@@ -209,4 +209,22 @@ static UNUSED void await(int end) {
   char byte;
   if (read(end, &byte, 1) != 1) SAY("the other process ended", "%s", "");
 }
+
+/* Makes a pool and memory of it, whose bytes are 9, and sends both to another process; returns the memory. */
+static UNUSED CUdeviceptr share_pool(int end) {
+  int fd = -1;
+  CUmemoryPool pool = NULL;
+  CUmemPoolProps p = pool_on_device(1);
+  CUmemPoolPtrExportData data;
+  CUdeviceptr m = 0;
+  DO(cuMemPoolCreate(&pool, &p));
+  DO(cuMemAllocFromPoolAsync(&m, 4096, pool, 0));
+  DO(cuMemsetD8(m, 9, 4096));
+  DO(cuCtxSynchronize());
+  DO(cuMemPoolExportToShareableHandle(&fd, pool, 1, 0));
+  DO(cuMemPoolExportPointer(&data, m));
+  send_fd(end, fd);
+  if (write(end, &data, sizeof data) != sizeof data) perror("write");
+  return m;
+}
 #endif

@@ -111,19 +111,10 @@ static void child(int end) {
 }
 
 static void processes(void) {
-  int end, fd;
+  int end;
   pid_t pid = other(&end, child);
   begin();
-  CUmemoryPool pool = made(1);
-  CUdeviceptr m = 0;
-  CUmemPoolPtrExportData data;
-  DO(cuMemAllocFromPoolAsync(&m, 4096, pool, 0));
-  DO(cuMemsetD8(m, 9, 4096));
-  DO(cuCtxSynchronize());
-  DO(cuMemPoolExportToShareableHandle(&fd, pool, 1, 0));
-  DO(cuMemPoolExportPointer(&data, m));
-  send_fd(end, fd);
-  if (write(end, &data, sizeof data) != sizeof data) perror("write");
+  CUdeviceptr m = share_pool(end);
   await(end);
   waitpid(pid, NULL, 0);
   unsigned char byte = 0;

@@ -2,9 +2,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "blocks.h"
 #include "capture.h"
 #include "link_state.h"
-#include "blocks.h"
 #include "module_image.h"
 
 /* Nodes go with their graph, and conditional handles too: to count them says nothing more. Modules, libraries and

@@ -402,10 +402,11 @@ API(cuCtxGetDevice_v2, (CUdevice *device, Context *context), (device, context)) 
 }
 
 static CUresult synchronize(EventLine *line, Context *context) {
-  if (!context) TRY(cl_check_context());
-  if (!cl_is_known_context(context))
+  if (!context) {
+    TRY(cl_check_context());
+    context = cl_current();
+  } else if (!cl_is_known_context(context))
     return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, context, "cuCtxSynchronize()");
-  if (!context) context = cl_current();
   if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   cl_finish(context);
   return cl_synchronized();

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "arrays.h"
+#include "blocks.h"
 #include "device_addresses.h"
 #include "locks.h"
-#include "blocks.h"
 #include "safe_memory.h"
 #include "sticky.h"
 

@@ -68,6 +68,11 @@ API_WHEN(false, cuGetExportTable, (const void **table, const void *uuid), (table
 
 bool cl_is_device(CUdevice device) { return device >= 0 && device < cl_visible_devices(); }
 
+bool cl_can_have_access(const Location *location) {
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) return cl_is_device(location->id);
+  return location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
 CUresult cl_asked_of(EventLine *line, bool valid, CUdevice device) {
   if (valid && cl_is_device(device)) return CUDA_SUCCESS;
   if (valid) cl_event_int(line, "device", device);

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "../../base/native/own_file.h"
+#include "blocks.h"
 #include "device_addresses.h"
 #include "locks.h"
-#include "blocks.h"
 #include "streams.h"
 
 STATIC_LOCK(lock); /* of memory and semaphores */

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blocks.h"
 #include "capture.h"
 #include "config.h"
 #include "devices.h"
 #include "grow.h"
-#include "blocks.h"
 
 static GraphMemory *all; /* under the lock of the streams */
 

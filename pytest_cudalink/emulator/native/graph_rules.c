@@ -1,10 +1,10 @@
 /* What parameters of nodes must be, and how they may change. */
 #include "graph_rules.h"
 
+#include "blocks.h"
 #include "copied_bytes.h"
 #include "devices.h"
 #include "launches.h"
-#include "blocks.h"
 
 /* A context that a node names; NULL is the current one. */
 static CUresult complete_context(Context **context) {

@@ -2,9 +2,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "blocks.h"
 #include "device_addresses.h"
 #include "devices.h"
-#include "blocks.h"
 #include "streams.h"
 #include "visible.h"
 

@@ -3,8 +3,8 @@
 
 #include "capture.h"
 #include "devices.h"
-#include "locks.h"
 #include "kernels.h"
+#include "locks.h"
 
 /* -- as nodes of graphs: the values of the parameters are the node's own -- */
 

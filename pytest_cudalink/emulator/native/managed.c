@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blocks.h"
 #include "capture.h"
 #include "config.h"
 #include "devices.h"
-#include "blocks.h"
 
 enum { LAST_PREFETCH = 7 }; /* besides CUmem_advise: what to remember */
 

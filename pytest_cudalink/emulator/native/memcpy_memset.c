@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "accesses.h"
+#include "blocks.h"
 #include "capture.h"
 #include "copied_bytes.h"
 #include "graph_memory.h"
 #include "locks.h"
-#include "blocks.h"
 #include "sticky.h"
 #include "waiters.h"
 #include "watched_copies.h"
@@ -52,11 +52,11 @@ static CUresult copy(EventLine *line, Side to, Side from, size_t size, const voi
   cl_event_uint(line, "bytes", size);
   TRY(enter(stream, form, &captured));
   if (!size) return CUDA_SUCCESS;
+  if (captured && !(can_capture(&to, size) && can_capture(&from, size))) return CUDA_ERROR_INVALID_VALUE;
+  /* ordinary programs have nothing pending, and their small copies need no box */
+  if (!captured && !cl_any_pending() && !cl_order_on) return cl_copy_line(&to, &from, size);
   const Box box = {from, to, size, 1, 1};
-  if (captured)
-    return can_capture(&to, size) && can_capture(&from, size) ? submit_box(&box, stream) : CUDA_ERROR_INVALID_VALUE;
-  /* ordinary programs have nothing pending */
-  return cl_any_pending() || cl_order_on ? copy_in_order(&box, stream, form) : cl_copy_line(&to, &from, size);
+  return captured ? submit_box(&box, stream) : copy_in_order(&box, stream, form);
 }
 
 /* Both forms of a copy of one line. */

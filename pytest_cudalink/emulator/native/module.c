@@ -1,9 +1,9 @@
 /* cuModule* and cuLibrary*: images are read and compiled for real. */
 #include <stdlib.h>
 
+#include "blocks.h"
 #include "kernels.h"
 #include "locks.h"
-#include "blocks.h"
 
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 

@@ -1,14 +1,14 @@
 /* Loaded images: read, compiled where they must be, kept in one table. */
 #include "module_image.h"
 
+#include "blocks.h"
 #include "caller_memory.h"
-#include "faults.h"
 #include "config.h"
 #include "fatbins.h"
+#include "faults.h"
 #include "grow.h"
 #include "link_inputs.h"
 #include "locks.h"
-#include "blocks.h"
 
 pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_size_t orphans; /* modules that ended with their context */

@@ -128,13 +128,11 @@ API(cuMemPoolSetAccess, (void *handle, const AccessDescription *map, size_t coun
 }
 
 static CUresult access_of(const Pool *pool, const Location *location, int *flags) {
-  bool of_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
-  bool of_host = location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-  if (of_device ? !cl_is_device(location->id) : !of_host) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_can_have_access(location)) return CUDA_ERROR_INVALID_VALUE;
   bool shown = pool->properties.type == PINNED_TYPE && pool->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-  *flags = of_device ? pool->access[location->id]
-           : shown   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? pool->access[location->id]
+           : shown                                       ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "address_tree.h"
-#include "config.h"
 #include "blocks.h"
+#include "config.h"
 #include "locks.h"
 
 #include "../../base/native/own_file.h"

@@ -1,9 +1,9 @@
 /* What streams do besides copies and launches: memory operations, calls of the host, attaching managed memory. */
 #include "accesses.h"
-#include "capture.h"
-#include "locks.h"
-#include "device_addresses.h"
 #include "blocks.h"
+#include "capture.h"
+#include "device_addresses.h"
+#include "locks.h"
 #include "queues.h"
 
 /* CUstreamWaitValue_flags, CUstreamWriteValue_flags */

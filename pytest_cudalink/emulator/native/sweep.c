@@ -6,10 +6,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "call_stacks.h"
 #include "faults.h"
 #include "grow.h"
 #include "locks.h"
-#include "call_stacks.h"
 
 enum { CALLS_KEPT = LIMIT_SWEPT_CALLS, SITE_ROOM = 900 };
 

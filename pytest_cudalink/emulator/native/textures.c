@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "arrays.h"
+#include "blocks.h"
 #include "devices.h"
 #include "locks.h"
-#include "blocks.h"
 
 /* CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC, CUDA_RESOURCE_VIEW_DESC */
 typedef struct {

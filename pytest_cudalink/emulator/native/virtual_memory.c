@@ -235,17 +235,11 @@ bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *pr
 
 /* -- access -- */
 
-/* Whether something could have access from a location. */
-static bool is_location(const Location *location) {
-  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) return cl_is_device(location->id);
-  return location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-}
-
 static CUresult check_access(const Physical *physical, const AccessDescription *one) {
   if (one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && one->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
       one->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!is_location(&one->location)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_can_have_access(&one->location)) return CUDA_ERROR_INVALID_VALUE;
   /* the host cannot use memory of a device */
   bool refused = one->location.type != CU_MEM_LOCATION_TYPE_DEVICE && one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
                  physical->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
@@ -288,7 +282,7 @@ API(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdevi
   Mapping mapping = {0};
   PhysicalProperties properties;
   if (!flags || !location || !address) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_location(location)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!cl_can_have_access(location)) return CUDA_ERROR_INVALID_DEVICE;
   bool known = cl_mapping_of(address, &mapping, &properties) || cl_is_known(address);
   bool elsewhere = location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location->id; /* one node is shown */
   /* the host's place is taken for the first device's, too */

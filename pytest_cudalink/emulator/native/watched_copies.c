@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blocks.h"
 #include "config.h"
 #include "device_addresses.h"
-#include "blocks.h"
 #include "safe_memory.h"
 #include "violations.h"
 
