@@ -67,10 +67,8 @@ def versions_around(specifiers: Sequence[str]) -> Iterator[str]:
     longest = max(map(len, releases))
     candidates = set()
     for release in releases:
-        candidates.add(release)
-        candidates.add(
-            (*release, *(0,) * (longest - len(release)), 1)
-        )  # above it, and below every other of that length
+        above = (*release, *(0,) * (longest - len(release)), 1)  # and below every other of that length
+        candidates |= {release, above}
         candidates |= {(*release[:at], number + 1) for at, number in enumerate(release)}
     for release in sorted(candidates):
         yield ".".join(map(str, release))

@@ -107,7 +107,7 @@ def _linked(scan: Scan, name: str, elf: LoadableLibrary, majors: tuple[int, ...]
         if stem == "libcuda":
             yield from _driver(name, library, symbols)
             continue
-        for major in [major for major in named if major in majors] or named:
+        for major in [number for number in named if number in majors] or named:
             yield Need(name, stem, major, None, "linked", f"needs {library}", library=library)
             if symbols and stem in exports.libraries() and major in exports.sonames(stem):
                 yield _by_symbols(name, stem, major, symbols)

@@ -210,13 +210,13 @@ def examine(
     report.findings += _known_bad_findings(report, judged.items, system)
     report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
-    held = {claim.name for claim in audit.claims if not claim.by_name.startswith(("nvidia-", "cuda-toolkit"))}
-    advised = [finding for finding in report.findings if finding.otherwise]
-    stuck = {finding.why for finding in advised if held.intersection(finding.fix.uninstall)}
+    others = [claim for claim in audit.claims if claim.by_name != "cuda-toolkit"]
+    held = {claim.name for claim in others if not claim.by_name.startswith("nvidia-")}
+    stuck = {each.why for each in report.findings if each.otherwise and held.intersection(each.fix.uninstall)}
 
     def possible(finding: Finding) -> Finding:
         # what a package is built with cannot go, and then a part of another release for the driver does not help
-        if finding in advised and finding.why and (finding.why in stuck or (stuck and finding.place == _OLD_DRIVER)):
+        if finding.otherwise and finding.why and (finding.why in stuck or (stuck and finding.place == _OLD_DRIVER)):
             return replace(finding, fix=NO_COMMAND)
         return _possible(replace(finding, fix=finding.fix.by(installer)), report.items)
 
@@ -239,7 +239,7 @@ def examine_environment(target: str | Path | None = None, *, driver: str = "", g
     facts = DriverFacts(version, DRIVER_RELEASES[version] if version else None)
     findings = examine(facts=facts, system=system).findings
     repaired = {finding.what: finding for finding in findings if finding.kind}
-    unread = {f"{unread.path}: {unread.text}" for unread in audit.unreadable}
+    unread = {f"{file.path}: {file.text}" for file in audit.unreadable}
     by_kind = grouped((finding.kind, finding) for finding in findings)
     own = [finding for finding in by_kind.get("", ()) if finding.severity in _COUNTED and finding.what not in unread]
     return replace(
@@ -270,7 +270,7 @@ def _in_use(items: Sequence[Item], system: System, audit: EnvironmentAudit) -> l
 
     def is_opened(item: Item) -> bool:
         library, major = f"lib{item.name} ", str(item.version.major) if item.version else ""
-        used = (library_used for library_used in audit.used_libraries if library_used.startswith(library))
+        used = (name for name in audit.used_libraries if name.startswith(library))
         return item.kind == "dynamic-libs" and any(major in ("", name.removeprefix(library)) for name in used)
 
     core = [item for item in items if item.kind == "dynamic-libs" and item.name in _CORE]
@@ -452,7 +452,7 @@ def _missing_companions(report: DoctorReport, system: System) -> Iterator[Findin
     """Yield the parts that are missing although programs look them up with a library of this environment."""
     inside = [item for item in report.items if not system.is_outside(item)]
     for row in component_table()["looked-up-with"]:
-        item = next((item for item in inside if (item.kind, item.name) == ("dynamic-libs", row["library"])), None)
+        item = next((each for each in inside if (each.kind, each.name) == ("dynamic-libs", row["library"])), None)
         label = label_of(row["kind"], row["name"])
         if item is not None and label in report.missing:
             yield _incomplete(

@@ -222,6 +222,4 @@ class Elsewhere(System):
         return not inside and not _is_below(item.path, self._place.prefix)
 
     def versions(self) -> dict[str, str]:
-        return {
-            distribution.name: distribution.version for distribution in read_distributions(self._place, files=False)[0]
-        }
+        return {package.name: package.version for package in read_distributions(self._place, files=False)[0]}

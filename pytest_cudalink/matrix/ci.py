@@ -43,7 +43,7 @@ def spread(cells: Sequence[Cell], count: int, seconds: Mapping[str, float]) -> l
     order = {cell.name: number for number, cell in enumerate(cells)}
     parts: list[list[Cell]] = [[] for _ in range(count)]
     sums = [0.0] * count
-    for cell in sorted(cells, key=lambda cell: (-cost[cell.name], cell.name)):
+    for cell in sorted(cells, key=lambda each: (-cost[each.name], each.name)):
         least = min(range(count), key=sums.__getitem__)
         parts[least].append(cell)
         sums[least] += cost[cell.name]
@@ -60,7 +60,7 @@ def read_durations(paths: Iterable[Path]) -> dict[str, float]:
     newest: dict[str, tuple[float, float | None]] = {}
     for path in paths:
         names = [path] if path.is_file() else [Path(top, name) for top, _, files in os.walk(path) for name in files]
-        for file in sorted(file for file in names if file.suffix == ".jsonl"):
+        for file in sorted(each for each in names if each.suffix == ".jsonl"):
             cell, began, seconds = _read(file)
             if cell not in newest or began >= newest[cell][0]:
                 newest[cell] = began, seconds

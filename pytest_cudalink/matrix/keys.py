@@ -202,7 +202,7 @@ def _key(default: _T, help: str, **more: Any) -> _T:  # noqa: A002 (as in `CellK
 
 def _setting(key: str, default: str = "", **more: Any) -> str:
     """Return the field of a setting of the plugin; without a default, only a cell that has the key sets it."""
-    option, twin = next((option, option.cell) for option in OPTIONS if option.cell and option.cell.name == key)
+    option, twin = next((each, each.cell) for each in OPTIONS if each.cell and each.cell.name == key)
     return _key(default, twin.help, words=option.choices or option.words, **more)
 
 
@@ -330,9 +330,7 @@ def _attribute(key: str) -> str:
 
 #: Every key of a cell, by its name in the file.
 KEYS: Final[Mapping[str, CellKey]] = {
-    key_field.name.replace("_", "-"): key_field.metadata["key"]
-    for key_field in fields(CellValues)
-    if "key" in key_field.metadata
+    each.name.replace("_", "-"): each.metadata["key"] for each in fields(CellValues) if "key" in each.metadata
 }
 
 #: The packages of a toolkit: requirements only.

@@ -66,7 +66,7 @@ class Project:
         content = _content(root)
         table, tool = _table(content.get("project")), _table(content.get("tool"))
         poetry = _table(tool.get("poetry"))
-        groups = {name: _table(content).get("dependencies") for name, content in _table(poetry.get("group")).items()}
+        groups = {name: _table(group).get("dependencies") for name, group in _table(poetry.get("group")).items()}
         groups |= {"dev": poetry["dev-dependencies"]} if "dev-dependencies" in poetry else {}
         dynamic = _list(table.get("dynamic"))
         project = cls(
@@ -206,7 +206,7 @@ def _bounds(text: str) -> str | None:
     None for what these cannot say, such as a choice of two ranges.
     """
     bounds = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in filter(None, (word.strip() for word in text.split(","))):
         caret = re.fullmatch(r"([\^~]) ?(\d+(?:\.\d+)*)", part)
         if part == "*":
             continue

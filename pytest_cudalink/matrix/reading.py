@@ -455,7 +455,7 @@ class _Reader:
                 self.fault(here, f"is not an axis of this table; its packages: {known or 'none'}")
                 continue
             wanted = value if isinstance(value, list) else [value]
-            where[key] = [value for value in lists[key] if value in wanted]
+            where[key] = [each for each in lists[key] if each in wanted]
             expected = ", ".join(map(repr, lists[key]))
             for each in wanted:
                 if each not in lists[key]:
@@ -536,8 +536,8 @@ def _conflicts(values: CellValues) -> Iterator[tuple[str, str]]:
     forced = {"driver": values.driver, "nvjitlink": values.nvjitlink}
     if forced.get(values.backend) == "absent":
         yield "backend", f"{values.backend!r} cannot be forced where {values.backend} = 'absent'"
-    if local and (pattern := next((pattern for pattern in values.hidden if is_hidden_by(values.local, pattern)), "")):
-        yield "hidden", f"{pattern!r} hides the toolkit of the cell, local = {values.local!r}"
+    if local and (hiding := next((pattern for pattern in values.hidden if is_hidden_by(values.local, pattern)), "")):
+        yield "hidden", f"{hiding!r} hides the toolkit of the cell, local = {values.local!r}"
     yield from _conflicts_of_kind(values)
 
 
@@ -583,7 +583,7 @@ def _shortened(text: str) -> str:
 def _folders(name: str, python: str) -> set[str]:
     """Return the folders that nox may make for a cell; on some file systems names that differ in case are the same."""
     names = {name, f"{name}-{python}"} if python else {name}
-    return {re.sub(r"[.-]+", "-", name.lower()).strip("-") for name in names}
+    return {re.sub(r"[.-]+", "-", each.lower()).strip("-") for each in names}
 
 
 def _kind(value: object) -> str:

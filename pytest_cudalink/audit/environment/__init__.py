@@ -253,9 +253,8 @@ def _of_extras(distributions: Sequence[Installed], claims: Sequence[Claim]) -> I
             installed = there[name]
             if not any(install_targets.accepts(versions, installed.version) for versions in extras.values()):
                 extra, versions = next(iter(extras.items()))
-                text = (
-                    f"{installed.name} is {installed.version}; the extra {extra} of {distribution} asks for {versions}"
-                )
+                asks = f"the extra {extra} of {distribution} asks for {versions}"
+                text = f"{installed.name} is {installed.version}; {asks}"
                 advice = f"install '{distribution.name}[{extra}]' where {distribution.name} uses it"
                 yield Finding("note", text, otherwise=advice, place=str(installed), kind="version")
 
@@ -350,9 +349,7 @@ def _overwritten(
         libraries = [path for path in paths if is_library(path)]
         variants = len({VARIANT.sub("", owner.name) for owner in several}) == 1
         first = (libraries or paths)[0]
-        complete = (
-            owner.name for owner in several if all(has_hash(path, shared[path][owner.name][1]) for path in paths)
-        )
+        complete = (each.name for each in several if all(has_hash(path, shared[path][each.name][1]) for path in paths))
         there = next(complete, "") if variants else ""
         alone = {owner.name for owner in several} & required == {there}
         serves = f": the files are those of {there}, and {'nothing requires' if alone else 'serve'} the others"
@@ -391,8 +388,7 @@ def _lost(everything: Sequence[Installed], claims: Iterable[Claim], repair: _Rep
     """
     by_conda = {Path(path).name for package in everything if package.manager == "conda" for path in package.files}
     required = {claim.name for claim in claims}
-    gone = {package.name for package in everything if package.name in required and is_gone(package)}
-    of_cuda = [package for package in everything if package.name in gone or concerns_cuda(package.name)]
+    of_cuda = [each for each in everything if concerns_cuda(each.name) or (each.name in required and is_gone(each))]
     for package, paths in lost_files(of_cuda):
         replaced = not package.files and not by_conda.isdisjoint(Path(path).name for path in paths)
         lost = f"{paths[0]}{and_more(len(paths) - 1)}"

@@ -93,7 +93,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
                 satisfied = install_targets.accepts(versions, there.version) if there else None
                 yield Claim(
                     str(installed[name]), about, versions, "declared", f"Requires-Dist: {requirement}"[:300],
-                    satisfied, because=tuple(str(installed[label]) for label in sorted(because.get(name, ()))),
+                    satisfied, because=tuple(str(installed[each]) for each in sorted(because.get(name, ()))),
                 )  # fmt: skip
 
 

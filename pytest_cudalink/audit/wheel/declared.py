@@ -145,7 +145,7 @@ def _lines(requirement: Requirement, version: str) -> list[Requirement]:
 def _brings_later(requirement: Requirement, distribution: str) -> bool:
     """Whether a requirement accepts only a cuda-toolkit newer than its table, which brings the package as the last."""
     version = common_version([str(requirement.specifier)]) or "0"
-    known = [later for later in _toolkit_extras() if later.partition(".")[0] == version.partition(".")[0]]
+    known = [release for release in _toolkit_extras() if release.partition(".")[0] == version.partition(".")[0]]
     if not known or Version(version) < Version(known[-1]) or _brought(requirement, distribution):
         return False
     return distribution in _reached(line.name for line in _lines(requirement, known[-1]))
