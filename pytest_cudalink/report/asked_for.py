@@ -61,10 +61,11 @@ class AskedFor(NamedTuple):
 def merged(entries: Iterable[AskedFor]) -> list[AskedFor]:
     """Return one entry for each kind, in the order of `KINDS`: several processes do a part each."""
     by_kind: dict[str, AskedFor] = {}
-    for what, *counts, left, allowed in entries:
-        known = by_kind.get(what, AskedFor(what, 0, 0))
-        due, happened = map(sum, zip(known[1:3], counts, strict=True))
-        by_kind[what] = AskedFor(what, due, happened, _sums([known.left, left]), _sums([known.allowed, allowed]))
+    for entry in entries:
+        known = by_kind.get(entry.what, AskedFor(entry.what, 0, 0))
+        due, happened = known.due + entry.due, known.happened + entry.happened
+        left, allowed = _sums([known.left, entry.left]), _sums([known.allowed, entry.allowed])
+        by_kind[entry.what] = AskedFor(entry.what, due, happened, left, allowed)
     return [by_kind[what] for what in KINDS if what in by_kind]
 
 

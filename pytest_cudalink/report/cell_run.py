@@ -53,15 +53,13 @@ def doubts(lines: Lines, fine: Collection[str], *, explained: bool) -> list[str]
         return [f"the record has {len(codes)} ends, with exit codes {words}; expected one run in a file"]
     if not codes or codes[0] not in WHOLE:
         return []
-    sentences = [*_of_tests(lines, fine)]
+    sentences = []
     if codes[0] == 1 and not explained:
         why = "and no test failed: a plugin failed the run, as a limit of coverage does"
-        return [f"pytest ended with exit code 1, {why}", *sentences]
-    return (
-        ["pytest ended with exit code 0, and no test ran", *sentences]
-        if codes[0] == 0 and not lines.ended
-        else sentences
-    )
+        sentences.append(f"pytest ended with exit code 1, {why}")
+    if codes[0] == 0 and not lines.ended:
+        sentences.append("pytest ended with exit code 0, and no test ran")
+    return [*sentences, *_of_tests(lines, fine)]
 
 
 def _of_tests(lines: Lines, fine: Collection[str]) -> Iterator[str]:
@@ -300,7 +298,7 @@ class CellRun:
     @property
     def known_bad(self) -> list[KnownBad]:
         """The known-bad combinations that the versions of the cell meet, if its architecture and driver are known."""
-        versions = {name: versions for name, version in self.versions.items() if (versions := version.get("found"))}
+        versions = {name: present for name, version in self.versions.items() if (present := version.get("found"))}
         arch, release = self.axes.get("arch"), None
         with suppress(ValueError):  # the release that the driver's CUDA version first came with
             release = DRIVER_RELEASES.get(CudaVersion.parse(versions.pop("driver", "")))

@@ -313,12 +313,10 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
     for key, number in sorted(report.links.items()):
         place = line(linked_on(key))
         rows.append((number, f"link {place}" if number == 1 else f"links {place}", False, "cells"))
-    modules, not_steered = (
-        "module that no seen link made|modules that no seen link made",
-        "link not steered|links not steered",
-    )
-    rows.append((sum(cell.not_steered for cell in report.cells), not_steered, None, "unsteered"))
-    rows.append((sum(cell.unlinked_modules for cell in report.cells), modules, None, "unsteered"))
+    not_steered = sum(cell.not_steered for cell in report.cells)
+    rows.append((not_steered, "link not steered|links not steered", None, "unsteered"))
+    modules = sum(cell.unlinked_modules for cell in report.cells)
+    rows.append((modules, "module that no seen link made|modules that no seen link made", None, "unsteered"))
     if comparison is not None:
         rows.append((changes.regression_count, "regression|regressions", True, where))
         rows.append((len(changes.fixed), "fixed", False, "fixed"))

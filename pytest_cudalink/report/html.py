@@ -365,12 +365,10 @@ def cells(report: MatrixReport) -> dict[str, Any]:
         *((number, cell, cell.fault) for number, cell in enumerate(report.cells[:_SHOWN])),
         *((None, CellRun(name), report.why_missing(name)) for name in report.missing),
     ]
-    same = [
-        (line(name), line(next(iter(seen_values)))) for name, seen_values in values.items() if len(seen_values) == 1
-    ]
+    same = [(line(name), line(next(iter(seen)))) for name, seen in values.items() if len(seen) == 1]
     return {
         "rows": rows,
-        "differing": [name for name, seen_values in values.items() if len(seen_values) > 1],
+        "differing": [name for name, seen in values.items() if len(seen) > 1],
         "same": same if len(report.cells) > 1 else [],
         "more": max(0, len(report.cells) - _SHOWN),
     }

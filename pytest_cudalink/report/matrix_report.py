@@ -338,7 +338,7 @@ class MatrixReport:
         except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error
-        cells = [_saved_cell(content, f"{path}: cells[{number}]") for number, content in enumerate(saved.cells)]
+        cells = [_saved_cell(cell, f"{path}: cells[{number}]") for number, cell in enumerate(saved.cells)]
         return cls(cells, saved.missing, saved.damaged, saved.reasons)
 
 

@@ -275,7 +275,7 @@ class _File:
         self.readings.append(reading)
         if not before.described and (before.cell.outcomes or before.lines.started):
             self.note(f": events before line {self.number}, the event 'run', are not read")
-        if any(before.cell.name == reading.cell.name for before in self.readings[:-1]):
+        if any(earlier.cell.name == reading.cell.name for earlier in self.readings[:-1]):
             self.note(
                 f": line {self.number} begins another run of the same cell; expected one run in a file; give each run "
                 "a file, and delete this one"

@@ -161,10 +161,8 @@ def tells(
     fresh = [
         line for piece in new(said, before) for line in piece.text.splitlines() if not _is_of(line, error, elsewhere)
     ]
-    texts = [exception for exception in raised if not _is_of(exception.text, error, elsewhere)]
-    return any(_names(error, exception) for exception in (*texts, Raised("\n".join(fresh)))) or _counted(
-        said, before, error
-    )
+    texts = [text for text in raised if not _is_of(text.text, error, elsewhere)]
+    return any(_names(error, text) for text in (*texts, Raised("\n".join(fresh)))) or _counted(said, before, error)
 
 
 def _is_of(text: str, error: Error, elsewhere: Iterable[str]) -> bool:

@@ -39,9 +39,8 @@ def findings_by_cells(report: MatrixReport) -> list[tuple[FindingRecord, list[st
     cells: dict[tuple[str | None, ...], tuple[FindingRecord, list[str]]] = {}
     for cell in report.cells:
         for finding in cell.findings:
-            cells.setdefault((finding.category, finding.nodeid, finding.what, *finding.evidence), (finding, []))[
-                1
-            ].append(cell.name)
+            key = (finding.category, finding.nodeid, finding.what, *finding.evidence)
+            cells.setdefault(key, (finding, []))[1].append(cell.name)
     return list(cells.values())
 
 

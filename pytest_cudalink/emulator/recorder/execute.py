@@ -21,11 +21,11 @@ table that it was made from. Arguments:
 ``["M", n, v]``                 a structure of n bytes by value, from an earlier value or zeros
 ==============================  ======================================================================================
 
-A symbol that ends with ``@1`` is called in a second thread. Three are not calls: ``["!clear", address, n]`` writes
-zeros, ``["!open", address]`` writes 1 to a gate, a word of host memory that streams wait for, ``["!read", address]``
-answers with a word. In a program with such steps a query that answers 600 is asked again for a while, so that 600 means
-"behind a closed gate". A call that does not come back while a gate is closed has "waited" at the end of its answer, and
-all gates are opened for it.
+A symbol that ends with ``@1`` is called in a second thread. Three steps are not calls: ``["!clear", address, n]``
+writes zeros, ``["!open", address]`` writes 1 to a gate, a word of host memory that streams wait for, ``["!read",
+address]`` answers with a word. In a program with such steps a query that answers 600 is asked again for a while, so
+that 600 means "behind a closed gate". A call that does not come back while a gate is closed has "waited" at the end of
+its answer, and all gates are opened for it.
 
 ``["!process", [call, ...]]`` runs calls in another process, if the library has a method `elsewhere`, and answers with
 their answers; there ``"^3"`` stands for the bytes that call 3 of this program gave, ``"^fd3"`` for the descriptor.
@@ -205,17 +205,13 @@ class Interpreter:
 
     def structures(self, several: list[Any]) -> int:
         """Address of structures that lie in a row; their fields to read are noted."""
-        total = sum(layouts()[structure[1]][0] for structure in several)
-        filler = (
-            b"\0"
-            if any(structure[2] for structure in several) or not any(len(structure) > 3 for structure in several)
-            else b"\xee"
-        )
+        total = sum(layouts()[part[1]][0] for part in several)
+        filler = b"\0" if any(part[2] for part in several) or not any(len(part) > 3 for part in several) else b"\xee"
         data = bytearray(filler * total)
         start, reads = 0, []
-        for structure in several:
-            size, fields = layouts()[structure[1]]
-            for name, value in structure[2].items():
+        for part in several:
+            size, fields = layouts()[part[1]]
+            for name, value in part[2].items():
                 offset, letter = fields[name]
                 if letter == "f":
                     struct.pack_into("<f", data, start + offset, value)
@@ -223,7 +219,7 @@ class Interpreter:
                     width = struct.calcsize(letter)
                     packed = struct.pack("<Q", self.number(value))[:width]
                     data[start + offset : start + offset + width] = packed
-            for text in structure[3] if len(structure) > 3 else ():
+            for text in part[3] if len(part) > 3 else ():
                 if text == "*":
                     reads.append((start, "X", size))
                     continue

@@ -60,9 +60,8 @@ class _Asking:
         self, libraries: Libraries, share: Sequence[DriverQuestion], seconds: float, folder: str, name: str
     ) -> None:
         source, self._answers = Path(folder, f"{name}.in"), Path(folder, f"{name}.out")
-        asked = [
-            (question.name, question.calls, not question.source) for question in share
-        ]  # samples use no handle that is gone
+        # samples use no handle that is gone
+        asked = [(question.name, question.calls, not question.source) for question in share]
         source.write_text(json.dumps({**libraries._asdict(), "seconds": seconds, "questions": asked}), encoding="utf-8")
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
         environment = {**os.environ, "PYTHONPATH": path, "CUDA_CACHE_DISABLE": "1"}  # no compiled PTX from the disk

@@ -71,7 +71,7 @@ class Runtime(Arrays):
 
     def _answer(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         short = name.removeprefix("cuda")
-        if method := (self._table["own"] | self._table["arrays"]).get(short):
+        if method := self._table["own"].get(short) or self._table["arrays"].get(short):
             return self.answer(name, method)
         same, renamed = self._table["same"], self._table["renamed"]
         counterpart = f"cu{short if short in same else renamed.get(short, '')}"

@@ -219,9 +219,10 @@ def _emulate_toolkit(config: pytest.Config, settings: Settings) -> None:
 def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> Emulation:
     """Return the emulation with every nvJitLink that it links with, fetched where the settings allow it."""
     mode = settings.toolchains
+    if not emulation.lacks or mode.value == "never":
+        return emulation
     # a run that will have no test, as far as that is known before collection, fetches nothing
-    runs_none = _only_shows(config) or config.known_args_namespace.collectonly or not _may_collect(config)
-    if not emulation.lacks or mode.value == "never" or runs_none:
+    if _only_shows(config) or config.known_args_namespace.collectonly or not _may_collect(config):
         return emulation
     from ... import emulator
     from ...toolchains import ToolchainError, provide

@@ -333,7 +333,7 @@ def _changed(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Itera
 def _is_put_back(before: Sequence[str], wanted: Sequence[str], after: Sequence[str], forgiven: int) -> bool:
     """Whether a stack is as it was, but for some contexts; a clean run that leaves it otherwise may end in between."""
     if list(before) == list(wanted):
-        same = next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), None)
+        same = next((at for at, (was, now) in enumerate(zip(before, after, strict=False)) if was != now), None)
         common = min(len(before), len(after)) if same is None else same
         return max(len(before), len(after)) - common <= forgiven
     least, most = sorted((len(before), len(wanted)))
