@@ -15,6 +15,7 @@ from pytest_cudalink.plugin import conditions, hostile, isolation, records, sett
 from pytest_cudalink.plugin.items.runtest import MISSING_DRIVER
 from pytest_cudalink.plugin.run import CurrentTest, Key, part_name
 from pytest_cudalink.plugin.session import account, lifecycle
+from pytest_cudalink.report import read
 from tests.nested import ALONE, BOTH, NO_HYPOTHESIS, XDIST
 
 
@@ -310,8 +311,8 @@ def test_a_part_that_cannot_be_blocked(part) -> None:
 
 
 @pytest.mark.parametrize("workers", [ALONE, BOTH])
-def test_header_and_summary_say_what_is_off(run, workers) -> None:
-    """However quiet a run is, its summary names what was blocked; without it nothing is said."""
+def test_header_and_summary_say_what_is_off(run, pytester, workers) -> None:
+    """However quiet a run is, its summary names what was blocked, and its record; without it nothing is said."""
     words = [f"-pno:cudalink-{part}" for part in OFF]
     said = [f"{what}: -p no:cudalink-{part}" for part, (what, *_) in OFF.items()]
     result = run("def test(): import numpy", "--cudalink-driver=13.0", *words, *workers)
@@ -320,7 +321,12 @@ def test_header_and_summary_say_what_is_off(run, workers) -> None:
     if not workers:
         result = run("def test(): import numpy", "--cudalink-driver=13.0", "-q", *words)
         result.stdout.fnmatch_lines(["*= cudalink =*", *said])
-    result = run("", "--cudalink-checks=lifetimes=fail", "-pno:cudalink-lifetimes", *workers)
+    off = ("-pno:cudalink-lifetimes", *workers)
+    run("def test(): pass", "--cudalink-driver=13.0", "--cudalink-report=run.jsonl", *off).assert_outcomes(passed=1)
+    (asked,) = [entry for entry in read(pytester.path / "run.jsonl").asked if entry.what == "checks"]
+    allowed = {f"{OFF['lifetimes'][0]}: -p no:cudalink-lifetimes": 1}
+    assert (asked.due, asked.happened, asked.left, asked.allowed) == (1, 0, {}, allowed)
+    result = run("", "--cudalink-checks=lifetimes=fail", *off)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*cudalink: --cudalink-checks (lifetimes) is fail (from option), and *"])
 

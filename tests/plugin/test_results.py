@@ -331,6 +331,22 @@ def test_unwritable_report(pytester, run_pytest) -> None:
     result.stderr.fnmatch_lines(["*cudalink: --cudalink-report is folder (from option); it cannot be written: *"])
 
 
+MARKED = """
+import pytest
+@pytest.mark.cudalink(backend="driver")
+def test(cudalink): assert cudalink.driver
+"""
+
+
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+def test_a_driver_that_markers_ask_for_is_a_property(run_pytest, pytester, toolkit, arguments) -> None:
+    """The JUnit report has it although the session began without it, also where a worker of xdist emulates it."""
+    run_pytest("--junitxml=junit.xml", *arguments, module=MARKED).assert_outcomes(passed=1)
+    suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
+    of_suite = {one.get("name"): one.get("value") for one in suite.findall("properties/property")}
+    assert of_suite["cudalink.driver"] == f"{toolkit.major}.{toolkit.minor}, emulated (cuDriverGetVersion)"
+
+
 def test_switched_off(run, pytester) -> None:
     """``-ocudalink_properties=off`` leaves the JUnit report as it was, -q has no summary; the record file knows all."""
     result, found = run(OUTCOMES, "--junitxml=junit.xml", "-ocudalink_properties=off", "-q")
