@@ -73,29 +73,38 @@ def test_unseen_programs_are_answered_as_recorded(toolchain) -> None:
 
 #: In how many tests a set of programs is replayed.
 PARTS = 4
-#: Programs of the recording that the emulated driver answers otherwise, of those that are replayed.
+#: The calls of those programs that the emulated driver answers otherwise, by the program's seed.
 DIFFERING_TOO = {
-    4, 69, 123, 169, 204, 376, 387, 436, 458, 514, 596, 770, 909, 1009, 1133, 1136, 1198, 1315, 1668, 1786, 1943,
-    1963, 2111, 2126, 2162, 2376, 2433, 2438, 2624, 2677, 2919, 3062, 3086, 3118, 3217, 3298, 3323, 3338, 3404,
-    3462, 3541, 3727, 3789, 3876, 3925, 3946, 3962, 3971, 4158, 4342, 4361, 4510, 4514, 4582, 10000, 10815, 11611,
-    11627,
+    556: [35], 1563: [18], 1786: [20], 1978: [27], 2315: [23], 2433: [9], 2538: [34], 2683: [28], 2813: [25],
+    2825: [5], 3062: [15], 3150: [39], 3462: [22], 3613: [37], 3911: [28], 4295: [33], 4361: [39], 10850: [38],
+    11260: [28], 11618: [37], 100248: [19], 100431: [21],
 }  # fmt: skip
+#: Reads a million bytes behind a handle as memory of the host, so that what lies there decides.
+READS_BEHIND = 50679
+
+
+def differing(programs: list, ours: dict) -> dict[int, list[int]]:
+    """The calls that differ, by the program's seed; malloc decides which address comes back."""
+    results = {one[0]: comparer.compare(*one, ours[one[0]]).differences for one in programs}
+    calls = {
+        seed: [one.call for one in found if '["=' not in (one.real[:3], one.ours[:3])]
+        for seed, found in results.items()
+    }
+    return {seed: numbers for seed, numbers in calls.items() if numbers}
 
 
 @pytest.mark.weekly
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_others_are_answered_as_recorded(part: int, recording, toolchain) -> None:
-    """Every call of programs that the package does not carry, but of those that time decides about."""
+    """Of a part of the programs that the package does not carry each call; those about order only end nothing."""
     toolchain("13.0")
-    carried = {seed for seed, *_ in recorder.load(recorder.PROGRAMS)}
-    used = [one for one in recording["programs"] if one[0] < 100000 and one[0] not in carried]
-    used = [one for one in spread(used, 3 * GOALS["programs"]) if one[1] != "order"][part::PARTS]
+    carried = {seed for seed, *_ in recorder.load(recorder.PROGRAMS)} | {READS_BEHIND}
+    used = spread([one for one in recording["programs"] if one[0] not in carried], GOALS["programs"])[part::PARTS]
     ours = comparer.replay(recording, used, processes=1)
     assert ended(used, ours) == []
-    differences = [one for program in used for one in comparer.compare(*program, ours[program[0]]).differences]
-    # malloc decides which address comes back
-    assert {one.seed for one in differences if '["=' not in (one.real[:3], one.ours[:3])} <= DIFFERING_TOO
+    compared = [one for one in used if one[1] != "order"]
+    assert differing(compared, ours) == {one[0]: DIFFERING_TOO[one[0]] for one in compared if one[0] in DIFFERING_TOO}
 
 
 #: The calls of the package's programs that the emulated driver answers otherwise than an H100, by the program's seed.
@@ -122,11 +131,12 @@ def test_each_answer_is_the_recorded_one(part: int, toolchain) -> None:
 MENDED = (150031, 100008, 2362, 10003, 3971, 51804, 150116)
 
 
+@pytest.mark.slow
 def test_what_was_mended_stays_so(recording, toolchain) -> None:
     toolchain("13.0")
     programs = [one for one in recording["programs"] if one[0] in MENDED]
     ours = comparer.replay(recording, programs)
-    assert {one[0]: found for one in programs if (found := comparer.compare(*one, ours[one[0]]).differences)} == {}
+    assert [one for program in programs for one in comparer.compare(*program, ours[program[0]]).differences] == []
 
 
 #: A program with a stream, an event and memory, and the answers of a real driver.
@@ -181,6 +191,8 @@ STREAM, EVENT = ["cuStreamCreate", ["o", "h"], 0], ["cuEventCreate", ["o", "h"],
 WAITS, WRITES = ["cuStreamWaitValue32_v2", "$0", "$9+0", 1, 0], ["cuStreamWriteValue32_v2", "$0", "$9+4", 3, 0]
 CREATED, ENDED, GONE = ["cuCtxCreate_v2", ["o", "h"], 0, 0], ["cuCtxDestroy_v2", "$0"], ["cuEventDestroy_v2", "$0"]
 MEMORY, READ = ["cuMemAlloc_v2", ["o", "h"], 8], ["!read", "$9+4"]
+RESERVED = ["cuMemAddressReserve", ["o", "h"], 64]
+MANAGED, RANGE = ["cuMemAllocManaged", ["o", "h"], 8, 1], ["cuMemRangeGetAttribute", ["o", "i"], 4, 1, "$0", 8]
 #: Programs with the last answers of hardware and of the emulated driver, and the reason why they are left open.
 OPEN = {
     "hardware holds up work": ([STREAM, WRITES, READ], [0, 0], [0, 3], {"hasty"}),
@@ -194,6 +206,12 @@ OPEN = {
     "after its context": ([CREATED, EVENT, ENDED, ["cuEventQuery", "$1"]], [709], [201], {"left_behind"}),
     "after another": ([CREATED, CREATED, EVENT, ENDED, ["cuEventQuery", "$2"]], [709], [201], set()),
     "freed": ([MEMORY, ["cuMemFree_v2", "$0"], ["cuMemsetD8_v2", "$0", 1, 1]], [0], [1], {"addresses"}),
+    "behind a reservation": ([RESERVED, ["cuMemUnmap", "$0", 128]], [1], [0], {"addresses"}),
+    "within it": ([RESERVED, ["cuMemUnmap", "$0", 64]], [1], [0], set()),
+    "two managed": ([MANAGED, MANAGED, RANGE], [0, 1], [0, 2], {"shared_pages"}),
+    "a managed one": ([MANAGED, RANGE], [0, 1], [0, 2], set()),
+    "multicast": ([["cuMulticastGetGranularity", ["o", "Q"], 0, 0]], [0, 1], [801], {"machine"}),
+    "no multicast": ([["cuMulticastGetGranularity", ["o", "Q"], 0, 0]], [801], [0, 1], set()),
     "a count of two": ([["cuMemPoolSetAccess", "$0", ["S", "CUmemAccessDesc", {}], 2]], [801], [1], {"undefined"}),
 }  # fmt: skip
 

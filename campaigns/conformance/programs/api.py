@@ -88,6 +88,9 @@ THEMES: dict[str, tuple[int, dict[str, int]]] = {
 }  # fmt: skip
 
 #: What may wait for work behind a closed gate, which makes all further calls those of a program without gates.
+#: The words and counters that work writes, as the position of the word.
+WRITES = {"cuStreamWriteValue32_v2": 2, "cuLaunchHostFunc": 3, "cuMemcpyDtoHAsync_v2": 1}
+#: Calls that wait.
 WAITING = frozenset(
     "cuStreamSynchronize cuEventSynchronize cuCtxSynchronize cuCtxSynchronize_v2 cuMemcpy cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 "
     "cuMemcpyDtoD_v2 cuMemcpyPeer cuMemcpy2D_v2 cuMemcpy2DUnaligned_v2 cuMemcpy3D_v2 cuMemcpy3DPeer cuMemFree_v2 "

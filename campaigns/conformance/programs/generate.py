@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pytest_cudalink.emulator.recorder.execute import Program
 
 from . import arguments
-from .api import FUNCTIONS, KINDS, MAKERS, THEMES, WAITING, WORDS, Function
+from .api import FUNCTIONS, KINDS, MAKERS, THEMES, WAITING, WORDS, WRITES, Function
 
 T = TypeVar("T")
 
@@ -326,8 +326,7 @@ def _step_order(generator: Generator, function: Function) -> None:
 
 def _written(program: Program) -> list[str]:
     """The words and counters that a program's work writes."""
-    places = {"cuStreamWriteValue32_v2": 2, "cuLaunchHostFunc": 3, "cuMemcpyDtoHAsync_v2": 1}
-    found = [call[places[name]] for call in program if (name := call[0].partition("@")[0]) in places]
+    found = [call[WRITES[name]] for call in program if (name := call[0].partition("@")[0]) in WRITES]
     return [one for one in found if isinstance(one, str) and "+" in one]
 
 

@@ -12,21 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_cudalink.emulator.recorder.execute import WAITED, Answer, Program
+from pytest_cudalink.emulator.recorder.execute import NOT_READY, QUERIES, WAITED, Answer, Program
 from pytest_cudalink.emulator.recorder.grade import ENDS, references
 
-from .api import FUNCTIONS, KINDS
+from .api import FUNCTIONS, KINDS, WRITES
 
-_NOT_READY = 600
-_QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")
 #: Functions that put work into a stream, with the position of the stream behind their name.
 _WORK = {
     "cuLaunchHostFunc": 1, "cuStreamWriteValue32_v2": 1, "cuStreamWaitValue32_v2": 1, "cuStreamWaitValue64_v2": 1,
     "cuMemcpyDtoHAsync_v2": 4, "cuMemcpyHtoDAsync_v2": 4, "cuMemcpyDtoDAsync_v2": 4, "cuMemcpyAsync": 4,
     "cuMemsetD8Async": 4, "cuMemsetD16Async": 4, "cuMemsetD32Async": 4,
 }  # fmt: skip
-#: The words that such work writes, as the position of the word.
-_WORDS = {"cuLaunchHostFunc": 3, "cuStreamWriteValue32_v2": 2, "cuMemcpyDtoHAsync_v2": 1}
 #: A live handle of a kind, as functions.txt writes it.
 _SIGNS = "?~"
 
@@ -45,14 +41,17 @@ class _Order:
     def stream(self, given: Any, thread: str) -> Any:
         return f"own{thread}" if given == 2 else 0 if given in (0, 1) else given
 
+    def blocking(self, stream: Any) -> bool:
+        return self.flags.get(stream, str(stream).startswith("own"))
+
     def before(self, stream: Any) -> set[str]:
         """What stands in front of new work in a stream; that of the legacy stream waits for every blocking one."""
         mine = self.streams.setdefault(stream, set())
         if stream == 0:
             for one, gates in self.streams.items():
-                if self.flags.get(one, str(one).startswith("own")):
+                if self.blocking(one):
                     mine |= gates
-        elif self.flags.get(stream, str(stream).startswith("own")):
+        elif self.blocking(stream):
             mine |= self.streams.get(0, set())
         return mine
 
@@ -75,8 +74,8 @@ class _Order:
             if symbol.startswith("cuStreamWaitValue"):
                 gates.add(call[2])
                 self.closed.add(call[2])
-            if symbol in _WORDS:
-                self.words[call[_WORDS[symbol]]] = set(gates)
+            if symbol in WRITES:
+                self.words[call[WRITES[symbol]]] = set(gates)
         elif symbol.startswith("cuEventRecord"):
             stream = self.stream(call[2], thread)
             self.events[call[1]] = set(self.before(stream)) if stream not in self.captures else set()
@@ -107,7 +106,7 @@ def done(call: list[Any], answer: Answer) -> bool | None:
         return None
     if symbol == "!read":
         return bool(answer[-1])
-    return bool(answer[0] == 0) if symbol in _QUERIES and answer[0] in (0, _NOT_READY) else None
+    return bool(answer[0] == 0) if symbol in QUERIES and answer[0] in (0, NOT_READY) else None
 
 
 def hasty(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
@@ -157,21 +156,32 @@ def strangers(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
                 continue
             maker, _, place = argument[1:].partition("+")[0].partition(".")
             made = _MAKES.get((program[int(maker)][0].partition("@")[0], int(place or 0)))
-            if made and made != kind and program[int(maker)][0] != "cuMemHostRegister_v2":
+            if made and made != kind:
                 found.add(number)
     return found
 
 
+def _destroyed(program: Program, real: list[Answer]) -> list[frozenset[int]]:
+    """For each call the earlier ones whose objects had been destroyed by then."""
+    gone, found = frozenset[int](), []
+    for call, theirs in zip(program, real, strict=False):
+        found.append(gone)
+        symbol = call[0].partition("@")[0]
+        if theirs and theirs[0] == 0 and symbol in ENDS:
+            gone |= {*references(call[ENDS[symbol] + 1])}
+    return found
+
+
 def _refused(answer: list[Any]) -> bool:
-    return isinstance(answer[0], int) and answer[0] not in (0, _NOT_READY)
+    return isinstance(answer[0], int) and answer[0] not in (0, NOT_READY)
 
 
 def machine(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
     """The calls about multicast on a machine that has it: it needs a fabric, and two machines with an H100 differ."""
     return {
         number
-        for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False))
-        if call[0] == "cuMulticastGetGranularity" and own and own[0] == 801 and theirs and theirs[0] in (0, 1)
+        for number, (call, theirs) in enumerate(zip(program, real, strict=False))
+        if call[0] == "cuMulticastGetGranularity" and theirs and theirs[0] in (0, 1)
     }
 
 
@@ -230,15 +240,12 @@ def left_behind(program: Program, real: list[Answer], ours: list[Answer]) -> set
     cuda.h: to pass resources of a destroyed context "will result in undefined behavior". Hardware has refused a
     destroyed event with 400, 709, 201 and 1.
     """
-    ended, destroyed, found = ended_contexts(program, real), set[int](), set()
+    ended, destroyed, found = ended_contexts(program, real), _destroyed(program, real), set()
     for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
         if theirs and own and _refused(theirs) and _refused(own):
             used = {one for _, argument in _objects(call) for one in references(argument)}
-            if used & (destroyed | ended[number]):
+            if used & (destroyed[number] | ended[number]):
                 found.add(number)
-        symbol = call[0].partition("@")[0]
-        if theirs and theirs[0] == 0 and symbol in ENDS:
-            destroyed |= set(references(call[ENDS[symbol] + 1]))
     return found
 
 
@@ -288,8 +295,8 @@ def undefined(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
     references are released"; a count of two descriptions in front of one reads whatever lies behind it; and an object
     with a view of a destroyed array describes memory that is gone.
     """
-    found, released, destroyed = set(), set[str](), set[int]()
-    for number, (call, theirs) in enumerate(zip(program, real, strict=False)):
+    found, released, destroyed = set(), set[str](), _destroyed(program, real)
+    for number, (call, _) in enumerate(zip(program, real, strict=False)):
         symbol = call[0].partition("@")[0]
         if symbol in ("cuMemPoolSetAccess", "cuMemSetAccess") and isinstance(call[-2], list) and call[-1] > 1:
             found.add(number)
@@ -298,13 +305,11 @@ def undefined(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
         }:
             found.add(number)
         if symbol == "cuGraphReleaseUserObject" or (symbol == "cuUserObjectRelease" and call[2] != 0):
-            released.add(str(call[(symbol[2] == "G" and 2) or 1]))
+            released.add(str(call[2 if symbol == "cuGraphReleaseUserObject" else 1]))
         if symbol in ("cuTexObjectGetResourceDesc", "cuSurfObjectGetResourceDesc"):
             viewed = {deep for one in references(call[2]) for deep in references(program[one][1:])}
-            if viewed & destroyed:
+            if viewed & destroyed[number]:
                 found.add(number)
-        if theirs and theirs[0] == 0 and symbol in ENDS:
-            destroyed |= set(references(call[ENDS[symbol] + 1]))
     return found
 
 

@@ -62,7 +62,7 @@ bool cl_handle_is(const void *handle, HandleKind kind);
 /* How many of a kind are alive. */
 size_t cl_handles_alive(HandleKind kind);
 
-/* -- the use of what is dead: lifetimes.c -- */
+/* -- the use of what is dead: use_after_destroy.c -- */
 
 typedef struct {
   HandleKind kind; /* NO_HANDLE: there is none */

@@ -62,7 +62,9 @@ _SIZES = {letter: struct.calcsize(letter) for letter in "iIqQbBfc"}
 _SIZES |= {"h": 8, "H": 8, "s": 8, "x": 8, "X": 1, "H2": 2}
 _MASK = (1 << 64) - 1
 _GATES = ("!clear", "!open", "!read")
-_QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")
+#: Queries, and what they answer while work is not done.
+QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")
+NOT_READY = 600
 #: How long work that nothing holds up may take on hardware, and here, in seconds; and how long a call there without a
 #: gate, and here, where the machine may be busy.
 SETTLED, PATIENCE = (0.05, 0.01), (0.4, 3.0)
@@ -339,8 +341,8 @@ class Interpreter:
 
     def asked_again(self, ask: Callable[[], int]) -> int:
         """The answer of a query that was not ready, after some time for work that nothing holds up."""
-        code, end = 600, time.monotonic() + self.settled
-        while code == 600 and time.monotonic() < end:
+        code, end = NOT_READY, time.monotonic() + self.settled
+        while code == NOT_READY and time.monotonic() < end:
             time.sleep(0.001)
             code = ask()
         return code
@@ -360,7 +362,7 @@ class Interpreter:
         except concurrent.futures.TimeoutError:
             waited = self.open(self.gates)
             code = future.result()
-        if code == 600 and symbol in _QUERIES:
+        if code == NOT_READY and symbol in QUERIES:
             code = self.asked_again(lambda: thread.submit(function, *arguments).result())
         if symbol.startswith("cuStreamWaitValue") and code == 0:
             self.gates.append(arguments[1].value)
@@ -389,7 +391,7 @@ class Interpreter:
             code, waited = self.called(symbol, function, arguments, executor, patience or self.patience)
         else:
             code = function(*arguments)
-            if code == 600 and symbol in _QUERIES:
+            if code == NOT_READY and symbol in QUERIES:
                 code = self.asked_again(lambda: int(function(*arguments)))
         answer = [code]
         for place, out in enumerate(self.outs):

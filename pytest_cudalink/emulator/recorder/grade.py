@@ -16,12 +16,11 @@ from ...base.regular_files import DATA, read_text
 from ...base.tables import read_table
 from ...base.words import counted
 from ...versions import CudaVersion
-from .execute import WAITED, Answer, Program
+from .execute import NOT_READY, WAITED, Answer, Program
 from .record import RECORDED, DriverQuestion, RecorderError, load, questions, versions
 
 #: Functions whose differences are shown.
 _SHOWN: Final = 12
-_NOT_READY: Final = 600
 _FUNCTIONS: Final = {name: words.split() for name, words in read_table("recorder/functions.toml").items()}
 CONTEXT_CHANGING: Final = frozenset(_FUNCTIONS["changes_context"])
 LAUNCHES: Final = frozenset(_FUNCTIONS["launches"])
@@ -140,8 +139,8 @@ def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
         if call[0] in LAUNCHES and theirs[0] == 0 and own[0] == 801:
             result.left_out += 1
             continue
-        slower = theirs[0] == _NOT_READY and own[0] == 0 and theme != "order"
-        faster = theirs[0] == 0 and own[0] == _NOT_READY and theme == "programs"
+        slower = theirs[0] == NOT_READY and own[0] == 0 and theme != "order"
+        faster = theirs[0] == 0 and own[0] == NOT_READY and theme == "programs"
         if slower or faster:
             # how fast hardware is; work of an emulated driver without gates is done when a call returns
             result.left_out += 1
