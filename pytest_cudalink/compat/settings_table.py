@@ -1,6 +1,6 @@
 """The settings of the project: option, ini entry, variable, key of a cell and flag of ``cudalink driver run`` of each.
 
-The settings are a table, ``data/settings.json``. Imports nothing but words, because the start of every pytest reads it;
+``data/options.json`` declares them. Imports nothing but words, because the start of every pytest reads it;
 `plugin/settings.py` has the checks of values.
 """
 
@@ -77,7 +77,7 @@ class Option:
 
 
 def _read() -> tuple[Option, ...]:
-    """Return the settings of ``data/settings.json``; every start of pytest would wait for a parser of TOML."""
+    """Return the settings of ``data/options.json``; every start of pytest would wait for a parser of TOML."""
     text = _FILE.read_bytes().decode()
     for word, known in _KNOWN.items():
         text = text.replace(word, known)
@@ -105,7 +105,7 @@ def _several(words: str | list[str]) -> tuple[str, ...]:
     return listed
 
 
-_FILE: Final = Path(__file__).parents[1] / "data" / "settings.json"
+_FILE: Final = Path(__file__).parents[1] / "data" / "options.json"
 #: What `names` knows and texts of the file mention.
 _KNOWN: Final = {
     "$DEVICES": ", ".join(names.EMULATED_DEVICES),

@@ -143,7 +143,7 @@ class Settings:
     """All settings of one run, each by its name: ``settings.guard_rails.value``."""
 
     if TYPE_CHECKING:
-        # the names are declared once, in data/settings.json
+        # the names are declared once, in data/options.json
 
         def __getattr__(self, name: str) -> Setting: ...
 

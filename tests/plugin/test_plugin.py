@@ -12,7 +12,7 @@ import pytest
 from pytest_cudalink.compat.names import POLICIES
 from pytest_cudalink.compat.settings_table import OPTIONS, Option, label
 from pytest_cudalink.plugin import conditions, hostile, isolation, records, settings, watch
-from pytest_cudalink.plugin.items.runtest import MISSING_DRIVER
+from pytest_cudalink.plugin.items.marked_tests import MISSING_DRIVER
 from pytest_cudalink.plugin.run import CurrentTest, Key, part_name
 from pytest_cudalink.plugin.session import account, lifecycle
 from pytest_cudalink.report import read

@@ -24,12 +24,12 @@ from ..watch import backends, provenance
 from . import account
 
 if TYPE_CHECKING:
-    from ..items.runtest import MarkedTests
+    from ..items.marked_tests import MarkedTests
     from ..records.ledger import Totals
     from .xdist import HandOver
 
 _HAND_OVER: Final[Key[HandOver]] = Key("session.xdist:HandOver")
-_MARKED_TESTS: Final[Key[MarkedTests]] = Key("items.runtest:MarkedTests")
+_MARKED_TESTS: Final[Key[MarkedTests]] = Key("items.marked_tests:MarkedTests")
 #: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
 _DEVICE_FILES: Final = (
     "/dev/nvidiactl",

@@ -1,4 +1,4 @@
-"""Why tests fail: what a driver or nvJitLink refused in the phase that failed, or that there is no driver."""
+"""Why tests fail, or are skipped: what a driver or nvJitLink refused in the phase, or that there is no driver."""
 
 from __future__ import annotations
 
