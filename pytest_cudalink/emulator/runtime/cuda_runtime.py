@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import Any, Final
 
 from ...base.tables import read_table
-from .cuda_runtime_arrays import Arrays, address_of
+from .cuda_runtime_arrays import Arrays, CallError, RefusedError, address_of
 
 _SUCCESS, _INVALID_VALUE, _NOT_INITIALIZED, _INVALID_DEVICE = 0, 1, 3, 101
 _NOT_READY, _NOT_SUPPORTED, _UNKNOWN = 600, 801, 999
@@ -29,7 +29,8 @@ class Runtime(Arrays):
     """
 
     def __init__(self, runtime: Any, driver: Any, refuse: Callable[[str, str], None]) -> None:
-        super().__init__(runtime, driver, refuse, read_table("emulator/cuda_runtime.toml"))
+        super().__init__(runtime, driver, read_table("emulator/cuda_runtime.toml"))
+        self._refuse = refuse
         self._thread = threading.local()
         self._primary: dict[int, Any] = {}
         self._green: dict[int, Any] = {}  # by the number of the execution context, which is what programs have
@@ -60,7 +61,13 @@ class Runtime(Arrays):
 
         @wraps(original)
         def function(*arguments: Any, **named: Any) -> Any:
-            result = answer(*arguments, **named)
+            try:
+                result = answer(*arguments, **named)
+            except CallError as failure:
+                result = self._failed(*failure.args)
+            except RefusedError:
+                self._refuse(name, "the driver API has no counterpart for what these arguments ask")
+                result = self._failed(_NOT_SUPPORTED)
             if isinstance(result, tuple) and len(result) == 1 and int(result[0]):
                 # the runtime's own failure has a None for each result
                 values = len(original(*arguments, **named)) - 1
@@ -72,7 +79,8 @@ class Runtime(Arrays):
     def _answer(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         short = name.removeprefix("cuda")
         if method := self._table["own"].get(short) or self._table["arrays"].get(short):
-            return self.answer(name, method)
+            answer: Callable[..., Any] = getattr(self, f"_{method}")
+            return answer
         same, renamed = self._table["same"], self._table["renamed"]
         counterpart = f"cu{short if short in same else renamed.get(short, '')}"
         if hasattr(self._driver, counterpart):
@@ -90,18 +98,26 @@ class Runtime(Arrays):
 
     def _forward(self, function: str, *arguments: Any) -> tuple[Any, ...]:
         """Call a function of the driver in the context of the current device."""
-        error = self._count()[0] if function in self._table["without_context"] else self._enter()
-        if error:
-            return self._failed(error)
+        if function in self._table["without_context"]:
+            self._count()
+        else:
+            self._enter()
         return self._call(function, *arguments)
 
     def _call(self, function: str, *arguments: Any) -> tuple[Any, ...]:
-        code, *values = getattr(self._driver, function)(*map(self._to_driver, arguments))
-        return self._result(int(code), *map(self._to_runtime, values))
+        """Call a function of the driver in whichever context is current."""
+        return self._result(*map(self._to_runtime, self._ask(function, *map(self._to_driver, arguments))))
 
-    def _result(self, code: int, *values: Any) -> tuple[Any, ...]:
-        """Return the results of a call, which are values of the runtime unless it failed."""
-        return self._failed(code) if code else (self._error(_SUCCESS), *values)
+    def _ask(self, function: str, *arguments: Any) -> list[Any]:
+        """Return the driver's values of a function that has to succeed."""
+        code, *values = getattr(self._driver, function)(*arguments)
+        if int(code):
+            raise CallError(int(code))
+        return list(values)
+
+    def _result(self, *values: Any) -> tuple[Any, ...]:
+        """Return the results of a call that succeeds."""
+        return (self._error(_SUCCESS), *values)
 
     def _error(self, code: int) -> Any:
         try:
@@ -128,96 +144,87 @@ class Runtime(Arrays):
 
     # -- the current device
 
-    def _enter(self) -> int:
+    def _enter(self) -> None:
         """Make the primary context of the thread's device current, unless a context is."""
         code, context = self._driver.cuCtxGetCurrent()
         if int(code) == _NOT_INITIALIZED:
-            (code,) = self._driver.cuInit(0)
-            if int(code):
-                return int(code)
-            code, context = self._driver.cuCtxGetCurrent()
-        if int(code) or int(context):
-            return int(code)
-        return self._select(getattr(self._thread, "device", 0))
+            self._ask("cuInit", 0)
+            (context,) = self._ask("cuCtxGetCurrent")
+        elif int(code):
+            raise CallError(int(code))
+        if not int(context):
+            self._select(getattr(self._thread, "device", 0))
 
-    def _select(self, device: int) -> int:
+    def _select(self, device: int) -> None:
         with self._lock:
             if device not in self._primary:
-                code, context = self._driver.cuDevicePrimaryCtxRetain(device)
-                if int(code):
-                    return int(code)
-                self._primary[device] = context
-        (code,) = self._driver.cuCtxSetCurrent(self._primary[device])
-        return int(code)
+                (self._primary[device],) = self._ask("cuDevicePrimaryCtxRetain", device)
+        self._ask("cuCtxSetCurrent", self._primary[device])
 
-    def _count(self) -> tuple[int, int]:
-        (code,) = self._driver.cuInit(0)
-        if int(code):
-            return int(code), 0
-        code, count = self._driver.cuDeviceGetCount()
-        return int(code), count
+    def _count(self) -> int:
+        self._ask("cuInit", 0)
+        (count,) = self._ask("cuDeviceGetCount")
+        return int(count)
 
     def _get_device_count(self) -> tuple[Any, ...]:
-        return self._result(*self._count())
+        return self._result(self._count())
 
-    def _find(self, device: int) -> int:
-        """Return the error of a call with a device that is not there."""
-        code, count = self._count()
-        return code or (0 if 0 <= device < count else _INVALID_DEVICE)
+    def _check(self, device: int) -> None:
+        """Refuse a device that is not there."""
+        if not 0 <= device < self._count():
+            raise CallError(_INVALID_DEVICE)
 
     def _get_device(self) -> tuple[Any, ...]:
-        code, _ = self._count()
-        if not code and int(self._driver.cuCtxGetCurrent()[1]):
+        self._count()
+        if int(self._driver.cuCtxGetCurrent()[1]):
             return self._call("cuCtxGetDevice")
-        return self._result(code, getattr(self._thread, "device", 0))
+        return self._result(getattr(self._thread, "device", 0))
 
     def _set_device(self, device: int) -> tuple[Any, ...]:
-        code = self._find(device) or self._select(device)
-        if not code:
-            self._thread.device = device
-        return self._result(code)
+        self._check(device)
+        self._select(device)
+        self._thread.device = device
+        return self._result()
 
     def _init_device(self, device: int, *_flags: int) -> tuple[Any, ...]:
-        code, _ = self._count()
-        if code:
-            return self._failed(code)
+        self._count()
         _, before = self._driver.cuCtxGetCurrent()
-        code = self._select(device)
-        self._driver.cuCtxSetCurrent(before)
-        return self._result(code)
+        try:
+            self._select(device)
+        finally:
+            self._driver.cuCtxSetCurrent(before)
+        return self._result()
 
     def _get_execution_context(self, device: int) -> tuple[Any, ...]:
         """Return the primary context of a device, which is made if need be; what is current stays so."""
-        answer = self._init_device(device)
-        if int(answer[0]):
-            return answer
-        return (*answer, self._to_runtime(self._primary[device]))
+        self._init_device(device)
+        return self._result(self._to_runtime(self._primary[device]))
 
     def _green_ctx_create(self, description: Any, device: int, flags: int) -> tuple[Any, ...]:
         if flags:
-            return self._failed(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         # drivers before 13.3 make none without a default stream, which the runtime has no function to use
-        code, *greens = self._forward("cuGreenCtxCreate", description, device, _GREEN_WITH_STREAM)
-        if int(code):
-            return (code,)
-        code, context = self._forward("cuCtxFromGreenCtx", *greens)
-        (self._green[int(context)],) = greens
+        _, green = self._forward("cuGreenCtxCreate", description, device, _GREEN_WITH_STREAM)
+        code, context = self._forward("cuCtxFromGreenCtx", green)
+        self._green[int(context)] = green
         return code, context
 
     def _destroy_execution_context(self, context: Any) -> tuple[Any, ...]:
         green = self._green.get(address_of(context))
-        return self._failed(_INVALID_VALUE) if green is None else self._forward("cuGreenCtxDestroy", green)
+        if green is None:
+            raise CallError(_INVALID_VALUE)
+        return self._forward("cuGreenCtxDestroy", green)
 
     def _create_stream_in(self, context: Any, flags: int, priority: int) -> tuple[Any, ...]:
         green = self._green.get(address_of(context))
         if green is not None:  # its streams are never blocking, by cudaExecutionCtxStreamCreate's description
             return self._forward("cuGreenCtxStreamCreate", green, flags | _NON_BLOCKING, priority)
-        code = self._count()[0] or int(self._driver.cuCtxPushCurrent(context)[0])
-        if code:
-            return self._failed(code)
-        answer = self._call("cuStreamCreateWithPriority", flags, priority)
-        self._driver.cuCtxPopCurrent()
-        return answer
+        self._count()
+        self._ask("cuCtxPushCurrent", context)
+        try:
+            return self._call("cuStreamCreateWithPriority", flags, priority)
+        finally:
+            self._driver.cuCtxPopCurrent()
 
     def _split_multiprocessors(self, count: int, resource: Any, flags: int, groups: Any) -> tuple[Any, ...]:
         """Split multiprocessors; a group that asks for no number of them learns in its structure how many it got.
@@ -232,9 +239,7 @@ class Runtime(Arrays):
         return answer
 
     def _device_reset(self) -> tuple[Any, ...]:
-        code, device = self._get_device()
-        if int(code):
-            return (code,)
+        _, device = self._get_device()
         with self._lock:
             self._primary.pop(device, None)
         answer = self._call("cuDevicePrimaryCtxReset", device)
@@ -249,9 +254,7 @@ class Runtime(Arrays):
         return (self._error(getattr(self._thread, "last", 0)),)
 
     def _get_device_properties(self, device: int) -> tuple[Any, ...]:
-        code = self._find(device)
-        if code:
-            return self._failed(code)
+        self._check(device)
         properties = self._runtime.cudaDeviceProp()
         driver = self._driver
         # cuda-bindings pads it with b" ", which all of CPython shares, and which a program may have overwritten
@@ -264,7 +267,7 @@ class Runtime(Arrays):
                 several = [attributes] if isinstance(attributes, str) else attributes
                 values = [self._attribute(attribute, device) for attribute in several]
                 setattr(properties, name, values[0] if isinstance(attributes, str) else values)
-        return self._error(_SUCCESS), properties
+        return self._result(properties)
 
     def _attribute(self, name: str, device: int) -> int:
         number = getattr(self._runtime.cudaDeviceAttr, f"cudaDevAttr{name}", None)
@@ -274,13 +277,13 @@ class Runtime(Arrays):
     # -- memory
 
     def _malloc(self, size: int) -> tuple[Any, ...]:
-        return self._forward("cuMemAlloc", size) if size else self._result(_SUCCESS, 0)
+        return self._forward("cuMemAlloc", size) if size else self._result(0)
 
     def _malloc_host(self, size: int) -> tuple[Any, ...]:
-        return self._forward("cuMemAllocHost", size) if size else (self._error(_SUCCESS), 0)
+        return self._forward("cuMemAllocHost", size) if size else self._result(0)
 
     def _host_alloc(self, size: int, flags: int) -> tuple[Any, ...]:
-        return self._forward("cuMemHostAlloc", size, flags) if size else (self._error(_SUCCESS), 0)
+        return self._forward("cuMemHostAlloc", size, flags) if size else self._result(0)
 
     def _malloc_pitch(self, width: int, height: int) -> tuple[Any, ...]:
         return self._forward("cuMemAllocPitch", width, height, 4)
@@ -288,18 +291,20 @@ class Runtime(Arrays):
     def _free(self, pointer: Any) -> tuple[Any, ...]:
         address = address_of(pointer)
         if not address:  # what programs call to initialize the runtime
-            return self._result(self._enter())
+            self._enter()
+            return self._result()
         return self._forward("cuMemFree", address)
 
     def _free_host(self, pointer: Any) -> tuple[Any, ...]:
         address = address_of(pointer)
-        return self._forward("cuMemFreeHost", address) if address else (self._error(_SUCCESS),)
+        return self._forward("cuMemFreeHost", address) if address else self._result()
 
     def _memcpy(self, dst: Any, src: Any, count: int, _kind: Any, *stream: Any) -> tuple[Any, ...]:
         if not count:
-            return self._result(self._enter())
+            self._enter()
+            return self._result()
         if not (address_of(dst) and address_of(src)):
-            return self._failed(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         function = "cuMemcpyAsync" if stream else "cuMemcpy"
         return self._forward(function, address_of(dst), address_of(src), count, *stream)
 
@@ -325,11 +330,9 @@ class Runtime(Arrays):
         return self._forward(function, address_of(pointer), pitch, value & 0xFF, *rest)
 
     def _malloc_3d(self, extent: Any) -> tuple[Any, ...]:
-        code, *answers = self._forward("cuMemAllocPitch", extent.width, extent.height * extent.depth, 4)
-        if int(code):
-            return (code,)
+        code, *allocated = self._forward("cuMemAllocPitch", extent.width, extent.height * extent.depth, 4)
         pointer = self._runtime.cudaPitchedPtr()
-        pointer.ptr, pointer.pitch = answers
+        pointer.ptr, pointer.pitch = allocated
         pointer.xsize, pointer.ysize = extent.width, extent.height
         return code, pointer
 
@@ -337,10 +340,8 @@ class Runtime(Arrays):
         slice_size = pointer.pitch * pointer.ysize
         for at in range(extent.depth):
             start = int(pointer.ptr) + at * slice_size
-            answer = self._memset_2d(start, pointer.pitch, value, extent.width, extent.height, *stream)
-            if int(answer[0]):
-                return answer
-        return (self._error(_SUCCESS),)
+            self._memset_2d(start, pointer.pitch, value, extent.width, extent.height, *stream)
+        return self._result()
 
     # -- streams, events and what else has other arguments
 
@@ -354,9 +355,7 @@ class Runtime(Arrays):
         return self._graph_conditional_handle_create_in(graph, None, default, flags)
 
     def _graph_conditional_handle_create_in(self, graph: Any, context: Any, *rest: int) -> tuple[Any, ...]:
-        code = self._enter()
-        if code:
-            return self._failed(code)
+        self._enter()
         if not address_of(context):
             _, context = self._driver.cuCtxGetCurrent()
         return self._call("cuGraphConditionalHandleCreate", graph, context, *rest)

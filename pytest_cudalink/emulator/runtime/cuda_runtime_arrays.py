@@ -3,27 +3,11 @@
 import ctypes
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-
-class _Buffer(ctypes.Structure):
-    """Py_buffer, as Python's stable ABI has it."""
-
-    _fields_ = (
-        ("buf", ctypes.c_void_p),
-        ("obj", ctypes.py_object),
-        ("len", ctypes.c_ssize_t),
-        ("itemsize", ctypes.c_ssize_t),
-        ("readonly", ctypes.c_int),
-        ("ndim", ctypes.c_int),
-        ("format", ctypes.c_char_p),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("suboffsets", ctypes.c_void_p),
-        ("internal", ctypes.c_void_p),
-    )
+#: Room for a Py_buffer, whose first word is the address (the stable ABI of Python).
+_Buffer: Final = ctypes.c_void_p * 10
 
 
 def address_of(argument: Any) -> int:
@@ -35,13 +19,13 @@ def address_of(argument: Any) -> int:
         ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(argument), ctypes.byref(buffer), 0)
     except TypeError:
         return int(argument)
-    address = buffer.buf or 0
+    address = buffer[0] or 0
     # the caller holds the object while the call lasts
     ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
     return int(address)
 
 
-_INVALID_VALUE, _INVALID_CHANNELS, _NOT_SUPPORTED = 1, 20, 801
+_INVALID_VALUE, _INVALID_CHANNELS = 1, 20
 _CHANNELS: Final = (1, 2, 4)
 #: The structure of a resource that is one handle, by the number of its type; the handle's name in the runtime and here.
 _HANDLES: Final = (("array", "array", "hArray"), ("mipmap", "mipmap", "hMipmappedArray"))
@@ -54,11 +38,11 @@ _SAME_IN_TEXTURES: Final = (
 )
 
 
-class _CallError(Exception):
-    """A call fails with the number of an error."""
+class CallError(Exception):
+    """A call fails; its only argument is the number of the error."""
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """A call needs what is not served."""
 
 
@@ -79,12 +63,11 @@ class Arrays(ABC):
     """The functions of the CUDA runtime for arrays, textures and the nodes of graphs that copy and fill.
 
     `runtime`, `driver`: ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
-    `refuse`: called with name and note of a function that cannot be answered.
     `table`: the table of ``cuda_runtime.toml``.
     """
 
-    def __init__(self, runtime: Any, driver: Any, refuse: Callable[[str, str], None], table: dict[str, Any]) -> None:
-        self._runtime, self._driver, self._refuse, self._table = runtime, driver, refuse, table
+    def __init__(self, runtime: Any, driver: Any, table: dict[str, Any]) -> None:
+        self._runtime, self._driver, self._table = runtime, driver, table
         self._format_of: dict[tuple[int, ...], tuple[Any, int]] = {}
         self._channels_of: dict[tuple[int, int], tuple[int, ...]] = {}
         for name, (kind, bits) in table["formats"].items():
@@ -111,53 +94,29 @@ class Arrays(ABC):
 
     @abstractmethod
     def _forward(self, function: str, *arguments: Any) -> tuple[Any, ...]:
-        """Call a function of the driver in the context of the current device; return the runtime's results."""
+        """Call a function of the driver in the context of the current device; return the runtime's results.
 
-    @abstractmethod
-    def _failed(self, code: int) -> tuple[Any, ...]:
-        """Return the results of a call that failed with the number of an error."""
-
-    def answer(self, name: str, method: str) -> Callable[..., tuple[Any, ...]]:
-        """Return the function that answers one of the runtime, by the name of a method without the underscore."""
-        call = getattr(self, f"_{method}")
-
-        def answered(*arguments: Any, **named: Any) -> tuple[Any, ...]:
-            try:
-                result: tuple[Any, ...] = call(*arguments, **named)
-            except _CallError as failure:
-                return self._failed(failure.args[0])
-            except _RefusedError:
-                self._refuse(name, "the driver API has no counterpart for what these arguments ask")
-                return self._failed(_NOT_SUPPORTED)
-            return result
-
-        return answered
-
-    def _done(self, function: str, *arguments: Any) -> list[Any]:
-        """Return the results of a function of the driver that has to succeed."""
-        code, *values = self._forward(function, *arguments)
-        if int(code):
-            raise _CallError(int(code))
-        return values
+        Raises CallError if it fails.
+        """
 
     # -- channels
 
     def _format(self, channels: Any) -> tuple[Any, int]:
         """Return the driver's format and the number of channels of a cudaChannelFormatDesc."""
         if channels is None:
-            raise _CallError(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         described = (channels.x, channels.y, channels.z, channels.w, int(channels.f))
         if described[-1] not in self._kinds:
-            raise _RefusedError
+            raise RefusedError
         if described not in self._format_of:
-            raise _CallError(_INVALID_CHANNELS)
+            raise CallError(_INVALID_CHANNELS)
         return self._format_of[described]
 
     def _channels(self, format_: Any, count: int) -> Any:
         """Return the cudaChannelFormatDesc of a format of the driver."""
         described = self._channels_of.get((int(format_), count))
         if described is None:
-            raise _CallError(_INVALID_CHANNELS)
+            raise CallError(_INVALID_CHANNELS)
         channels = self._runtime.cudaChannelFormatDesc()
         channels.x, channels.y, channels.z, channels.w, kind = described
         channels.f = self._runtime.cudaChannelFormatKind(kind)
@@ -192,10 +151,7 @@ class Arrays(ABC):
         return self._forward("cuMipmappedArrayDestroy", array)
 
     def _array_get_info(self, array: Any) -> tuple[Any, ...]:
-        code, *descriptors = self._forward("cuArray3DGetDescriptor", array)
-        if int(code):
-            return (code,)
-        (descriptor,) = descriptors
+        code, descriptor = self._forward("cuArray3DGetDescriptor", array)
         extent = self._runtime.cudaExtent()
         extent.width, extent.height, extent.depth = descriptor.Width, descriptor.Height, descriptor.Depth
         return code, self._channels(descriptor.Format, descriptor.NumChannels), extent, descriptor.Flags
@@ -205,10 +161,10 @@ class Arrays(ABC):
 
     def _rows(self, array: Any) -> tuple[int, int, int]:
         """Return the bytes of an element and of a row of an array, and the number of its rows."""
-        (descriptor,) = self._done("cuArray3DGetDescriptor", array)
+        _, descriptor = self._forward("cuArray3DGetDescriptor", array)
         described = self._channels_of.get((int(descriptor.Format), descriptor.NumChannels))
         if described is None or int(descriptor.Format) in self._blocks:
-            raise _RefusedError
+            raise RefusedError
         element = sum(described[:4]) // 8
         return element, element * descriptor.Width, max(1, descriptor.Height)
 
@@ -258,25 +214,22 @@ class Arrays(ABC):
         return self._copy_rows(_End(source, x=x, y=y), _End(target, x=to_x, y=to_y), count)
 
     def _copy_rows(self, source: _End, target: _End, count: int, *stream: Any) -> tuple[Any, ...]:
-        """Copy bytes that go on in the next row of an array where one ends."""
-        pieces = zip(*self._cut(source, target, count), strict=True)
-        answer = self._forward("cuCtxGetDevice")[:1]
-        for start, end, width in pieces:
+        """Copy bytes that go on in the next row of an array where one ends: each piece lies in one row of either."""
+        from_row, to_row = (self._row_of(end, count) for end in (source, target))
+        answer, done = self._forward("cuCtxGetDevice")[:1], 0
+        while done < count:
+            (start, rest), (end, room) = _after(source, done, from_row), _after(target, done, to_row)
+            width = min(count - done, rest, room)
             answer = self._copy(self._box(start, end, width), *stream)
-            if int(answer[0]):
-                break
+            done += width
         return answer
 
-    def _cut(self, source: _End, target: _End, count: int) -> tuple[list[_End], list[_End], list[int]]:
-        """Return the pieces of a copy of bytes, each inside one row of either array."""
-        rows: list[int] = []
-        for end in (source, target):
-            _, row, height = self._rows(end.array) if end.array is not None else (1, count, 1)
-            if end.x + end.y * row + count > row * height or (end.array is None and count and not end.address):
-                raise _CallError(_INVALID_VALUE)
-            rows.append(row)
-        widths = list(_pieces(count, *((end.x, row) for end, row in zip((source, target), rows, strict=True))))
-        return _places(source, rows[0], widths), _places(target, rows[1], widths), widths
+    def _row_of(self, end: _End, count: int) -> int:
+        """Return the bytes of a row at one end of a copy; memory is one row."""
+        _, row, height = self._rows(end.array) if end.array is not None else (1, count, 1)
+        if end.x + end.y * row + count > row * height or (end.array is None and count and not end.address):
+            raise CallError(_INVALID_VALUE)
+        return row
 
     def _memcpy_3d(self, parameters: Any, *stream: Any) -> tuple[Any, ...]:
         return self._copy(self._box_of(parameters), *stream)
@@ -287,20 +240,20 @@ class Arrays(ABC):
         An extent has the elements of the array that takes part, and bytes without one; an offset those of its side.
         """
         if parameters is None:
-            raise _CallError(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         ends, elements = [], []
         for prefix in ("src", "dst"):
             array, pointer, at = (getattr(parameters, f"{prefix}{name}") for name in ("Array", "Ptr", "Pos"))
             address = address_of(pointer.ptr)
             if bool(address) == bool(address_of(array)):
-                raise _CallError(_INVALID_VALUE)
+                raise CallError(_INVALID_VALUE)
             if address:
                 ends.append(_End(None, address, pointer.pitch, pointer.ysize, at.x, at.y, at.z))
             else:
                 elements.append(self._rows(array)[0])
                 ends.append(_End(array, x=at.x * elements[-1], y=at.y, z=at.z))
         if len(set(elements)) > 1:
-            raise _CallError(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         extent, element = parameters.extent, elements[0] if elements else 1
         return self._box(ends[0], ends[1], extent.width * element, extent.height, extent.depth)
 
@@ -308,7 +261,7 @@ class Arrays(ABC):
 
     def _create_texture_object(self, resource: Any, texture: Any, view: Any) -> tuple[Any, ...]:
         if resource is None or texture is None:
-            return self._failed(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         ours = self._driver.CUDA_TEXTURE_DESC()
         ours.addressMode = [self._driver.CUaddress_mode(int(mode)) for mode in texture.addressMode]
         ours.filterMode = self._driver.CUfilter_mode(int(texture.filterMode))
@@ -322,10 +275,8 @@ class Arrays(ABC):
         return self._forward("cuTexObjectCreate", self._resource_of(resource), ours, view)
 
     def _get_texture_desc(self, handle: Any) -> tuple[Any, ...]:
-        code, *answers = self._forward("cuTexObjectGetTextureDesc", handle)
-        if int(code):
-            return (code,)
-        (ours,), texture, runtime = answers, self._runtime.cudaTextureDesc(), self._runtime
+        code, ours = self._forward("cuTexObjectGetTextureDesc", handle)
+        texture, runtime = self._runtime.cudaTextureDesc(), self._runtime
         texture.addressMode = [runtime.cudaTextureAddressMode(int(mode)) for mode in ours.addressMode]
         texture.filterMode = runtime.cudaTextureFilterMode(int(ours.filterMode))
         texture.mipmapFilterMode = runtime.cudaTextureFilterMode(int(ours.mipmapFilterMode))
@@ -338,7 +289,7 @@ class Arrays(ABC):
 
     def _create_surface_object(self, resource: Any) -> tuple[Any, ...]:
         if resource is None:
-            return self._failed(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         return self._forward("cuSurfObjectCreate", self._resource_of(resource))
 
     def _get_texture_resource(self, handle: Any) -> tuple[Any, ...]:
@@ -357,10 +308,8 @@ class Arrays(ABC):
         return ours
 
     def _resource(self, function: str, handle: Any) -> tuple[Any, ...]:
-        code, *answers = self._forward(function, handle)
-        if int(code):
-            return (code,)
-        (ours,), resource = answers, self._runtime.cudaResourceDesc()
+        code, ours = self._forward(function, handle)
+        resource = self._runtime.cudaResourceDesc()
         resource.resType = self._runtime.cudaResourceType(int(ours.resType))
         read, made = self._copy_resource(ours, resource, to_driver=False)
         if made is not None:
@@ -388,7 +337,7 @@ class Arrays(ABC):
 
     def _context(self) -> Any:
         """Return the context that a node runs in: the current one, which the first call makes."""
-        self._done("cuCtxGetDevice")
+        self._forward("cuCtxGetDevice")
         return self._driver.cuCtxGetCurrent()[1]
 
     def _add_memcpy_node(self, graph: Any, before: Any, count: int, parameters: Any) -> tuple[Any, ...]:
@@ -405,7 +354,7 @@ class Arrays(ABC):
 
     def _add_mem_alloc_node(self, graph: Any, before: Any, count: int, parameters: Any) -> tuple[Any, ...]:
         if parameters is None:
-            return self._failed(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         ours = self._driver.CUDA_MEM_ALLOC_NODE_PARAMS()
         size, result = self._table["alloc_node"]
         ctypes.memmove(ours.getPtr(), parameters.getPtr(), size)
@@ -416,11 +365,11 @@ class Arrays(ABC):
     def _add_node(self, *arguments: Any) -> tuple[Any, ...]:
         *before, parameters = arguments
         if parameters is None:
-            return self._failed(_INVALID_VALUE)
+            raise CallError(_INVALID_VALUE)
         ours, types = self._driver.CUgraphNodeParams(), self._driver.CUgraphNodeType
         kind = int(parameters.type)
         if kind == int(types.CU_GRAPH_NODE_TYPE_KERNEL):
-            raise _RefusedError
+            raise RefusedError
         if kind == int(types.CU_GRAPH_NODE_TYPE_MEMCPY):
             ours.type = types.CU_GRAPH_NODE_TYPE_MEMCPY
             ours.memcpy.flags, ours.memcpy.copyCtx = parameters.memcpy.flags, self._context()
@@ -433,27 +382,14 @@ class Arrays(ABC):
                 member.ctx = self._context()
         answer = self._forward("cuGraphAddNode", *before, ours)
         result = self._table["node_results"].get(str(kind))
-        if result is not None and not int(answer[0]):
+        if result is not None:
             ctypes.memmove(parameters.getPtr() + result, ours.getPtr() + result, 8)
         return answer
 
 
-def _pieces(count: int, *ends: tuple[int, int]) -> Iterator[int]:
-    """Yield how many bytes each piece has, if each end starts at an offset in rows of a length."""
-    done = 0
-    while done < count:
-        size = min(count - done, *(row - (start + done) % row for start, row in ends))
-        yield size
-        done += size
-
-
-def _places(end: _End, row: int, widths: list[int]) -> list[_End]:
-    """Return where each piece starts at one end."""
-    places, at = [], end.x
-    for width in widths:
-        if end.array is None:
-            places.append(_End(address=end.address + at))
-        else:
-            places.append(_End(end.array, x=at % row, y=end.y + at // row))
-        at += width
-    return places
+def _after(end: _End, done: int, row: int) -> tuple[_End, int]:
+    """Return one end of a copy after some bytes, and how many bytes are left in its row."""
+    rows, x = divmod(end.x + done, row)
+    if end.array is None:
+        return _End(address=end.address + done), row - x
+    return _End(end.array, x=x, y=end.y + rows), row - x
