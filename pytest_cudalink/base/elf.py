@@ -22,9 +22,10 @@ Buffer: TypeAlias = "bytes | mmap.mmap"
 
 #: What such a file begins with; the first four bytes begin every ELF file.
 MAGIC: Final = b"\x7fELF\x02\x01"
-HEADER: Final = Struct("<16sHHIQQQIHHHHHH")
-SEGMENT: Final = Struct("<IIQQQQQQ")
-_SECTION: Final = Struct("<IIQQQQIIQQ")
+# of these three, only what is read here has a field
+HEADER: Final = Struct("<18xH12xQQ6xHHHHH")
+SEGMENT: Final = Struct("<I4xQQ8xQ16x")
+_SECTION: Final = Struct("<IIQ8xQQ24x")
 TAG: Final = Struct("<qQ")
 SYMBOL: Final = Struct("<IBBHQQ")
 _NUMBER: Final = Struct("<H")
@@ -50,15 +51,9 @@ class ElfError(ValueError):
 class ElfHeader(NamedTuple):
     """The header of a file; places are offsets from it."""
 
-    magic: bytes
-    kind: int
     machine: int
-    version: int
-    entry: int
     segments: int
     sections: int
-    flags: int
-    size: int
     segment_size: int
     segment_count: int
     section_size: int
@@ -70,13 +65,9 @@ class SegmentHeader(NamedTuple):
     """A program header."""
 
     kind: int
-    flags: int
     offset: int
     address: int
-    physical: int
     in_file: int
-    in_memory: int
-    alignment: int
 
 
 class SectionHeader(NamedTuple):
@@ -85,13 +76,8 @@ class SectionHeader(NamedTuple):
     name: int
     kind: int
     flags: int
-    address: int
     offset: int
     size: int
-    link: int
-    info: int
-    alignment: int
-    entry_size: int
 
 
 class Symbol(NamedTuple):

@@ -256,13 +256,10 @@ def _text(path: Path) -> str:
 
 
 def _is_editable(folder: Path) -> bool:
-    try:
-        content = json.loads(_text(folder / "direct_url.json"))
-    except (ValueError, RecursionError):
-        return False
-    match content:
-        case {"dir_info": {"editable": editable}}:
-            return bool(editable)
+    with suppress(ValueError, RecursionError):
+        match json.loads(_text(folder / "direct_url.json")):
+            case {"dir_info": {"editable": editable}}:
+                return bool(editable)
     return False
 
 

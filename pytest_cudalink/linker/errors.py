@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from ..artifacts import Artifact
@@ -23,45 +24,31 @@ class CompileError(RuntimeError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class LinkError(RuntimeError):
-    """A linker or its library refused the inputs.
+    """A linker or its library refused the inputs."""
 
-    `summary`: the first line of the message.
-    `backend`: ``"driver"`` or ``"nvjitlink"``.
-    `call`: the library function that failed; empty if the link was refused before any call.
-    `code`: the result of that function, and `code_name` its name.
-    `error_log`, `info_log`: what the library wrote before it failed.
-    `input_name`: the refused input, and `artifact` what is known about it.
-    `hint`: what to do about the error, if that is known.
-    `version`: the CUDA version of the linker, if that is known.
-    """
+    summary: str  # the first line of the message
+    _: KW_ONLY
+    backend: str  # "driver" or "nvjitlink"
+    call: str = ""  # the library function that failed; empty if the link was refused before any call
+    code: int | None = None  # the result of that function
+    code_name: str = ""  # its name
+    error_log: str = ""  # what the library wrote before it failed, as in the next
+    info_log: str = ""
+    input_name: str | None = None  # the refused input
+    artifact: Artifact | None = None  # what is known about it
+    hint: str = ""  # what to do about the error, if that is known
+    version: CudaVersion | None = None  # the CUDA version of the linker, if that is known
 
-    def __init__(
-        self,
-        summary: str,
-        *,
-        backend: str,
-        call: str = "",
-        code: int | None = None,
-        code_name: str = "",
-        error_log: str = "",
-        info_log: str = "",
-        input_name: str | None = None,
-        artifact: Artifact | None = None,
-        hint: str = "",
-        version: CudaVersion | None = None,
-    ) -> None:
-        self.summary = summary
-        self.backend, self.call, self.code, self.code_name = backend, call, code, code_name
-        self.error_log, self.info_log = error_log, info_log
-        self.input_name, self.artifact, self.hint = input_name, artifact, hint
-        self.version = version
-        lines = [summary]
-        if input_name is not None:
-            lines.append(f"  input: {input_name!r}" + (f" ({artifact.describe()})" if artifact else ""))
-        if hint:
-            lines.append(f"  {hint}")
-        lines += [f"  log: {line}" for line in error_log.strip().splitlines() if line.strip()]
+    def __post_init__(self) -> None:
+        """Write the message."""
+        lines = [self.summary]
+        if self.input_name is not None:
+            lines.append(f"  input: {self.input_name!r}" + (f" ({self.artifact.describe()})" if self.artifact else ""))
+        if self.hint:
+            lines.append(f"  {self.hint}")
+        lines += [f"  log: {line}" for line in self.error_log.strip().splitlines() if line.strip()]
         super().__init__("\n".join(lines))
 
     def with_context(self, **context: Any) -> LinkError:

@@ -28,7 +28,7 @@ from ..report.origin import Repository, repository
 from .cells import Cell
 from .ci import CELLS_VARIABLE, RUN, RUNNER_PACKAGES, default_python
 from .keys import MAJOR, CellValues
-from .project import CellRequirement, Project, major_of_extra, pytest_settings, requirements
+from .project import CellRequirement, Project, major_of_extra, pytest_settings, requirements, syntax_of
 from .reading import CellsError
 from .runner import CELLS, RECORDS, newest
 
@@ -221,10 +221,7 @@ def _noxfile_requirements(root: Path) -> tuple[list[str], list[str]]:
 
 def _imported(file: Path) -> dict[str, None]:
     """Return the packages of others that a source file imports in any case; none of one that cannot be parsed."""
-    try:
-        body = ast.parse(read_bounded(file, TEXT)).body
-    except (OSError, SyntaxError, ValueError):
-        return {}
+    body = syntax_of(file).body
     modules = [imported.name for statement in body if isinstance(statement, ast.Import) for imported in statement.names]
     modules += [each.module for each in body if isinstance(each, ast.ImportFrom) and each.module and not each.level]
     tops = dict.fromkeys(module.partition(".")[0] for module in modules)
@@ -272,7 +269,7 @@ def _runner(root: Path, runner: str) -> Change:
         if "pytest_cudalink.matrix.nox" in present:
             return Change(path, present, "keep")
         # at the end: the sessions of the project come first in its lists
-        taken = "report" in _nox_sessions(present)
+        taken = "report" in _nox_sessions(root / path)
         given = f', report="{_OTHER_REPORT}"' if taken else ""
         advice = [f"`nox -l` lists the cells where the plugin is installed together with nox: {_INSTALL}"]
         if taken:
@@ -298,14 +295,14 @@ def _runner(root: Path, runner: str) -> Change:
     return Change(file, present, "keep", "" if asked else f"put this into {file}, or add to what is there:\n{where}")
 
 
-def _nox_sessions(text: str) -> set[str]:
+def _functions(file: Path) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(syntax_of(file)) if isinstance(node, ast.FunctionDef))
+
+
+def _nox_sessions(noxfile: Path) -> set[str]:
     """Return the names of the sessions that a noxfile defines by decorators; none of one that cannot be parsed."""
-    try:
-        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    except (SyntaxError, ValueError):
-        return set()
     names = set()
-    for function in functions:
+    for function in _functions(noxfile):
         for decorator in function.decorator_list:
             if "session" in ast.unparse(decorator):
                 given = decorator.keywords if isinstance(decorator, ast.Call) else []
@@ -505,19 +502,18 @@ def _tests(root: Path) -> tuple[list[str], list[str]]:
 
 def _installed_by_the_noxfile(root: Path) -> Iterator[str]:
     """Yield a line about what the noxfile's own session of the tests installs."""
-    with suppress(SyntaxError, ValueError):
-        for function in ast.walk(ast.parse(_read(root / "noxfile.py") or "")):
-            if isinstance(function, ast.FunctionDef) and function.name in _TESTS:
-                calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
-                words = [
-                    argument.value
-                    for call in sorted(calls, key=attrgetter("lineno"))
-                    if isinstance(call.func, ast.Attribute) and call.func.attr == "install"
-                    for argument in call.args
-                    if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-                ]
-                if words:
-                    yield f"the session {function.name} of noxfile.py installs: {safe(' '.join(words))}"
+    for function in _functions(root / "noxfile.py"):
+        if function.name in _TESTS:
+            calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+            words = [
+                argument.value
+                for call in sorted(calls, key=attrgetter("lineno"))
+                if isinstance(call.func, ast.Attribute) and call.func.attr == "install"
+                for argument in call.args
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            ]
+            if words:
+                yield f"the session {function.name} of noxfile.py installs: {safe(' '.join(words))}"
 
 
 def _requirements_files(root: Path) -> list[str]:
@@ -598,12 +594,8 @@ def _imports(root: Path, module: str) -> Iterator[str]:
         file = _file_of(root, name)
         if file is None:
             continue
-        try:
-            body = ast.parse(read_bounded(file, TEXT)).body
-        except (SyntaxError, ValueError):
-            continue
         package = parts if file.name == "__init__.py" else parts[:-1]
-        for statement in body:
+        for statement in syntax_of(file).body:
             modules = [imported.name for imported in statement.names] if isinstance(statement, ast.Import) else []
             if isinstance(statement, ast.ImportFrom):
                 above = package[: len(package) - statement.level + 1] if statement.level else []

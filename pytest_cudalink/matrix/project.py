@@ -140,10 +140,7 @@ def _of_setuptools(root: Path) -> dict[str, Any]:
         "dependencies": _read(parser.get("options", "install_requires", fallback="").split("\n")),
         "extras": extras,
     }
-    try:
-        body = ast.parse(read_bounded(root / "setup.py", TEXT)).body
-    except (OSError, SyntaxError, ValueError):
-        return parts
+    body = syntax_of(root / "setup.py").body
     values: dict[str, object] = {}
     for statement in body:
         match statement:
@@ -157,6 +154,13 @@ def _of_setuptools(root: Path) -> dict[str, Any]:
             parts["dependencies"] = parts["dependencies"] or _read(given.get("install_requires"))
             parts["extras"] = {**_table(given.get("extras_require")), **extras}
     return parts
+
+
+def syntax_of(file: Path) -> ast.Module:
+    """Return the syntax of a source file; an empty one where there is no file, or it cannot be parsed."""
+    with suppress(OSError, SyntaxError, ValueError):
+        return ast.parse(read_bounded(file, TEXT))
+    return ast.Module([], [])
 
 
 def _literal(node: ast.expr, values: Mapping[str, object]) -> object:

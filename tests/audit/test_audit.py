@@ -510,7 +510,7 @@ def test_sections_with_strings(sections: list[tuple[str, int, int, int, int]], r
         layout.pack(texts.find(f"\0{name}\0".encode()) + 1, kind, flags, 0, at % size if at < 0 else at, most, *[0] * 4)
         for name, kind, flags, at, most in rows
     )
-    head = HEADER.pack(MAGIC.ljust(16, b"\0"), 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, len(rows), 0)
+    head = MAGIC + HEADER.pack(62, 0, 64, 0, 0, 64, len(rows), 0)[len(MAGIC) :]
     expected = [(at % size, most) for at, most in ranges]
     assert data_ranges(io.BytesIO(head + table + texts)) == expected
 

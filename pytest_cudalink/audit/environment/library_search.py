@@ -136,12 +136,6 @@ def _size(path: str) -> int:
     return Path(path).stat().st_size
 
 
-def _read(path: str) -> bytes:
-    with suppress(OSError, ValueError):
-        return read_bounded(Path(path), _MOST_OPENER)
-    return b""
-
-
 def library_path() -> list[str]:
     """The folders of LD_LIBRARY_PATH, without links."""
     return [os.path.realpath(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
@@ -213,7 +207,9 @@ def _system_libraries() -> tuple[str, ...]:
 
 def parts_named_in(path: str) -> list[str]:
     """The parts of cuDNN that a file names, each as it opens them: ``"libcudnn_ops.so"``."""
-    return sorted({f"{match.decode()}.so" for match in _PARTS.findall(_read(path))})
+    with suppress(OSError, ValueError):
+        return sorted({f"{match.decode()}.so" for match in _PARTS.findall(read_bounded(path, _MOST_OPENER))})
+    return []
 
 
 def is_any_reached(opener: str, names: Collection[str]) -> bool:

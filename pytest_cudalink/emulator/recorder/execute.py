@@ -48,7 +48,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ...base.tables import read_table
@@ -269,12 +269,8 @@ class Interpreter:
     ) -> tuple[Any, Any]:
         """One value that a call gave: what later calls use, and what is compared."""
         address, letter, count = out
-        kind = letter[0]
-        if letter == "H2":
-            kind, size = "H2", 2
-        else:
-            size = _SIZES[kind]
-        data = ctypes.string_at(address, size * count)
+        kind = letter if letter == "H2" else letter[0]
+        data = ctypes.string_at(address, _SIZES[kind] * count)
         if data == bytes([UNTOUCHED]) * len(data) and data:
             return None, "-"
         if kind == "c":
@@ -348,25 +344,15 @@ class Interpreter:
         return code
 
     def called(
-        self,
-        symbol: str,
-        function: Any,
-        arguments: list[Any],
-        thread: concurrent.futures.Executor,
-        patience: float | None,
+        self, function: Any, arguments: list[Any], thread: concurrent.futures.Executor, patience: float | None
     ) -> tuple[int, bool]:
         """The code of a call in a thread, and whether it waited for a gate."""
-        future, waited = thread.submit(function, *arguments), False
+        future = thread.submit(function, *arguments)
         try:
-            code = future.result(patience)
+            return int(future.result(patience)), False
         except concurrent.futures.TimeoutError:
             waited = self.open(self.gates)
-            code = future.result()
-        if code == NOT_READY and symbol in QUERIES:
-            code = self.asked_again(lambda: thread.submit(function, *arguments).result())
-        if symbol.startswith("cuStreamWaitValue") and code == 0:
-            self.gates.append(arguments[1].value)
-        return int(code), waited
+            return int(future.result()), waited
 
     def call(self, number: int, call: list[Any], patience: float | None = None) -> Answer:
         """The answer of one call."""
@@ -385,14 +371,16 @@ class Interpreter:
             function = getattr(self.library, symbol)
         except AttributeError:
             return ["missing"]
-        waited = False
         if self.threads:
             executor = self.threads[int(thread or 0)]
-            code, waited = self.called(symbol, function, arguments, executor, patience or self.patience)
+            code, waited = self.called(function, arguments, executor, patience or self.patience)
         else:
-            code = function(*arguments)
-            if code == NOT_READY and symbol in QUERIES:
-                code = self.asked_again(lambda: int(function(*arguments)))
+            executor, code, waited = None, function(*arguments), False
+        if code == NOT_READY and symbol in QUERIES:
+            ask = partial(function, *arguments)
+            code = self.asked_again(lambda: executor.submit(ask).result() if executor else ask())
+        if executor and symbol.startswith("cuStreamWaitValue") and code == 0:
+            self.gates.append(arguments[1].value)
         answer = [code]
         for place, out in enumerate(self.outs):
             value, seen = self.read(number, place, out, code == 0)
