@@ -126,7 +126,7 @@ JOBS = {
 
 #: Sessions that need a GPU, write files of this repository, take hours by design, or take parts of another one.
 BY_HAND = {
-    *("bench-matrix", "changelog", "finding-libraries", "finding-releases", "generate", "gpu", "jit-lto"),
+    *("bench-matrix", "changelog", "finding-releases", "generate", "gpu", "jit-lto"),
     *("new-release", "properties", "screenshots"),
 }
 

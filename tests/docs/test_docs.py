@@ -48,7 +48,7 @@ def test_examples_are_files() -> None:
         for name in re.findall(r"literalinclude\} (?:\.\./)+examples/(\S+)", page.read_text(encoding="utf-8"))
     }
     examples = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
-    # whole projects, the generated sections of findings, and the tests that `nox -s finding-libraries` runs
+    # whole projects, and the generated sections of findings
     examples = {name for name in examples if not name.startswith(("stubs-", "findings/"))}
     assert {name for name in shown if name.endswith(".py")} == examples
     assert [name for name in shown if not (EXAMPLES / name).is_file()] == []

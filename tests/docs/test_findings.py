@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from campaigns.findings import catalog, libraries
+from campaigns.findings import catalog
 from pytest_cudalink.compat import atlas, known_bad
 from pytest_cudalink.guardrails import can_link
 from pytest_cudalink.versions import CudaVersion
@@ -25,7 +25,7 @@ RELEASES = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encoding="
 def test_each_finding_has_a_reproducer() -> None:
     """Each finding has a folder with its reproducer and its session, and each folder belongs to a finding."""
     assert len(set(IDS)) == len(IDS)
-    assert {one.name for one in catalog.EXAMPLES.iterdir()} == {*IDS, "libraries"}
+    assert {one.name for one in catalog.EXAMPLES.iterdir()} == {*IDS}
     assert all(one.files and one.session for one in FINDINGS)
 
 
@@ -191,16 +191,3 @@ def test_not_mended() -> None:
     finding = finding_of(catalog.Runs((), bad=("1.1",), good=("1.0",)))
 
     assert finding.outcome == f"not mended in 1.1 as of {catalog.as_of()}"
-
-
-@pytest.mark.parametrize(
-    ("run", "said"),
-    [
-        ({"not run": "does not install"}, "not run"),
-        ({"tests": {}, "not collected": "ImportError"}, "does not import"),
-        ({"tests": {"a": "passed", "b": "violation: x", "c": "skipped: y"}}, "1 passed, 1 violation, 1 not run"),
-    ],
-)
-def test_verdict_on_a_library(run: dict[str, object], said: str) -> None:
-    """A run that did not happen, or a test that was skipped, never counts as passed."""
-    assert libraries.verdict(run) == said
