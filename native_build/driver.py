@@ -562,20 +562,18 @@ def libraries(cc: Any) -> list[Any]:
         cc.SharedLibrary(
             "libcuda.so.1",
             (*driver, *WORKER_CLIENT, *_COMMON, SHARED / "safe_memory.c"),
-            "libcuda.so.1",
             include,
             hashed,
         ),
-        cc.SharedLibrary("libnvidia-ml.so.1", (*nvml, *_COMMON), "libnvidia-ml.so.1", include, silent),
+        cc.SharedLibrary("libnvidia-ml.so.1", (*nvml, *_COMMON), include, silent),
         cc.SharedLibrary(
             "libcuda.so",
             (NATIVE / "alias.c",),
-            "libcuda.so",
             include,
             ("{output}/libcuda.so.1", "-Wl,-rpath,$ORIGIN"),
         ),
         *(
-            cc.SharedLibrary(f"absent/{name}", (NATIVE / "absent.c",), name, include)
+            cc.SharedLibrary(f"absent/{name}", (NATIVE / "absent.c",), include)
             for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
         ),
     ]

@@ -59,7 +59,7 @@ def libraries(cc: Any) -> Iterator[tuple[str, Any]]:
     threads = ("-pthread", "-ldl")
 
     def shared(name: str, sources: tuple[Path, ...], include: tuple[Path, ...], flags: tuple[str, ...] = ()) -> Any:
-        return cc.SharedLibrary(name, sources, name, include, flags)
+        return cc.SharedLibrary(name, sources, include, flags)
 
     yield "artifacts", shared("libcudalink-artifacts.so", READER_SOURCES, (READER,))
     for library in driver.libraries(cc):

@@ -149,7 +149,7 @@ def test_flags_of_a_build_reach_the_compiler(tmp_path: Path) -> None:
         files = tuple(folder / f"part{number}.c" for number in range(2))
         for number, file in enumerate(files):
             file.write_text(f"const char *part{number}(void) {{ return __FILE__; }}\n", encoding="utf-8")
-        library = cc.SharedLibrary("libparts.so", files, "libparts.so")
+        library = cc.SharedLibrary("libparts.so", files)
         built.append(cc.build(library, folder / "lib", flags=sources.reproducible_flags(folder)).read_bytes())
     assert built[0] == built[1]
     assert b".debug_" not in built[0]
@@ -182,7 +182,7 @@ def test_other_systems_get_pure_python(system: str, monkeypatch) -> None:
     hook.initialize("standard", data)
     assert data == {"force_include": {}}
     with pytest.raises(cc.CompilerError, match=f"cannot be built on {system}; they are written for Linux"):
-        cc.build(cc.SharedLibrary("liba.so", (), "liba.so"), ROOT)
+        cc.build(cc.SharedLibrary("liba.so", ()), ROOT)
 
 
 def test_citation() -> None:
@@ -310,7 +310,7 @@ def test_compiler_that_refuses(tmp_path: Path) -> None:
     source.write_text("int answer(void) { return unknown_name; }\n", encoding="utf-8")
     out = tmp_path / "out"
     with pytest.raises(cc.CompilerError, match=r"bad\.c[\s\S]*failed with exit code 1[\s\S]*unknown_name"):
-        cc.build(cc.SharedLibrary("libbad.so", (source,), "libbad.so"), out)
+        cc.build(cc.SharedLibrary("libbad.so", (source,)), out)
     assert list(out.iterdir()) == []
 
 

@@ -24,15 +24,23 @@ class CompilerError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class SharedLibrary:
-    """A shared library to build."""
+class Executable:
+    """A program to build."""
 
     output: str  # file name, such as "libcuda.so.1", or a path relative to the output folder
     sources: tuple[Path, ...]  # C and assembler files
-    soname: str  # name by which the loader finds it
     include: tuple[Path, ...] = ()  # folders of headers
     # further flags for compiler and linker; `{output}` stands for the folder of the libraries
     flags: tuple[str, ...] = ()
+
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        """Flags that make a program, or what a subclass stands for."""
+        return ()
+
+
+class SharedLibrary(Executable):
+    """A shared library to build; the loader finds it by the name of its file."""
 
     @property
     def link_flags(self) -> tuple[str, ...]:
@@ -41,22 +49,7 @@ class SharedLibrary:
         It stays when it is closed: threads, forks and other code have the addresses of its functions for the life of
         the process.
         """
-        return ("-shared", f"-Wl,-soname,{self.soname}", "-Wl,-Bsymbolic", "-Wl,-z,nodelete")
-
-
-@dataclass(frozen=True)
-class Executable:
-    """A program to build; the attributes are those of `SharedLibrary`."""
-
-    output: str
-    sources: tuple[Path, ...]
-    include: tuple[Path, ...] = ()
-    flags: tuple[str, ...] = ()
-
-    @property
-    def link_flags(self) -> tuple[str, ...]:
-        """Flags that make a program."""
-        return ()
+        return ("-shared", f"-Wl,-soname,{Path(self.output).name}", "-Wl,-Bsymbolic", "-Wl,-z,nodelete")
 
 
 def find_compiler() -> list[str]:
@@ -85,7 +78,7 @@ def find_compiler() -> list[str]:
 
 
 def build(
-    library: SharedLibrary | Executable,
+    library: Executable,
     folder: Path,
     compiler: Sequence[str] | None = None,
     *,

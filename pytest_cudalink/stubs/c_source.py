@@ -277,7 +277,7 @@ def libraries() -> list[compiler.SharedLibrary]:
 
 def _shared_libraries(stubs: Iterable[Stub]) -> list[compiler.SharedLibrary]:
     """The build descriptions of generated stubs."""
-    return [compiler.SharedLibrary(stub.file, stub.sources, stub.file, flags=FLAGS) for stub in stubs]
+    return [compiler.SharedLibrary(stub.file, stub.sources, flags=FLAGS) for stub in stubs]
 
 
 def build_stubs(

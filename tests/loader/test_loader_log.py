@@ -155,10 +155,10 @@ def test_a_real_program_and_its_child(tmp_path) -> None:
     source = tmp_path / "empty.c"
     source.write_text("int cudalink_test_empty;\n")
     flags = ("-nostdlib", "-nostartfiles")
-    inner = compiler.SharedLibrary("libinner.so.2", (source,), "libinner.so.2", flags=flags)
+    inner = compiler.SharedLibrary("libinner.so.2", (source,), flags=flags)
     compiler.build(inner, tmp_path, strict=False)
     needs = ("-Wl,--no-as-needed", f"-L{tmp_path}", "-l:libinner.so.2", f"-Wl,-rpath,{tmp_path}")
-    outer = compiler.SharedLibrary("libouter.so.1", (source,), "libouter.so.1", flags=needs)
+    outer = compiler.SharedLibrary("libouter.so.1", (source,), flags=needs)
     compiler.build(outer, tmp_path, strict=False)
     child = "import ctypes; ctypes.CDLL('./libouter.so.1')"
     text = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); os.execvp('true', ['true'])"

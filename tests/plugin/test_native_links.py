@@ -64,7 +64,7 @@ def extension(toolkit, tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.write_text(SOURCE)
     path = Path(probes.nvjitlink().path or "")
     flags = (f"-L{path.parent}", f"-l:{path.name}", f"-Wl,-rpath,{path.parent}")
-    library = compiler.SharedLibrary("native_links_extension.so", (source,), "extension.so", flags=flags)
+    library = compiler.SharedLibrary("native_links_extension.so", (source,), flags=flags)
     return compiler.build(library, folder, strict=False)
 
 
@@ -142,7 +142,7 @@ def test_loaded_unnoticed(run, tmp_path) -> None:
     """A library that comes in by a way that is not watched is said, with the test; from then on it is watched."""
     source = tmp_path / "library.c"
     source.write_text('__attribute__((visibility("default"))) int nvJitLinkComplete(int handle) { return handle; }')
-    library = compiler.SharedLibrary("libnvJitLink.so.99", (source,), "libnvJitLink.so.99")
+    library = compiler.SharedLibrary("libnvJitLink.so.99", (source,))
     path = str(compiler.build(library, tmp_path))
     module = f"""
 def test_unnoticed():
