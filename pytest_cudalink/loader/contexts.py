@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -38,17 +39,6 @@ def _first_answer(question: Callable[..., Any], deadline: float, *arguments: obj
             return HANGS
         time.sleep(_LOOK)
     return code
-
-
-class EmulatedContexts:
-    """The contexts on an emulated driver, which answers without an event and without meeting an injected fault."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._state = library.cudalinkContextState
-
-    def ask(self, deadline: float) -> int:
-        """Return a code of `STICKY_ERRORS`, `HANGS` if work has not ended within `deadline` seconds, or 0."""
-        return _first_answer(self._state, deadline)
 
 
 class RealContexts:
@@ -172,8 +162,11 @@ def is_loaded() -> bool:
     return True
 
 
-def find() -> EmulatedContexts | RealContexts | None:
-    """Return the contexts of the driver that this process has loaded, and used if it is real; None if it has none."""
+def question() -> Callable[[float], int] | None:
+    """Return what asks the contexts of the driver of this process, as `RealContexts.ask`; None if it has loaded none.
+
+    A real driver that is not used yet has none. An emulated one answers without an event, and meets no injected fault.
+    """
     if not is_loaded():
         return None
     import ctypes
@@ -182,5 +175,5 @@ def find() -> EmulatedContexts | RealContexts | None:
     if hasattr(library, "cudalinkAbsentDriver"):
         return None
     if hasattr(library, "cudalinkContextState"):
-        return EmulatedContexts(library)
-    return RealContexts(library) if is_used() else None
+        return partial(_first_answer, library.cudalinkContextState)
+    return RealContexts(library).ask if is_used() else None

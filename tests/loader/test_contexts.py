@@ -1,6 +1,7 @@
 """Whether a process has used a real driver, which is known without a call of it."""
 
-from types import SimpleNamespace
+from functools import partial
+from types import MethodType, SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -22,9 +23,9 @@ def test_a_device_file_that_is_open(monkeypatch, tmp_path) -> None:
     ("functions", "used", "expected"),
     [
         (["cudalinkAbsentDriver"], True, None),
-        (["cudalinkContextState"], False, contexts.EmulatedContexts),
+        (["cudalinkContextState"], False, partial),
         (["cuCtxGetCurrent"], False, None),
-        (["cuCtxGetCurrent"], True, contexts.RealContexts),
+        (["cuCtxGetCurrent"], True, MethodType),
     ],
 )
 def test_what_can_be_asked(monkeypatch, functions: list[str], used: bool, expected: type | None) -> None:
@@ -34,7 +35,7 @@ def test_what_can_be_asked(monkeypatch, functions: list[str], used: bool, expect
     monkeypatch.setattr("ctypes.CDLL", lambda _: library)
     monkeypatch.setattr(contexts, "is_loaded", lambda: True)
     monkeypatch.setattr(contexts, "is_used", lambda: used)
-    found = contexts.find()
+    found = contexts.question()
     assert found is None if expected is None else isinstance(found, expected)
     monkeypatch.setattr(contexts, "is_loaded", lambda: False)
-    assert contexts.find() is None
+    assert contexts.question() is None

@@ -298,8 +298,8 @@ def counted(function, count):
         return function(*arguments)
     return call
 
-contexts.EmulatedContexts.ask = counted(contexts.EmulatedContexts.ask, ASKED)
-contexts.find = counted(contexts.find, FOUND)
+contexts._first_answer = counted(contexts._first_answer, ASKED)
+contexts.question = counted(contexts.question, FOUND)
 
 def pytest_runtest_logstart():
     ASKED[0] = FOUND[0] = 0

@@ -60,7 +60,7 @@ class Sticky(Check):
         self._stops = run.settings.sticky.value == "stop"
         self._deadline = int(run.settings.sticky_deadline.value)
         self._pid = os.getpid()  # a forked copy runs one test alone
-        self._contexts: contexts.EmulatedContexts | contexts.RealContexts | None = None
+        self._question: Callable[[float], int] | None = None
         self._count, self._counted, self._is_loaded = loads.counter(), -1, False
         self._torn_down = False
         self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
@@ -86,15 +86,15 @@ class Sticky(Check):
 
     def _ask(self) -> int:
         """Return what the contexts of this process answer, see `contexts.RealContexts.ask`."""
-        if self._contexts is None:
+        if self._question is None:
             count = self._count()
             # a machine with a driver takes as long to say that it is not loaded as a small test takes
             if count != self._counted or loads.library() is None:
                 self._counted, self._is_loaded = count, contexts.is_loaded()
-            self._contexts = contexts.find() if self._is_loaded else None
-            if self._contexts is None:
+            self._question = contexts.question() if self._is_loaded else None
+            if self._question is None:
                 return 0
-        return self._contexts.ask(self._deadline)
+        return self._question(self._deadline)
 
     @pytest.hookimpl
     def pytest_fixture_post_finalizer(self) -> None:
