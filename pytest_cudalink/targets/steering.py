@@ -42,8 +42,6 @@ class _Thread(threading.local):
 _thread: Final = _Thread()
 
 
-#: Called with each link, the last one first, until one returns True: `Steering.report_unsteered` of the active run.
-listeners: Final[list[Callable[[UnsteeredLink], bool]]] = []
 #: Packages whose frames are not the user's code.
 _NOT_THE_USERS: Final = ("pytest_cudalink", "cuda", "ctypes", "contextlib", "numba", "numba_cuda")
 
@@ -76,10 +74,8 @@ def report(link: UnsteeredLink) -> None:
 
     Never raises into the code that linked. Call it once for each link, from the thread that linked.
     """
-    start_postponed()
-    for listener in reversed(listeners):
-        if listener(link):
-            return
+    if (run := current()) is not None:
+        run.report_unsteered(link)
 
 
 def is_covered() -> bool:
@@ -215,7 +211,7 @@ class Steering:
     @property
     def _entries(self) -> tuple[tuple[list[Any], object], ...]:
         """The lists of what is active in this process, each with the entry of this steering."""
-        return (_stack, self), (probes.listeners, self.refresh), (listeners, self.report_unsteered)
+        return (_stack, self), (probes.listeners, self.refresh)
 
     def start(self, choice: BackendChoice) -> None:
         """Become the active steering, for modules imported now and later."""
@@ -339,16 +335,13 @@ class Steering:
         self._on_mismatch(mismatch)
         raise mismatch from event.error
 
-    def report_unsteered(self, link: UnsteeredLink) -> bool:
-        """Report a link that no target steers, if this is the active steering; returns whether it is."""
-        if _active() is not self:
-            return False
+    def report_unsteered(self, link: UnsteeredLink) -> None:
+        """Report a link that no target steers."""
         wanted = self._choice
         # where the run forces only some targets, other code may link as it likes; a test that names a backend means all
         if self.only is not None and wanted.source == self._of_run.source:
             wanted = BackendChoice()
         self._on_unsteered(replace(link, nodeid=self.nodeid(), forced=wanted.backend), wanted)
-        return True
 
     def _verify(self, event: LinkEvent, wanted: BackendChoice) -> None:
         if wanted.backend is None or event.backend == "unknown":
