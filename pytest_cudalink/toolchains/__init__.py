@@ -451,33 +451,17 @@ _INDEX: Final = {"uv": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"), "pip": ("PIP_INDEX_
 _MB: Final = 1_000_000
 
 
-class Fetched(NamedTuple):
-    """One toolchain that was fetched."""
-
-    version: CudaVersion
-    path: Path  # its folder
-    size: int  # bytes of its files
-    seconds: float  # how long that took, waiting for another process included
-    source: str  # where it came from, such as "https://pypi.org/simple"
-
-    def __str__(self) -> str:
-        return (
-            f"toolchain {self.version} was fetched from {self.source} ({self.size / _MB:.0f} MB on the disk, "
-            f"{self.seconds:.0f} s) into {self.path}"
-        )
-
-
-def provide(versions: Sequence[CudaVersion], say: _Tell) -> list[Fetched]:
+def provide(versions: Sequence[CudaVersion], say: _Tell) -> list[str]:
     """Fetch the releases that the cache lacks, and show the progress.
 
     `say`: called with a sentence before each wait.
-    Returns those that this process fetched or waited for.
+    Returns a sentence on each that this process fetched or waited for.
     Raises ToolchainError if one cannot be fetched; the message names the command that fetches it.
     """
     return [fetched for version in versions if (fetched := _provide(version, say)) is not None]
 
 
-def _provide(version: CudaVersion, say: _Tell) -> Fetched | None:
+def _provide(version: CudaVersion, say: _Tell) -> str | None:
     place = folder(version)
     with suppress(ToolchainError):
         find(version, "libs")
@@ -498,7 +482,9 @@ def _provide(version: CudaVersion, say: _Tell) -> Fetched | None:
             f"{error}\nWith a network, `cudalink toolchain add {version}` puts it into {cache_root()}; $CUDALINK_CACHE "
             "names another cache"
         ) from error
-    return Fetched(version, made.path, _size(made), time.perf_counter() - began, source)
+    size = sum(path.stat().st_size for path in made.path.rglob("*") if path.is_file() and not path.is_symlink())
+    how = f"{size / _MB:.0f} MB on the disk, {time.perf_counter() - began:.0f} s"
+    return f"toolchain {version} was fetched from {source} ({how}) into {made.path}"
 
 
 def _source() -> str:
@@ -509,7 +495,3 @@ def _source() -> str:
             address = urlsplit(match[0])
             return address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
     return f"the package index of {'uv' if installer == 'uv' else 'pip'}"
-
-
-def _size(made: Toolchain) -> int:
-    return sum(path.stat().st_size for path in made.path.rglob("*") if path.is_file() and not path.is_symlink())

@@ -336,7 +336,7 @@ def test_a_broken_download_leaves_nothing(monkeypatch, cache) -> None:
     assert [path.name for path in cache.iterdir()] == [f".{VERSION}.lock"]
     monkeypatch.setattr(toolchains, "run_installer", fake_installer)
     (made,) = toolchains.provide([RELEASE], lambda _: None)
-    assert toolchains.library_path(VERSION) == made.path / "lib64" / "libnvJitLink.so.13"
+    assert made.endswith(f"into {toolchains.library_path(VERSION).parents[1]}")
 
 
 def test_no_installer(monkeypatch, cache) -> None:

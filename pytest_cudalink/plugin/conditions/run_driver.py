@@ -20,10 +20,9 @@ from ..settings import Settings, restore
 
 if TYPE_CHECKING:
     from ...emulator import Emulation
-    from ...toolchains import Fetched
 
 _INHERITED: Final = pytest.StashKey[bool]()
-_FETCHED: Final = pytest.StashKey[list["Fetched"]]()
+_FETCHED: Final = pytest.StashKey[list[str]]()
 #: The library that had looked for a driver when the markers were known.
 _TOO_LATE_FOR: Final = pytest.StashKey[str]()
 #: Options with which pytest shows something and runs no test.
@@ -100,8 +99,8 @@ def remedy(config: pytest.Config, settings: Settings) -> str:
     return f"run with --cudalink-driver={_toolkit_version() or _EXAMPLE}, which emulates one"
 
 
-def fetched(config: pytest.Config) -> list[Fetched]:
-    """Return the toolchains that this process fetched for the driver of its run."""
+def fetched(config: pytest.Config) -> list[str]:
+    """Return a sentence on each toolchain that this process fetched for the driver of its run."""
     return config.stash.get(_FETCHED, [])
 
 
