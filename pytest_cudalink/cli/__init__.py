@@ -138,20 +138,15 @@ def _run(arguments: Sequence[str] | None) -> int:
     if "run" not in options:  # nothing but --
         parser.print_help()
         return 0
-    if "verb_names" in options:
-        from .arguments import missing_verb
-
-        if words := missing_verb(options):
-            complain(f"cudalink {given[0]}: {words}")
-            return 2
-    _warn_of_variables()
     return _carry_out(given[0], options)
 
 
 def _carry_out(command: str, options: argparse.Namespace) -> int:
-    from .arguments import CommandError
+    from .arguments import CommandError, check_verb
 
     try:
+        check_verb(options)
+        _warn_of_variables()
         return int(options.run(options))
     except CommandError as error:
         complain(f"cudalink {command}{error.verb and f' {error.verb}'}: {line(error.args[0], BLOCK_LIMIT)}")

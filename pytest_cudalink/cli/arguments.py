@@ -74,19 +74,18 @@ def add_verbs(
 ) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     """Add verbs to a command; the option of this name is then the chosen one.
 
-    argparse would say that VERB is required, and not which verbs there are; `missing_verb` does.
+    argparse would say that VERB is required, and not which verbs there are; `check_verb` does.
     """
     verbs = parser.add_subparsers(title=f"{name}s", dest=name, metavar=name.upper())
     parser.set_defaults(verb_names=(name, verbs.choices))
     return verbs
 
 
-def missing_verb(options: argparse.Namespace) -> str:
-    """Return what is wrong with a command that has verbs and was given none; empty if all is well."""
+def check_verb(options: argparse.Namespace) -> None:
+    """Raise an error if a command that has verbs was given none."""
     name, known = getattr(options, "verb_names", ("", ()))
-    if not name or getattr(options, name) is not None:
-        return ""
-    return f"{name.upper()} is missing; expected {', '.join(known)}"
+    if name and getattr(options, name) is None:
+        raise CommandError(f"{name.upper()} is missing; expected {', '.join(known)}")
 
 
 def complete(parser: argparse.ArgumentParser) -> None:

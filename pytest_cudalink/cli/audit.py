@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..base.finding import Finding
 from ..base.progress import progress
 from ..base.safe_text import line
 from ..base.tables import grouped
@@ -18,7 +19,6 @@ from .audit_output import Answer, AuditOutput, answer_each
 if TYPE_CHECKING:
     from ..audit import Audit, Dependency
     from ..audit.environment import Claim, EnvironmentAudit
-    from ..base.finding import Finding
     from ..base.install_command import Command
 
 #: RPATHs that differ, and notes of one kind, that are shown.
@@ -107,19 +107,17 @@ def _audit_libraries(options: argparse.Namespace) -> int:
 
 
 def _answer(audit: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Answer:
-    findings = [(finding, (f"{finding.kind}: {finding.place}", finding.what)) for finding in audit.findings]
     required = []
     for major, libraries in lacking.items():
         name = "without CUDA" if major == "none" else f"with CUDA {major}"
-        required.append(("required", f"cannot be loaded {name}, because of {', '.join(libraries)}"))
-    errors = [shown for finding, shown in findings if finding.severity == "error"] + required
-    notes = [shown for finding, shown in findings if finding.severity == "note"]
+        text = f"cannot be loaded {name}, because of {', '.join(libraries)}"
+        required.append(Finding("error", text, kind="required"))
     lines = [
         *_lines(audit, symbols=symbols),
         *_findings(audit.findings, most=len(audit.findings) if symbols else _MOST_NOTES),
-        *(f"  {title}: {text}" for title, text in required),
+        *(f"  {finding.kind}: {finding.what}" for finding in required),
     ]
-    return Answer(audit.path, lines, {**audit.to_json(), "lacking": lacking}, errors, notes)
+    return Answer(audit.path, lines, {**audit.to_json(), "lacking": lacking}, [*audit.findings, *required])
 
 
 def _findings(findings: Sequence[Finding], most: int) -> Iterator[str]:
@@ -226,13 +224,16 @@ def _audit_environment(options: argparse.Namespace) -> int:
         output.fail(error)
         return 2
     findings = [
-        (finding.severity, (f"{finding.severity}: {finding.kind}", "; ".join((finding.what, *finding.remedies[:1]))))
+        Finding(
+            finding.severity,
+            "; ".join((finding.what, *finding.remedies[:1])),
+            place=finding.kind,
+            kind=finding.severity,
+        )
         for finding in audited.findings
     ]
-    errors = [shown for severity, shown in findings if severity != "note"]
-    errors += [(f"not readable: {file.path}", file.text) for file in audited.unreadable]
-    notes = [shown for severity, shown in findings if severity == "note"]
-    output.add(Answer("", list(_environment_lines(audited)), audited.to_json(), errors, notes))
+    findings += [Finding("error", file.text, place=file.path, kind="not readable") for file in audited.unreadable]
+    output.add(Answer("", list(_environment_lines(audited)), audited.to_json(), findings))
     output.end(single=True)
     return audited.exit_code
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..audit.device_code import ROWS, DeviceCode, DeviceImage, ImageGroup, device_code
 from ..audit.device_code.assemble import Assembled, assemble, assembler
+from ..base.finding import Finding
 from ..base.progress import Progress
 from ..base.tables import grouped
 from ..base.words import and_more, columns, counted
@@ -93,11 +94,13 @@ def run(options: argparse.Namespace) -> int:
             failures.append(audited.absence(required))
         lines = [*_text(audited, rows, drivers), *(f"  fails: {failure}" for failure in failures)]
         lines += _assembly(assembled) if assembled or toolchain is None else ["  assembled: no PTX is there"]
-        errors = [(f"unreadable: {fault.path}", fault.text) for fault in audited.faults]
-        errors += [("device code", failure) for failure in failures]
-        errors += [(f"{file.outcome}: {file.path}", _refused(file)) for file in assembled if file.fails]
+        findings = [Finding("error", fault.text, place=fault.path, kind="unreadable") for fault in audited.faults]
+        findings += [Finding("error", failure, kind="device code") for failure in failures]
+        findings += [
+            Finding("error", _refused(file), place=file.path, kind=file.outcome) for file in assembled if file.fails
+        ]
         content = {"failures": failures, "assembled": [*map(_plain, assembled)]}
-        return Answer(str(path), lines, {**audited.to_json(rows, drivers), **content}, errors)
+        return Answer(str(path), lines, {**audited.to_json(rows, drivers), **content}, findings)
 
     # AuditError is a ValueError
     return answer_each(options.format, options.paths, judge, (OSError, ToolchainError, ValueError, WorkerError))

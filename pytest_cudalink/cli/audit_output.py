@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ..base.finding import Finding
 from ..base.progress import Progress, progress
 from ..base.safe_text import complain, markdown
 from ..base.safe_text import line as safe
@@ -28,9 +29,12 @@ class Answer:
     path: str  # empty for what is not a file of this machine
     lines: Sequence[str]  # for people. The first one is the verdict.
     plain: Any  # for programs
-    # title and text of each finding that fails the command, and of each that does not
-    errors: Sequence[tuple[str, str]] = ()
-    notes: Sequence[tuple[str, str]] = ()
+    findings: Sequence[Finding] = ()  # kind and place of each are its title
+
+    @property
+    def fails(self) -> bool:
+        """Whether a finding fails the command."""
+        return any(finding.severity != "note" for finding in self.findings)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +65,7 @@ def answer_each(
             code = 2
             continue
         output.add(answer)
-        code = max(code, int(bool(answer.errors)))
+        code = max(code, int(answer.fails))
     output.end()
     return code
 
@@ -109,9 +113,20 @@ def _commands(answer: Answer) -> list[str]:
         f"::group::{_escaped(verdict)}",
         *lines,
         "::endgroup::",
-        *(_command("error", title, text, answer.path) for title, text in answer.errors),
-        *(_command("notice", title, text, answer.path) for title, text in answer.notes),
+        *(
+            _command("notice" if is_note else "error", title, text, answer.path)
+            for is_note, title, text in _rows(answer)
+        ),
     ]
+
+
+def _rows(answer: Answer) -> list[tuple[bool, str, str]]:
+    """Return for each finding whether it is a note, its title and its text; the notes last."""
+    rows = [
+        (each.severity == "note", ": ".join(filter(None, (each.kind, each.place))), each.what)
+        for each in answer.findings
+    ]
+    return sorted(rows, key=lambda row: row[0])
 
 
 def _command(level: str, title: str, text: str, path: str = "") -> str:
@@ -124,13 +139,14 @@ def _escaped(text: str, more: str = "") -> str:
 
 
 def _summary(answers: Sequence[Answer]) -> str:
-    rows = [f"| {'fails' if answer.errors else 'passes'} | {markdown(safe(answer.lines[0]))} |" for answer in answers]
+    rows = [f"| {'fails' if answer.fails else 'passes'} | {markdown(safe(answer.lines[0]))} |" for answer in answers]
     parts = ["### cudalink audit", "", "| verdict | audited |", "|---|---|", *rows, ""]
     for answer in answers:
-        findings = [*answer.errors, *((f"{title} (note)", text) for title, text in answer.notes)]
-        parts += [
-            f"- **{markdown(safe(title))}**: {markdown(safe(text))}" for title, text in findings[:_MOST_SUMMARIZED]
+        findings = [
+            f"- **{markdown(safe(f'{title} (note)' if is_note else title))}**: {markdown(safe(text))}"
+            for is_note, title, text in _rows(answer)
         ]
+        parts += findings[:_MOST_SUMMARIZED]
         if more := and_more(len(findings) - _MOST_SUMMARIZED):
             parts.append(f"-{more}")
     return "\n".join([*parts, "", ""])

@@ -94,14 +94,14 @@ def run(options: argparse.Namespace) -> int:
 # --- arguments
 
 
-def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
+def _check_words(options: argparse.Namespace) -> None:
     """Raise an error if words are missing, or KIND or --arch is not known."""
     if options.consumer is None:
         missing = "CONSUMER is" if options.producer else "PRODUCER and CONSUMER are"
         raise CommandError(f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir")
     options.kind = options.kind and options.kind.lower()
-    if options.kind is not None and options.kind not in kinds:
-        msg = f"KIND is {options.kind!r}; expected {', '.join(kinds)}{did_you_mean(options.kind, kinds, 3)}"
+    if options.kind is not None and options.kind not in KINDS:
+        msg = f"KIND is {options.kind!r}; expected {', '.join(KINDS)}{did_you_mean(options.kind, KINDS, 3)}"
         raise CommandError(msg)
     if options.arch is not None:
         try:
@@ -111,7 +111,7 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
 
 
 def _code(options: argparse.Namespace) -> _Code:
-    _check_words(options, KINDS)
+    _check_words(options)
     text: str = options.producer
     if _is_release(text.removeprefix(_PREFIX)):
         release = _release(text.removeprefix(_PREFIX), "PRODUCER")

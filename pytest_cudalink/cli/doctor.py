@@ -241,27 +241,24 @@ def _details(report: DoctorReport) -> Iterator[Table]:
 
 def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
     """Yield one row for each rule that holds, and for each different failure; --json has every verdict."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for verdict in report.rules:
-        if verdict.kind == "driver" and not report.driver.get("version"):
-            continue  # a finding says so once
-        several = verdict.kind == "driver" or verdict.severity == "note"
-        key = "" if several else verdict.what
-        groups.setdefault((verdict.kind, _MARKS[verdict.status] + key), []).append(verdict.what)
-    for (rule, marked), messages in groups.items():
-        mark = next(mark for mark in ("ok", "NO", "?") if marked.startswith(mark))
+    # without a driver, a finding says so once
+    verdicts = [verdict for verdict in report.rules if verdict.kind != "driver" or report.driver.get("version")]
+    groups = grouped(
+        (
+            (each.kind, _MARKS[each.status], "" if each.kind == "driver" or each.severity == "note" else each.what),
+            each.what,
+        )
+        for each in verdicts
+    )
+    for (rule, mark, _), messages in groups.items():
         more = and_more(len(messages) - 1)
         yield mark, rule, f"{messages[0]} ({more.strip()})" if more else messages[0]
 
 
 def _links(links: Sequence[PredictedLink]) -> Iterator[tuple[str, ...]]:
     """Yield one row for all policies and inputs that take the same backend for the same reason."""
-    groups: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
-    for link in links:
-        policies, kinds = groups.setdefault((link.backend, link.why), ([], []))
-        policies += [link.policy] * (link.policy not in policies)
-        kinds += [link.kind] * (link.kind not in kinds)
-    for (backend, why), (policies, kinds) in groups.items():
+    for (backend, why), alike in grouped(((link.backend, link.why), link) for link in links).items():
+        policies, kinds = dict.fromkeys(link.policy for link in alike), dict.fromkeys(link.kind for link in alike)
         yield ", ".join(policies), ", ".join(kinds), backend, why
 
 
