@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
+from ... import probes
 from ...compat.names import DEFAULT_ARCHITECTURE
 from ...compat.settings_table import OF_EMULATION
+from ...environment.facts import Environment, driver_version
+from ...versions import CudaVersion
 from ..conditions import run_driver
 from ..run import Run
 from ..settings import Settings
 from ..watch import BACKENDS, backends
 from . import account
 
-if TYPE_CHECKING:
-    from ...versions import CudaVersion
-
 
 def lines(run: Run) -> list[str]:
     """Return the lines of the header."""
-    from ... import probes
-    from ...environment.facts import driver_version
-
     settings, fakes, cell = run.settings, probes.fakes(), run.cell
     provenance, fails = settings.provenance, "a test that loads another one fails"
     contract, inherited = settings.jitlink_contract, run_driver.inherited(run.config)
@@ -51,8 +47,6 @@ def lines(run: Run) -> list[str]:
 
 def driver_lines(run: Run) -> list[str]:
     """Return the lines on a driver that was emulated after the header was shown, for markers that ask for it."""
-    from ...environment.facts import driver_version
-
     driver = _driver(run, driver_version(), inherited=False)
     return [
         f"cudalink: {driver}, because a marker forces the driver backend",
@@ -62,24 +56,21 @@ def driver_lines(run: Run) -> list[str]:
 
 
 def _faked(shown: str, name: str) -> str:
-    from ...environment.facts import Environment
-
     fact = Environment()[name]
     return f"{shown} {fact.value or 'none'} ({fact.kind} by {fact.source})"
 
 
 def _nvjitlink(settings: Settings, wheel: str | None) -> str:
-    from ...probes import FIRST_USABLE_NVJITLINK
-    from ...versions import CudaVersion
-
     if settings.nvjitlink.value == "absent":
         return f"no nvJitLink (absent, from {settings.nvjitlink.source})"
     if settings.nvjitlink.value != "auto":
         return f"nvJitLink {settings.nvjitlink.value} (preloaded, from {settings.nvjitlink.source})"
     if wheel is None:
         return "no nvJitLink wheel"
-    usable = CudaVersion.parse(wheel) >= FIRST_USABLE_NVJITLINK
-    return f"nvJitLink {wheel}" + ("" if usable else f" (unusable: {FIRST_USABLE_NVJITLINK} or newer is needed)")
+    first = probes.FIRST_USABLE_NVJITLINK
+    return f"nvJitLink {wheel}" + (
+        "" if CudaVersion.parse(wheel) >= first else f" (unusable: {first} or newer is needed)"
+    )
 
 
 def _driver(run: Run, version: CudaVersion | None, *, inherited: bool) -> str:
@@ -98,7 +89,6 @@ def _driver(run: Run, version: CudaVersion | None, *, inherited: bool) -> str:
 
 def _forced(run: Run) -> list[str]:
     """Return which targets are forced, of those that are installed, which of them cannot be, and what is not forced."""
-    from ... import probes
     from ..conditions.unsteered import CONSEQUENCES
 
     settings = run.settings
@@ -153,8 +143,6 @@ def _unfit(package: str | None, version: str) -> str:
 
 def _of_worker(run: Run) -> list[str]:
     """Return the settings of link workers other than the defaults."""
-    from ...environment.facts import driver_version
-
     settings, words = run.settings, []
     if settings.contain.value == "yes":
         real = run.emulated is None and driver_version() is not None
