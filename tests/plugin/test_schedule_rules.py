@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.plugin.hostile.schedule_rules import (
-    KINDS,
-    Reliance,
-    ScheduleFailure,
-    Work,
-    by_kind,
-    own_lines,
-    rows,
-    shrink,
-)
+from pytest_cudalink.emulator.control import ScheduledWork, UnpromisedWait
+from pytest_cudalink.emulator.no_wait import sentences_of_row
+from pytest_cudalink.plugin.hostile.schedule_rules import KINDS, ScheduleFailure, by_kind, own_lines, rows, shrink
 from pytest_cudalink.plugin.schedule_request import LIMIT_SEED, ScheduleRequest, parse
 
 numbers = st.sets(st.integers(1, 15))
@@ -26,13 +19,19 @@ chosen = numbers.filter(bool).map(sorted).map(tuple)
 seeds = st.integers(0, LIMIT_SEED - 1)
 
 
-def work(number: int, times: tuple[int, int, int], known: int) -> Work:
+def queued(number: int, function: str, stack: tuple[str, ...], *at: int, stream=1, call="", native=()) -> ScheduledWork:
+    """An operation with the times at which it was queued, could run and was done; 0 for one that is not known."""
+    return ScheduledWork(number, "copy", function, stream, 0, *at, call, stack[::-1], native)
+
+
+def work(number: int, times: tuple[int, int, int], known: int) -> ScheduledWork:
     """An operation of which the first so many times are known."""
-    at = [sum(times[: nth + 1]) if nth < known else None for nth in range(3)]
-    return Work(number, "cuMemcpyAsync", "stream 1", (f"/root/own.py:{number % 3} in f",), "", *at, "cuMemFree_v2")
+    at = [sum(times[: nth + 1]) if nth < known else 0 for nth in range(3)]
+    return queued(number, "cuMemcpyAsync", (f"/root/own.py:{number % 3} in f",), *at, call="cuMemFree_v2")
 
 
-times = st.tuples(st.integers(0, 60), st.integers(0, 9), st.integers(0, 30))
+WAIT = UnpromisedWait(1, 0, "cuMemcpyHtoD_v2", True, ("/p/t.py:4 in test", "/p/t.py:9 in f"), ())
+times = st.tuples(st.integers(1, 60), st.integers(0, 9), st.integers(0, 30))
 works = st.lists(st.tuples(times, st.integers(0, 3)), max_size=12).map(
     lambda drawn: tuple(work(number, *one) for number, one in enumerate(drawn, 1))
 )
@@ -48,7 +47,7 @@ failures = st.builds(
     st.booleans(),
     st.booleans(),
     st.integers(1, 9),
-    st.sampled_from(((), (Reliance("cuMemFree_v2", ("/root/own.py:1 in f",), ("It waits.",)),))),
+    st.sampled_from(((), (WAIT,))),
 )
 
 
@@ -143,12 +142,12 @@ def test_shrinking_ends_when_time_is_spent() -> None:
 
 
 @given(works, numbers)
-def test_rows(queued: tuple[Work, ...], displaced: set[int]) -> None:
+def test_rows(queued: tuple[ScheduledWork, ...], displaced: set[int]) -> None:
     """Rows are in order, lie inside the timeline, and have each late operation whose time is known, up to a limit."""
     shown, length = rows(queued, displaced)
     assert [row.work.number for row in shown] == sorted(row.work.number for row in shown)
     assert all(0 <= row.at <= row.ready <= row.end < length for row in shown)
-    late = {work.number for work in queued if work.number in displaced and work.submitted is not None}
+    late = {work.number for work in queued if work.number in displaced and work.submitted}
     assert {row.work.number for row in shown if row.late} == late or len(shown) == 24
     assert all(row.late == (row.work.number in displaced) for row in shown)
 
@@ -156,14 +155,14 @@ def test_rows(queued: tuple[Work, ...], displaced: set[int]) -> None:
 def test_which_rows_there_are() -> None:
     """Those that were queued or done meanwhile, and of very many the nearest; none where the time is not known."""
 
-    def at(number: int, *times: int | None) -> Work:
-        return Work(number, "f", "s", (), "", *times, "")
+    def at(number: int, *times: int) -> ScheduledWork:
+        return queued(number, "f", (), *times)
 
-    some = [at(1, 3, 3, 4), at(2, 3, 3, 5), at(3, 5, 6, 9), at(4, 9, 9, 12), at(5, 10, 10, 12), at(6, None, None, None)]
+    some = [at(1, 3, 3, 4), at(2, 3, 3, 5), at(3, 5, 6, 9), at(4, 9, 9, 12), at(5, 10, 10, 12), at(6, 0, 0, 0)]
     shown, steps = rows(some, [3])
     assert [(row.work.number, *row[2:]) for row in shown] == [(2, 0, 0, 2), (3, 2, 3, 6), (4, 6, 6, 9)]
     assert (steps, rows(some, [6, 7]), rows([], [])) == (10, ([], 1), ([], 1))
-    many = [at(number, 100 - 2 * number, None, 200) for number in range(1, 31)]
+    many = [at(number, 100 - 2 * number, 0, 200) for number in range(1, 31)]
     assert [row.work.number for row in rows(many, [2, 20])[0]] == [*range(1, 10), *range(13, 28)]
 
 
@@ -189,8 +188,9 @@ def test_order() -> None:
 
 
 STACK = ("/p/t.py:8 in read", "/p/t.py:4 in test")
-LATE = Work(3, "cuMemcpyDtoHAsync_v2", "stream 1", STACK, "libown.so+0x12", 5, 6, 9, "cuInit")
-NEXT = Work(4, "cuMemsetD8Async", "stream 2", ("/p/t.py:9 in read",), "", 6, 6, 7, "cuMemsetD8Async")
+NATIVE = ("libcuda.so.1+0x1", "libown.so+0x12")
+LATE = queued(3, "cuMemcpyDtoHAsync_v2", STACK, 5, 6, 9, call="cuInit", native=NATIVE)
+NEXT = queued(4, "cuMemsetD8Async", ("/p/t.py:9 in read",), 6, 6, 7, stream=2, call="cuMemsetD8Async")
 TEXT = ">   assert x\nE   old"
 FAILURE = ScheduleFailure("t.py::test", "failed", "AssertionError: old", 7, (LATE, NEXT), TEXT, (3,))
 
@@ -215,21 +215,20 @@ def test_words() -> None:
 
 def test_words_of_a_wait() -> None:
     """A wait that a test relies on stands before the timeline, with its place; the command leaves such waits out."""
-    wait = Reliance("cuMemFree_v2", ("/p/t.py:9 in f", "/p/t.py:4 in test"), ("It waits.", "fix  Wait before."))
-    failure = replace(FAILURE, kind="unpromised", waits=(wait, wait._replace(stack=())))
-    assert failure.lines("/p", 200)[1:6] == [
-        "  relies on an undocumented wait: cuMemFree_v2, called at t.py:9 in f < t.py:4 in test",
-        "    It waits.",
-        "    fix  Wait before.",
-        "  relies on an undocumented wait: cuMemFree_v2, called at a place that is not known",
-        "    It waits.",
+    failure = replace(FAILURE, kind="unpromised", waits=(WAIT, WAIT._replace(python_stack=())))
+    sentences = [f"    {sentence}" for sentence in sentences_of_row(0, "cuMemcpyHtoD_v2")]
+    assert failure.lines("/p", 200)[1:9] == [
+        "  relies on an undocumented wait: cuMemcpyHtoD_v2, called at t.py:9 in f < t.py:4 in test",
+        *sentences,
+        "  relies on an undocumented wait: cuMemcpyHtoD_v2, called at a place that is not known",
+        *sentences,
     ]
     assert str(failure.request) == "1:7@3+promised"
 
 
 def test_words_of_a_crash() -> None:
     """Without a list of that run, the clean one's tells what was displaced."""
-    untimed = LATE._replace(submitted=None, started=None, ended=None)
+    untimed = LATE._replace(submitted=0, started=0, ended=0)
     first, _, *lines = replace(FAILURE, kind="crash", works=(untimed,), text="").lines("/p", 1)
     assert first == "crash: t.py::test under 1 of 1 schedule: AssertionError: old"
     assert lines == [
@@ -242,7 +241,7 @@ def test_words_of_a_crash() -> None:
 
 def test_words_of_what_never_ended() -> None:
     """An operation that was not done when the test ended has no end in the timeline."""
-    lines = replace(FAILURE, works=(LATE._replace(ended=None), NEXT._replace(number=10)), least=False).lines("/p", 1)
+    lines = replace(FAILURE, works=(LATE._replace(ended=0), NEXT._replace(number=10)), least=False).lines("/p", 1)
     assert lines[1] == (
         "  seed 7 with 1 of 2 operations displaced (fewer may do: the search took too long); time is in calls of the "
         "driver:"
@@ -254,31 +253,31 @@ def test_words_of_what_never_ended() -> None:
 def test_words_of_what_passed() -> None:
     """Three are named. A helper through which everything goes is no place, unless there is no other."""
 
-    def at(number: int, queued: int | None, ended: int | None, *places: str) -> Work:
-        return Work(number, "f", "s", tuple(f"/p/{one} in g" for one in places), "", queued, queued, ended, "")
+    def at(number: int, begin: int, ended: int, *places: str) -> ScheduledWork:
+        stack = tuple(f"/p/{one} in g" for one in places)
+        return queued(number, "f", stack, begin, begin, ended, native=("libffi.so.8+0x1",) if places else ())
 
-    works = [at(1, 0, 3, "h.py:1", "t.py:1"), at(2, 1, 9, "h.py:1", "t.py:2"), at(3, 2, 3, "h.py:1", "t.py:3")]
-    works += [at(4, 3, 4), at(5, 4, 5, "h.py:1"), at(6, 6, 9, "h.py:1"), at(7, 7, None, "h.py:1")]
-    works.append(at(8, None, None, "h.py:1"))
+    works = [at(1, 1, 4, "h.py:1", "t.py:1"), at(2, 2, 10, "h.py:1", "t.py:2"), at(3, 3, 4, "h.py:1", "t.py:3")]
+    works += [at(4, 4, 5), at(5, 5, 6, "h.py:1"), at(6, 7, 10, "h.py:1"), at(7, 8, 0, "h.py:1"), at(8, 0, 0, "h.py:1")]
     failure = replace(FAILURE, displaced=(2,), text="")
     story = [
-        "  2: f, called at h.py:1 in g < t.py:2 in g, was queued in call 1, and done 8 calls later",
+        "  2: f, called at h.py:1 in g < t.py:2 in g, was queued in call 2, and done 8 calls later",
         "    queued after it, and done before it:",
-        "      3: f on s, called at t.py:3 in g",
-        "      4: f on s, called at a place that is not known",
-        "      5: f on s, called at h.py:1 in g",
+        "      3: f on stream 1, called at t.py:3 in g",
+        "      4: f on stream 1, called at a place that is not known",
+        "      5: f on stream 1, called at h.py:1 in g",
     ]
     found = replace(failure, works=tuple(works)).lines("/p", 1)
     assert found[-5:] == story
     assert [line.rpartition("  ")[2].lstrip("|=>. ") for line in found[2:6]] == [
         *("t.py:1 in g", "t.py:2 in g", "t.py:3 in g", "a place that is not known"),
     ]
-    more = replace(failure, works=(*works, at(9, 8, 8, "h.py:1"))).lines("/p", 1)
+    more = replace(failure, works=(*works, at(9, 9, 9, "h.py:1"))).lines("/p", 1)
     assert more[-5:] == [story[0], "    queued after it, and done before it, such as:", *story[2:]]
-    never = replace(failure, works=(works[1]._replace(ended=None, native="libown.so"), *works[2:])).lines("/p", 1)
-    words = "(libown.so), was queued in call 1, and not done when the test ended"
+    never = replace(failure, works=(works[1]._replace(ended=0, native_stack=("libown.so",)), *works[2:])).lines("/p", 1)
+    words = "(libown.so), was queued in call 2, and not done when the test ended"
     assert never[-5] == f"  2: f, called at h.py:1 in g < t.py:2 in g {words}"
-    assert never[-1] == "      5: f on s, called at h.py:1 in g"
+    assert never[-1] == "      5: f on stream 1, called at h.py:1 in g"
     alone = replace(failure, works=(works[1], works[3])).lines("/p", 1)
     assert alone[2].endswith("| h.py:1 in g")
     nowhere = replace(failure, works=(works[3],), displaced=(4,)).lines("/p", 1)
@@ -298,7 +297,7 @@ def test_words_of_what_does_not_repeat() -> None:
 
 def test_operations() -> None:
     """A record has the rows of the timeline; what was never done has no end."""
-    assert replace(FAILURE, works=(LATE, NEXT._replace(ended=None))).operations("/p") == [
+    assert replace(FAILURE, works=(LATE, NEXT._replace(ended=0))).operations("/p") == [
         {
             "number": 3,
             "function": "cuMemcpyDtoHAsync_v2",

@@ -9,6 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...base.words import and_more, counted
+from ...emulator.control import ScheduledWork, UnpromisedWait
+from ...emulator.no_wait import sentences_of_row
 from ..schedule_request import ScheduleRequest
 from .sweep_plan import site_of
 
@@ -32,30 +34,6 @@ _NAMED: Final = 3
 _HELPERS: Final = 3
 #: Most lines of the test's own failure.
 _LINES: Final = 12
-
-
-class Work(NamedTuple):
-    """An operation that a test queued."""
-
-    number: int  # from 1, in the order of submission
-    function: str  # symbol of the function that queued it
-    stream: str  # such as "stream 1"
-    stack: tuple[str, ...]  # lines of Python that led there, innermost first, or else native frames
-    native: str  # the native frame that called the function; empty if `stack` has it, or it is not known
-    # numbers of the driver's calls during which it was queued, could run, and was done; None if it never was, or if
-    # that is not known
-    submitted: int | None
-    started: int | None
-    ended: int | None
-    ended_in: str  # the function during which it was done
-
-
-class Reliance(NamedTuple):
-    """A wait without which a test fails, and which the documentation does not promise."""
-
-    function: str  # symbol of the function that waits
-    stack: tuple[str, ...]  # lines of Python that called it, innermost first, or else native frames
-    sentences: tuple[str, ...]  # what it waits for, what CUDA's documentation says, and the fix
 
 
 # -- shrinking
@@ -107,13 +85,13 @@ class ScheduleFailure:
     kind: str  # one of `KINDS`
     detail: str  # what was seen, in a line
     seed: int
-    works: tuple[Work, ...]  # of the run with the displaced operations
+    works: tuple[ScheduledWork, ...]  # of the run with the displaced operations; none was submitted if it died
     text: str  # the test's own failure
     displaced: tuple[int, ...] = ()  # the operations without which it passes, by number
     least: bool = True  # whether it passes without any one of them; otherwise the search was stopped
     repeats: bool = True  # whether it failed again with the same seed
     number: int = 1  # under how many seeds the test fails, for this cause or another
-    waits: tuple[Reliance, ...] = ()  # waits that it relies on
+    waits: tuple[UnpromisedWait, ...] = ()  # waits that it relies on
     place: str = ""  # the test's file and its names in there, as a command names it
 
     @property
@@ -129,12 +107,12 @@ class ScheduleFailure:
             {
                 "number": row.work.number,
                 "function": row.work.function,
-                "stream": row.work.stream,
+                "stream": _stream(row.work),
                 "place": _own_place(row.work, _shared(self.works), root),
                 "late": row.late,
                 "queued": row.at,
                 "ready": row.ready,
-                "done": None if row.work.ended is None else row.end,
+                "done": row.end if row.work.ended else None,
             }
             for row in rows(self.works, self.displaced)[0]
         ]
@@ -152,8 +130,8 @@ class ScheduleFailure:
                 "between the runs, such as threads of the test"
             )
         for wait in self.waits:
-            lines.append(f"  relies on an undocumented wait: {wait.function}, called at {_place(wait.stack, root)}")
-            lines += [f"    {sentence}" for sentence in wait.sentences]
+            lines.append(f"  relies on an undocumented wait: {wait.function}, called at {_place(_stack(wait), root)}")
+            lines += [f"    {sentence}" for sentence in sentences_of_row(wait.row, wait.function)]
         late = [work for work in self.works if work.number in self.displaced]
         if late:
             fewest = "" if self.least else " (fewer may do: the search took too long)"
@@ -184,27 +162,27 @@ def by_kind(failures: Iterable[ScheduleFailure]) -> list[ScheduleFailure]:
 class TimelineRow(NamedTuple):
     """A line of a timeline."""
 
-    work: Work
+    work: ScheduledWork
     late: bool  # whether the schedule has displaced it
     at: int  # steps since the timeline begins, when it was queued
     ready: int  # the same, ready to run
     end: int  # the same, done
 
 
-def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[TimelineRow], int]:
+def rows(works: Sequence[ScheduledWork], displaced: Iterable[int]) -> tuple[list[TimelineRow], int]:
     """Return the operations that show what was displaced: these, and those that were queued or done meanwhile.
 
     Returns the rows in the order of submission, and the number of steps.
     """
     late = set(displaced)
-    timed = {work.number: (work.submitted, work.ended) for work in works if work.submitted is not None}
+    timed = {work.number: (work.submitted, work.ended) for work in works if work.submitted}
     if late.isdisjoint(timed):
         return [], 1
-    last = max(step for pair in timed.values() for step in pair if step is not None) + 1
-    spans = {number: (at, last if end is None else end) for number, (at, end) in timed.items()}
+    last = max(step for pair in timed.values() for step in pair) + 1
+    spans = {number: (at, end or last) for number, (at, end) in timed.items()}
     centres = [spans[number] for number in late if number in spans]
 
-    def near(work: Work) -> tuple[bool, int]:
+    def near(work: ScheduledWork) -> tuple[bool, int]:
         at = spans[work.number][0]
         return work.number not in late, min(abs(at - there) for there, _ in centres)
 
@@ -219,12 +197,12 @@ def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[Timeline
     shown_rows = []
     for work in shown:
         at, end = spans[work.number]
-        ready = end if work.started is None else min(max(work.started, at), end)
+        ready = min(max(work.started, at), end) if work.started else end
         shown_rows.append(TimelineRow(work, work.number in late, at - start, ready - start, end - start))
     return shown_rows, max(row.end for row in shown_rows) + 1
 
 
-def _timeline(works: Sequence[Work], displaced: Iterable[int], root: str) -> list[str]:
+def _timeline(works: Sequence[ScheduledWork], displaced: Iterable[int], root: str) -> list[str]:
     """Return the timeline as text: ``.`` waits for other work, ``=`` could run, ``|`` is done, ``>`` never was."""
     shown, steps = rows(works, displaced)
     if not shown:
@@ -232,12 +210,12 @@ def _timeline(works: Sequence[Work], displaced: Iterable[int], root: str) -> lis
     columns = min(steps, _COLUMNS)
     shared = _shared(works)
     digits = len(str(shown[-1].work.number))
-    names = [f"{row.work.number:>{digits}} {row.work.function} ({row.work.stream})" for row in shown]
+    names = [f"{row.work.number:>{digits}} {row.work.function} ({_stream(row.work)})" for row in shown]
     width = max(map(len, names))
     lines = []
     for row, name in zip(shown, names, strict=True):
         at, ready, end = (step * columns // steps for step in (row.at, row.ready, row.end))
-        closing = ">" if row.work.ended is None else "|"
+        closing = "|" if row.work.ended else ">"
         bar = " " * at + "." * (ready - at) + "=" * (end - ready) + closing
         lines.append(
             f"{'*' if row.late else ' '} {name:{width}} {bar:{columns}} {_own_place(row.work, shared, root)}".rstrip()
@@ -245,15 +223,25 @@ def _timeline(works: Sequence[Work], displaced: Iterable[int], root: str) -> lis
     return lines
 
 
-def _shared(works: Sequence[Work]) -> frozenset[str]:
+def _stream(work: ScheduledWork) -> str:
+    return f"stream {work.stream}" if work.stream else "no stream"
+
+
+def _stack(call: ScheduledWork | UnpromisedWait) -> Sequence[str]:
+    """Return the lines of Python that led to a call, or else its native frames, innermost first."""
+    return call.python_stack[::-1] or call.native_stack
+
+
+def _shared(works: Sequence[ScheduledWork]) -> frozenset[str]:
     """Return the lines that called the driver for each of several operations, such as those of a helper."""
-    lines = [frozenset(work.stack[:_HELPERS]) for work in works if work.stack]
+    lines = [frozenset(stack[:_HELPERS]) for stack in map(_stack, works) if stack]
     return frozenset.intersection(*lines) if lines else frozenset()
 
 
-def _own_place(work: Work, shared: frozenset[str], root: str) -> str:
+def _own_place(work: ScheduledWork, shared: frozenset[str], root: str) -> str:
     """Return the innermost line that other operations have not, too."""
-    own = [line for line in work.stack if line not in shared] or work.stack
+    stack = _stack(work)
+    own = [line for line in stack if line not in shared] or stack
     return _place(own[:1], root)
 
 
@@ -261,27 +249,34 @@ def _place(stack: Sequence[str], root: str) -> str:
     return site_of(stack, root) or "a place that is not known"
 
 
-def _story(late: Work, works: Sequence[Work], root: str) -> Iterator[str]:
+def _caller(work: ScheduledWork) -> str:
+    """Return the native frame that called the driver for lines of Python; empty if Python's ctypes did."""
+    frame = next((frame for frame in work.native_stack if not frame.startswith("libcuda.so")), "")
+    return frame if work.python_stack and not frame.startswith(("libffi", "_ctypes")) else ""
+
+
+def _story(late: ScheduledWork, works: Sequence[ScheduledWork], root: str) -> Iterator[str]:
     """Say of an operation that was displaced where it was queued, when it was done, and what passed it."""
-    native = f" ({late.native})" if late.native else ""
-    name = f"{late.number}: {late.function}, called at {_place(late.stack, root)}{native},"
-    if late.submitted is None:
+    caller = _caller(late)
+    native = f" ({caller})" if caller else ""
+    name = f"{late.number}: {late.function}, called at {_place(_stack(late), root)}{native},"
+    if not late.submitted:
         yield f"{name} was displaced; the process ended before it could say more"
         return
-    if late.ended is None:
+    if not late.ended:
         yield f"{name} was queued in call {late.submitted}, and not done when the test ended"
     else:
         after = counted(late.ended - late.submitted, "call")
-        within = f", in {late.ended_in}" if late.ended_in else ""
+        within = f", in {late.call}" if late.call else ""
         yield f"{name} was queued in call {late.submitted}, and done {after} later{within}"
     passed = [
         work
         for work in works
-        if work.number > late.number and work.ended is not None and (late.ended is None or work.ended < late.ended)
+        if work.number > late.number and work.ended and (not late.ended or work.ended < late.ended)
     ]
     more = ", such as" if len(passed) > _NAMED else ""
     if passed:
         yield f"  queued after it, and done before it{more}:"
     for work in passed[:_NAMED]:
         place = _own_place(work, _shared(works), root)
-        yield f"    {work.number}: {work.function} on {work.stream}, called at {place}"
+        yield f"    {work.number}: {work.function} on {_stream(work)}, called at {place}"

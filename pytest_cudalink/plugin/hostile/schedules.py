@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import SystemRandom
@@ -14,12 +14,13 @@ import msgspec
 
 from ...base.finding import RerunFinding
 from ...base.words import counted
+from ...emulator.control import ScheduledWork, UnpromisedWait
 from ...report.asked_for import AskedFor
 from ..run import Run, from_controller
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
 from .reruns import ProcessNotes, RerunTotals, RunsAgain, command, place_of, show
-from .schedule_rules import Reliance, ScheduleFailure, Work, by_kind, shrink
+from .schedule_rules import ScheduleFailure, by_kind, shrink
 
 if TYPE_CHECKING:
     import pytest
@@ -137,12 +138,12 @@ class Schedules(RunsAgain[ScheduleTotals]):
             return time.monotonic() > until
 
         displaced, least = shrink(displaced, lambda tried: fails(tried, left_out) is not None, spent)
-        waits: tuple[Reliance, ...] = ()
+        waits: tuple[UnpromisedWait, ...] = ()
         if left_out is None:
             passed = [wait.number for wait in seen.waits if wait.pending] or [wait.number for wait in clean.waits]
             left_out, _ = shrink(passed, lambda tried: fails(displaced, tried) is not None, spent)
             known = {wait.number: wait for wait in (*clean.waits, *seen.waits)}
-            waits = tuple(_reliance(known[number]) for number in left_out)
+            waits = tuple(known[number] for number in left_out)
         seen = fails(displaced, left_out, full_traceback=True) or seen
         return _failure(item, seed, seen, clean, displaced=displaced, least=least, waits=waits)
 
@@ -158,8 +159,17 @@ class Schedules(RunsAgain[ScheduleTotals]):
         for number, end, result in self._copies(
             item, [{"how": "under_schedule", **request._asdict()} for request in requests]
         ):
-            died = "" if end.exitcode == 0 and not end.stopped else str(end)
-            yield number, _Trial(result, died, bool(end.stopped), clean)
+            trial = msgspec.convert(result or {}, _Trial)
+            kind, detail = "", ""
+            if end.stopped:
+                kind, detail = "hang", f"the process {end}"
+            elif end.exitcode != 0 or result is None:
+                kind, detail = "crash", f"the process {end if end.exitcode != 0 else 'ended before the test did'}"
+            elif clean is not None and (new := Counter(trial.violations) - Counter(clean.violations)):
+                kind, detail = "violation", next(iter(new))
+            elif trial.outcome == "failed":
+                kind, detail = "failed", trial.message.splitlines()[0]
+            yield number, replace(trial, kind=kind, detail=detail)
 
     # -- what they found
 
@@ -195,60 +205,30 @@ class Schedules(RunsAgain[ScheduleTotals]):
         return [f"schedules: {self.totals} from seed {self._option.seed}, {number}"]
 
 
-class _Wait(NamedTuple):
-    """A call that waits although that is not promised, as `trial.under_schedule` returns it."""
-
-    number: int
-    row: int
-    function: str
-    stack: Sequence[str]
-    pending: bool
-
-
-def _reliance(wait: _Wait) -> Reliance:
-    from ...emulator.no_wait import sentences_of_row
-
-    return Reliance(wait.function, tuple(wait.stack), sentences_of_row(wait.row, wait.function))
-
-
 def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: Any) -> ScheduleFailure:
     """Return what was seen; a process that died leaves no list of its operations."""
-    works = trial.works or tuple(
-        work._replace(submitted=None, started=None, ended=None, ended_in="") for work in clean.works
-    )
+    works = trial.works or tuple(work._replace(submitted=0, started=0, ended=0, call="") for work in clean.works)
     kind = "unpromised" if how.get("waits") else trial.kind
     return ScheduleFailure(
         item.nodeid, kind, trial.detail, seed, works=works, text=trial.text, place=place_of(item), **how
     )
 
 
+@dataclass(frozen=True)
 class _Trial:
-    """One run of a test under a schedule.
+    """One run of a test under a schedule, as `trial.under_schedule` returns it, and what failed."""
 
-    `found`: what `trial.under_schedule` returned; None if the process ended before.
-    `end`: how the process ended, if not by itself.
-    `hung`: whether it was ended because it took too long.
-    `clean`: the run in which nothing was displaced.
-    `kind`: the kind of failure; empty for none.
-    `detail`: what was seen, in a line.
-    """
+    outcome: str = ""  # as `SweptTrial` has it
+    message: str = ""  # the first line of what it raised
+    text: str = ""  # its failure; empty unless that was asked for
+    place: str = ""  # file and line that raised
+    violations: tuple[str, ...] = ()
+    works: tuple[ScheduledWork, ...] = ()
+    waits: tuple[UnpromisedWait, ...] = ()
+    kind: str = ""  # one of `KINDS`; empty for none
+    detail: str = ""  # what was seen, in a line
 
-    def __init__(self, result: Mapping[str, Any] | None, end: str, hung: bool, clean: _Trial | None) -> None:
-        given = result or {}
-        self.outcome: str = given.get("outcome", "")
-        self.text: str = given.get("text", "")
-        self.place: str = given.get("place", "")
-        self.works = msgspec.convert(given.get("works", ()), tuple[Work, ...])
-        self.late = tuple(given.get("late", ()))
-        self.waits = [_Wait(*wait) for wait in given.get("waits", ())]
-        self.violations: Counter[str] = Counter(given.get("violations", ()))
-        self.kind = self.detail = ""
-        new = self.violations - (clean.violations if clean is not None else Counter())
-        if hung:
-            self.kind, self.detail = "hang", f"the process {end}"
-        elif end or result is None:
-            self.kind, self.detail = "crash", f"the process {end or 'ended before the test did'}"
-        elif clean is not None and new:
-            self.kind, self.detail = "violation", next(iter(new))
-        elif self.outcome == "failed":
-            self.kind, self.detail = "failed", (given["messages"] or "it failed").splitlines()[0]
+    @property
+    def late(self) -> tuple[int, ...]:
+        """The numbers of the operations that were displaced."""
+        return tuple(work.number for work in self.works if work.displaced)

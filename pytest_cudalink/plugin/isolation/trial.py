@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from ...base.finding import Violation
-from ...emulator.control import DriverControl, DriverState, ScheduledWork, UnpromisedWait, telling_frames
+from ...emulator.control import DriverControl, DriverState, telling_frames
 from ...loader.contexts import STICKY_ERRORS
 from ...loader.jitlink import jitlink_calls
 from ...report.naming import Frame, Raised, Said, came_of
@@ -147,44 +147,15 @@ def under_schedule(
         driver.keep_waits()
     # the work of a run that passed is read only where nothing was displaced
     wanted = witness.outcome == "failed" or witness.violations or displaced == []
-    works = driver.scheduled_work() if wanted else []
     return {
         "outcome": witness.outcome,
-        "messages": witness.message,
+        "message": witness.message,
         "text": "\n".join(witness.texts),
         "place": witness.place,
         "violations": witness.violations,
-        "works": [
-            [
-                work.number,
-                work.function,
-                f"stream {work.stream}" if work.stream else "no stream",
-                _innermost_first(work),
-                _caller(work.native_stack) if work.python_stack else "",
-                work.submitted,
-                work.started or None,
-                work.ended or None,
-                work.call,
-            ]
-            for work in works
-        ],
-        "late": [work.number for work in works if work.displaced],
-        "waits": [
-            [wait.number, wait.row, wait.function, _innermost_first(wait), wait.pending]
-            for wait in (driver.unpromised_waits() if promised and wanted else ())
-        ],
+        "works": driver.scheduled_work() if wanted else [],
+        "waits": driver.unpromised_waits() if promised and wanted else [],
     }
-
-
-def _innermost_first(call: ScheduledWork | UnpromisedWait) -> list[str]:
-    """Return the lines of Python that led to a call, or the native frames if there are none."""
-    return [*call.python_stack[::-1]] or [*call.native_stack]
-
-
-def _caller(stack: Sequence[str]) -> str:
-    """Return the native frame that called the driver; empty if Python's ctypes did."""
-    frame = next((frame for frame in stack if not frame.startswith("libcuda.so")), "")
-    return "" if frame.startswith(("libffi", "_ctypes")) else frame
 
 
 def _state(driver: DriverControl, before: DriverState) -> DriverState:
