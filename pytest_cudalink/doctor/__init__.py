@@ -581,12 +581,10 @@ def _bindings_findings(report: DoctorReport, system: System) -> Iterator[Finding
     if nvjitlink and nvjitlink < FIRST_USABLE_NVJITLINK and bindings:
         # what asks for the linker in the environment gets none; cuda-core 1.2 takes the driver instead of one outside
         outside = all(not item.wheel for item in report.items if item.name == "nvJitLink")
-        yield Finding(
-            "warning" if outside and report.driver["version"] else "error",
-            f"cuda-bindings calls no nvJitLink {nvjitlink}, only {FIRST_USABLE_NVJITLINK} or newer: "
-            "FunctionNotFoundError: function nvJitLinkVersion is not found",
-            repair((_LINKER,), CudaVersion(12, 9)),
-        )
+        severity: Severity = "warning" if outside and report.driver["version"] else "error"
+        uses = f"cuda-bindings calls no nvJitLink {nvjitlink}, only {FIRST_USABLE_NVJITLINK} or newer"
+        text = f"{uses}: FunctionNotFoundError: function nvJitLinkVersion is not found"
+        yield Finding(severity, text, repair((_LINKER,), CudaVersion(12, 9)))
     elif nvjitlink and nvjitlink >= FIRST_USABLE_NVJITLINK and not bindings:
         text = f"nvJitLink {nvjitlink} is installed, but the bundled linker needs cuda-bindings to use it"
         yield Finding("warning", text, Command((f"cuda-bindings=={nvjitlink.major}.*",)))
@@ -693,14 +691,12 @@ def _copy_findings(report: DoctorReport) -> Iterator[Finding]:
         # the loader finds libraries of another major for the programs of that major alone
         if copy.role != IN_PROCESS and copy.version and item.version and copy.version.major != item.version.major:
             continue
-        yield Finding(
-            "warning",
-            f"another {copy.name} is {copy.role}: {copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness}), "
-            f"while cuda.pathfinder finds {item.path} (CUDA {item.version or 'unknown'})",
-            otherwise=_how_to_prefer(item, copy),
-            why=f"other copies {'are loaded from' if copy.role == IN_PROCESS else 'come first for the loader, from'} "
-            f"{Path(copy.path).parent}",
-        )
+        theirs = f"{copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness})"
+        ours = f"{item.path} (CUDA {item.version or 'unknown'})"
+        text = f"another {copy.name} is {copy.role}: {theirs}, while cuda.pathfinder finds {ours}"
+        come = "are loaded from" if copy.role == IN_PROCESS else "come first for the loader, from"
+        why = f"other copies {come} {Path(copy.path).parent}"
+        yield Finding("warning", text, otherwise=_how_to_prefer(item, copy), why=why)
 
 
 def _known_bad_findings(report: DoctorReport, items: Iterable[Item], system: System) -> Iterator[Finding]:

@@ -25,16 +25,11 @@ from . import worker
 _HERE = Path(__file__).parent
 #: The driver of CUDA 13 still compiles for architectures that its toolkit dropped, with the compiler of this release.
 _LAST_OF_12: Final = max(release for release in DRIVER_RELEASES if release.major == 12)
-#: Settings of malloc.h that make dead memory recognizable: freed memory is overwritten with this byte, and large
-#: blocks, such as cuda-core's log buffers of 4 MiB, always go back to the system. A lower threshold costs links a third
-#: of their time. The top of the heap stays: given back and fetched again it would be zeros, as an empty log is.
-PERTURB_BYTE: Final = 0xA5
-MMAP_THRESHOLD: Final = 3072 * 1024
-TRIM_THRESHOLD: Final = 1 << 30
-_VARIABLES: Final = (
-    *("VERSION", "RELEASE", "ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY", "PROFILE"),
-    *("NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS", "LIFETIME"),
-)
+#: Settings of malloc.h, each with its number there, that make dead memory recognizable: freed memory is overwritten
+#: with a byte, and large blocks, such as cuda-core's log buffers of 4 MiB, always go back to the system. A lower
+#: threshold costs links a third of their time. The top of the heap stays: given back and fetched again it would be
+#: zeros, as an empty log is.
+MALLOC: Final = {"PERTURB": (-6, 0xA5), "MMAP_THRESHOLD": (-3, 3072 * 1024), "TRIM_THRESHOLD": (-1, 1 << 30)}
 
 
 class EmulatorError(RuntimeError):
@@ -230,11 +225,7 @@ class Emulation(NamedTuple):
 
     def environment(self) -> dict[str, str]:
         """Return `variables`, and the search path by which a child process finds this driver before any other."""
-        malloc = {
-            "MALLOC_PERTURB_": str(PERTURB_BYTE),
-            "MALLOC_MMAP_THRESHOLD_": str(MMAP_THRESHOLD),
-            "MALLOC_TRIM_THRESHOLD_": str(TRIM_THRESHOLD),
-        }
+        malloc = {f"MALLOC_{name}_": str(value) for name, (_, value) in MALLOC.items()}
         return {
             **self.variables(),
             **(malloc if self.lifetime != "off" else {}),
@@ -326,29 +317,32 @@ def _appendable(events: Path) -> Path:
 
 def from_environment(environment: Mapping[str, str]) -> Emulation | None:
     """Return the emulated driver that `Emulation.environment` put into an environment; None if it names none."""
-    value = {name: environment.get(f"CUDALINK_EMULATOR_{name}", "") for name in _VARIABLES}
-    if not value["VERSION"]:
+
+    def value(name: str) -> str:
+        return environment.get(f"CUDALINK_EMULATOR_{name}", "")
+
+    if not value("VERSION"):
         return None
-    version = CudaVersion.parse(value["VERSION"])
+    version, (profile, end, recording) = CudaVersion.parse(value("VERSION")), value("PROFILE").rpartition(";")
     nvjitlink, nvjitlink_old, events = (
-        Path(value[name]) if value[name] else None for name in ("NVJITLINK", "NVJITLINK_OLD", "EVENTS")
+        Path(value(name)) if value(name) else None for name in ("NVJITLINK", "NVJITLINK_OLD", "EVENTS")
     )
     return Emulation(
         version=version,
-        release=value["RELEASE"] or release_of(version),
+        release=value("RELEASE") or release_of(version),
         devices=Devices(
-            value["ARCH"] or names.DEFAULT_ARCHITECTURE,
-            value["DEVICE"],
-            int(value["DEVICES"] or 1),
-            int(value["DEVICE_MEMORY"] or 0),
-            recording=value["PROFILE"].rpartition(";")[2],
-            profile="".join(value["PROFILE"].rpartition(";")[:2]),
+            value("ARCH") or names.DEFAULT_ARCHITECTURE,
+            value("DEVICE"),
+            int(value("DEVICES") or 1),
+            int(value("DEVICE_MEMORY") or 0),
+            recording=recording,
+            profile=profile + end,
         ),
         nvjitlink=nvjitlink,
         nvjitlink_old=nvjitlink_old,
-        lifetime=value["LIFETIME"] or "report",
+        lifetime=value("LIFETIME") or "report",
         events=events,
-        faults=value["FAULTS"],
+        faults=value("FAULTS"),
     )
 
 

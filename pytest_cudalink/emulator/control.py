@@ -124,9 +124,11 @@ def _tells(filename: str) -> bool:
     return not filename.startswith("<frozen") and not any(part in filename for part in RUNNERS)
 
 
-def _lines(text: ctypes.Array[ctypes.c_char]) -> list[str]:
-    """Return the lines that ``cl_write_stack`` wrote."""
-    return text.value.decode(errors="replace").splitlines()
+def _written_by(write: Callable[..., int], *arguments: Any) -> list[str]:
+    """Return the lines that a function of the library writes by ``cl_write_stack``; none if it has no stack."""
+    text = ctypes.create_string_buffer(_STACK_SIZE)
+    has_stack = write(*arguments, text, _STACK_SIZE)
+    return text.value.decode(errors="replace").splitlines() if has_stack else []
 
 
 def _stacks(lines: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -173,17 +175,9 @@ def _violation(note: Mapping[str, Any], head: str = "", **members: Any) -> Viola
 def _order_violation(note: Mapping[str, Any]) -> Violation:
     """Return a pair of accesses that nothing orders; the driver noted the call sites of both."""
     (first, first_native), (second, second_native) = (_noted(note, member) for member in ("made", "stack"))
-    return _violation(
-        note,
-        check="order",
-        rule=str(note.get("option", "")),
-        native_stack=second_native,
-        python_stack=second,
-        history=(
-            f"the first, {note.get('maker', '')}, was called from:",
-            *(f"  {line}" for line in first or first_native),
-        ),
-    )
+    rule = str(note.get("option", ""))
+    history = f"the first, {note.get('maker', '')}, was called from:", *(f"  {line}" for line in first or first_native)
+    return _violation(note, check="order", rule=rule, native_stack=second_native, python_stack=second, history=history)
 
 
 def _stacks_of_threads(numbers: Collection[int]) -> Iterator[str]:
@@ -239,21 +233,17 @@ def violation_of(
     verb, advice, fix = _rule_of(kind, rule, text("after"))
     made, made_native = _noted(note, "made")
     creator = creator or made or made_native
+    began = f"{kind} {number} was {verb} by {text('maker') or 'cuLinkCreate'}, called from:"
+    noticed = f"noticed by {text('call')}; expected {text('expected')}, found {text('found')}"
     return _violation(
         note,
         check="lifetimes",
         handle=number if kind == "link state" else 0,
         rule=rule,
-        text=f"{kind} {number}: {rule}: {what}, noticed by {text('call')}; "
-        f"expected {text('expected')}, found {text('found')}",
+        text=f"{kind} {number}: {rule}: {what}, {noticed}",
         native_stack=tuple(map(str, note.get("stack", ()))),
         python_stack=tuple(python_stack),
-        history=(
-            f"{kind} {number} was {verb} by {text('maker') or 'cuLinkCreate'}, called from:",
-            *(f"  {line}" for line in creator),
-        )
-        if creator
-        else (),
+        history=(began, *(f"  {line}" for line in creator)) if creator else (),
         advice=advice,
         fix=fix,
     )
@@ -541,10 +531,8 @@ class DriverControl:
         `stacks`: whether to read the stacks, of which a run in which a call fails has one: see `swept_stack`.
         """
         calls: list[SweptCall] = []
-        text = ctypes.create_string_buffer(_STACK_SIZE)
         for number, line in enumerate(self._text(self._library.cudalinkSweptCalls).splitlines(), 1):
-            noted = stacks and self._library.cudalinkSweptStack(number, text, _STACK_SIZE)
-            lines = _lines(text) if noted else []
+            lines = _written_by(self._library.cudalinkSweptStack, number) if stacks else []
             objects = [line[1:].partition("+")[0] for line in lines if line.startswith("n")]
             caller = next((name for name in objects if not name.startswith("libcuda.so")), "")
             calls.append(SweptCall(line[1:], line[0] == "!", tuple(_telling(lines)), caller))
@@ -552,9 +540,7 @@ class DriverControl:
 
     def swept_stack(self, number: int) -> tuple[str, ...]:
         """Return the lines that led to the call that a sweep has let fail, innermost first; empty for another call."""
-        text = ctypes.create_string_buffer(_STACK_SIZE)
-        has_stack = self._library.cudalinkSweptStack(number, text, _STACK_SIZE)
-        return tuple(_telling(_lines(text))) if has_stack else ()
+        return tuple(_telling(_written_by(self._library.cudalinkSweptStack, number)))
 
     @staticmethod
     def _text(write: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> str:
@@ -610,9 +596,8 @@ class DriverControl:
         return [self._scheduled(number) for number in range(1, self._library.cudalinkScheduledCount() + 1)]
 
     def _scheduled(self, number: int) -> ScheduledWork:
-        facts, text = _ScheduledWork(), ctypes.create_string_buffer(_STACK_SIZE)
-        has_stack = self._library.cudalinkScheduledWork(number, ctypes.byref(facts), text, _STACK_SIZE)
-        python, native = _stacks(_lines(text)) if has_stack else ((), ())
+        facts = _ScheduledWork()
+        python, native = _stacks(_written_by(self._library.cudalinkScheduledWork, number, ctypes.byref(facts)))
         values: dict[str, Any] = {name: getattr(facts, name) for name, *_ in _ScheduledWork._fields_}
         values |= {name: (values[name] or b"").decode() for name in ("kind", "function", "call")}
         values["delay"] = None if facts.delay == 2**32 - 1 else facts.delay
@@ -638,9 +623,9 @@ class DriverControl:
         return [self._unpromised(number) for number in range(1, self._library.cudalinkUnpromisedCount() + 1)]
 
     def _unpromised(self, number: int) -> UnpromisedWait:
-        facts, text = _UnpromisedWait(), ctypes.create_string_buffer(_STACK_SIZE)
-        self._library.cudalinkUnpromisedWait(number, ctypes.byref(facts), text, _STACK_SIZE)
-        return UnpromisedWait(number, facts.row, facts.function.decode(), bool(facts.pending), *_stacks(_lines(text)))
+        facts = _UnpromisedWait()
+        stacks = _stacks(_written_by(self._library.cudalinkUnpromisedWait, number, ctypes.byref(facts)))
+        return UnpromisedWait(number, facts.row, facts.function.decode(), bool(facts.pending), *stacks)
 
     def start_watching(self) -> None:
         """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`.
@@ -763,10 +748,7 @@ class DriverControl:
 
         Empty if it was called before the run began, or if more than 64 states were destroyed since this one was.
         """
-        text = ctypes.create_string_buffer(_STACK_SIZE)
-        if self._library.cudalinkCreator(state, text, _STACK_SIZE) == 0:
-            return []
-        python, native = _stacks(_lines(text))
+        python, native = _stacks(_written_by(self._library.cudalinkCreator, state))
         return [*python] or [*native]
 
     def _notice(self, event: bytes) -> None:

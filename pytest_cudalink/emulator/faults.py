@@ -62,10 +62,8 @@ def code_of(code: int | str) -> int:
     known = _codes()
     number = known.get(code, -1) if isinstance(code, str) else code
     if number not in known.values():
-        raise ValueError(
-            f"{code!r} is not a CUresult of a driver; give a number or a name of enum cudaError_enum in cuda.h, such "
-            "as 2 or 'CUDA_ERROR_OUT_OF_MEMORY'"
-        )
+        named = "a number or a name of enum cudaError_enum in cuda.h, such as 2 or 'CUDA_ERROR_OUT_OF_MEMORY'"
+        raise ValueError(f"{code!r} is not a CUresult of a driver; give {named}")
     return number
 
 
@@ -131,10 +129,8 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
         entry = presets().get(name, name)
         match = re.fullmatch(r"(?:(lost|jit)|(\w+):(\d{1,9}))=(\d{1,9}|CUDA_\w+)(?:@(\d{1,9}))?", entry, re.ASCII)
         if match is None or (match[1] is not None and match[5] is not None):
-            raise ValueError(
-                f"the fault {entry!r} cannot be read; expected {_FORM}, separated by semicolons. Presets: "
-                f"{', '.join(presets())}"
-            )
+            expected = f"expected {_FORM}, separated by semicolons. Presets: {', '.join(presets())}"
+            raise ValueError(f"the fault {entry!r} cannot be read; {expected}")
         code = code_of(match[4] if match[4].startswith("CUDA_") else int(match[4]))
         if match[1] is not None:
             faults.append(Fault(match[1], code))

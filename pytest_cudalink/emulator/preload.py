@@ -16,16 +16,7 @@ from .. import probes
 from ..base import elf, scratch
 from ..loader.loads import loaded_file
 from ..probes import elsewhere, libcuda
-from . import (
-    MMAP_THRESHOLD,
-    PERTURB_BYTE,
-    TRIM_THRESHOLD,
-    Emulation,
-    control,
-    from_environment,
-    library_folder,
-    prepended,
-)
+from . import MALLOC, Emulation, control, from_environment, library_folder, prepended
 
 _DRIVER: Final = "libcuda.so.1"
 #: Libraries of an emulated or absent driver, in the order in which they are loaded.
@@ -37,7 +28,6 @@ _LOAD_EARLY: Final = (
 #: Libraries that look for the driver once, when this module is imported, and remember that there was none; the module
 #: keeps its words in ``driver.initialization_error``.
 _LOOKS_ONCE: Final = {"numba.cuda.cudadrv.driver": "numba-cuda"}
-_M_PERTURB, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -6, -3, -1  # parameters of mallopt (malloc.h)
 
 _kept: list[ctypes.CDLL] = []
 _emulation: Emulation | None = None
@@ -161,6 +151,5 @@ def _mark_freed_memory() -> None:
         return
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_PERTURB, PERTURB_BYTE)
-        libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)
-        libc.mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD)
+        for parameter, value in MALLOC.values():
+            libc.mallopt(parameter, value)

@@ -195,15 +195,10 @@ def reply(atlas: Atlas, question: Question) -> Reply:
         answer = None
     else:
         why = "" if answer else _why_not(atlas, question)
-    return Reply(
-        question,
-        answer,
-        why,
-        tuple(_hardware(atlas, question)),
-        tuple(_documented(question)),
-        () if question.kind == TILE else _rules(question),
-        () if answer is None or answer.works else tuple(_instead(atlas, question)),
-    )
+    hardware, documented = tuple(_hardware(atlas, question)), tuple(_documented(question))
+    rules = () if question.kind == TILE else _rules(question)
+    instead = () if answer is None or answer.works else tuple(_instead(atlas, question))
+    return Reply(question, answer, why, hardware, documented, rules, instead)
 
 
 def _ask(

@@ -218,16 +218,10 @@ def check_driver(item: Item, driver: Driver, *, others: int = 0) -> Verdict:
         release = driver.release()
         if release.value is None:
             unknown = f"{words}; release unknown: {release.witness}"
-            return Verdict(
-                "unknown",
-                f"a driver of CUDA {version} runs CUDA {ctk} ({label}) from branch {floor} on, and the driver's "
-                f"release is not known: {release.witness}",
-                repair((item,), version, at_most=True),
-                otherwise="give the release, driver_release_version='580.65.06'",
-                why=unknown,
-                evidence=(item, unknown),
-                kind="driver",
-            )
+            runs = f"a driver of CUDA {version} runs CUDA {ctk} ({label}) from branch {floor} on"
+            text = f"{runs}, and the driver's release is not known: {release.witness}"
+            fix, advice = repair((item,), version, at_most=True), "give the release, driver_release_version='580.65.06'"
+            return Verdict("unknown", text, fix, advice, unknown, (item, unknown), kind="driver")
         words = f"{words}; release {release.value}: {release.witness}"
         if branch_of(release.value) >= floor:
             text = f"release {release.value} runs CUDA {ctk} (minor-version compatibility from branch {floor} on)"
@@ -289,21 +283,15 @@ def judge(
     `unknown_driver_passes`: whether pipelines are also judged if the driver is not known; if they hold, the driver's
     verdict is returned.
     """
-    *_, verdict = _until_fault(_alone(item, remembered, constraint, driver))
+    for verdict in _alone(item, remembered, constraint, driver):
+        if verdict.severity != "note":
+            break
     passes = unknown_driver_passes and verdict.kind == "driver" and verdict.severity == "unknown"
     if verdict.severity == "note" or passes:
         for piped in _piped(item, remembered, pipelines):
             if piped.severity != "note":
                 return piped
     return verdict
-
-
-def _until_fault(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """Verdicts up to and including the first that does not hold."""
-    for verdict in verdicts:
-        yield verdict
-        if verdict.severity != "note":
-            return
 
 
 def judge_all(

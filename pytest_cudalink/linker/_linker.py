@@ -238,10 +238,8 @@ class Linker:
         """Write the options, after checks that only the first link with the same options and versions needs."""
         arch = self._resolve_arch(backend, version)
         if backend == "nvjitlink" and self._has_ltoir and self._options.link_time_optimization is False:
-            raise ValueError(
-                f"LinkerOptions.link_time_optimization = False, but input {self._first_ltoir!r} is LTO-IR "
-                "(backend nvjitlink)"
-            )
+            named = f"input {self._first_ltoir!r} is LTO-IR (backend nvjitlink)"
+            raise ValueError(f"LinkerOptions.link_time_optimization = False, but {named}")
         return self._options.written(backend, version, arch, lto=self._has_ltoir)
 
     def _resolve_arch(self, backend: Backend, version: CudaVersion | None) -> str:

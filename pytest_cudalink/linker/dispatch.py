@@ -88,10 +88,8 @@ class Policy:
         fitting = [row for row in self.rows if row.fits(driver_major, nvjitlink_major, lto=lto)]
         if len(fitting) != 1:
             names = ", ".join(repr(row.name) for row in fitting) or "none"
-            raise ValueError(
-                f"policy {self.name!r}: for driver {driver_major}, nvJitLink {nvjitlink_major}, LTO {lto} "
-                f"exactly one row must fit, but these do: {names}"
-            )
+            where = f"driver {driver_major}, nvJitLink {nvjitlink_major}, LTO {lto}"
+            raise ValueError(f"policy {self.name!r}: for {where} exactly one row must fit, but these do: {names}")
         return fitting[0]
 
 

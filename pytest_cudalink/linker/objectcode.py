@@ -181,10 +181,8 @@ def refuse_images(inputs: Inputs) -> None:
             raise ValueError(msg)
         if artifact.kind == "cubin" and not artifact.relocatable:
             # nvJitLink makes an image without kernels of it and reports no error; the driver refuses it or dies
-            raise ValueError(
-                f"Linker: input {name!r} ({artifact.describe()}) is linked already: load it as it is, "
-                "or compile it with relocatable_device_code=True"
-            )
+            do = "load it as it is, or compile it with relocatable_device_code=True"
+            raise ValueError(f"Linker: input {name!r} ({artifact.describe()}) is linked already: {do}")
 
 
 def newer_leaves(artifact: Artifact, version: CudaVersion) -> list[tuple[Artifact, Needs]]:

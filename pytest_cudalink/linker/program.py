@@ -91,10 +91,8 @@ class Program:
         if target_type not in _GETTERS:
             raise ValueError(f"compile({target_type!r}): unknown target; known: {', '.join(map(repr, _GETTERS))}")
         if self._options.link_time_optimization and target_type != "ltoir":
-            raise ValueError(
-                f"compile({target_type!r}): with ProgramOptions(link_time_optimization=True) NVRTC makes LTO-IR only; "
-                "leave the option out, or compile('ltoir')"
-            )
+            why = "with ProgramOptions(link_time_optimization=True) NVRTC makes LTO-IR only"
+            raise ValueError(f"compile({target_type!r}): {why}; leave the option out, or compile('ltoir')")
         expressions = names_of("Program.compile", "name_expressions", name_expressions) or ()
         if self.is_closed:
             raise RuntimeError("compile() on a closed Program")

@@ -18,18 +18,17 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypedDict
 
 from ..base import scratch
 from ..base.process_end import ending, signal_name
+from ..base.safe_text import block
 from ..base.tables import grouped
+from ..emulator import EmulatorError, emulation_for, library_folder
+from ..report import origin, records
 from . import hiding
 from .cell_facts import cell_facts
 from .cells import RunKeys
-
-if TYPE_CHECKING:
-    from ..report import Writer
-    from ..report.records import VersionRecord
 
 _LONGEST: Final = 4000
 #: Variables by which a program finds a toolkit or code that the environment does not have.
@@ -113,10 +112,6 @@ def run(
     `environment`: the environment of the run, as `Cell.environment` describes the cell.
     `judge`: finds the CUDA libraries among what a step has loaded.
     """
-    from ..emulator import EmulatorError
-    from ..report import Writer
-    from ..report.records import CollectedRecord, EndRecord
-
     began = time.time()
     python = shutil.which("python")  # that of the environment: the runner has put it first on the PATH
     if python is None or Path(python).absolute() == Path(sys.executable).absolute():
@@ -146,21 +141,19 @@ def run(
     steps = [_Step(f"import::{name}", (python, "-c", text, name)) for name in keys.imports]
     if keys.command:
         steps.append(_Step(f"command::{keys.command}", shlex.split(keys.command), str(Path.cwd())))
-    with Writer(environment["CUDALINK_REPORT"], truncate=True) as writer:
+    with records.Writer(environment["CUDALINK_REPORT"], truncate=True) as writer:
         _write_run(writer, environment, facts, hidden)
         tests = grouped((kind, name) for kind, _, name in (step.nodeid.partition("::") for step in steps))
-        writer.write(CollectedRecord(tests=tests))
+        writer.write(records.CollectedRecord(tests=tests))
         outcomes = [_run_step(writer, step, environment, facts, judge) for step in steps]
         failed = any(outcome != "passed" for outcome in outcomes)
         counts = {outcome: outcomes.count(outcome) for outcome in outcomes}
-        writer.write(EndRecord(exitstatus=int(failed), duration=time.time() - began, counts=counts))
+        writer.write(records.EndRecord(exitstatus=int(failed), duration=time.time() - began, counts=counts))
     return int(failed)
 
 
 def _driver(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which every program finds the driver that the cell asks for, from outside."""
-    from ..emulator import emulation_for, library_folder
-
     version = environment.get("CUDALINK_DRIVER", "auto")
     if version in ("auto", "real"):
         return {}
@@ -186,16 +179,14 @@ def _facts(python: str, environment: Mapping[str, str]) -> EnvironmentFacts | No
 
 
 def _write_run(
-    writer: Writer,
+    writer: records.Writer,
     environment: Mapping[str, str],
     facts: EnvironmentFacts,
     hidden: hiding.Hidden,
 ) -> None:
-    from ..report import origin
-
     asked = environment.get("CUDALINK_DRIVER")
     kind = "absent" if facts["driver"] is None else "emulated" if facts["emulated"] else "real"
-    driver: VersionRecord = {
+    driver: records.VersionRecord = {
         "requested": asked,
         "found": facts["driver"],
         "source": "cuDriverGetVersion",
@@ -217,42 +208,33 @@ def _write_run(
 
 
 def _run_step(
-    writer: Writer,
+    writer: records.Writer,
     step: _Step,
     environment: Mapping[str, str],
     facts: EnvironmentFacts,
     judge: Callable[[Loads], LoadReport],
 ) -> str:
     """Run one step, record it, and return its outcome."""
-    from ..base.safe_text import block
-    from ..report.records import CrashRecord, LibraryRecord, StartRecord, TestRecord
-
-    writer.write(StartRecord(nodeid=step.nodeid))
+    writer.write(records.StartRecord(nodeid=step.nodeid))
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=scratch.root()) as place:
         code, output, loads = _run(step, environment, facts, Path(place))
         duration = time.monotonic() - began
         report = LoadReport() if loads is None else judge(loads)
     for library in report.libraries:
-        writer.write(LibraryRecord(nodeid=step.nodeid, during="call", **library))
+        writer.write(records.LibraryRecord(nodeid=step.nodeid, during="call", **library))
     problems = "".join(block(f"cudalink: {text}\n") for text in report.problems)
     outcome: Literal["passed", "failed", "crashed"] = "passed" if code == 0 and not problems else "failed"
     if code < 0:
         outcome = "crashed"
         name = signal_name(code)
-        writer.write(CrashRecord(nodeid=step.nodeid, signal=name))
+        writer.write(records.CrashRecord(nodeid=step.nodeid, signal=name))
     output = output if output.endswith("\n") or not output else f"{output}\n"
     text = f"{output}{problems}"
     shown = text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
-    writer.write(
-        TestRecord(
-            nodeid=step.nodeid,
-            outcome=outcome,
-            duration=duration,
-            reason=_reason(code, output, report),
-            longrepr="" if outcome == "passed" else shown,
-        )
-    )
+    reason, longrepr = _reason(code, output, report), "" if outcome == "passed" else shown
+    test = records.TestRecord(nodeid=step.nodeid, outcome=outcome, duration=duration, reason=reason, longrepr=longrepr)
+    writer.write(test)
     sys.stdout.write(block(f"{step.nodeid.replace('::', ' ', 1)}: {outcome}\n"))
     sys.stdout.write("".join(block(f"cudalink: {text}\n") for text in report.notes))
     sys.stdout.write("" if outcome == "passed" else block(text, len(text)))

@@ -14,7 +14,6 @@ from .. import toolchains
 from ..compat import names
 from ..compat.architectures import known_architectures
 from ..compat.settings_table import OPTIONS
-from ..versions import CudaVersion
 from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, CellKey, CellValues, version_of
 
 #: Tags that follow from the values of a cell; valid in a selection even if no cell has them.
@@ -188,13 +187,9 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{([a-z0-9_]+)\}", lambda match: values.get(match[1], match[0]), template)
 
 
-def _linking(cell: Cell) -> list[CudaVersion]:
-    """Return the releases of the driver and of the nvJitLink that a cell names."""
-    return [version for value in (cell.driver, cell.values.nvjitlink) if (version := version_of(value))]
-
-
 def _implied_tags(cell: Cell) -> Iterator[str]:
-    toolkit, others = version_of(cell.ctk), _linking(cell)
+    toolkit = version_of(cell.ctk)
+    others = [version for value in (cell.driver, cell.values.nvjitlink) if (version := version_of(value))]
     if toolkit is not None and any(other != toolkit for other in others):
         yield "skew"
         if any(other.major != toolkit.major for other in others):

@@ -63,10 +63,8 @@ def sessions(
         raise SystemExit(f"cudalink: {error.strerror}: {path}; `cudalink init` writes one") from error
     earlier = nox.registry.get()
     if report in earlier:
-        raise SystemExit(
-            f"the session {report!r} of the noxfile has the name of the one that merges the records; choose another, "
-            'as with sessions(..., report="cudalink-report")'
-        )
+        taken_by = f"the session {report!r} of the noxfile has the name of the one that merges the records"
+        raise SystemExit(f'{taken_by}; choose another, as with sessions(..., report="cudalink-report")')
     taken = {report, *earlier}
     if clash := next((cell.name for cell in cells if cell.name in taken), None):
         msg = f"{path}: the cell {clash!r} has the name of another session of the noxfile; rename one of them"

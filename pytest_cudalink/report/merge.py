@@ -276,10 +276,8 @@ class _File:
         if not before.described and (before.cell.outcomes or before.lines.started):
             self.note(f": events before line {self.number}, the event 'run', are not read")
         if any(earlier.cell.name == reading.cell.name for earlier in self.readings[:-1]):
-            self.note(
-                f": line {self.number} begins another run of the same cell; expected one run in a file; give each run "
-                "a file, and delete this one"
-            )
+            expected = "expected one run in a file; give each run a file, and delete this one"
+            self.note(f": line {self.number} begins another run of the same cell; {expected}")
         if event.schema == records.SCHEMA:
             _describe(reading.cell, event)
         else:

@@ -64,13 +64,8 @@ def picture_of(finding: FindingRecord) -> dict[str, Any] | None:
     shown = finding.operations
     if not shown:
         return None
-    start = min(operation["queued"] for operation in shown)
-    last = max(
-        at
-        for operation in shown
-        for at in (operation["queued"], operation["ready"], operation["done"])
-        if at is not None
-    )
+    times = [(operation["queued"], operation["ready"], operation["done"] or 0) for operation in shown]
+    start, last = min(queued for queued, _, _ in times), max(map(max, times))
     scale = _BARS / (last - start + 1)
 
     def at(step: int) -> float:

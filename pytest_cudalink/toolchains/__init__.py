@@ -478,10 +478,8 @@ def _provide(version: CudaVersion, say: _Tell) -> str | None:
     except ToolchainError as error:
         if isinstance(error.__cause__, OSError):  # of the cache, which no network mends; the error names the variable
             raise
-        raise ToolchainError(
-            f"{error}\nWith a network, `cudalink toolchain add {version}` puts it into {cache_root()}; $CUDALINK_CACHE "
-            "names another cache"
-        ) from error
+        fetched = f"`cudalink toolchain add {version}` puts it into {cache_root()}"
+        raise ToolchainError(f"{error}\nWith a network, {fetched}; $CUDALINK_CACHE names another cache") from error
     size = sum(path.stat().st_size for path in made.path.rglob("*") if path.is_file() and not path.is_symlink())
     how = f"{size / _MB:.0f} MB on the disk, {time.perf_counter() - began:.0f} s"
     return f"toolchain {version} was fetched from {source} ({how}) into {made.path}"

@@ -278,13 +278,8 @@ def _looked_into(image: DeviceImage, content: bytes) -> DeviceImage:
             return replace(image, note="its .version and .target cannot be read")
         isa = int(facts[1]), int(facts[2])
         made = _PTX_RELEASE.search(content[:4096])
-        return replace(
-            image,
-            arch=f"sm_{facts[3].decode()}",
-            ptx_isa=isa,
-            needs=_of_ptx(isa),
-            producer=CudaVersion(int(made[1]), int(made[2])) if made else None,
-        )
+        producer = CudaVersion(int(made[1]), int(made[2])) if made else None
+        return replace(image, arch=f"sm_{facts[3].decode()}", ptx_isa=isa, needs=_of_ptx(isa), producer=producer)
     if image.kind == "ltoir":
         version = content[6], content[7]
         needs = needs_for_nvvm_ir(version)

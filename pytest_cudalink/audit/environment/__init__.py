@@ -174,8 +174,8 @@ def audit_environment(
     claims += measured
     findings[:0] = [*_judged(claims, repair), *_of_extras(distributions, claims)]
     findings += _lost(everything, claims, repair)
-    metadata = [*(distribution.name for distribution in distributions), *map(_named_by_folder, unreadable)]
-    findings += _without_metadata(place, metadata, repair)
+    damaged_names = (canonicalize_name(Path(folder.path).name.partition("-")[0]) for folder in unreadable)
+    findings += _without_metadata(place, [*(each.name for each in distributions), *damaged_names], repair)
     findings += _known_to_fail(everything, providers, repair, machine)
     if machine is not None:
         findings += misfits(machine, everything, needs)
@@ -279,15 +279,10 @@ def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> Fi
     owners = repair.roots([low[0], high[0]])
     names = [owner.name for owner in owners]
     is_there = there.version if there else "missing"
-    return Finding(
-        "error",
-        f"{name} is {is_there}; expected {low[0]} and {high[0]}, which no version satisfies",
-        repair.upgrade(owners),
-        otherwise=f"put {' and '.join(names)} into separate environments" if len(names) > 1 else "",
-        evidence=(*low, *high),
-        place=repair.shown(there),
-        kind="pair",
-    )
+    text = f"{name} is {is_there}; expected {low[0]} and {high[0]}, which no version satisfies"
+    apart = f"put {' and '.join(names)} into separate environments" if len(names) > 1 else ""
+    evidence, place = (*low, *high), repair.shown(there)
+    return Finding("error", text, repair.upgrade(owners), apart, evidence=evidence, place=place, kind="pair")
 
 
 def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -> Finding:
@@ -297,14 +292,11 @@ def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -
     more = and_more(len(wrong) - 1)
     because = f": {first.evidence}" if measured else ""
     # cuda-toolkit has no files: what it pins was released together, and other releases may do as well
-    return Finding(
-        "note" if all(claim.by_name == "cuda-toolkit" for claim in wrong) else "error",
-        f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}",
-        *repair.require(name, group, there),
-        evidence=tuple(wrong),
-        place=repair.shown(there),
-        kind="floor" if len(measured) == len(wrong) else "version",
-    )
+    severity: Severity = "note" if all(claim.by_name == "cuda-toolkit" for claim in wrong) else "error"
+    text = f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}"
+    kind = "floor" if len(measured) == len(wrong) else "version"
+    repairs = repair.require(name, group, there)
+    return Finding(severity, text, *repairs, evidence=tuple(wrong), place=repair.shown(there), kind=kind)
 
 
 def _missing(name: str, missing: list[Claim], repair: _Repair) -> Finding:
@@ -355,16 +347,13 @@ def _overwritten(
         serves = f": the files are those of {there}, and {'nothing requires' if alone else 'serve'} the others"
         unneeded = serves if there else ", if no program imports this file"
         counts = bool(libraries or variants) and not (there and (alone or _serves_all(there, several, paths, machine)))
-        yield Finding(
-            "error" if counts else "note",
-            f"{first}{and_more(len(paths) - 1)} {'are' if paths[1:] else 'is'} installed by "
-            f"{' and '.join(sorted(map(str, several)))} with other contents; expected one of them: "
-            "the last install won",
-            repair.reinstall(several) if counts else NO_COMMAND,
-            otherwise="" if counts else f"nothing{unneeded}",
-            place=first,
-            kind="same-file",
-        )
+        files, owners = f"{first}{and_more(len(paths) - 1)}", " and ".join(sorted(map(str, several)))
+        installed = f"{files} {'are' if paths[1:] else 'is'} installed by {owners} with other contents"
+        text = f"{installed}; expected one of them: the last install won"
+        if counts:
+            yield Finding("error", text, repair.reinstall(several), place=first, kind="same-file")
+        else:
+            yield Finding("note", text, otherwise=f"nothing{unneeded}", place=first, kind="same-file")
 
 
 def _serves_all(there: str, several: Sequence[Installed], paths: Sequence[str], machine: TargetMachine | None) -> bool:
@@ -397,10 +386,6 @@ def _lost(everything: Sequence[Installed], claims: Iterable[Claim], repair: _Rep
         yield Finding(severity, text, repair.again(package), place=str(package), kind="lost")
 
 
-def _named_by_folder(folder: Unreadable) -> str:
-    return canonicalize_name(Path(folder.path).name.partition("-")[0])
-
-
 def _without_metadata(place: Place, metadata: Collection[str], repair: _Repair) -> Iterator[Finding]:
     """Packages whose distribution is gone for importlib.metadata, and which cannot be imported without it.
 
@@ -419,16 +404,12 @@ def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> I
         text = f"{path} is installed by {' and '.join(sorted({str(owner) for owner in owners}))}; expected one of them"
         yield Finding("error", text, repair.reinstall(owners), place=path, kind="same-file")
     if parts := providers.foreign_parts():
-        yield Finding(
-            "error",
-            f"{parts[0]}{and_more(len(parts) - 1)} lies in another folder than the part of cuDNN that opens it; "
-            "expected parts of one release: cuDNN compares them (CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)",
-            otherwise=f"take the folders of another cuDNN out of LD_LIBRARY_PATH ({':'.join(library_path())})"
-            if library_path()
-            else "remove the other cuDNN from the system, or install a release of this one that brings the part",
-            place=parts[0],
-            kind="copies",
-        )
+        lies = f"{parts[0]}{and_more(len(parts) - 1)} lies in another folder than the part of cuDNN that opens it"
+        expected = "expected parts of one release: cuDNN compares them (CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)"
+        advice = "remove the other cuDNN from the system, or install a release of this one that brings the part"
+        if library_path():
+            advice = f"take the folders of another cuDNN out of LD_LIBRARY_PATH ({':'.join(library_path())})"
+        yield Finding("error", f"{lies}; {expected}", otherwise=advice, place=parts[0], kind="copies")
     released = [copy for copy in providers.all if copy.release]
     by_library = grouped(((copy.library, copy.release.major if copy.release else 0), copy) for copy in released)
     for (library, _), copies in sorted(by_library.items()):

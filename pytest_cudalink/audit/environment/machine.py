@@ -108,10 +108,7 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Findin
         return  # it runs, or what does not are translation units for other GPUs
     nothing = len(fails) == len(answers)
     newer = ", or a newer driver" if any(outcome in _TOO_OLD for outcome in fails) else ""
-    yield _finding(
-        "error" if nothing else "note",
-        f"{'' if nothing else 'some '}device code of {owner} does not run: {sentences[0]}"
-        f"{and_more(len(sentences) - 1)}",
-        owner,
-        f"take a build of {owner.name} for {machine.arch} and drivers of CUDA {machine.driver}{newer}",
-    )
+    which, why = "" if nothing else "some ", f"{sentences[0]}{and_more(len(sentences) - 1)}"
+    text = f"{which}device code of {owner} does not run: {why}"
+    remedy = f"take a build of {owner.name} for {machine.arch} and drivers of CUDA {machine.driver}{newer}"
+    yield _finding("error" if nothing else "note", text, owner, remedy)

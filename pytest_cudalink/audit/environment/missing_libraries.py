@@ -9,7 +9,7 @@ from typing import Final
 
 from packaging.utils import canonicalize_name
 
-from ...base.finding import Finding
+from ...base.finding import Finding, Severity
 from ...base.install_command import NO_COMMAND, Command
 from ...base.regular_files import open_regular
 from ...base.tables import grouped
@@ -139,16 +139,12 @@ def _without_parts(
             continue
         there = next((each.path for each in providers.all if each.library.startswith(tuple(parts))), "")
         nowhere = not there and opener not in outside and stem_of(Path(opener).name) == "libcudnn"
-        yield Finding(
-            "note" if nowhere else "error",
-            f"{opener}, which {package} loads, opens {min(parts)}{and_more(len(parts) - 1)} by name, which the loader "
-            "does not find for it",
-            otherwise=f"put {Path(there).parent} into LD_LIBRARY_PATH, if its release fits"
-            if there
-            else f"put a folder with all parts of that {stem_of(Path(opener).name)} into LD_LIBRARY_PATH",
-            place=opener,
-            kind="unprovided",
-        )
+        named = f"{min(parts)}{and_more(len(parts) - 1)}"
+        text = f"{opener}, which {package} loads, opens {named} by name, which the loader does not find for it"
+        advice = f"put a folder with all parts of that {stem_of(Path(opener).name)} into LD_LIBRARY_PATH"
+        if there:
+            advice = f"put {Path(there).parent} into LD_LIBRARY_PATH, if its release fits"
+        yield Finding("note" if nowhere else "error", text, otherwise=advice, place=opener, kind="unprovided")
 
 
 def of_another_major(
@@ -165,30 +161,24 @@ def of_another_major(
             continue
         need = several[0]
         name = exports.distributions(stem).get(need.major)
-        yield Finding(
-            "error" if machine or driver_here() else "note",
-            f"{Path(need.path).name} of {package} {need.evidence}, and there is {there.library} of {there.owner} alone",
-            install(package.manager, [name]) if name and package.manager != "conda" else NO_COMMAND,
-            "" if name else f"install a build of {package.name} for the CUDA release of {there.owner}",
-            place=need.path,
-            kind="unprovided",
-        )
+        severity: Severity = "error" if machine or driver_here() else "note"
+        opens = f"{Path(need.path).name} of {package} {need.evidence}"
+        text = f"{opens}, and there is {there.library} of {there.owner} alone"
+        fix = install(package.manager, [name]) if name and package.manager != "conda" else NO_COMMAND
+        advice = "" if name else f"install a build of {package.name} for the CUDA release of {there.owner}"
+        yield Finding(severity, text, fix, advice, place=need.path, kind="unprovided")
 
 
 def _older(package: Installed, need: Need, floor: CudaVersion, provider: Provider) -> Finding:
     """An older library that a file gets from its own folder, a folder that a variable names, or the system."""
     folder, file = os.path.split(provider.path)[0], Path(need.path).name
     by_variable = folder in library_path()
-    return Finding(
-        "error",
-        f"{provider.library} is that of CUDA {provider.release} in {'LD_LIBRARY_PATH' if by_variable else folder}; "
-        f"expected {floor} or newer: {file} of {package} {need.evidence}",
-        otherwise=f"take {folder} out of LD_LIBRARY_PATH"
-        if by_variable
-        else f"put one of CUDA {floor} or newer there, or before it in LD_LIBRARY_PATH if {file} has no RPATH",
-        place=provider.path,
-        kind="floor",
-    )
+    is_old = f"{provider.library} is that of CUDA {provider.release} in {'LD_LIBRARY_PATH' if by_variable else folder}"
+    text = f"{is_old}; expected {floor} or newer: {file} of {package} {need.evidence}"
+    advice = f"put one of CUDA {floor} or newer there, or before it in LD_LIBRARY_PATH if {file} has no RPATH"
+    if by_variable:
+        advice = f"take {folder} out of LD_LIBRARY_PATH"
+    return Finding("error", text, otherwise=advice, place=provider.path, kind="floor")
 
 
 def _is_package_of(name: str, stem: str) -> bool:
@@ -223,19 +213,13 @@ def _unprovided(package: Installed, need: Need, fix: Command) -> Finding:
     optional = not name and (bool(extra) or EXTENSION.search(need.path) is not None)
     fix = fix if name else NO_COMMAND
     brings = f"{package.name}[{extra}], which requires it" if extra else f"the package that has {library}"
-    return Finding(
-        "note" if optional else "error",
-        f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {package} "
-        "is linked with it",
-        fix,
-        otherwise=""
-        if fix
-        else f"nothing, if no program loads this file; else install {brings}"
-        if optional
-        else f"install the package that has {library}, or a build of {package.name} for another CUDA release",
-        evidence=(claim,),
-        kind="unprovided",
-    )
+    used = f"{Path(need.path).name} of {package} is linked with it"
+    text = f"{library} is missing; expected in the environment or the system: {used}"
+    advice = f"install the package that has {library}, or a build of {package.name} for another CUDA release"
+    if optional:
+        advice = f"nothing, if no program loads this file; else install {brings}"
+    severity: Severity = "note" if optional else "error"
+    return Finding(severity, text, fix, "" if fix else advice, evidence=(claim,), kind="unprovided")
 
 
 def _extra_with(package: Installed, stem: str) -> str:

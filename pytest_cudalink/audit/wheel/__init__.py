@@ -199,13 +199,10 @@ def _without_parts(scan: Scan) -> Iterator[Finding]:
         copies = [name for name in scan.elves if name.rpartition("/")[2].startswith(tuple(parts))]
         if {*map(folder_of, scan.elves)}.issuperset(folders) and not any(folder_of(copy) in folders for copy in copies):
             where = f"and {copies[0]} lies where it does not look" if copies else "which the wheel does not have"
-            yield Finding(
-                "note" if copies or stem_of(path.rpartition("/")[2]) == "libcudnn" else "error",
-                f"opens {min(parts)}{and_more(len(parts) - 1)} by name, {where}: put all parts into its folder, "
-                "and give it the RPATH $ORIGIN; or require NVIDIA's package instead",
-                place=path,
-                kind="unprovided",
-            )
+            opens = f"opens {min(parts)}{and_more(len(parts) - 1)} by name, {where}"
+            do = "put all parts into its folder, and give it the RPATH $ORIGIN; or require NVIDIA's package instead"
+            is_note = copies or stem_of(path.rpartition("/")[2]) == "libcudnn"
+            yield Finding("note" if is_note else "error", f"{opens}: {do}", place=path, kind="unprovided")
 
 
 def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | None) -> Iterator[Finding]:

@@ -102,7 +102,7 @@ def _alike(real: Any, ours: Any, dead: set[int]) -> bool:
     return real == ours or any(int(name[1:].partition(".")[0]) in dead for name in named)
 
 
-def compare(  # noqa: C901 (the rules of what counts, in their order)
+def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
     seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]
 ) -> Result:
     """Return the comparison of one program's answers."""
@@ -149,15 +149,10 @@ def compare(  # noqa: C901 (the rules of what counts, in their order)
             result.equal += 1
             continue
         codes = theirs[0] != own[0]
-        result.differences.append(
-            Difference(
-                seed,
-                number,
-                call[0],
-                str(theirs[0]) if codes else json.dumps(theirs[1:]),
-                str(own[0] if own[0] != "signal" else own[1]) if codes else json.dumps(own[1:]),
-            )
-        )
+        shown = [json.dumps(answer[1:]) for answer in (theirs, own)]
+        if codes:
+            shown = [str(theirs[0]), str(own[0] if own[0] != "signal" else own[1])]
+        result.differences.append(Difference(seed, number, call[0], *shown))
         spoilt.add(number)
         if codes:
             # one driver changed its handles and the other did not

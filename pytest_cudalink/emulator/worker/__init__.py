@@ -28,15 +28,8 @@ class _Answer(ctypes.Structure):
     """WorkerAnswer of native/client.h."""
 
     _fields_ = (
-        ("outcome", ctypes.c_int),
-        ("code", ctypes.c_int),
-        ("fetch_code", ctypes.c_int),
-        ("signal", ctypes.c_int),
-        ("opening", ctypes.c_int),
-        ("error", ctypes.c_char_p),
-        ("info", ctypes.c_char_p),
-        ("printed", ctypes.c_char_p),
-        ("problem", ctypes.c_char_p),
+        *((name, ctypes.c_int) for name in ("outcome", "code", "fetch_code", "signal", "opening")),
+        *((name, ctypes.c_char_p) for name in ("error", "info", "printed", "problem")),
         ("image", ctypes.c_void_p),
         ("image_size", ctypes.c_size_t),
     )
