@@ -59,9 +59,7 @@ def test_ptx_facts() -> None:
     assert found.describe() == "ptx for sm_80, PTX ISA 8.5"
 
 
-def test_ptx_symbols() -> None:
-    """Declarations define nothing; weak and internal symbols do not clash; a later definition resolves an extern."""
-    text = b""".version 9.0
+PTX = b""".version 9.0
 .target sm_90
 .address_size 64
 .extern .func (.param .b32 r) declared (.param .b32 a);
@@ -74,12 +72,19 @@ def test_ptx_symbols() -> None:
 .visible .global .align 4 .b8 table[16] = {1, 2};
 .visible .const .f32 scale = 0f3F800000;
 // .visible .func commented () { ret; }
+.file 1 "" "/a//b/*.visible .func f"
 .visible .entry kernel( .param .u64 p ) .maxntid 128, 1, 1 { ret; }
-.entry hidden() { ret; }
+.entry hidden() { ret; } /* .entry no() { ret; } */
+.visible .shared .align 8 .u64 $a_9 ;
+.visible .func .noreturn stop;
 """
-    found = inspect(text)
+
+
+def test_ptx_symbols() -> None:
+    """Declarations define nothing; weak and internal symbols do not clash; a later definition resolves an extern."""
+    found = inspect(PTX)
     assert found.kernels == ("kernel", "hidden")
-    assert found.defined == ("later", "kernel", "table", "scale")
+    assert found.defined == ("later", "kernel", "table", "scale", "$a_9")
     assert found.undefined == ("declared", "elsewhere")
 
 
@@ -433,12 +438,6 @@ def test_ptx_that_ends_inside(tail: bytes, words: str) -> None:
 def test_ptx_of_nothing_but_beginnings(tail: bytes) -> None:
     """Beginnings that declare nothing are passed over once."""
     assert inspect(b".version 9.0\n.target sm_90\n" + tail).problems == ()
-
-
-def test_ptx_strings() -> None:
-    """What stands in a string, such as a file name, is neither a comment nor a declaration."""
-    found = inspect(b'.version 9.0\n.target sm_90\n.file 1 "/a//b/*.visible .func f"\n.visible .entry k() { ret; }\n')
-    assert (found.problems, found.defined) == ((), ("k",))
 
 
 def test_ptx_of_an_endless_version() -> None:

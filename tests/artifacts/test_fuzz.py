@@ -1,19 +1,25 @@
 """What libFuzzer found worth keeping, and the program that feeds the reader with it."""
 
 import re
+import struct
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import chain
+from zlib import crc32
 
 import pytest
 
 from pytest_cudalink.artifacts import Artifact, inspect
 from tests.artifacts import fuzz
 
+from .test_artifacts import PTX, section_table
+from .test_artifacts import field as changed
+
 #: Samples whose damage has kept answers.
 DAMAGED = (
-    *("12.9/user.cubin", "13.5/user-sm_100.cubin", "13.0/linked.cubin", "13.0/user.ptx", "13.0/user.ltoir"),
-    *("nvcc/user-plain.fatbin", "nvcc/user.a", "tile/add-13.5.tileir"),
+    *("12.9/user.cubin", "13.5/user-sm_100.cubin", "13.0/main-sm_100.cubin", "13.0/user.ptx"),
+    *("13.0/user.ltoir", "13.0/linked.cubin", "nvcc/user-plain.fatbin", "nvcc/user.a", "tile/add-13.5.tileir", "PTX"),
 )
 
 
@@ -29,28 +35,45 @@ def test_kept_inputs() -> None:
 def answer(image: bytes) -> str:
     """What the reader finds in an image, in one line."""
     found = inspect(image)
-    leaves = [(one.describe(), one.compressed, one.relocatable) for one in found.leaves]
-    facts = (found.kind, found.needs, found.kernels, found.defined, found.undefined, found.text_sections, leaves)
-    return ascii("; ".join(found.problems) or facts)
+    return ascii("; ".join(found.problems) or [[*vars(one).values()] for one in (found, *found.leaves)])
 
 
 def damaged(image: bytes) -> Iterator[bytes]:
-    """An image, cut short at each place, and with each of its bytes one more and one less."""
+    """An image, cut short, at each place if it is small, and with each of its bytes one more and one less.
+
+    Of ELF also with other words in its header, and with a section or a field of it as another section has it.
+    """
+    yield from (image[:at] for at in range(0, len(image), 1 + len(image) // 2000))
     for at in range(len(image)):
-        yield image[:at]
         for step in (1, 255):
             yield image[:at] + bytes([(image[at] + step) % 256]) + image[at + 1 :]
+    if image.startswith(b"\x7fELF"):
+        yield from (changed(image, at, "<H", word) for at in range(0, 64, 2) for word in (0, 1, 0xFFFF))
+        count = image[60]
+        sections = range(section_table(image), section_table(image) + 64 * count, 64)
+        yield from (image[:at] + image[other : other + 64] + image[at + 64 :] for at in sections for other in sections)
+        for field, layout in (
+            (0, "<I"),
+            (4, "<I"),
+            (40, "<I"),
+            (44, "<I"),
+            *((at, "<Q") for at in (8, 24, 32, 48, 56)),
+        ):
+            values = {struct.unpack_from(layout, image, section + field)[0] for section in sections}
+            for value in sorted(values | {count - 1, count}):
+                yield from (changed(image, section + field, layout, value) for section in sections)
 
 
 def test_answers(samples, as_kept) -> None:
-    """The reader's answers are the kept ones: of the corpus, and of damaged samples without their numbers and names."""
+    """The reader's answers are the kept ones: of the corpus, and of damaged samples, numbers and names as a sum."""
     with zipfile.ZipFile(fuzz.CORPUS) as corpus:
-        counts = {"corpus": Counter(answer(corpus.read(name)) for name in corpus.namelist())}
-    for name in DAMAGED:
-        counts[name] = Counter()
-        for text, count in Counter(answer(image) for image in damaged(samples[name])).items():
-            counts[name][re.sub(r"0x[0-9a-f]+|\d+|[.$][\w.$]+", "#", text)] += count
-    lines = (f"{name} {count} {text}\n" for name, found in counts.items() for text, count in sorted(found.items()))
+        inputs = {"corpus": [corpus.read(name) for name in corpus.namelist()]}
+    found = defaultdict(list)
+    others = ((name, damaged(samples.get(name, PTX))) for name in DAMAGED)
+    for name, images in chain(inputs.items(), others):
+        for text, count in Counter(map(answer, images)).items():
+            found[name, re.sub(r"0x[0-9a-f]+|\d+|[.$][\w.$]+", "#", text)].append((count, text))
+    lines = (f"{name} {crc32(ascii(texts).encode()):08x} {text}\n" for (name, text), texts in sorted(found.items()))
     as_kept(fuzz.SAMPLES.parent / "reader_answers.txt", "".join(lines))
 
 

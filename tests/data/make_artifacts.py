@@ -32,8 +32,9 @@ def by_toolkit() -> None:
             (folder / f"{name}.{kind}").write_bytes(code.code)
     linked = Linker(made["main", "ptx"], made["user", "ptx"], options=LinkerOptions(arch="sm_90")).link("cubin")
     (folder / "linked.cubin").write_bytes(linked.code)
-    blackwell = ProgramOptions(name="user.cu", arch="sm_100", relocatable_device_code=True)
-    (folder / "user-sm_100.cubin").write_bytes(Program(SOURCES["user"], "c++", blackwell).compile("cubin").code)
+    for name, source in SOURCES.items():  # of main, that of 13.0 is kept
+        blackwell = ProgramOptions(name=f"{name}.cu", arch="sm_100", relocatable_device_code=True)
+        (folder / f"{name}-sm_100.cubin").write_bytes(Program(source, "c++", blackwell).compile("cubin").code)
 
 
 def by_nvcc() -> None:

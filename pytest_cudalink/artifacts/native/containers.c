@@ -105,9 +105,7 @@ uint64_t art_archive_end(Bytes image) {
 /* The name for people, and without what ends it: "/" for GNU, blanks for System V. Empty for the two indexes. */
 static void read_name(const uint8_t *field, char *name) {
   int end = AR_NAME;
-  while (end && (isspace(field[end - 1]) || (field[end - 1] >= 0x1c && field[end - 1] <= 0x1f) ||
-                 field[end - 1] == 0x85 || field[end - 1] == 0xa0))
-    end--;
+  while (end && field[end - 1] == ' ') end--;
   while (end && field[end - 1] == '/') end--;
   for (int at = 0; at < end; at++) name[at] = isprint(field[at]) ? (char)field[at] : '?';
   name[end] = 0;

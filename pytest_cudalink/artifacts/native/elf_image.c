@@ -99,9 +99,7 @@ bool art_elf_table(const Elf *elf, const ElfSection *section, uint64_t entry, By
   if (section->entry_size != entry || section->size % entry)
     return art_damaged(problem, "%.80s: %" PRIu64 " bytes in entries of %" PRIu64 ", expected %" PRIu64, section->name,
                        section->size, section->entry_size, entry);
-  Bytes image = {elf->data, elf->size};
-  if (!art_span(image, section->offset, section->size, table))
-    return art_outside(problem, image, section->offset, section->size, "%.80s", section->name);
+  *table = art_elf_bytes(elf, section); /* which `section_ok` found inside the image */
   return true;
 }
 

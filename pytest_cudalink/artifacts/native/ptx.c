@@ -178,7 +178,6 @@ static bool find_target(Ptx *ptx) {
 }
 
 bool art_ptx_open(Ptx *ptx, Bytes text, Problem *problem) {
-  *ptx = (Ptx){0};
   while (text.size && !text.at[text.size - 1]) text.size--;
   uint64_t nul = skip_to(text, 0, 0);
   if (nul < text.size)
