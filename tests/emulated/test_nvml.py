@@ -160,26 +160,42 @@ print(json.dumps(answers))
 
 @pytest.mark.parametrize("card", ["h100:2", "rtx-4090"])
 def test_answers(card: str, check: Check, as_kept) -> None:
-    """Every answer that is the same in each run is the kept one: the code, and what was written."""
+    """Each answer that is the same in each run is the kept one: the code, and the bytes up to the last that changed."""
     out = check(
         f"""
-import pynvml
-nvml, size = CDLL("libnvidia-ml.so.1"), 1 << 12
+import pynvml, zlib
+nvml, words = CDLL("libnvidia-ml.so.1"), 1 << 9
 ok(nvml.nvmlInit_v2())
 known = sorted({{one for one in vars(pynvml).values() if isinstance(one, int) and 0 < one >> 24 < 16}})
+fills = [b"\\xa5" * 8, bytes(8), b"\\xa5" * 4 + bytes(4), bytes(4) + b"\\xa5" * 4]
 for name, forms in { ({name: forms for name, (_, forms, *_) in NAMES.items() if not VARIES.search(name)}) }.items():
-    for number in range(5 if "i" in forms else 1) if hasattr(nvml, name) else ():
+    answers = {{}}
+    numbers = itertools.product(range(5), repeat=forms.count("i")) if hasattr(nvml, name) else ()
+    for fill, number in itertools.product(fills, numbers):
         for word in (4, *known):  # a count or, if it has one, the version of a structure
-            rooms = [char_buffer(struct.pack("I", word) + b"\\xa5" * size, size + 5) for one in forms if one == "p"]
-            places = iter(rooms)
-            given = [c_void_p(1) if one == "d" else number if one == "i" else next(places) for one in forms]
+            before = struct.pack("I", word) + fill * words
+            rooms = [char_buffer(before, len(before)) for one in forms if one == "p"]
+            places, left = iter(rooms), iter(number)
+            given = [c_void_p(1) if one == "d" else next(left if one == "i" else places) for one in forms]
             if (code := getattr(nvml, name)(*given)) not in (13, 25):
                 break
-        print(name, number, code, word, *(one.raw[:-1].rstrip(b"\\xa5").hex() for one in rooms))
+        changed = [int.from_bytes(one.raw, "little") ^ int.from_bytes(before, "little") for one in rooms]
+        written = (room.raw[: (bits.bit_length() + 7) // 8].hex() for room, bits in zip(rooms, changed))
+        answers[fill, number, word] = " ".join([str(code), *written]).rstrip()
+    if answers:
+        print(name, f"{{zlib.crc32(repr(answers).encode()):08x}}", *sorted({{*answers.values()}}), sep="; ")
 """,
         device=f"{card},memory=2GiB",  # else it depends on the machine's
     )
     as_kept(ROOT / "tests" / "data" / f"nvml_{card.partition(':')[0]}.txt", out)
+
+
+@pytest.mark.parametrize(("faults", "code"), [("lost=46", 15), ("lost=0", 0), ("cuInit:9=2", 0)])
+def test_a_lost_device(faults: str, code: int, on_driver) -> None:
+    """Where the process has no libcuda, NVML reads from the environment that the device is lost."""
+    program = "import ctypes; nvml = ctypes.CDLL('libnvidia-ml.so.1'); nvml.nvmlInit_v2()"
+    asked = "; exit(nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(ctypes.c_void_p())))"
+    assert on_driver("13.0", "-c", program + asked, faults=faults).returncode == code
 
 
 def test_uninitialized(check: Check) -> None:
