@@ -172,9 +172,7 @@ def _leaf_of_words(kind: Kind, arch: str | None, release: str | None, version: s
     producer = CudaVersion.parse(release) if release else None
     linked = {"linked": False, "relocatable": True}.get(version or "")
     number = CudaVersion.parse(version) if version and linked is None else None
-    needs = _needs(kind, number or (0, 0), producer, packed=number is None)
-    if kind == "ltoir" and needs and not needs.newer_than:
-        producer = needs.version
+    producer, needs = _releases(kind, number or (0, 0), producer, packed=number is None)
     return Artifact(
         kind,
         0,
@@ -205,9 +203,7 @@ def _artifact(stream: bytes, at: int) -> tuple[Artifact, int]:
         return _container(kind, size, parts), at
     target = names.pop(0) if flags & _HAS_TARGET else None
     producer = CudaVersion(*release) if any(release) else None
-    needs = _needs(kind, (major, minor), producer, packed=bool(flags & _PACKED))
-    if kind == "ltoir" and needs and not needs.newer_than:
-        producer = needs.version
+    producer, needs = _releases(kind, (major, minor), producer, packed=bool(flags & _PACKED))
     defined = _named(names, _DEFINED)
     undefined = _named(names, _UNDEFINED)
     if kind == "ptx":  # a declaration may stand before the definition
@@ -237,16 +233,19 @@ def _named(names: list[str], letters: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _needs(kind: Kind, version: tuple[int, int], producer: CudaVersion | None, *, packed: bool) -> Needs | None:
-    """The oldest release that reads an image, by its PTX ISA or NVVM IR version, or by the release that made it."""
+def _releases(
+    kind: Kind, version: tuple[int, int], producer: CudaVersion | None, *, packed: bool
+) -> tuple[CudaVersion | None, Needs | None]:
+    """The release that made an image, and the oldest that reads it, by its PTX ISA or NVVM IR version or its maker."""
     if kind == "ptx":
-        return needs_for_ptx_isa(version)
+        return producer, needs_for_ptx_isa(version)
     if kind == "ltoir":
-        return None if packed else needs_for_nvvm_ir(version)
+        needs = None if packed else needs_for_nvvm_ir(version)
+        return producer if needs is None or needs.newer_than else needs.version, needs
     if kind == "tileir":  # bytecode has the number of the first release that reads it
         release = CudaVersion(*version)
-        return Needs(release) if release <= LATEST_KNOWN else Needs(LATEST_KNOWN, newer_than=True)
-    return Needs(producer) if producer else None
+        return producer, Needs(release) if release <= LATEST_KNOWN else Needs(LATEST_KNOWN, newer_than=True)
+    return producer, Needs(producer) if producer else None
 
 
 def _container(kind: Kind, size: int, parts: Iterable[Artifact]) -> Artifact:

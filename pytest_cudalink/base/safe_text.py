@@ -63,6 +63,14 @@ def _text(value: object) -> str:
     return str(value)
 
 
+def text_of(value: object) -> str:
+    """Return the text of what a program has made, such as an error; empty where its own code fails."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 (any code may run)
+        return ""
+
+
 def line(value: object, limit: int = LINE_LIMIT) -> str:
     """Return a value as one line: ends of lines and tabs become spaces, what cannot be shown becomes an escape.
 

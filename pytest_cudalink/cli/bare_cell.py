@@ -6,7 +6,7 @@ The runners call it; the keys of the cell come from the environment.
 import ast
 import os
 import sys
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,32 +30,22 @@ def judge(loads: bare.Loads) -> bare.LoadReport:
     expected = loads.environment.get(_VARIABLE) or "any"
     asked = f"{expected} (from environment {_VARIABLE})"
     loaded: dict[provenance.Library, None] = {}
-    problems: list[str] = []
-    notes: list[str] = []
+    told: list[str] = []
     preloaded = loads.environment.get("LD_PRELOAD", "").split()
     listing = loader_log.listing(loads.lists, loads.pid, loads.folder, preloaded)
     openings = _openings(loads.opened)
     for image in listing.images:
         libraries = _libraries(image, openings, process)
         loaded |= dict.fromkeys(libraries)
-        problems += [
-            provenance.foreign(library, expected, asked, process)
-            for library in libraries
-            if not provenance.is_from(library, expected)
-        ]
-        for kind, text in _clashes(libraries, f"by {loads.nodeid}"):
-            if expected != "any":
-                problems.append(f"{text}\n  {provenance.ONE_COPY}")
-            elif kind == "majors":
-                notes.append(text)
+        copies = [(library, f"by {loads.nodeid}") for library in libraries]
+        for number, copy in enumerate(copies):
+            told += provenance.faults(copy, copies[:number], expected, asked, process)
     if listing.fault:
-        text = f"the CUDA libraries of {loads.nodeid} cannot be listed: {listing.fault}"
-        if expected != "any":
-            problems.append(f"{text}\n  --cudalink-provenance is {asked}")
-        else:
-            notes.append(text)
-    # forked children have what their parents have
-    return bare.LoadReport([*map(_record, loaded)], list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
+        why = "" if expected == "any" else f"\n  --cudalink-provenance is {asked}"
+        told.append(f"the CUDA libraries of {loads.nodeid} cannot be listed: {listing.fault}{why}")
+    texts = list(dict.fromkeys(told))  # forked children have what their parents have
+    problems, notes = ([], texts) if expected == "any" else (texts, [])
+    return bare.LoadReport([*map(_record, loaded)], problems, notes)
 
 
 def _openings(file: Path) -> list[Opening]:
@@ -75,15 +65,6 @@ def _libraries(
     every = [*openings, *(opening._replace(through=provenance.shown(opening.through)) for opening in image.openings)]
     described = (provenance.describe(loaded, image.objects, every, process) for loaded in image.objects)
     return [library for library in described if library is not None]
-
-
-def _clashes(libraries: Sequence[provenance.Library], when: str) -> Iterator[tuple[str, str]]:
-    """Yield what may not be in one process: ``"minors"`` or ``"majors"``, and the words for it."""
-    for number, library in enumerate(libraries):
-        for other in libraries[:number]:
-            if kind := provenance.clash(library, other):
-                yield kind, provenance.together(kind, (other, when), (library, when))
-                break
 
 
 def _record(library: provenance.Library) -> dict[str, str]:

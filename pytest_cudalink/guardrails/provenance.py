@@ -9,7 +9,7 @@ import os
 import re
 import site
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -313,6 +313,30 @@ def together(kind: str, *copies: tuple[Library, str]) -> str:
         f"  {library.label}\n    loaded {when}, for: {library.for_whom or 'not known'}" for library, when in copies
     ]
     return "\n".join([f"two {kind} of {copies[0][0].name} in one process:", *lines])
+
+
+def faults(
+    loaded: tuple[Library, str],
+    before: Iterable[tuple[Library, str]],
+    expected: str,
+    requested: str,
+    process: ProcessEnvironment | None = None,
+) -> Iterator[str]:
+    """Yield what is wrong with a library in its process; where it may be from anywhere, that is a second major alone.
+
+    `loaded`: the library, and in words when it was loaded.
+    `before`: the same of those that the process had.
+    `expected`: as of `is_from`.
+    `requested`, `process`: as of `foreign`.
+    """
+    library = loaded[0]
+    if not is_from(library, expected):
+        yield foreign(library, expected, requested, process)
+    kinds = ((clash(library, other[0]), other) for other in before)
+    for kind, other in kinds:
+        if kind == "majors" or (kind and expected != "any"):
+            yield together(kind, other, loaded) + ("" if expected == "any" else f"\n  {ONE_COPY}")
+            return
 
 
 def mixed_majors(producer: str | None, linker: str | None) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from ...base.finding import Violation
+from ...base.safe_text import text_of
 from ...emulator.control import DriverControl, DriverState, telling_frames
 from ...loader.contexts import STICKY_ERRORS
 from ...loader.jitlink import jitlink_calls
@@ -263,7 +264,7 @@ class _Witness:
             ]
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
-        text = _str(warning_message.message)
+        text = text_of(warning_message.message)
         self._notices.append(
             Said(text, not (_NO_ALARM.search(text) or issubclass(warning_message.category, _OF_OTHERS)))
         )
@@ -293,7 +294,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _text(error: BaseException) -> str:
     """Return the type of an exception, its message and its notes; of a doctest, what it has got."""
-    message = _str(error)
+    message = text_of(error)
     if type(error).__module__ == "doctest":
         example, got = getattr(error, "example", None), getattr(error, "got", None)
         # the example alone: that of another exception comes behind it
@@ -320,10 +321,3 @@ def _message(record: logging.LogRecord) -> str:
         return record.getMessage()
     except Exception:  # noqa: BLE001 (logging itself only prints that the arguments do not fit)
         return str(record.msg)
-
-
-def _str(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 (the exception of a test may fail in its own code)
-        return ""

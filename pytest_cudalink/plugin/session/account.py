@@ -158,7 +158,7 @@ class Require(Check):
 
         return driver_exists()
 
-    def sections(self, phase: Phase) -> tuple[()]:
+    def sections(self, phase: Phase) -> None:
         """Note on the last report of a test that asked for the driver whether it ran on one."""
         report = phase.report
         if phase.when == "setup":
@@ -169,7 +169,6 @@ class Require(Check):
         if phase.when == "teardown" and self._asks(phase.item):
             answer = "skipped" if self._skipped else "ran" if self._has_driver else "found no driver"
             setattr(report, _ANSWER, answer)
-        return ()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -70,9 +70,7 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
     # before this process can have native code that links
     config.add_cleanup(jitlink_calls.postpone_until_native_code(partial(_watch_nvjitlink, run)))
     if run.settings.guard_rails.value != "off":
-        from ..watch import guard
-
-        guard.load(config, run.settings)
+        run.part(watch.GUARD)  # waits for cuda.pathfinder before any conftest is imported
     # pytester has taken this module out of sys.modules if a run inside a test was the first to ask
     config.pluginmanager.register(import_module(__name__), "cudalink-lifecycle")
 
@@ -248,10 +246,8 @@ def _start_session(run: Run) -> None:
         if pytest_private.writes_junit(config):
             add_properties(config, environment_facts())
     if run.settings.guard_rails.value != "off":  # last: what was looked up before goes into the record file
-        from ..watch import guard
-
         run.track_current_test()
-        guard.start(run)
+        run.part(watch.GUARD).start()
 
 
 def _start_requirements(run: Run) -> None:
@@ -466,7 +462,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     run = run_of(terminalreporter.config)
     happened = (run.part(records.LEDGER).totals, run.new_processes, run.settings.guard_rails.value != "off")
     if run.is_controller or any(happened) or run.get(account.Account) is not None:
-        from ..watch import guard
         from . import summary
 
-        summary.show(terminalreporter, run, guard.not_routed(run.config))
+        guard = run.get(watch.GUARD)
+        summary.show(terminalreporter, run, guard.not_routed if guard is not None else ())

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .causes import Causes
     from .check import Reporter
     from .descendants import Descendants
+    from .guard import Guard
     from .native_links import LoadedModules, NativeLinks
     from .no_wait import NoWait
     from .provenance import Provenance
@@ -22,6 +23,7 @@ CAUSES: Final[Key[Causes]] = Key("watch.causes:Causes")
 DEADLOCKS: Final[Key[Deadlocks]] = Key("watch.violation_checks:Deadlocks")
 DESCENDANTS: Final[Key[Descendants]] = Key("watch.descendants:Descendants")
 EVENT_FILE: Final[Key[EventFile]] = Key("watch.violation_checks:EventFile")
+GUARD: Final[Key[Guard]] = Key("watch.guard:Guard")
 JITLINK_CONTRACT: Final[Key[JitlinkContract]] = Key("watch.violation_checks:JitlinkContract")
 LIFETIMES: Final[Key[Lifetimes]] = Key("watch.violation_checks:Lifetimes")
 LOADED_MODULES: Final[Key[LoadedModules]] = Key("watch.native_links:LoadedModules")

@@ -34,20 +34,12 @@ TARGETS: Final = {
 
 def steering(run: Run) -> Steering:
     """Return the steering of a run; the first call starts it."""
-    if not _has_begun(run):
-        start_postponed()  # that of a run around this one comes first: the last one to start is the active one
-        _begin(run)
-    return run.part(Backends).steering
-
-
-def _has_begun(run: Run) -> bool:
     part = run.get(Backends)
-    return part is not None and part.begun
-
-
-def _begin(run: Run) -> None:
-    if not _has_begun(run):
-        run.part(Backends).begin()
+    if part is None or not part.begun:
+        start_postponed()  # that of a run around this one comes first: the last one to start is the active one
+        part = run.part(Backends)
+        part.begin()
+    return part.steering
 
 
 class Backends(RunPart):
@@ -81,7 +73,9 @@ class Backends(RunPart):
         )
 
     def begin(self) -> None:
-        """Force what the run asks for, on libraries that are imported now and later."""
+        """Force what the run asks for, on libraries that are imported now and later; once."""
+        if self.begun:
+            return
         self._run.config.add_cleanup(self.steering.stop)
         self.steering.start(_choice(self._run.settings))
         self.begun = True
@@ -187,7 +181,7 @@ def start(run: Run) -> None:
     if settings.target.source != "default" or config.hook.pytest_cudalink_targets.get_hookimpls():
         steering(run)
     else:
-        config.add_cleanup(postpone(lambda: _begin(run), until=STEERED))
+        config.add_cleanup(postpone(lambda: run.part(Backends).begin(), until=STEERED))
     if settings.policy.source != "default":
         from ...linker import forcing
 

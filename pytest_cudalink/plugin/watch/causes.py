@@ -12,6 +12,7 @@ import pytest
 
 from ...base.finding import Finding
 from ...base.regular_files import DATA, read_bounded
+from ...base.safe_text import text_of
 from ...base.words import counted
 from ..records import LEDGER
 from ..run import MakesCollectReport, Run
@@ -261,7 +262,7 @@ class Causes(Check):
         self._run.part(LEDGER).test.refuse(refusals.calls, refusals.cause)
         return [_section(refusals, skips=self._skips)]
 
-    def finish(self) -> Sequence[Finding]:
+    def finish(self) -> None:
         """Report how many failures the refused CUDA runtime of this process may have caused unseen."""
         if self._unexplained:
             failed = f"{counted(len(self._unexplained), 'later test')} without a known cause"
@@ -269,7 +270,6 @@ class Causes(Check):
                 f"the CUDA runtime of a process was refused in {self._runtime_refused}, and refuses every later call; "
                 f"{failed} may have failed because of it: --cudalink-processes=isolated shows which"
             )
-        return ()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> MakesCollectReport:
@@ -347,7 +347,7 @@ def _shown(finding: Finding) -> tuple[str, str]:
 def _telling(error: BaseException, words: str) -> str:
     """Return the line of an error or of one that it comes from in which the words stand; empty without one."""
     for raised in _chain(error):
-        for line in _message(raised).splitlines():
+        for line in text_of(raised).splitlines():
             if re.search(words, line):
                 return f"{type(raised).__name__}: {line.strip()[:200]}"
     return ""
@@ -360,14 +360,7 @@ def _kind(error: BaseException) -> tuple[object, ...]:
         raised = raised.tb_next
     if raised is None or isinstance(error, AssertionError):
         return ()
-    return type(error), _message(error), raised.tb_frame.f_code.co_filename, raised.tb_lineno
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 (the error of a test may fail in its own code)
-        return ""
+    return type(error), text_of(error), raised.tb_frame.f_code.co_filename, raised.tb_lineno
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -46,9 +46,8 @@ class Check(RunPart):
     def __init__(self, run: Run) -> None:
         self._run, self._reporter = run, run.part(Reporter)
 
-    def between(self) -> Iterable[Finding]:
+    def between(self) -> Iterable[Finding] | None:
         """Return what was seen since the last phase, outside of tests: asked before each test."""
-        return ()
 
     def begin(self, nodeid: str) -> None:
         """Prepare for a test that begins."""
@@ -60,17 +59,14 @@ class Check(RunPart):
     def look(self, phase: Phase) -> None:
         """Look at a phase before its report is made."""
 
-    def sections(self, _phase: Phase) -> Iterable[Finding]:
+    def sections(self, _phase: Phase) -> Iterable[Finding] | None:
         """Return what was seen in a phase."""
-        return ()
 
-    def end(self, _session: pytest.Session) -> Iterable[Finding]:
+    def end(self, _session: pytest.Session) -> Iterable[Finding] | None:
         """Return findings after the last test: before the account judges, and before pytest writes its JUnit file."""
-        return ()
 
-    def finish(self) -> Iterable[Finding]:
+    def finish(self) -> Iterable[Finding] | None:
         """Return findings that belong to no test, as the session ends: asked after `between`."""
-        return ()
 
     def lines(self) -> Iterable[str]:
         """Return the lines of the summary on the whole, besides the findings."""
@@ -101,8 +97,7 @@ class Reporter(RunPart):
     def between(self) -> None:
         """Show what was seen since the last phase, outside of tests."""
         for check in self._asked["between"]:
-            if findings := check.between():
-                self.show_outside(findings, check.category)
+            self.show_outside(check.between(), check.category)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -157,9 +152,9 @@ class Reporter(RunPart):
                     path, number, _ = item.reportinfo()
                     skip_unsupported(report, (str(path), (number or 0) + 1, f"Skipped: {finding.why}"))
 
-    def show_outside(self, findings: Iterable[Finding], category: type[Warning] = pytest.PytestWarning) -> None:
+    def show_outside(self, findings: Iterable[Finding] | None, category: type[Warning] = pytest.PytestWarning) -> None:
         """Keep what was seen outside of tests, or in reruns of them, for the summary, or warn of it."""
-        for finding in map(_safe, findings):
+        for finding in map(_safe, findings or ()):
             outside = self._run.part(LEDGER).outside
             if isinstance(finding, RerunFinding):
                 text = "\n".join([finding.what, f"  repeat: {finding.repeat}", *finding.evidence])

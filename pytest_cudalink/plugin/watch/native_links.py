@@ -33,7 +33,7 @@ class NativeLinks(Check):
                 "be missed; an ini entry such as cudalink_checks = fail asks early enough"
             )
 
-    def between(self) -> tuple[()]:
+    def between(self) -> None:
         """Report what was linked since the last look."""
         jitlink_calls.cover(on=False)  # an interrupt may have come before the code that covers could do so
         calls, late, refused, refused_input = jitlink_calls.look()
@@ -49,7 +49,6 @@ class NativeLinks(Check):
             self._say(f"it was loaded {when}, before it could be watched; links may have been missed")
         if refused:
             self._say("this system does not let its functions be redirected; links of native code are not counted")
-        return ()
 
     def look(self, _phase: Phase) -> None:
         self.between()
@@ -72,13 +71,12 @@ class NativeLinks(Check):
         hook = self._run.config.hook.pytest_cudalink_unsupported
         hook(config=self._run.config, target=_LIBRARY, reason=reason)
 
-    def finish(self) -> tuple[()]:
+    def finish(self) -> None:
         """Report once that a libnvJitLink could not be watched."""
         if not self._watches and _is_loaded():
             self._say(
                 "the plugin's native part is missing or not for this system; links of native code are not counted"
             )
-        return ()
 
 
 def _is_loaded() -> bool:
@@ -119,9 +117,8 @@ class LoadedModules(Check):
         if self._run.is_isolated:
             self._before, self._links = self._driver.unlinked_images, 0
 
-    def finish(self) -> tuple[()]:
+    def finish(self) -> None:
         """Hand over how many modules no seen link can have made: at least so many, if each link made one of them."""
         unlinked = self._driver.unlinked_images - self._before - self._links
         if unlinked > 0:
             self._run.part(LEDGER).outside.unlinked_modules += unlinked
-        return ()

@@ -161,22 +161,15 @@ class Provenance(Check):
         """Note that a library is from elsewhere, or does not belong into one process with another."""
         from ...guardrails import provenance
 
-        library = loaded.library
-        if self._asked_for(library):
+        if self._asked_for(loaded.library):
             return
-        when = f"\n  it was loaded {loaded.when}"
-        if not provenance.is_from(library, self._expected):
-            text = provenance.foreign(library, self._expected, str(self._run.settings.provenance))
-            self._add(text, loaded.nodeid, when)
-        for other in before:
-            kind = "" if self._asked_for(other.library) else provenance.clash(library, other.library)
-            if kind == "majors" or (kind and self._expected != "any"):
-                text = provenance.together(kind, (other.library, other.when), (library, loaded.when))
-                if self._expected == "any":
-                    self._run.part(LEDGER).outside.of_processes.append(text)
-                else:
-                    self._add(f"{text}\n  {provenance.ONE_COPY}", loaded.nodeid, when)
-                break
+        copies = [(other.library, other.when) for other in before if not self._asked_for(other.library)]
+        asked = str(self._run.settings.provenance)
+        for text in provenance.faults((loaded.library, loaded.when), copies, self._expected, asked):
+            if self._expected == "any":
+                self._run.part(LEDGER).outside.of_processes.append(text)
+            else:
+                self._add(text, loaded.nodeid, f"\n  it was loaded {loaded.when}")
 
     def _asked_for(self, library: Library) -> bool:
         """Whether the run itself has loaded a library, because ``--cudalink-nvjitlink`` names its release."""
@@ -244,9 +237,8 @@ class Provenance(Check):
 
     # -- the check
 
-    def between(self) -> tuple[()]:
+    def between(self) -> None:
         self.take(None, "between tests")
-        return ()
 
     def look(self, phase: Phase) -> None:
         self.take(phase.nodeid, phase.when)
@@ -265,16 +257,14 @@ class Provenance(Check):
 
         return [Finding("error", block("\n".join(f"cudalink: {text}" for text in texts)), kind=_SECTION)]
 
-    def end(self, _session: pytest.Session) -> tuple[()]:
+    def end(self, _session: pytest.Session) -> None:
         """Take what was loaded since the last test."""
         self.take(None, "after the last test")
-        return ()
 
-    def finish(self) -> tuple[()]:
+    def finish(self) -> None:
         """Find two majors of a library where nothing more was asked."""
         if self._waits and _has_two_majors([candidate.loaded for candidate in self._candidates]):
             self._judge()
-        return ()
 
 
 def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:

@@ -185,11 +185,10 @@ class Sticky(Check):
         first = next((at for at, event in enumerate(events) if event["result"] == left.code), len(events))
         return [f"{event['call']} answered {event['result']}" for event in events[: first + 1][-_LAST_CALLS:]]
 
-    def end(self, session: pytest.Session) -> tuple[()]:
+    def end(self, session: pytest.Session) -> None:
         """Let a process that hangs end without the destructors of its libraries, which would wait."""
         if self.found is not None and self.found.code == contexts.HANGS:
             atexit.register(_leave, session)
-        return ()
 
 
 class _Stop:

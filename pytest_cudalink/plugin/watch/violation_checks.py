@@ -114,9 +114,8 @@ class ViolationCheck(Check):
     def _seen_outside(self, text: str) -> Finding:
         return Finding(self._severity, text, kind=self.title)
 
-    def between(self) -> tuple[()]:
+    def between(self) -> None:
         self.collect(None)
-        return ()
 
     def begin(self, nodeid: str) -> None:
         """Note that handles from now on belong to this test."""
@@ -198,10 +197,9 @@ def lose_events(run: Run, why: str) -> None:
 class EventFile(Check):
     """The check, at the end, whether the driver of this process wrote every event."""
 
-    def finish(self) -> tuple[()]:
+    def finish(self) -> None:
         if self._run.emulated is not None and (why := self._run.emulated.event_file_error):
             lose_events(self._run, why)
-        return ()
 
 
 #: Bytes of a test's name from which on a note may have it cut.
