@@ -62,9 +62,9 @@ def test_the_facts_of_a_test() -> None:
     plain = {"links": {}, "unsteered": {}, "violations": {}, "verdicts": [], "unsupported": {}, "undestroyed": 0}
     plain |= {"documented": None, "missing": None, "refused": [], "passed_over": [], "cause": None, "sticky": None}
     assert (seen.properties(), seen.as_json()) == ([], plain)
-    seen.refuse([("cuA", "no"), ("cuB", "")], None)
-    seen.refuse([], cause := Finding("error", "x", why="y", kind="skew", suggestion=("z",)))
-    seen.refuse([], Finding("error", "later"))
+    calls = (("cuA", "no"), ("cuB", ""))
+    seen.refuse(cause := Finding("error", "x", why="y", kind="skew", evidence=calls, suggestion=("z",)))
+    seen.refuse(Finding("error", "later"))
     assert seen.refused == [{"function": "cuA", "note": "no"}, {"function": "cuB", "note": ""}]
     seen.links.update({"b/driver": 2, "a/none": 1})
     seen.unsteered["cupy"] += 1
@@ -84,7 +84,7 @@ def test_the_facts_of_a_test() -> None:
     plain = seen.as_json()
     written = {"kind": "skew", "what": "x", "why": "y", "fix": ["z"]}
     assert (plain["cause"], plain["links"], type(plain["links"])) == (written, {"a/none": 1, "b/driver": 2}, dict)
-    seen.refuse([("cuC", "")], None)
+    seen.refuse(Finding("error", "last", evidence=(("cuC", ""),)))
     assert (seen.cause, seen.refused) == (cause, [{"function": "cuC", "note": ""}])
 
 

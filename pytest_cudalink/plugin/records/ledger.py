@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -68,10 +68,10 @@ class Facts(Counts):
         """The same as plain values."""
         return {**super().as_json(), "cause": self.cause and cause_record(self.cause)}
 
-    def refuse(self, calls: Iterable[tuple[str, str]], cause: Finding | None) -> None:
+    def refuse(self, cause: Finding) -> None:
         """Keep why a phase failed: the first cause, and the functions of the last phase in which some were refused."""
         self.cause = self.cause or cause
-        self.refused = [{"function": function, "note": note} for function, note in calls] or self.refused
+        self.refused = [{"function": function, "note": note} for function, note in cause.evidence] or self.refused
 
     def properties(self) -> list[tuple[str, str]]:
         """The facts as properties of a JUnit report, without those that are empty."""

@@ -6,7 +6,8 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -58,20 +59,11 @@ _RUNTIME: Final = "the CUDA runtime"
 _NO_TABLES: Final = "it asks the driver for undocumented tables, which an emulated one lacks"
 
 
-class _Refusals(NamedTuple):
-    """What was refused in a phase, as far as it explains a failure: calls that are not emulated, or device code."""
-
-    calls: tuple[tuple[str, str], ...] = ()
-    cause: Finding | None = None
-
-
-_NOTHING: Final = _Refusals()
-
-
 class Causes(Check):
     """Explains each phase that failed, and may turn a failure after a refused call into a skip.
 
-    There once this process has a driver to watch or native code.
+    There once this process has a driver to watch or native code. The evidence of a cause is the calls that are not
+    emulated, with why.
     """
 
     def __init__(self, run: Run) -> None:
@@ -93,7 +85,7 @@ class Causes(Check):
         self._invalid, self._invalidated = 0, ""
         #: The last errors that were raised after a refusal. pytest keeps the error of a fixture of a wider scope, and
         #: raises it again in every test that asks for the fixture.
-        self._known: list[tuple[BaseException, _Refusals]] = []
+        self._known: list[tuple[BaseException, Finding]] = []
 
     def watch(self) -> None:
         """Explain what the emulated driver of this process refuses, and those of processes below it."""
@@ -127,7 +119,9 @@ class Causes(Check):
         """Return the calls that were refused since the last phase in processes that a test has started."""
         return () if self._below is None else _as_called(self._below.refusals(nodeid))
 
-    def _of(self, error: BaseException | None, nodeid: str = "", report: pytest.TestReport | None = None) -> _Refusals:
+    def _of(
+        self, error: BaseException | None, nodeid: str = "", report: pytest.TestReport | None = None
+    ) -> Finding | None:
         """Return what an error of a phase may come from; nothing without an error."""
         # what the test itself did comes last, and counts first
         events, refused = [*self._refused_below(nodeid), *self._since_last_phase(nodeid)], self._input
@@ -136,23 +130,21 @@ class Causes(Check):
             if events and (functions := {_name(event) for event in events if event.get("unsupported")}):
                 facts = self._run.part(LEDGER).test
                 facts.passed_over = sorted(functions.union(facts.passed_over))
-            return _NOTHING
-        refusals = _NOTHING
-        if events or refused:
-            refusals = self._explained(events, refused)
-        if cause := next(filter(None, map(_of_link_error, _chain(error))), None):
-            refusals = _Refusals(cause=cause)
-        if refusals != _NOTHING:
-            self._known.append((error, refusals))
-            self._remember(error, refusals)
-            return refusals
+            return None
+        cause = next(filter(None, map(_of_link_error, _chain(error))), None)
+        if cause is None and (events or refused):
+            cause = self._explained(events, refused)
+        if cause is not None:
+            self._known.append((error, cause))
+            self._remember(error, cause)
+            return cause
         if (known := next((earlier for known, earlier in self._known if known is error), None)) is not None:
             return known
         if (of_runtime := self._of_runtime(error, report)) is not None:
             self._remember(error, of_runtime)
             return of_runtime
         if self._driver is None:
-            return _Refusals(cause=_missing_driver(error, self._run.config))
+            return _missing_driver(error, self._run.config)
         return self._of_capture(error, self._driver)
 
     def left_open(self, error: BaseException | None) -> str:
@@ -161,7 +153,7 @@ class Causes(Check):
             return ""
         return self._left_open if _telling(error, _OF_CAPTURE) else ""
 
-    def _of_capture(self, error: BaseException, driver: DriverControl) -> _Refusals:
+    def _of_capture(self, error: BaseException, driver: DriverControl) -> Finding | None:
         """Return what an error comes from that says something of a capture."""
         from ...linker import causes
 
@@ -169,35 +161,35 @@ class Causes(Check):
         number, call, by_mode = state.invalid
         if number and (said := _telling(error, _INVALID_CAPTURE)):
             where = "" if number > self._invalid else self._invalidated
-            return _Refusals(cause=causes.invalid_capture(said, _in_header({"call": call}), where, by_mode=by_mode))
+            return causes.invalid_capture(said, _in_header({"call": call}), where, by_mode=by_mode)
         if (self._left_open or state.captures) and (said := _telling(error, _OF_CAPTURE)):
-            return _Refusals(cause=causes.open_capture(said, self._left_open))
-        return _NOTHING
+            return causes.open_capture(said, self._left_open)
+        return None
 
-    def _remember(self, error: BaseException, refusals: _Refusals) -> None:
+    def _remember(self, error: BaseException, cause: Finding) -> None:
         """Recognize the error when the refused runtime of this process leads to it again."""
-        if any(name == _RUNTIME for name, _ in refusals.calls) and (kind := _kind(error)):
+        if any(name == _RUNTIME for name, _ in cause.evidence) and (kind := _kind(error)):
             self._of_refused_runtime.add(kind)
 
-    def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Refusals:
+    def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> Finding | None:
         """Return the last refusal that explains a failure."""
         from ...linker import causes
 
         for event in reversed(events):
             if "linker failed" in event:
-                return _Refusals(cause=causes.linker_failed(_in_header(event), str(event["linker failed"])))
+                return causes.linker_failed(_in_header(event), str(event["linker failed"]))
             if "image" not in event:
                 break
             if cause := causes.explain(_of_driver(event, self._driver)):
-                return _Refusals(cause=cause)
+                return cause
         if refused is not None and (cause := _of_nvjitlink(refused)):
-            return _Refusals(cause=cause)
+            return cause
         calls = dict.fromkeys((_name(event), _note(event)) for event in events if not _SHOWN_APART & event.keys())
-        return _Refusals(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
+        return _not_emulated(*calls) if calls else None
 
     # -- the CUDA runtime, and a missing driver
 
-    def _of_runtime(self, error: BaseException, report: pytest.TestReport | None) -> _Refusals | None:
+    def _of_runtime(self, error: BaseException, report: pytest.TestReport | None) -> Finding | None:
         """Return what the words of the CUDA runtime say; None where they say nothing, or that there is no driver.
 
         Libraries such as Warp write them to stderr, and raise others.
@@ -217,10 +209,10 @@ class Causes(Check):
             # the driver is of that release, and only who was refused its version says that it is not
             says = (driver_version() or (0, 0)) >= CudaVersion.parse(needs[1])
         if self._driver is not None and says:
-            return _Refusals(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
+            return _not_emulated((_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
         if said and (version := driver_version()) is not None:
-            return _Refusals(cause=causes.insufficient_driver(said, version))
+            return causes.insufficient_driver(said, version)
         return None
 
     # -- reports
@@ -251,16 +243,16 @@ class Causes(Check):
 
     def sections(self, phase: Phase) -> Sequence[Finding]:
         """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
-        refusals = self._of(phase.error, phase.nodeid, phase.report)
+        cause = self._of(phase.error, phase.nodeid, phase.report)
         if self._has_cause and phase.when == "setup":  # a plugin runs the test again
             self._has_cause, self._run.part(LEDGER).test.cause = False, None
-        if refusals.cause is None or not phase.report.failed:
+        if cause is None or not phase.report.failed:
             if self._runtime_refused and phase.report.failed:
                 self._unexplained.add(phase.nodeid)
             return ()
         self._has_cause = True
-        self._run.part(LEDGER).test.refuse(refusals.calls, refusals.cause)
-        return [_section(refusals, skips=self._skips)]
+        self._run.part(LEDGER).test.refuse(cause)
+        return [_section(cause, skips=self._skips)]
 
     def finish(self) -> None:
         """Report how many failures the refused CUDA runtime of this process may have caused unseen."""
@@ -284,12 +276,12 @@ class Causes(Check):
     ) -> None:
         """Explain why a file cannot be collected."""
         if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
-            refusals = self._of(call.excinfo.value)
-            if refusals.cause is not None:
+            cause = self._of(call.excinfo.value)
+            if cause is not None:
                 from ...report.wording import cause_record
 
-                report.sections.append(_shown(_section(refusals)))
-                report.cudalink_cause = cause_record(refusals.cause)  # type: ignore[attr-defined]
+                report.sections.append(_shown(_section(cause)))
+                report.cudalink_cause = cause_record(cause)  # type: ignore[attr-defined]
 
 
 def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> Finding:
@@ -298,13 +290,11 @@ def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> F
     The facts of the test, in the process that waited for the other, get function and note of the call, and go onto its
     last report.
     """
-    from ...linker import causes
-
     event = dict(zip(("call", "note"), call, strict=True))
-    refusals = _Refusals(((_name(event), _note(event)),), causes.not_emulated(_name(event), _note(event)))
-    run.part(LEDGER).test.refuse(refusals.calls, refusals.cause)
+    cause = _not_emulated((_name(event), _note(event)))
+    run.part(LEDGER).test.refuse(cause)
     run.part(LEDGER).put_on(last)
-    return _section(refusals, skips=run.settings.unsupported.value == "skip")
+    return _section(cause, skips=run.settings.unsupported.value == "skip")
 
 
 def explain_unasked(
@@ -312,7 +302,7 @@ def explain_unasked(
 ) -> None:
     """Explain a failure for want of a driver in a run for which nothing asks; of other failures it knows nothing."""
     if report.failed and (cause := _missing_driver(error, config)) is not None:
-        report.sections.append(_shown(_section(_Refusals(cause=cause))))
+        report.sections.append(_shown(_section(cause)))
 
 
 def _missing_driver(error: BaseException, config: pytest.Config) -> Finding | None:
@@ -329,14 +319,20 @@ def _missing_driver(error: BaseException, config: pytest.Config) -> Finding | No
     return Finding("error", said, why=why, kind="no_driver", suggestion=fixes)
 
 
-def _section(refusals: _Refusals, *, skips: bool = False) -> Finding:
+def _not_emulated(*calls: tuple[str, str]) -> Finding:
+    """Return the cause of a failure after calls that are not emulated; each with why."""
+    from ...linker import causes
+
+    return replace(causes.not_emulated(*calls[-1]), evidence=calls)
+
+
+def _section(cause: Finding, *, skips: bool = False) -> Finding:
     from ...report.wording import explanation, not_emulated
 
-    assert refusals.cause is not None
-    if not refusals.calls:
-        return Finding("note", explanation(refusals.cause), kind=_WHY)
-    text = "\n".join([*(f"{function}: {note}" for function, note in refusals.calls), "", _ADVICE])
-    reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in refusals.calls])}"
+    if not cause.evidence:
+        return Finding("note", explanation(cause), kind=_WHY)
+    text = "\n".join([*(f"{function}: {note}" for function, note in cause.evidence), "", _ADVICE])
+    reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in cause.evidence])}"
     return Finding("unknown" if skips else "note", text, why=reason, kind=_NOT_EMULATED)
 
 
