@@ -326,7 +326,7 @@ def check_forced() -> None:
 def steer() -> None:
     """Steer a run, and link in it."""
     events: list[object] = []
-    one = Steering([Bundled()], on_link=events.append)
+    one = Steering(targets={"bundled": Bundled()}, on_link=events.append)
     try:
         one.start(BackendChoice())
         one.force(BackendChoice("driver", "the walk"))
@@ -352,7 +352,7 @@ def postpone() -> None:
 
 @cache
 def _steering() -> Steering:
-    one = Steering([Bundled()])
+    one = Steering(targets={"bundled": Bundled()})
     one.start(BackendChoice())
     return one
 

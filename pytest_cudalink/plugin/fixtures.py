@@ -134,14 +134,12 @@ class EmulatedDriver:
     def remove_faults(self) -> list[str]:
         """Remove the faults of this test, not those of the run; return the functions whose fault no call triggered."""
         self.control.lose_device(self._lost_before)
-        functions = {fault.number: fault.function for fault in self._made}
         from ..emulator.control import Injected
 
-        numbers = self.control.injected[self._before :]
-        waiting = [
-            number for number in numbers if not self.control.remove_fault(Injected(number, functions.get(number, "")))
-        ]
-        return sorted({functions[number] for number in waiting if number in functions})
+        made = {fault.number: fault for fault in self._made}
+        faults = [made.get(number, Injected(number, "")) for number in self.control.injected[self._before :]]
+        waiting = [fault.function for fault in faults if not self.control.remove_fault(fault)]
+        return sorted(set(filter(None, waiting)))
 
 
 class BrokenRules:

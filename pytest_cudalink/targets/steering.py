@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final, Literal, NoReturn, cast
 
@@ -159,49 +159,33 @@ def linking_for(name: str) -> str:
     return _thread.behalf or name
 
 
+@dataclass(eq=False, kw_only=True)
 class Steering:
-    """The targets of one run, the choice that they are forced to, and where their links are reported.
+    """The targets of one run, the choice that they are forced to, and where their links are reported."""
 
-    `only`: names of the targets that may be forced; all are watched. None: all.
-    `decide`: may change a choice for one target or one link.
-    `seams`: by module name: what else to do with that module, once per process, when it is imported.
-    `on_link`: called with each `LinkEvent`.
-    `on_unsupported`: called with the name of a target that cannot be steered and the reason, as long as nothing forces
-    that target.
-    `on_mismatch`: called with each `ForcedBackendError`, before it is raised into the code that linked.
-    `on_stale`: called with the name of a target that is forced and cannot be steered, and the error, before that is
-    raised into the code that imports the library or forces the target.
-    `on_unsteered`: called with each `UnsteeredLink`, and with the choice that counted for it.
-    `nodeid`: returns the current test.
-    """
+    targets: Mapping[str, Target]  # by name
+    only: frozenset[str] | None = None  # names of the targets that may be forced; all are watched. None: all
+    #: May change a choice for one target or one link.
+    decide: Decide = lambda _target, choice, _inputs: choice
+    #: By module name: what else to do with that module, once per process, when it is imported.
+    seams: Mapping[str, Callable[[ModuleType], None]] = field(default_factory=dict)
+    #: Called with each link.
+    on_link: Callable[[LinkEvent], None] = lambda _event: None
+    #: Called with the name of a target that cannot be steered and the reason, as long as nothing forces that target.
+    on_unsupported: Callable[[str, str], None] = lambda _target, _why: None
+    #: Called with each error before it is raised into the code that linked.
+    on_mismatch: Callable[[ForcedBackendError], None] = lambda _error: None
+    #: Called with the name of a target that is forced and cannot be steered, and the error, before that is raised into
+    #: the code that imports the library or forces the target.
+    on_stale: Callable[[str, Exception], None] = lambda _target, _error: None
+    #: Called with each link that no target steers, and with the choice that counted for it.
+    on_unsteered: Callable[[UnsteeredLink, BackendChoice], None] = lambda _link, _choice: None
+    nodeid: Callable[[], str | None] = lambda: None  # returns the current test
 
-    def __init__(
-        self,
-        targets: Sequence[Target],
-        *,
-        only: frozenset[str] | None = None,
-        decide: Decide = lambda _target, choice, _inputs: choice,
-        seams: Mapping[str, Callable[[ModuleType], None]] | None = None,
-        on_link: Callable[[LinkEvent], None] = lambda _event: None,
-        on_unsupported: Callable[[str, str], None] = lambda _target, _why: None,
-        on_mismatch: Callable[[ForcedBackendError], None] = lambda _error: None,
-        on_stale: Callable[[str, Exception], None] = lambda _target, _error: None,
-        on_unsteered: Callable[[UnsteeredLink, BackendChoice], None] = lambda _link, _choice: None,
-        nodeid: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        self.targets = {target.name: target for target in targets}
-        self.only = only
-        self.decide = decide
-        self._seams = dict(seams or {})
-        self.modules: dict[str, dict[str, ModuleType]] = {target.name: {} for target in targets}
-        self._by_module = grouped((name, target) for target in targets for name in target.modules)
-        self._on_link = on_link
-        self._on_unsupported = on_unsupported
-        self._on_mismatch = on_mismatch
-        self._on_stale = on_stale
-        self._on_unsteered = on_unsteered
+    def __post_init__(self) -> None:
+        self.modules: dict[str, dict[str, ModuleType]] = {name: {} for name in self.targets}
+        self._by_module = grouped((name, target) for target in self.targets.values() for name in target.modules)
         self._stale: dict[str, str] = {}
-        self.nodeid = nodeid
         self._choice = self._of_run = BackendChoice()
         self._verified: set[tuple[str, Backend]] = set()
         self._imports = ImportWatch(self._imported)
@@ -219,7 +203,7 @@ class Steering:
         for active, entry in self._entries:
             if entry not in active:  # an exception may have ended this before
                 active.append(entry)
-        self._imports.watch([*self._seams, *self._by_module])
+        self._imports.watch([*self.seams, *self._by_module])
 
     def stop(self) -> None:
         """Give every choice back to its library, or to the outer run."""
@@ -243,8 +227,8 @@ class Steering:
 
     def _imported(self, module: ModuleType) -> None:
         name = module.__name__
-        if name in self._seams:
-            _install("", module, self._seams[name])
+        if name in self.seams:
+            _install("", module, self.seams[name])
         for target in self._by_module.get(name, []):
             backend = self.wanted(target.name).backend
             try:
@@ -254,11 +238,11 @@ class Steering:
             except Exception as error:
                 self.modules[target.name].pop(name, None)
                 if backend is not None:
-                    self._on_stale(target.name, error)
+                    self.on_stale(target.name, error)
                 if backend is not None or not isinstance(error, StaleRecipeError):
                     raise
                 self._stale[target.name] = str(error)
-                self._on_unsupported(target.name, str(error))
+                self.on_unsupported(target.name, str(error))
 
     def _loaded(self) -> Iterable[tuple[Target, ModuleType]]:
         for name, modules in self.modules.items():
@@ -284,7 +268,7 @@ class Steering:
                 if self.wanted(name).backend is not None:
                     self._choice = before
                     error = StaleRecipeError(why)
-                    self._on_stale(name, error)
+                    self.on_stale(name, error)
                     raise error
             self.refresh()
         return before
@@ -313,7 +297,7 @@ class Steering:
         Raises ForcedBackendError if the link ran on another backend.
         """
         event = replace(event, nodeid=self.nodeid())
-        self._on_link(event)
+        self.on_link(event)
         self._verify(event, choice)
         if made_in is not None and event.nodeid is not None and made_in != event.nodeid:
             self._verify_outlived(event, made_in)
@@ -332,7 +316,7 @@ class Steering:
 
     def _refuse(self, event: LinkEvent, msg: str) -> NoReturn:
         mismatch = ForcedBackendError(msg)
-        self._on_mismatch(mismatch)
+        self.on_mismatch(mismatch)
         raise mismatch from event.error
 
     def report_unsteered(self, link: UnsteeredLink) -> None:
@@ -341,7 +325,7 @@ class Steering:
         # where the run forces only some targets, other code may link as it likes; a test that names a backend means all
         if self.only is not None and wanted.source == self._of_run.source:
             wanted = BackendChoice()
-        self._on_unsteered(replace(link, nodeid=self.nodeid(), forced=wanted.backend), wanted)
+        self.on_unsteered(replace(link, nodeid=self.nodeid(), forced=wanted.backend), wanted)
 
     def _verify(self, event: LinkEvent, wanted: BackendChoice) -> None:
         if wanted.backend is None or event.backend == "unknown":

@@ -213,7 +213,7 @@ def test_forcing(no_libraries, sample_code) -> None:
 def links() -> Iterator[list[LinkEvent]]:
     """A run that forces the driver is active; its links."""
     events: list[LinkEvent] = []
-    steering = Steering([Bundled()], on_link=events.append)
+    steering = Steering(targets={"bundled": Bundled()}, on_link=events.append)
     steering.start(BackendChoice("driver", "the run"))
     yield events
     steering.stop()

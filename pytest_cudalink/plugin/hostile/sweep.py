@@ -51,13 +51,13 @@ class Baseline:
     def __init__(self, run: Run) -> None:
         setting = run.settings.fault_baseline
         self.name = setting.value
-        self.known: list[str] | None = None if run.reports_elsewhere or not setting.value else []
+        self.known: list[str] | None = None
         self.written = self.unwritten = ""
         ini = run.config.inipath
         folder = ini.parent if ini is not None and setting.source == "ini" else run.config.invocation_params.dir
         self._file = folder / setting.value
         self._label = f"cudalink: cudalink_fault_baseline is {setting}"
-        if self.known is not None:
+        if setting.value and not run.reports_elsewhere:
             self.known = self._read()
 
     def _read(self) -> list[str] | None:
@@ -223,7 +223,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             show(item, f"{counted(totals.runs, 'run')} with a fault, {number}", verbosity=0)
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
-        (_, clean, stacks), *_ = [*self._trials(item, [_NO_FAULT]), (0, None, [])]
+        clean = dict(self._trials(item, [_NO_FAULT])).get(0)
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
             reason = self._copies.why_not if clean is None else f"{ended} in a separate process"
@@ -231,24 +231,24 @@ class FaultSweep(RunsAgain[SweepTotals]):
         root = str(item.config.rootpath)
         calls = [
             Call(function, sweep_plan.site_of(stack or (), root))
-            for function, stack in zip(clean.calls, stacks, strict=True)
+            for function, stack in zip(clean.calls, clean.stacks, strict=True)
         ]
         functions = self._functions
         if functions and self._others:
             functions = [*functions, *(call.function for call in calls if _library_of(call.function) in self._others)]
-        closed = {number for number, stack in enumerate(stacks, 1) if stack is None}
+        closed = {number for number, stack in enumerate(clean.stacks, 1) if stack is None}
         if self._single:
             closed = set(range(1, len(calls) + 1)) - {self._single} | closed
         chosen, over, elsewhere, repeats = sweep_plan.plan(
             calls,
             self._modes,
-            stacks=[stack or () for stack in stacks],
+            stacks=[stack or () for stack in clean.stacks],
             functions=functions,
             closed=closed,
             budget=self._budget,
             part=self._part,
         )
-        trials = {number: trial for number, trial, _ in self._trials(item, chosen)}
+        trials = dict(self._trials(item, chosen))
         made = [fault for number, fault in enumerate(chosen) if number in trials]
         judged = (
             sweep_plan.judge(clean, trial, chosen[number], item.nodeid, place_of(item))
@@ -271,10 +271,8 @@ class FaultSweep(RunsAgain[SweepTotals]):
             findings=[*chain.from_iterable(judged)],
         )
 
-    def _trials(
-        self, item: pytest.Item, chosen: Sequence[FailedCall]
-    ) -> Iterator[tuple[int, SweptTrial, list[list[str] | None]]]:
-        """Run a test once for each fault; yield the number of each that ended, its run, and stacks."""
+    def _trials(self, item: pytest.Item, chosen: Sequence[FailedCall]) -> Iterator[tuple[int, SweptTrial]]:
+        """Run a test once for each fault; yield the number of each that ended, and its run."""
         asked, places = [], set()
         for fault in chosen:
             # what an error leaves for later tests depends on the place that met it: once for each is enough
@@ -283,9 +281,9 @@ class FaultSweep(RunsAgain[SweepTotals]):
             places.add((fault.call, fault.mode))
         for number, end, result in self._copies(item, asked):
             if result is None or end.exitcode is None or end.stopped:
-                yield number, SweptTrial(end=str(end), hung=bool(end.stopped)), []
+                yield number, SweptTrial(end=str(end), hung=bool(end.stopped))
             else:
-                yield number, msgspec.convert(result, SweptTrial), result["stacks"]
+                yield number, msgspec.convert(result, SweptTrial)
 
     # -- what they found
 

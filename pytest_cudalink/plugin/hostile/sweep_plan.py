@@ -99,6 +99,8 @@ class SweptTrial:
     failing: tuple[int, ...] = ()
     lasts: bool = False  # whether the error stays, so that each later call has it
     unlisted: int = 0  # how many more calls it made than the driver lists
+    # of the clean run, by call: lines of Python, innermost first, or native frames; None for a call that never fails
+    stacks: tuple[tuple[str, ...] | None, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Backends(RunPart):
         run.track_current_test()
         targets, config = _targets(run.config), run.config
         self.steering = Steering(
-            list(targets.values()),
+            targets=targets,
             only=_only(run.settings, list(targets)),
             decide=self._decide,
             seams=SEAMS,
