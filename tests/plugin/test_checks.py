@@ -107,7 +107,7 @@ def test_a_linker_that_is_not_watched(monkeypatch, begins_late: bool, loaded: bo
 
     run.config.pluginmanager.register(SimpleNamespace(pytest_cudalink_unsupported=tell))
     check = native_links.NativeLinks(run)
-    assert (check.between(), native.cover.mock_calls, check.finish()) == ((), [call(on=False)], ())
+    assert (check.between(), native.cover.mock_calls, check.finish()) == (None, [call(on=False)], None)
     known = (
         ("it was loaded before a test asked for pytest-cudalink", begins_late and loaded),
         ("it was loaded during A" if watches else "it was loaded outside of tests", True),
@@ -129,7 +129,7 @@ def test_modules_that_no_seen_link_made(monkeypatch) -> None:
     counted = run.part(LEDGER).outside
     for images, unlinked in ((7, 0), (8, 1), (6, 1)):
         driver.unlinked_images = images
-        assert (check.finish(), counted.unlinked_modules) == ((), unlinked)
+        assert (check.finish(), counted.unlinked_modules) == (None, unlinked)
     monkeypatch.setattr(Run, "is_isolated", True)
     check.pytest_collection_finish()
     driver.unlinked_images = 7
@@ -189,8 +189,8 @@ def test_when_checks_are_asked() -> None:
     """Between tests, as a test begins, before and after the report of a phase, after the last test and at the end."""
     run, check = watched()
     idle, phase_methods = Check(run), ("between", "begin", "leaves", "look", "sections")
-    assert [[*idle.between()], idle.leaves(), [*idle.sections(Mock())], [*idle.finish()]] == [[], False, [], []]
-    assert ([*idle.end(Mock())], run.part(REPORTER).lines()) == ([], ["a line"])
+    assert [idle.between(), idle.leaves(), idle.sections(Mock()), idle.finish()] == [None, False, None, None]
+    assert (idle.end(Mock()), run.part(REPORTER).lines()) == (None, ["a line"])
     vars(idle).update((name, in_vain := Mock()) for name in phase_methods)  # its class has none of its own
     run.config.pluginmanager.register(idle)
     assert run.get(CurrentTest) is not None
@@ -422,7 +422,7 @@ def test_violations_that_no_report_shows() -> None:
     check.pending = [violation(1)]
     check.collect("A")
     check.begin("B")
-    assert [*check.between()] == []
+    assert check.between() is None
     assert (check.mode, reported(run, "call").outcome) == ("fail", "passed")
     check.pending = [violation(2), violation(3)]
     assert reported(run, "call").longrepr == (

@@ -336,7 +336,7 @@ def test_a_runtime_that_was_refused(run, refused_in: str) -> None:
     begin(run)
     assert why(run, RuntimeError(SAYS)) == repeats
     book = run.part(LEDGER)
-    assert run.part(CAUSES).finish() == ()
+    assert run.part(CAUSES).finish() is None
     assert book.outside.of_processes == []
     for nodeid in ("A", "B", "B"):
         item = Item()
@@ -345,7 +345,7 @@ def test_a_runtime_that_was_refused(run, refused_in: str) -> None:
             assert why(run, RuntimeError(text), item=item) == ""
     item.nodeid = "C"
     reported(run, "call", item, outcome="skipped", error=ValueError())
-    assert run.part(CAUSES).finish() == ()
+    assert run.part(CAUSES).finish() is None
     (said,) = book.outside.of_processes
     assert said == (
         f"the CUDA runtime of a process was refused in {place}, and refuses every later call; 2 later tests without a "
