@@ -298,8 +298,9 @@ def declared(header: str) -> dict[str, list[str]]:
 def test_answers(check, toolchain, as_kept) -> None:
     """The answers of the API are the kept ones: for live objects, structures and numbers, each in turn another one.
 
-    A line has an answer: its code, the first word of each room for results ("+": an address) and what the event says;
-    then the calls that gave it: a number for all numbers, or the place of an argument and what stood there.
+    A line has an answer: its code, what changed in each room for results ("+": an address) and what the event says;
+    then the calls that gave it: a number for all numbers, or the place of an argument and which of `ways` stood there.
+    Lines of streams that are captured, and of no current context, are those that differ.
     """
     header = (toolchain("13.0") / "include" / "cuda.h").read_text(encoding="utf-8")
     functions = {name: kinds for name, kinds in declared(header).items() if not APART.search(name)}
@@ -308,9 +309,10 @@ def test_answers(check, toolchain, as_kept) -> None:
         f"""
 context, graph = start(), new(cuda.cuGraphCreate, 0)
 library = new(cuda.cuLibraryLoadData, small_ptx(), None, None, 0, None, None, 0)
+module, device = loaded(small_ptx()), allocate(4096)
 handles = {{
     "CUstream": stream(), "CUevent": event(), "CUcontext": context, "CUlibrary": library,
-    "CUmodule": (module := loaded(small_ptx())), "CUfunction": kernel_of(module, "small"),
+    "CUmodule": module, "CUfunction": kernel_of(module, "small"),
     "CUkernel": new(cuda.cuLibraryGetKernel, library, b"small"),
     "CUlinkState": new(cuda.cuLinkCreate_v2, 0, None, None, c_void_p),
     "CUgraph": graph, "CUgraphNode": new(cuda.cuGraphAddEmptyNode, graph, None, c_size_t(0)),
@@ -318,47 +320,69 @@ handles = {{
     "CUarray": new(cuda.cuArrayCreate_v2, (c_uint64 * 3)(8, 8, 1 << 32 | 0x20)),
     "CUmemoryPool": new(cuda.cuDeviceGetMemPool, 0), "CUtexref": new(cuda.cuTexRefCreate),
 }}
-values = {{"CUdeviceptr": c_uint64(allocate(4096)), "CUdevice": 0, "CUmemLocation": c_uint64(1)}}
+usual = {{**handles, "CUdeviceptr": c_uint64(device), "CUdevice": 0, "CUmemLocation": c_uint64(1)}}
+fill = struct.pack("QQIIQQ", device, 0, 1, 1, 8, 1)
+flat, deep = struct.pack("QQI4xQQQQ", 0, 0, 2, 0, device, 0, 64), struct.pack("32xI4x6Q", 2, 0, device, 0, 0, 64, 4)
 filled = {{
     "CUDA_ARRAY_DESCRIPTOR*": struct.pack("QQII", 8, 8, 0x20, 1),
     "CUDA_ARRAY3D_DESCRIPTOR*": struct.pack("QQQIII", 8, 8, 2, 0x20, 1, 0),
-    "CUDA_MEMSET_NODE_PARAMS*": struct.pack("QQIIQQ", values["CUdeviceptr"].value, 0, 1, 1, 8, 1),
+    "CUDA_MEMSET_NODE_PARAMS*": fill, "CUgraphNodeParams*": struct.pack("I12x", 2) + fill,
     "CUDA_KERNEL_NODE_PARAMS*": struct.pack("Q7I", handles["CUfunction"].value, *[1] * 6, 0),
-    "CUDA_RESOURCE_DESC*": struct.pack("QQ", 0, handles["CUarray"].value),
+    "CUDA_RESOURCE_DESC*": struct.pack("QQ", 0, handles["CUarray"].value), "CUDA_TEXTURE_DESC*": bytes(64),
     "CUlaunchConfig*": struct.pack("7I", *[1] * 6, 0),
-    **dict.fromkeys(("CUmemAllocationProp*", "CUmemPoolProps*"), struct.pack("IIII", 1, 0, 1, 0)),
+    **dict.fromkeys(("CUmemAllocationProp*", "CUmemPoolProps*"), struct.pack("IIII24x", 1, 0, 1, 0)),
+    "CUDA_MEM_ALLOC_NODE_PARAMS*": struct.pack("IIII72xQQQ", 1, 0, 1, 0, 0, 0, 64),
     "CUmemAccessDesc*": struct.pack("III", 1, 0, 3), "CUmemLocation*": struct.pack("II", 1, 0),
+    "CUDA_MEMCPY2D*": flat * 2 + struct.pack("QQ", 16, 2),
+    **dict.fromkeys(("CUDA_MEMCPY3D*", "CUDA_MEMCPY3D_PEER*"), deep * 2 + struct.pack("QQQ", 16, 2, 2)),
+    "cuuint64_t*": struct.pack("5Q", 64, 64, 64, 64, 64), "cuuint32_t*": struct.pack("5I", 1, 1, 1, 1, 1),
 }}
-driver, rooms = control.attach(cuda), [char_buffer(size=4096) for _ in range(16)]
+driver, rooms, words = control.attach(cuda), [char_buffer(size=4096) for _ in range(16)], struct.Struct("40Q")
 plain = CDLL("libcuda.so.1")  # without declared arguments
-usual = {{"n", "pid", "thread", "threads", "call", "result", "what", "stack", "python"}}
-def called(name, kinds, number, place=None, other=None):
-    for one, room in zip([*kinds, *"?" * 16], rooms):
-        room.raw = (b"" if other == "zeros" else filled.get(one, b"")).ljust(4096, b"\\0")
-    plainly = {{"float": c_float(number), **handles, **values}}
-    given = [room if one[-1] == "*" else plainly.get(one, c_uint64(number)) for one, room in zip(kinds, rooms)]
-    if place is not None and other != "zeros":
-        given[place] = other
-    before = driver.event_count()
-    code = getattr(plain, name)(*given)
-    words = [c_uint64.from_buffer(room).value for one, room in zip(kinds, rooms) if one[-1] == "*"]
-    noted = [f"{{key}}={{re.sub('0x[0-9a-f]+', '+', str(value))}}" for one in driver.events(before)
-             for key, value in one.items() if key not in usual and (not isinstance(value, int) or value < 1 << 32)]
-    cuda.cuCtxSetCurrent(context)
-    return " ".join([str(code), *(str(word) if word < 1 << 32 else "+" for word in words), *noted])
-for name, kinds in {functions}.items():
-    found = {{}}
-    for number in (0, 1, 2, 3, 8):
-        found.setdefault(called(name, kinds, number), []).append(str(number))
+common = {{"n", "pid", "thread", "threads", "call", "result", "what", "stack", "python"}}
+status = (c_int * 1)()
+def prepare(state):
+    if state == "captured" and (cuda.cuStreamIsCapturing(handles["CUstream"], status) or status[0] != 1):
+        cuda.cuStreamEndCapture(handles["CUstream"], byref(c_void_p()))
+        ok(cuda.cuStreamBeginCapture_v2(handles["CUstream"], 2))
+    cuda.cuCtxSetCurrent(None if state == "alone" else context)
+def ways(kinds):
+    yield from ((None, number, number, None) for number in (0, 1, 2, 3, 8))
     for place, one in enumerate(kinds):
         others = (None, handles["CUevent"]) if one in handles else () if one == "float" else (0, 2, 3, 5, 7, 77)
         if one[-1] == "*":
-            others = (None, "zeros") if one in filled else (None,)
-        for other in others:
-            words = f"{{place}}:{{'event' if isinstance(other, c_void_p) else other}}"
-            found.setdefault(called(name, kinds, 1, place, other), []).append(words)
-    for answer, ways in found.items():
-        print(name, answer, "<-", *ways)
+            data = filled.get(one, bytes(32 if re.search("CUDA_|Prop|Attr|Info|Data|Res", one) else 0))
+            others = (None, b"", *(data[:at] + struct.pack("I", word) + data[at + 4:]
+                                   for at in range(0, len(data), 4) for word in (0, 1, 2, 3, 9)))
+        yield from ((place, number, 1, other) for number, other in enumerate(others))
+def shown(word):
+    return word if word < 1 << 32 else f"{{word % (1 << 32)}}:{{word >> 32}}" if word < 1 << 40 else "+"
+def called(name, kinds, place, number, other):
+    given = [usual.get(one, c_float(number) if one == "float" else c_uint64(number)) for one in kinds]
+    results = [at for at, one in enumerate(kinds) if one[-1] == "*"]
+    for at in results:
+        given[at] = rooms[at]
+        rooms[at].raw = ((other or b"") if at == place else filled.get(kinds[at], b"")).ljust(4096, b"\\0")
+    if place is not None and not isinstance(other, bytes):
+        given[place] = other
+    before, events = [*map(words.unpack_from, rooms)], driver.event_count()
+    code, after = getattr(plain, name)(*given), [*map(words.unpack_from, rooms)]
+    changes = (",".join(f"{{word}}={{shown(new)}}" for word, new in enumerate(after[at]) if new != before[at][word])
+               for at in results)
+    noted = [f"{{key}}={{re.sub('0x[0-9a-f]+', '+', str(value))}}" for one in driver.events(events)
+             for key, value in one.items() if key not in common and (not isinstance(value, int) or value < 1 << 32)]
+    return " ".join([str(code), *(change or "-" for change in changes), *noted])
+kept = {{}}
+for state, (name, kinds) in itertools.product(("", "captured", "alone"), {functions}.items()):
+    found = {{}}
+    for place, way, number, other in ways(kinds):
+        prepare(state)
+        answer = called(name, kinds, place, number, other)
+        if kept.setdefault((name, place, way), answer) != answer or not state:
+            found.setdefault(answer, {{}}).setdefault(place, []).append(way)
+    for answer, places in found.items():
+        calls = (f"{{place}}:{{','.join(map(str, those))}}" for place, those in places.items())
+        print(state, name, answer, "<-", *calls)
 """,
         device="h100:2,memory=2GiB",  # else it depends on the machine's
     )

@@ -89,27 +89,47 @@ test_programs = programs(PROGRAMS, HEAD, sizes_of_logs={"lifetime": "off"})
 
 
 def test_answers(check, as_kept) -> None:
-    """The answers to inputs that are cut short, or have a bit of their head changed, are the kept ones.
+    """The answers to inputs that are cut short, changed, or given to other links, and the images, are the kept ones.
 
-    A line has the kind, the codes of a link of it, of its completion again, and of loading it; then the error log.
+    A line has how often, of which link and of which kind; the codes of the inputs, of completion and of another one;
+    what the image has; whether the input can be loaded; then both logs.
     """
     out = check(
         HEAD
         + """
 import collections
-INPUTS = {CUBIN: "13.0/user.cubin", PTX: "13.0/user.ptx", FATBINARY: "nvcc/user-plain.fatbin", OBJECT: "nvcc/user.o",
-          LIBRARY: "nvcc/user.a", NVVM: "13.0/user.ltoir"}
+INPUTS = ((CUBIN, "13.0/user.cubin"), (PTX, "13.0/user.ptx"), (FATBINARY, "nvcc/user-plain.fatbin"),
+          (OBJECT, "nvcc/user.o"), (LIBRARY, "nvcc/user.a"), (NVVM, "13.0/user.ltoir"))
+WHOLE = (*INPUTS, (CUBIN, "13.0/user-sm_100.cubin"), (CUBIN, "13.0/linked.cubin"), (FATBINARY, "nvcc/user.fatbin"),
+         (FATBINARY, "nvcc/user-lto.fatbin"), (OBJECT, "nvcc/user-lto.o"), (PTX, "13.0/main.ptx"))
+LINKS = {"plain": {}, "sm_90": {9: 90}, "lines": {13: 1}, "debug": {11: 1, 7: 0},
+         "fast": {7: 3, 14: 1}, "small": {0: 16}}
 found = collections.Counter()
-for kind, name in INPUTS.items():
-    data = artifact(name)
+def note(name, kind, image, first=()):
+    logs = [create_string_buffer(1024) for _ in range(2)]
+    options = {3: addressof(logs[0]), 4: 1024, 5: addressof(logs[1]), 6: 1024, **LINKS.get(name, {})}
+    state = create(len(options), (c_int * len(options))(*options), (c_void_p * len(options))(*options.values()))
+    codes, made, size = [add(state, *one) for one in (*first, (kind, image))], c_void_p(), c_size_t()
+    codes += [cuda.cuLinkComplete(state, byref(made), byref(size)), complete(state)]
+    made = ctypes.string_at(made, size.value) if made else b""
+    parts = [part for part in ("debug_line", "debug_info", "nv_debug_line_sass", "text.") if part.encode() in made]
+    codes += [f"{{{' '.join(parts)}}}", load(image + bytes(1 << 14))[0]]
+    texts = (re.sub("0x[0-9a-f]+|[0-9]+", "#", ascii(log.value.decode(errors="replace"))) for log in logs)
+    ok(cuda.cuLinkDestroy(state))
+    found[name, kind, *codes, *texts] += 1
+for kind, file in WHOLE:
+    for name, other in itertools.product(LINKS, range(6)):
+        note(name, other, artifact(file))
+    note("twice", kind, artifact(file), [(kind, artifact(file))])
+    note("with PTX", kind, artifact(file), [(PTX, artifact("13.0/user.ptx"))])
+    note("failed", kind, artifact(file), [(CUBIN, nonsense)])
+for kind, file in INPUTS:
+    data = artifact(file)
     cuts = {*range(0, 80, 13), 15, 16, 64, len(data) // 2, len(data) - 1, len(data) - 63, len(data) - 64}
     changed = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1:] for at in (4, 16, 18, 40, 60, 300)]
     for image in (data, *(data[:cut] for cut in sorted(cuts)), *changed):
-        error = char_buffer(size=1024)
-        state = create(2, (c_int * 2)(5, 6), (c_void_p * 2)(addressof(error), 1024))
-        codes = [add(state, kind, image), complete(state), complete(state), load(image + bytes(1 << 14))[0]]
-        ok(cuda.cuLinkDestroy(state))
-        found[kind, *codes, re.sub("0x[0-9a-f]+|[0-9]+", "#", ascii(error.value.decode(errors="replace")))] += 1
+        note("cut", kind, image)
+        note("failed", kind, image, [(CUBIN, nonsense)])
 for answer, count in sorted(found.items()):
     print(count, *answer)
 """
