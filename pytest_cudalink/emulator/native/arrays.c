@@ -162,7 +162,7 @@ EXPORTED(cuArray3DCreate_v2, (void **array, const ArrayDescriptor *descriptor), 
 
 API(cuArrayCreate_v2, (void **out, const FlatDescriptor *flat), (out, flat)) {
   if (!out || !flat) return CUDA_ERROR_INVALID_VALUE;
-  ArrayDescriptor descriptor = {flat->width, flat->height, 0, flat->format, flat->channels, 0};
+  ArrayDescriptor descriptor = {flat->width, flat->height, 0, flat->format, flat->channels, 0, 0};
   return create_3d(line, out, &descriptor);
 }
 

@@ -75,7 +75,6 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
 static CUresult instantiate(Executable **out, void *handle, Instantiation *how) {
   Graph *graph = cl_graph(handle);
   how->failed = NULL;
-  how->result = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
   if (graph->owner) return cl_graph_is_body(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
   for (Graph *one = graph; one; one = cl_graph_behind(graph, one)) TRY(check_outer(one, how));
