@@ -356,7 +356,8 @@ def ways(kinds):
                                    for at in range(0, len(data), 4) for word in (0, 1, 2, 3, 9)))
         yield from ((place, number, 1, other) for number, other in enumerate(others))
 def shown(word):
-    return word if word < 1 << 32 else f"{{word % (1 << 32)}}:{{word >> 32}}" if word < 1 << 40 else "+"
+    high, low = divmod(word, 1 << 32)
+    return "+" if high > 255 or (not high and low > 1 << 23) else f"{{low}}:{{high}}" if high else low
 def called(name, kinds, place, number, other):
     given = [usual.get(one, c_float(number) if one == "float" else c_uint64(number)) for one in kinds]
     results = [at for at, one in enumerate(kinds) if one[-1] == "*"]
