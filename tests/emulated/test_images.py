@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.linker import Program, ProgramOptions
-from tests.emulated.conftest import programs
+from tests.emulated.conftest import ROOT, programs
 
 DATA = Path(__file__).parent.parent / "data" / "artifacts"
 
@@ -304,3 +304,69 @@ print(image[0], image[1], image[-1], 10 < len(image) < 50)
 """,
     )
     assert out.split()[:1] + out.split()[-2:] == ["fatbin", "more", "True"]
+
+
+def test_answers(check, as_kept) -> None:
+    """What is in modules of whole, cut and changed images, and how these are refused, is kept.
+
+    A line has how often, the way of loading, its code and its event; then the kernels: name, attributes, parameters.
+    """
+    out = check(
+        """
+import collections
+start()
+driver, found = control.attach(cuda), collections.Counter()
+common = {"n", "pid", "thread", "threads", "call", "result", "what", "stack", "python", "ms"}
+directives = (".maxntid 128, 1, 1", ".maxntid 16, 2", ".reqntid 32, 2, 1", ".reqntid 8, 8, 2", ".maxnreg 24",
+              ".minnctapersm 2", ".explicitcluster", ".reqnctapercluster 2, 1, 1", ".maxclusterrank 4", "")
+def asked(call, kind, *words):
+    value = kind()
+    code = call(byref(value), *words)
+    return f"!{code}" if code else value.value
+def kernels(module):
+    offset, size = c_size_t(), c_size_t()
+    many = (c_void_p * asked(cuda.cuModuleGetFunctionCount, c_uint, module))()
+    ok(cuda.cuModuleEnumerateFunctions(many, len(many), module))
+    for kernel in map(c_void_p, many):
+        yield ascii(asked(cuda.cuFuncGetName, c_char_p, kernel))
+        yield ",".join(str(asked(cuda.cuFuncGetAttribute, c_int, number, kernel)) for number in range(18))
+        for index in map(c_size_t, range(9)):
+            if not cuda.cuFuncGetParamInfo(kernel, index, byref(offset), byref(size)):
+                yield f"{offset.value}+{size.value}"
+    for name in (b"answer", b"factor", b"zeros", b"small"):
+        yield f"{cuda.cuModuleGetGlobal_v2(None, byref(size), module, name)}:{size.value}"
+def note(way, image):
+    made, before = c_void_p(), driver.event_count()
+    if way == "file":
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(image), file.flush()
+            code = cuda.cuModuleLoad(byref(made), file.name.encode())
+    elif way == "library":
+        code = cuda.cuLibraryLoadData(byref(made), image, None, None, 0, None, None, 0)
+    else:
+        code = getattr(cuda, way)(byref(made), image)
+    noted = [f"{key}={value}" for one in driver.events(before)[-1:] for key, value in one.items() if key not in common]
+    answer = [way, code, *(re.sub("/[^ ]*tmp[^ ]*", "FILE", text) for text in noted)]
+    if way == "library" and not code:
+        answer.append(asked(cuda.cuLibraryGetKernelCount, c_uint, made))
+        answer.append(cuda.cuLibraryGetModule(byref(made), made))
+    found[*answer, *(kernels(made) if made and answer[-1] == 0 or way != "library" and not code else ())] += 1
+for name in ("linked.cubin", "user.cubin", "user-sm_100.cubin", "main.ptx", "user.ptx", "user.ltoir"):
+    for release, way in itertools.product(("12.9", "13.0", "13.2"), ("cuModuleLoadData", "file", "library")):
+        note(way, artifact(f"{release}/{name}"))
+for name in ("nvcc/user-plain.fatbin", "nvcc/user.fatbin", "nvcc/user-lto.fatbin", "tile/add.fatbin", "nvcc/user.a"):
+    for way in ("cuModuleLoadData", "cuModuleLoadFatBinary", "file", "library"):
+        note(way, artifact(name) + bytes(1 << 14))
+for one, target in itertools.product(directives, ("sm_70", "sm_90")):
+    note("cuModuleLoadData", small_ptx("8.0", target).replace(b".maxntid 128, 1, 1", one.encode()))
+for name, step in (("13.0/linked.cubin", 1), ("tile/add.cubin", 2), ("nvcc/user.fatbin", 8), ("13.0/user.ptx", 40)):
+    data = artifact(name)
+    for at, bit in itertools.product(range(0, min(len(data), 600), step), (1, 128)):
+        note("cuModuleLoadData", data[:at] + bytes([data[at] ^ bit]) + data[at + 1:] + bytes(1 << 14))
+    for at in range(0, len(data), len(data) // 20):
+        note("file", data[:at])
+for answer, count in sorted(found.items(), key=str):
+    print(count, *answer)
+"""
+    )
+    as_kept(ROOT / "tests" / "data" / "image_answers.txt", out)

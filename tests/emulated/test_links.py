@@ -92,7 +92,7 @@ def test_answers(check, as_kept) -> None:
     """The answers to inputs that are cut short, changed, or given to other links, and the images, are the kept ones.
 
     A line has how often, of which link and of which kind; the codes of the inputs, of completion and of another one;
-    what the image has; whether the input can be loaded; then both logs.
+    what the image has; whether the input can be loaded; the options that were written to; then both logs.
     """
     out = check(
         HEAD
@@ -103,21 +103,23 @@ INPUTS = ((CUBIN, "13.0/user.cubin"), (PTX, "13.0/user.ptx"), (FATBINARY, "nvcc/
 WHOLE = (*INPUTS, (CUBIN, "13.0/user-sm_100.cubin"), (CUBIN, "13.0/linked.cubin"), (FATBINARY, "nvcc/user.fatbin"),
          (FATBINARY, "nvcc/user-lto.fatbin"), (OBJECT, "nvcc/user-lto.o"), (PTX, "13.0/main.ptx"))
 LINKS = {"plain": {}, "sm_90": {9: 90}, "lines": {13: 1}, "debug": {11: 1, 7: 0},
-         "fast": {7: 3, 14: 1}, "small": {0: 16}}
+         "fast": {7: 3, 14: 1}, "small": {0: 16, 2: 0}}
 found = collections.Counter()
 def note(name, kind, image, first=()):
     logs = [create_string_buffer(1024) for _ in range(2)]
     options = {3: addressof(logs[0]), 4: 1024, 5: addressof(logs[1]), 6: 1024, **LINKS.get(name, {})}
-    state = create(len(options), (c_int * len(options))(*options), (c_void_p * len(options))(*options.values()))
+    values = (c_void_p * len(options))(*options.values())
+    state = create(len(options), (c_int * len(options))(*options), values)
     codes, made, size = [add(state, *one) for one in (*first, (kind, image))], c_void_p(), c_size_t()
     codes += [cuda.cuLinkComplete(state, byref(made), byref(size)), complete(state)]
     made = ctypes.string_at(made, size.value) if made else b""
     parts = [part for part in ("debug_line", "debug_info", "nv_debug_line_sass", "text.") if part.encode() in made]
     codes += [f"{{{' '.join(parts)}}}", load(image + bytes(1 << 14))[0]]
-    texts = (re.sub("ptxas warning[^\\n]*\\n?", "", log.value.decode(errors="replace")) for log in logs)  # some come once
+    texts = (re.sub("ptxas warning[^\\n]*\\n?", "", log.value.decode(errors="replace")) for log in logs)
     texts = (re.sub("0x[0-9a-f]+|[0-9]+", "#", ascii(text)) for text in texts)
+    written = [key for key, value in zip(options, values) if value != (options[key] or None) and key not in (4, 6)]
     ok(cuda.cuLinkDestroy(state))
-    found[name, kind, *codes, *texts] += 1
+    found[name, kind, *codes, str(written), *texts] += 1
 for kind, file in WHOLE:
     for name, other in itertools.product(LINKS, range(6)):
         note(name, other, artifact(file))
@@ -131,8 +133,17 @@ for kind, file in INPUTS:
     for image in (data, *(data[:cut] for cut in sorted(cuts)), *changed):
         note("cut", kind, image)
         note("failed", kind, image, [(CUBIN, nonsense)])
-for answer, count in sorted(found.items()):
+for answer, count in sorted(found.items(), key=str):
     print(count, *answer)
+for key in range(-1, 40):
+    answers = []
+    for value in (0, 1, 2, 90):
+        one, given, state = (c_int * 1)(key), (c_void_p * 1)(value), c_void_p()
+        answers.append(cuda.cuLinkCreate_v2(1, one, given, byref(state)))
+        state = state if state else create()
+        answers.append(cuda.cuLinkAddData_v2(state, PTX, defined, c_size_t(len(defined)), b"input", 1, one, given))
+        ok(cuda.cuLinkDestroy(state))
+    print("option", key, *answers)
 """
     )
     as_kept(ROOT / "tests" / "data" / "link_answers.txt", out)
