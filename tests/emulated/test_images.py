@@ -317,6 +317,8 @@ import collections
 start()
 driver, found = control.attach(cuda), collections.Counter()
 common = {"n", "pid", "thread", "threads", "call", "result", "what", "stack", "python", "ms"}
+room = mmap.mmap(-1, 1 << 33, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # not reserved
+whole = (c_char * 4096).from_buffer(room)  # an image, and zeros behind it as far as any number in it leads
 directives = (".maxntid 128, 1, 1", ".maxntid 16, 2", ".reqntid 32, 2, 1", ".reqntid 8, 8, 2", ".maxnreg 24",
               ".minnctapersm 2", ".explicitcluster", ".reqnctapercluster 2, 1, 1", ".maxclusterrank 4", "")
 def asked(call, kind, *words):
@@ -337,14 +339,15 @@ def kernels(module):
         yield f"{cuda.cuModuleGetGlobal_v2(None, byref(size), module, name)}:{size.value}"
 def note(way, image):
     made, before = c_void_p(), driver.event_count()
+    room[: len(image) + (1 << 14)] = image + bytes(1 << 14)
     if way == "file":
         with tempfile.NamedTemporaryFile() as file:
             file.write(image), file.flush()
             code = cuda.cuModuleLoad(byref(made), file.name.encode())
     elif way == "library":
-        code = cuda.cuLibraryLoadData(byref(made), image, None, None, 0, None, None, 0)
+        code = cuda.cuLibraryLoadData(byref(made), whole, None, None, 0, None, None, 0)
     else:
-        code = getattr(cuda, way)(byref(made), image)
+        code = getattr(cuda, way)(byref(made), whole)
     noted = [f"{key}={value}" for one in driver.events(before)[-1:] for key, value in one.items() if key not in common]
     answer = [way, code, *(re.sub("/[^ ]*tmp[^ ]*", "FILE", text) for text in noted)]
     if way == "library" and not code:
@@ -356,13 +359,13 @@ for name in ("linked.cubin", "user.cubin", "user-sm_100.cubin", "main.ptx", "use
         note(way, artifact(f"{release}/{name}"))
 for name in ("nvcc/user-plain.fatbin", "nvcc/user.fatbin", "nvcc/user-lto.fatbin", "tile/add.fatbin", "nvcc/user.a"):
     for way in ("cuModuleLoadData", "cuModuleLoadFatBinary", "file", "library"):
-        note(way, artifact(name) + bytes(1 << 14))
+        note(way, artifact(name))
 for one, target in itertools.product(directives, ("sm_70", "sm_90")):
     note("cuModuleLoadData", small_ptx("8.0", target).replace(b".maxntid 128, 1, 1", one.encode()))
 for name, step in (("13.0/linked.cubin", 1), ("tile/add.cubin", 2), ("nvcc/user.fatbin", 8), ("13.0/user.ptx", 40)):
     data = artifact(name)
     for at, bit in itertools.product(range(0, min(len(data), 600), step), (1, 128)):
-        note("cuModuleLoadData", data[:at] + bytes([data[at] ^ bit]) + data[at + 1:] + bytes(1 << 14))
+        note("cuModuleLoadData", data[:at] + bytes([data[at] ^ bit]) + data[at + 1:])
     for at in range(0, len(data), len(data) // 20):
         note("file", data[:at])
 for answer, count in sorted(found.items(), key=str):
