@@ -117,6 +117,12 @@ for one in (node, after):
 for port, code in ((0, 1), (3, 1), (1, 0)):  # of programmatic edges
     edge = bytes((port, 0, 1, 0, 0, 0, 0, 0))
     assert cuda.cuGraphAddDependencies_v2(apart, byref(node), byref(after), edge, c_size_t(1)) == code, port
+ok(cuda.cuGraphKernelNodeSetAttribute(node, 8, (c_int * 16)(-3)))
+clone, kept = new(cuda.cuGraphClone, apart), (c_int * 16)()
+ok(cuda.cuGraphDestroy(apart))
+node = c_void_p(get(cuda.cuGraphGetNodes, clone, c_void_p, byref(c_size_t(1))))
+ok(cuda.cuGraphKernelNodeGetAttribute(node, 8, kept))
+assert kept[0] == -3 and last_kept() == 6
 """,
     "conditions_and_children": """
 # The default value chooses the body; a loop without end is refused; a child is a copy.
@@ -139,6 +145,13 @@ ok(cuda.cuGraphDestroy(graph))
 graph = created()
 ok(add(conditional(1, 1, 1)))
 assert "loop" in refused("cuGraphLaunch", instantiated(graph), None)
+for make, code in ((lambda body: cuda.cuGraphAddEmptyNode(byref(node), body, None, c_size_t(0)), 0),
+                   (lambda body: cuda.cuGraphAddEventRecordNode(byref(node), body, None, c_size_t(0), event()), 1)):
+    graph = created()
+    given, how = conditional(1, 1, 1), (c_uint64 * 4)()
+    ok(add(given))
+    ok(make(c_void_p.from_address(struct.unpack_from("Q", given, 32)[0])))
+    assert cuda.cuGraphInstantiateWithParams(byref(c_void_p()), graph, how) == code and how[3] == 3 * code
 parent, child = created(), created()
 filled(child, value=3)
 ok(cuda.cuGraphAddChildGraphNode(byref(node), parent, None, c_size_t(0), child))

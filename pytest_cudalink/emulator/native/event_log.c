@@ -105,9 +105,8 @@ static void escape(EventLine *line, const char *text, size_t room) {
     size_t length = utf8_length(c, (size_t)(end - c));
     char escaped[8];
     if (length || (*c >= 0x20 && *c < 0x7f && *c != '"' && *c != '\\')) append_bytes(line, c, length ? length : 1);
-    else if (*c == '\n') append(line, "\\n");
     else {
-      snprintf(escaped, sizeof escaped, *c < 0x20 || *c >= 0x7f ? "\\u%04x" : "\\%c", *c);
+      snprintf(escaped, sizeof escaped, "\\u%04x", *c);
       append(line, escaped);
     }
     c += length ? length : 1;
