@@ -58,14 +58,9 @@ class _PrintCMakeDir(argparse.Action):
 
 def run(options: argparse.Namespace) -> int:
     """Run one action; exit code 2 if it fails."""
+    actions = {"build": _make, "generate": _make, "list": _list, "describe": _describe}
     try:
-        match options.action:
-            case "build" | "generate":
-                lines = _make(options)
-            case "list":
-                lines = _list(options)
-            case _:
-                lines = _describe(options)
+        lines = actions[options.action](options)
     except (CatalogError, CompilerError, GeneratorError, StubNotFoundError, OSError) as error:
         complain(f"cudalink stubs: {block(error)}")
         return 2

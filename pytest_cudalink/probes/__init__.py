@@ -103,13 +103,9 @@ def fake(*, driver: _Version = _UNSET, nvjitlink: _Version = _UNSET) -> Iterator
 
 def with_fakes(*, driver: _Version = _UNSET, nvjitlink: _Version = _UNSET) -> Fakes:
     """Return the current fakes with other versions; parameters and errors are those of `fake`."""
-    faked = Fakes(*_fakes.get())  # another object than the current one: `_end` compares
-    new_driver, new_nvjitlink = _as_version(driver, "driver"), _as_version(nvjitlink, "nvJitLink")
-    if new_driver is not _UNSET:
-        faked = faked._replace(driver=new_driver)
-    if new_nvjitlink is not _UNSET:
-        faked = faked._replace(nvjitlink=new_nvjitlink)
-    return faked
+    given = {"driver": _as_version(driver, "driver"), "nvjitlink": _as_version(nvjitlink, "nvJitLink")}
+    # another object than the current one, also without a version: `_end` compares
+    return _fakes.get()._replace(**{name: version for name, version in given.items() if version is not _UNSET})
 
 
 def replace_fakes(faked: Fakes) -> None:

@@ -198,10 +198,7 @@ def _list(name: str, values: Iterable[str]) -> str:
 
 
 def _typedefs(library: CatalogLibrary, types: Mapping[str, str]) -> Iterator[str]:
-    used: set[str] = set()
-    for function in library.functions:
-        for type_ in (function.result, *(parameter.type for parameter in function.parameters)):
-            used |= set(re.findall(r"\w+", type_))
+    used = {word for function in library.functions for word in function.type_words}
     for name, meaning in types.items():
         if name in used:
             yield f"typedef {meaning} {name};"

@@ -74,6 +74,11 @@ class Function:
     answer: str | None = None  # "name" or "text" for functions that explain an error code
     adapter: str | None = None  # the C function that stands between caller and library
 
+    @property
+    def type_words(self) -> list[str]:
+        """The words of the types of its result and parameters."""
+        return re.findall(r"\w+", " ".join([self.result, *(parameter.type for parameter in self.parameters)]))
+
 
 @dataclass(frozen=True)
 class CatalogLibrary:
@@ -287,10 +292,9 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
         raise CatalogError(msg)
     if len(known) < len(parameters):
         raise CatalogError(f"{where}: two parameters have the same name")
-    for type_ in (function.result, *(parameter.type for parameter in parameters)):
-        for word in re.findall(r"\w+", type_):
-            if word != "const" and word not in _BUILTIN and word not in types:
-                raise CatalogError(f'{where}: the type {word} is not known; add it as [types] {word} = "..."')
+    for word in function.type_words:
+        if word != "const" and word not in _BUILTIN and word not in types:
+            raise CatalogError(f'{where}: the type {word} is not known; add it as [types] {word} = "..."')
     return function
 
 

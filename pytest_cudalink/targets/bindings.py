@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from .. import probes
+from ..base.tables import grouped
 from ..versions import CudaVersion
 from .steering import UnsteeredLink, caller, covered, is_covered, replace_everywhere, report, reported_link
 
@@ -160,15 +161,5 @@ _VERSIONS: Final[dict[str, Callable[[ModuleType], None]]] = {
 }
 
 
-def _all_of(name: str) -> Callable[[ModuleType], None]:
-    wraps_name = [seams[name] for seams in (_VERSIONS, _LINK_SEAMS) if name in seams]
-
-    def install(module: ModuleType) -> None:
-        for wrap in wraps_name:
-            wrap(module)
-
-    return install
-
-
-#: By module name: what wraps the functions of that module when it is imported.
-SEAMS: Final[dict[str, Callable[[ModuleType], None]]] = {name: _all_of(name) for name in {**_VERSIONS, **_LINK_SEAMS}}
+#: By module name: what wraps the functions of that module, in order, when it is imported.
+SEAMS: Final = grouped([*_VERSIONS.items(), *_LINK_SEAMS.items()])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -168,7 +168,7 @@ class Steering:
     #: May change a choice for one target or one link.
     decide: Decide = lambda _target, choice, _inputs: choice
     #: By module name: what else to do with that module, once per process, when it is imported.
-    seams: Mapping[str, Callable[[ModuleType], None]] = field(default_factory=dict)
+    seams: Mapping[str, Sequence[Callable[[ModuleType], None]]] = field(default_factory=dict)
     #: Called with each link.
     on_link: Callable[[LinkEvent], None] = lambda _event: None
     #: Called with the name of a target that cannot be steered and the reason, as long as nothing forces that target.
@@ -228,7 +228,7 @@ class Steering:
     def _imported(self, module: ModuleType) -> None:
         name = module.__name__
         if name in self.seams:
-            _install("", module, self.seams[name])
+            _install("", module, *self.seams[name])
         for target in self._by_module.get(name, []):
             backend = self.wanted(target.name).backend
             try:
@@ -355,11 +355,12 @@ class Steering:
         self._verified.add(key)
 
 
-def _install(name: str, module: ModuleType, install: Callable[[ModuleType], None]) -> None:
+def _install(name: str, module: ModuleType, *installs: Callable[[ModuleType], None]) -> None:
     """Prepare a module once."""
     key = (name, module.__name__)
     if _installed.get(key) is not module:
-        install(module)
+        for install in installs:
+            install(module)
         _installed[key] = module
 
 

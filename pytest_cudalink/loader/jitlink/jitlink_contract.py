@@ -159,16 +159,14 @@ class JitLinkContract:
         breach = self._found
         rule, (what, expected) = [*rules().items()][breach.rule]
         call = _FUNCTIONS[breach.function]
-        if rule == "grew":
-            what += f": {breach.asked} bytes, where {breach.actual} are needed now"
-        elif rule == "name":
-            what += f": {breach.name.decode('utf-8', 'replace')!r}"
-        elif rule == "failed":
-            what += f": {_FUNCTIONS[breach.other]} returned an error"
-        elif rule == "busy":
-            what += f": another one is in {_FUNCTIONS[breach.other]}"
-        elif rule == "unknown":
-            what += f": {breach.handle:#x}"
+        facts = {
+            "grew": f"{breach.asked} bytes, where {breach.actual} are needed now",
+            "name": repr(breach.name.decode("utf-8", "replace")),
+            "failed": f"{_FUNCTIONS[breach.other]} returned an error",
+            "busy": f"another one is in {_FUNCTIONS[breach.other]}",
+            "unknown": f"{breach.handle:#x}",
+        }
+        what = ": ".join([what, *filter(None, [facts.get(rule)])])
         answer = "the library answered"
         if rule == "grew":
             answer = f"only {breach.asked} bytes were written"
