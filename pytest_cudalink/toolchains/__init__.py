@@ -44,6 +44,8 @@ DOWNLOADS: Final[dict[Layout, str]] = {"libs": "44 to 133 MB", "ctk": "65 to 235
 _MANIFEST = "toolchain.json"
 #: Most bytes of a manifest; that of the largest toolchain has 2 KB.
 _MOST_MANIFEST: Final = 1 << 20
+#: What wheels have besides the files of a toolkit; folders of CCCL have names such as ``__algorithm``.
+_OF_PYTHON: Final = shutil.ignore_patterns("__init__.py", "__pycache__")
 #: Names of `version.json` in an installed toolkit, by the package that brings the component.
 _COMPONENTS: Final = {
     "nvidia-cuda-runtime": ("cuda_cudart", "CUDA Runtime (cudart)"),
@@ -355,7 +357,8 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: _Progr
     for component in sorted(site.glob("nvidia/*/")):
         for part in sorted(component.iterdir()):
             if part.is_dir() and not part.name.startswith((".", "__")):
-                _merge(part, new / ("lib64" if part.name == "lib" else part.name))
+                place = new / ("lib64" if part.name == "lib" else part.name)
+                shutil.copytree(part, place, ignore=_OF_PYTHON, copy_function=os.rename, dirs_exist_ok=True)
     versions = {row["name"]: row["version"] for row in packages}
     if layout == "ctk":
         _name_in_full(new / "lib64", versions)
@@ -386,16 +389,6 @@ def _name_in_full(folder: Path, versions: dict[str, str]) -> None:
             full = library.with_name(f"lib{name}.so.{version}")
             library.rename(full)
             library.symlink_to(full.name)
-
-
-def _merge(source: Path, target: Path) -> None:
-    """Move the content of a folder into another, which may exist; Python's own files are left out."""
-    target.mkdir(exist_ok=True)
-    for path in sorted(source.iterdir()):
-        if path.is_dir() and not path.name.startswith("__"):
-            _merge(path, target / path.name)
-        elif path.is_file() and path.name != "__init__.py":
-            path.rename(target / path.name)
 
 
 def _version_json(toolkit: str, packages: dict[str, str]) -> str:

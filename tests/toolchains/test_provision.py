@@ -257,7 +257,10 @@ def fake_installer(command, *_) -> None:
     folder = site / "nvidia" / "nvjitlink" / "lib"
     folder.mkdir(parents=True)
     (folder / "libnvJitLink.so.13").write_bytes(b"x" * 2_000_000)
-    (site / "nvidia" / "nvjitlink" / "include").mkdir()
+    for name in ("__init__.py", "__algorithm/copy.h", "__pycache__/x.pyc"):
+        file = site / "nvidia" / "nvjitlink" / "include" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
 
 
 def test_who_waits_says_so(monkeypatch, cache) -> None:
@@ -290,6 +293,8 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
     assert [one.rpartition(" into ")[2] for one in found] == [str(cache / VERSION)] * 2
     assert found[0].startswith(f"toolchain {VERSION} was fetched from https://index.example/simple (2 MB on the disk, ")
     assert toolchains.provide([RELEASE], hear) == []
+    made = cache / VERSION / "include"
+    assert [str(path.relative_to(made)) for path in sorted(made.rglob("*"))] == ["__algorithm", "__algorithm/copy.h"]
 
 
 @pytest.mark.parametrize("page", ["tutorials/first-red-test.md", "how-to/without-a-gpu.md", "reference/emulator.md"])
