@@ -121,16 +121,9 @@ def _compiles(flag: str) -> bool:
 def _objects(command: list[str], sources: Sequence[str], folder: Path) -> list[str]:
     """Compile each source, as many at once as there are processors; returns the objects in the order of the sources."""
     objects = [str(folder / f"{number}.o") for number in range(len(sources))]
+    commands = ([*command, "-c", source, "-o", made] for source, made in zip(sources, objects, strict=True))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [
-            pool.submit(_call, [*command, "-c", source, "-o", made])
-            for source, made in zip(sources, objects, strict=True)
-        ]
-        try:
-            for job in jobs:
-                job.result()
-        finally:  # after the first error the rest would only take time
-            pool.shutdown(cancel_futures=True)
+        list(pool.map(_call, commands))  # after the first error no other begins
     return objects
 
 

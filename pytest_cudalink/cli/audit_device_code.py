@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,17 +141,9 @@ def _drivers(counts: Mapping[CudaVersion, int], least: int) -> str:
 
 def _ranges(drivers: Mapping[str, str]) -> str:
     """The architectures with each range of drivers: ``"sm_75 to sm_90 with drivers from 580 on"``."""
-    spans_of: dict[str, list[list[str]]] = {}
-    before = ""
-    for arch, text in drivers.items():
-        if text:
-            spans = spans_of.setdefault(text, [])
-            if text == before:
-                spans[-1][1:] = [arch]
-            else:
-                spans.append([arch])
-        before = text
-    return ", ".join(f"{', '.join(map(' to '.join, spans))} with {text}" for text, spans in spans_of.items())
+    neighbours = ((text, [*archs]) for text, archs in groupby(drivers, drivers.__getitem__) if text)
+    spans_of = grouped((text, " to ".join(dict.fromkeys((archs[0], archs[-1])))) for text, archs in neighbours)
+    return ", ".join(f"{', '.join(spans)} with {text}" for text, spans in spans_of.items())
 
 
 def _split(values: Iterable[str]) -> list[str]:
@@ -254,12 +247,7 @@ def _dotted(isa: tuple[int, int] | None) -> str:
 
 def _columns(table: _Table, rows: Sequence[str], drivers: Sequence[CudaVersion]) -> Iterable[str]:
     """The table with one column for neighbouring drivers that do the same on every GPU."""
-    spans: list[list[int]] = []
-    for index in range(len(drivers)):
-        if spans and all(row[index] == row[spans[-1][0]] for row in table):
-            spans[-1].append(index)
-        else:
-            spans.append([index])
+    spans = [[*span] for _, span in groupby(range(len(drivers)), lambda index: [row[index] for row in table])]
     titles = ["driver"]
     for span in spans:
         first, last = driver_branch(drivers[span[0]]), driver_branch(drivers[span[-1]])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from ...base.finding import Finding
+from ...base.tables import grouped
 from ...loader.jitlink import jitlink_calls
 from ..own_imports import own_imports
 from ..records import LEDGER
@@ -269,9 +270,6 @@ class Provenance(Check):
 
 def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:
     """Whether two objects may be of one library and of different majors, by their names."""
-    numbers: dict[str, set[str]] = {}
-    for loaded in objects:
-        match = re.match(_NUMBERED, loaded.soname) or re.match(_NUMBERED, loaded.path.rpartition("/")[2])
-        if match is not None:
-            numbers.setdefault(match["name"], set()).add(match["number"])
-    return any(len(majors) > 1 for majors in numbers.values())
+    names = (re.match(_NUMBERED, each.soname) or re.match(_NUMBERED, each.path.rpartition("/")[2]) for each in objects)
+    majors = grouped((match["name"], match["number"]) for match in names if match is not None)
+    return any(len(set(numbers)) > 1 for numbers in majors.values())
