@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from traceback import walk_stack
 from types import ModuleType
 from typing import Any, Final, Literal, NoReturn, cast
 
@@ -122,12 +123,10 @@ def reported_link(via: str, call: str, backend: str, *, refusals: type[BaseExcep
 
 def caller() -> str:
     """Return file and line of the nearest frame that is not the plugin's, NVIDIA's or numba's, or an empty text."""
-    frame = sys._getframe(1)  # noqa: SLF001
-    while frame is not None:
+    for frame, line in walk_stack(sys._getframe(1)):  # noqa: SLF001
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package not in _NOT_THE_USERS and not frame.f_code.co_filename.startswith("<frozen"):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
+            return f"{frame.f_code.co_filename}:{line}"
     return ""
 
 

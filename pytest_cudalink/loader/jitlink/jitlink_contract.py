@@ -8,6 +8,8 @@ soon as that thread is back from C, with the stack of the caller.
 import os
 import sys
 import threading
+from itertools import islice
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -53,23 +55,20 @@ def _kind(filename: str) -> int:
     return _SILENT if filename.startswith(_STANDARD) else _USER
 
 
-def _frames(frame: FrameType | None, wanted: int) -> list[tuple[CodeType, int]]:
+def _frames(frame: FrameType, wanted: int) -> list[tuple[CodeType, int]]:
     """Return code and line of the telling frames, innermost first; the last one is the first of the kind `wanted`."""
-    frames = []
-    for _ in range(_DEPTH):
-        if frame is None:
-            break
-        code = frame.f_code
+    frames: list[tuple[CodeType, int]] = []
+    for above, line in islice(walk_stack(frame), _DEPTH):
+        code = above.f_code
         kind = _kinds.get(code.co_filename)
         if kind is None:
             kind = _kinds[code.co_filename] = _kind(code.co_filename)
         if kind == _END:
             break
         if kind != _SILENT:
-            frames.append((code, frame.f_lineno))
+            frames.append((code, line))
             if kind == wanted:
                 break
-        frame = frame.f_back
     return frames
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -351,12 +352,10 @@ def _telling(error: BaseException, words: str) -> str:
 
 def _kind(error: BaseException) -> tuple[object, ...]:
     """Return what errors share that one line raises with one text; nothing of an assertion, which compares values."""
-    raised = error.__traceback__
-    while raised is not None and raised.tb_next is not None:
-        raised = raised.tb_next
-    if raised is None or isinstance(error, AssertionError):
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    if not places or isinstance(error, AssertionError):
         return ()
-    return type(error), text_of(error), raised.tb_frame.f_code.co_filename, raised.tb_lineno
+    return type(error), text_of(error), places[-1]
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
