@@ -32,9 +32,22 @@ class Answer:
     findings: Sequence[Finding] = ()  # kind and place of each are its title
 
     @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Level for GitHub, title and text of each finding: those that fail the command, then the notes."""
+        rows = [
+            (
+                "notice" if each.severity == "note" else "error",
+                ": ".join(filter(None, (each.kind, each.place))),
+                each.what,
+            )
+            for each in self.findings
+        ]
+        return sorted(rows, key=lambda row: row[0])
+
+    @property
     def fails(self) -> bool:
         """Whether a finding fails the command."""
-        return any(finding.severity != "note" for finding in self.findings)
+        return any(level == "error" for level, _, _ in self.rows)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -113,20 +126,8 @@ def _commands(answer: Answer) -> list[str]:
         f"::group::{_escaped(verdict)}",
         *lines,
         "::endgroup::",
-        *(
-            _command("notice" if is_note else "error", title, text, answer.path)
-            for is_note, title, text in _rows(answer)
-        ),
+        *(_command(*row, answer.path) for row in answer.rows),
     ]
-
-
-def _rows(answer: Answer) -> list[tuple[bool, str, str]]:
-    """Return for each finding whether it is a note, its title and its text; the notes last."""
-    rows = [
-        (each.severity == "note", ": ".join(filter(None, (each.kind, each.place))), each.what)
-        for each in answer.findings
-    ]
-    return sorted(rows, key=lambda row: row[0])
 
 
 def _command(level: str, title: str, text: str, path: str = "") -> str:
@@ -143,8 +144,8 @@ def _summary(answers: Sequence[Answer]) -> str:
     parts = ["### cudalink audit", "", "| verdict | audited |", "|---|---|", *rows, ""]
     for answer in answers:
         findings = [
-            f"- **{markdown(safe(f'{title} (note)' if is_note else title))}**: {markdown(safe(text))}"
-            for is_note, title, text in _rows(answer)
+            f"- **{markdown(safe(title if level == 'error' else f'{title} (note)'))}**: {markdown(safe(text))}"
+            for level, title, text in answer.rows
         ]
         parts += findings[:_MOST_SUMMARIZED]
         if more := and_more(len(findings) - _MOST_SUMMARIZED):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..base.finding import Finding
     from ..base.install_command import Command
     from ..doctor import DoctorReport, FindingCause, PredictedLink
+    from ..guardrails import Verdict
 
 DESCRIPTION: Final = (
     "Check whether the CUDA parts of this environment fit together and fit the driver, and show how to repair them. "
@@ -241,16 +242,14 @@ def _details(report: DoctorReport) -> Iterator[Table]:
 
 def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
     """Yield one row for each rule that holds, and for each different failure; --json has every verdict."""
+
+    def key(verdict: Verdict) -> tuple[str, str, str]:
+        together = verdict.kind == "driver" or verdict.severity == "note"
+        return verdict.kind, _MARKS[verdict.status], "" if together else verdict.what
+
     # without a driver, a finding says so once
     verdicts = [verdict for verdict in report.rules if verdict.kind != "driver" or report.driver.get("version")]
-    groups = grouped(
-        (
-            (each.kind, _MARKS[each.status], "" if each.kind == "driver" or each.severity == "note" else each.what),
-            each.what,
-        )
-        for each in verdicts
-    )
-    for (rule, mark, _), messages in groups.items():
+    for (rule, mark, _), messages in grouped((key(verdict), verdict.what) for verdict in verdicts).items():
         more = and_more(len(messages) - 1)
         yield mark, rule, f"{messages[0]} ({more.strip()})" if more else messages[0]
 
