@@ -277,15 +277,8 @@ def emulation_for(
 
         with _refusing("faults"):
             faults = text_of(parse(faults, wanted))
-    emulation = Emulation(
-        version=wanted,
-        release=_release(release, wanted),
-        devices=devices,
-        lifetime=lifetime,
-        events=None if events is None else _appendable(events),
-        faults=faults,
-    )
-    return completed(emulation)
+    release, events = _release(release, wanted), None if events is None else _appendable(events)
+    return completed(Emulation(wanted, release, devices, lifetime=lifetime, events=events, faults=faults))
 
 
 @contextmanager

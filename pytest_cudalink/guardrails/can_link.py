@@ -13,7 +13,7 @@ from ..base.install_command import install_command
 from ..compat.atlas import TILE, Atlas, AtlasAnswer, columns
 from ..compat.link_rules import ARCH, Statement, contents_of, expected, statements
 from ..compat.releases import DRIVER_RELEASES, PTX_ISA
-from ..compat.wheels import TILEIRAS
+from ..compat.wheels import NVJITLINK, TILEIRAS
 from ..linker.dispatch import Decision, explain, policies
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion, ranges
@@ -281,10 +281,7 @@ def _instead(atlas: Atlas, question: Question) -> list[str]:
         answers = [_ask(atlas, question, consumer=release) for release in later]
         newer = all(answer is not None and answer.works for answer in answers)
         more = " or newer" if newer and consumer > question.consumer.release else ""
-        packages = {
-            "nvjitlink": "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink",
-            "tileiras": TILEIRAS,
-        }
+        packages = {"nvjitlink": NVJITLINK[consumer.major == 12], "tileiras": TILEIRAS}
         wanted = f"{packages[library]}=={consumer}.*" if library in packages else ""
         how = f": {install_command(wanted)}" if wanted else ""
         ways_out.append(f"take {Consumer(library, consumer)}{more}{how}")

@@ -310,11 +310,8 @@ def _without_lto(options: LinkerOptions) -> Iterator[tuple[str, type[Warning]]]:
     """Yield the warnings about options without effect: the code is compiled already (measured: the same images)."""
     for name, option in _options_of(options).items():
         if option.only_lto and (value := getattr(options, name)) is not None:
-            text = (
-                f"LinkerOptions.{name} = {value!r} has no effect without LTO (backend nvjitlink): give it to the "
-                "compiler, as in ProgramOptions, or link LTO-IR"
-            )
-            yield text, UserWarning
+            do = "give it to the compiler, as in ProgramOptions, or link LTO-IR"
+            yield f"LinkerOptions.{name} = {value!r} has no effect without LTO (backend nvjitlink): {do}", UserWarning
 
 
 @dataclass(frozen=True)

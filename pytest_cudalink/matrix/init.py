@@ -368,10 +368,8 @@ def _cells(root: Path) -> str:
     text = text.replace("@MODULE@", module).replace("@FORGOTTEN@", reason)
     text = _proposed(text, "CORE", not previous).replace("@PREVIOUS@", previous or "1.0.0")
     if not _is_installable(root, project):
-        text = text.replace(
-            "[defaults]\n",
-            '[defaults]\n# this folder has no pyproject.toml that could be installed\ninstall = "none"\n',
-        )
+        without = '# this folder has no pyproject.toml that could be installed\ninstall = "none"\n'
+        text = text.replace("[defaults]\n", f"[defaults]\n{without}")
     for name, values in words.items():
         text = text.replace(f"@{name}@", ", ".join(json.dumps(value) for value in values))
     return text
@@ -419,10 +417,8 @@ def _of_tests(project: Project, key: Literal["groups", "extras"]) -> list[str]:
 
 def _required(project: Project, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> Iterator[CellRequirement]:
     """Yield the requirements of a project with some extras and groups, of CUDA 13 where a cell fills in the release."""
-    filled = {
-        "extras": tuple(extra.replace(MAJOR, "13") for extra in extras),
-        "groups": tuple(group.replace(MAJOR, "13") for group in groups),
-    }
+    given = {"extras": extras, "groups": groups}
+    filled = {key: tuple(name.replace(MAJOR, "13") for name in names) for key, names in given.items()}
     yield from requirements(Cell("", CellValues().changed(filled), ()), project)
 
 

@@ -316,16 +316,12 @@ def _missing(cell: Cell, project: Project) -> Iterator[str]:
     if cell.values.install != "none" and "project" in project.tables and "optional-dependencies" not in project.dynamic:
         for extra in cell.values.extras:
             if _named(project.extras, extra) is None:
-                yield (
-                    f"CELLS: the project has no extra {extra!r}, so that nothing is installed for it; add it to "
-                    "[project.optional-dependencies] of pyproject.toml, or leave it out of `extras`"
-                )
+                do = "add it to [project.optional-dependencies] of pyproject.toml, or leave it out of `extras`"
+                yield f"CELLS: the project has no extra {extra!r}, so that nothing is installed for it; {do}"
     for group in cell.values.groups:
         if _named(project.groups, group) is None:
-            yield (
-                f"CELLS: the project has no dependency group {group!r}, so that nothing can be installed; add it to "
-                "[dependency-groups] of pyproject.toml, or leave it out of `groups`"
-            )
+            do = "add it to [dependency-groups] of pyproject.toml, or leave it out of `groups`"
+            yield f"CELLS: the project has no dependency group {group!r}, so that nothing can be installed; {do}"
 
 
 def _contradicting(cell: Cell, major: int, project: Project) -> Iterator[str]:
@@ -334,10 +330,8 @@ def _contradicting(cell: Cell, major: int, project: Project) -> Iterator[str]:
         for name in names:
             other = major_of_extra(name)
             if other not in (None, major):
-                yield (
-                    f"CELLS: {key} = [{name!r}] is for CUDA {other}, and the toolkit is CUDA {major}; write "
-                    f"{_with_major(name)!r}, which each cell fills in"
-                )
+                remedy = f"write {_with_major(name)!r}, which each cell fills in"
+                yield f"CELLS: {key} = [{name!r}] is for CUDA {other}, and the toolkit is CUDA {major}; {remedy}"
     for wanted in requirements(cell, project):
         requirement = wanted.requirement
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):

@@ -205,11 +205,9 @@ def _limits(cell: Cell, root: Path, package: str) -> list[str]:
     limits = _requirements(cell, root, package)
     if not any(Requirement(requirement).specifier for requirement in limits):
         dynamic = "; its dependencies are dynamic" if "dependencies" in Project.read(root).dynamic else ""
-        msg = (
-            f"the cell {cell.name} asks for {package} = 'lowest', but nothing in {root / 'pyproject.toml'} or the cell "
-            f"limits its version{dynamic}; write a requirement such as '{package}>=1.0', or the version into the cell"
-        )
-        raise CellsError([msg])
+        why = f"nothing in {root / 'pyproject.toml'} or the cell limits its version{dynamic}"
+        do = f"write a requirement such as '{package}>=1.0', or the version into the cell"
+        raise CellsError([f"the cell {cell.name} asks for {package} = 'lowest', but {why}; {do}"])
     return limits
 
 
@@ -365,10 +363,8 @@ def python_missing(cell: Cell) -> str:
     program = shutil.which(f"python{cell.python}")
     if program and subprocess.run([program, "-c", ""], capture_output=True, check=False).returncode == 0:  # noqa: S603
         return ""
-    return (
-        f"no Python {cell.python} here; install it, as with `uv python install {cell.python}`, or leave the cell out "
-        f"with --allow-missing={cell.name}"
-    )
+    install = f"install it, as with `uv python install {cell.python}`"
+    return f"no Python {cell.python} here; {install}, or leave the cell out with --allow-missing={cell.name}"
 
 
 def prepare(cell: Cell, root: Path, say: Callable[[str], object]) -> dict[str, str]:
@@ -462,7 +458,5 @@ def conclude(cell: Cell, root: Path, code: int, said: str) -> str:
         with Writer(path) as writer:
             writer.write(CrashRecord(nodeid=began, signal=name, exitcode=None if name else code))
     where = began or ("outside tests" if record.end is None else "after the last test")
-    return (
-        f"pytest {how} ({where}); run with --cudalink-processes=isolated or restarted, so that a crash ends "
-        "one test only"
-    )
+    do = "run with --cudalink-processes=isolated or restarted, so that a crash ends one test only"
+    return f"pytest {how} ({where}); {do}"

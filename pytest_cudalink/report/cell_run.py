@@ -312,6 +312,8 @@ class CellRun:
         """Return this run joined with a later one of the same cell; where a test ran twice, the later result counts."""
         statuses = [run.exitstatus for run in (self, later) if run.exitstatus is not None]
         details = {test: detail for test, detail in self.details.items() if test not in later.outcomes}
+        done = self.outcomes.keys() | later.outcomes.keys()
+        without = dict.fromkeys([*self.without_result, *later.without_result])
         values = {name: _together(mine, getattr(later, name)) for name, mine in vars(self).items()}
         return replace(
             CellRun(**values),
@@ -321,11 +323,7 @@ class CellRun:
             details={**details, **later.details},
             links=dict(Counter(self.links) + Counter(later.links)),
             libraries=list({library_key(library): library for library in (*later.libraries, *self.libraries)}.values()),
-            without_result=[
-                test
-                for test in dict.fromkeys([*self.without_result, *later.without_result])
-                if test not in self.outcomes and test not in later.outcomes
-            ],
+            without_result=[test for test in without if test not in done],
             origins=list(dict.fromkeys([*self.origins, *later.origins])),
         )
 

@@ -183,13 +183,8 @@ def _findings(report: MatrixReport, *, hidden: bool) -> Counter[tuple[str, str, 
     counts: Counter[tuple[str, str, str]] = Counter()
     for cell in report.cells:
         bad = cell.failing_tests
-        every = [
-            *(("crash", crash.nodeid) for crash in cell.crashes),
-            *(
-                (f"violation: {violation.what or violation.check}", violation.nodeid)
-                for violation in cell.failing_violations
-            ),
-        ]
+        every = [("crash", crash.nodeid) for crash in cell.crashes]
+        every += [(f"violation: {each.what or each.check}", each.nodeid) for each in cell.failing_violations]
         shown = [(what, nodeid) for what, nodeid in every if not (hidden and nodeid in bad)]
         shown += [(f"{finding.category}: {finding.kind}", finding.nodeid) for finding in cell.findings]
         counts.update((what, nodeid or "outside tests", cell.name) for what, nodeid in shown)

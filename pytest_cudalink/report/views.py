@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec.structs import asdict
 
@@ -16,10 +16,8 @@ from .asked_for import KINDS, is_worth_a_look
 from .cell_run import BAD, CellRun
 from .compare import Comparison, OutcomeChange, incomplete
 from .matrix_report import Group, MatrixReport
+from .records import CrashRecord, FindingRecord
 from .wording import by_cause, call_in_words, ended_by, explanation, linked_on, status, unsteered_on, without_driver
-
-if TYPE_CHECKING:
-    from .records import FindingRecord
 
 _CATEGORIES: Final = {"fault": "when a call fails", "schedule": "under a schedule"}
 #: Characters of a command, which is of no use when it is cut.
@@ -182,166 +180,99 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
     return [table for table in tables if table.total]
 
 
-def _of_runs(report: MatrixReport, comparison: Comparison | None) -> list[Section]:
-    """Return what is wrong with the runs themselves: crashes, what they lost, and records that do not agree."""
-    return [
-        section(
-            "crashed",
-            ("cell", "test", "ended by", "last calls", "frames"),
-            (
-                (
-                    cell.name,
-                    crash.nodeid or "outside tests",
-                    ended_by(crash),
-                    " → ".join(map(call_in_words, crash.last_events[-3:])),
-                    " ← ".join([frame.strip() for frame in crash.frames if "File" in frame][:3]),
-                )
-                for cell in report.cells
-                for crash in cell.crashes
-            ),
-        ),
-        section(
-            "lost",
-            ("cell", "tests", "which"),
-            ((cell.name, len(cell.lost), listed(cell.lost, _LOST)) for cell in report.cells if cell.lost),
-        ),
-        section("incomplete", ("cell", "what"), incomplete(report, comparison).items()),
-        section(
-            "repeats",
-            ("cell", "test", "outcomes"),
-            [
-                *differing(report),
-                *(
-                    (cell.name, counted(cell.repeated, "test"), "same outcome in every record")
-                    for cell in report.cells
-                    if cell.repeated
-                ),
-            ],
-        ),
-    ]
+def _of_runs(report: MatrixReport, comparison: Comparison | None) -> Iterator[Section]:
+    """Yield what is wrong with the runs themselves: crashes, what they lost, and records that do not agree."""
+    crashes = (
+        (cell.name, crash.nodeid or "outside tests", ended_by(crash), *_last_of(crash))
+        for cell in report.cells
+        for crash in cell.crashes
+    )
+    yield section("crashed", ("cell", "test", "ended by", "last calls", "frames"), crashes)
+    lost = ((cell.name, len(cell.lost), listed(cell.lost, _LOST)) for cell in report.cells if cell.lost)
+    yield section("lost", ("cell", "tests", "which"), lost)
+    yield section("incomplete", ("cell", "what"), incomplete(report, comparison).items())
+    several = ((cell.name, counted(cell.repeated, "test")) for cell in report.cells if cell.repeated)
+    repeats = [*differing(report), *((*each, "same outcome in every record") for each in several)]
+    yield section("repeats", ("cell", "test", "outcomes"), repeats)
 
 
-def _of_tests(report: MatrixReport) -> list[Section]:
-    """Return what all cells together say of a test: why it fails, where it fails for another reason, never runs."""
+def _last_of(crash: CrashRecord) -> tuple[str, str]:
+    """Return the last calls and the innermost frames of a process that ended."""
+    frames = [frame.strip() for frame in crash.frames if "File" in frame]
+    return " → ".join(map(call_in_words, crash.last_events[-3:])), " ← ".join(frames[:3])
+
+
+def _of_tests(report: MatrixReport) -> Iterator[Section]:
+    """Yield what all cells together say of a test: why it fails, where it fails for another reason, never runs."""
     unknown = "; cause not known" if skews(report) else ""
     refused = {test for group in needing_gpu(report) for test in group.tests}
-    return [
-        _blocks(report, "causes", skews(report)),
-        section(
-            "some",
-            ("test", "explained by", "error", "cells"),
-            (
-                (listed(group.tests, _ALIKE), group.explanation, group.error, listed(group.cells))
-                for group in alike(report, {partial.test: partial.explanation for partial in report.partial})
-            ),
-            more=unknown,
-        ),
-        section(
-            "everywhere",
-            ("test", "error"),
-            (
-                (listed(group.tests, _ALIKE), group.error)
-                for group in alike(report, dict.fromkeys(report.failing_everywhere, ""))
-            ),
-            more=unknown,
-        ),
-        _blocks(report, "gpu", needing_gpu(report)),
-        section(
-            "skipped",
-            ("test", "reasons"),
-            ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere if test not in refused),
-        ),
-    ]
+    yield _blocks(report, "causes", skews(report))
+    in_some = alike(report, {partial.test: partial.explanation for partial in report.partial})
+    some = ((listed(group.tests, _ALIKE), group.explanation, group.error, listed(group.cells)) for group in in_some)
+    yield section("some", ("test", "explained by", "error", "cells"), some, more=unknown)
+    in_all = alike(report, dict.fromkeys(report.failing_everywhere, ""))
+    everywhere = ((listed(group.tests, _ALIKE), group.error) for group in in_all)
+    yield section("everywhere", ("test", "error"), everywhere, more=unknown)
+    yield _blocks(report, "gpu", needing_gpu(report))
+    skipped = ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere if test not in refused)
+    yield section("skipped", ("test", "reasons"), skipped)
 
 
-def _of_notes(report: MatrixReport) -> list[Section]:
-    """Return what the records note besides results."""
-    return [
-        section(
-            "known",
-            ("cell", "failed", "known", "what happens", "thread", "do"),
-            (
-                (cell.name, failed, entry.title, entry.happens, ", ".join(entry.threads), entry.advice)
-                for cell in report.cells
-                if (failed := sum(cell.counts[letter] for letter in BAD))
-                for entry in cell.known_bad
-            ),
-        ),
-        section(
-            "not-run",
-            ("cell", "tests", "such as"),
-            ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items()),
-        ),
-        section(
-            "violations",
-            ("cell", "test", "what"),
-            (
-                (cell.name, violation.nodeid or "outside tests", violation.text)
-                for cell in report.cells
-                for violation in cell.violations
-            ),
-        ),
-        _findings(report),
-        _asked_for(report),
-        section(
-            "sticky",
-            ("cell", "test", "with", "tests after it, in a fresh process"),
-            ((cell.name, sticky.nodeid, sticky.error, sticky.after) for cell in report.cells for sticky in cell.sticky),
-        ),
-    ]
+def _of_notes(report: MatrixReport) -> Iterator[Section]:
+    """Yield what the records note besides results."""
+    known = (
+        (cell.name, failed, entry.title, entry.happens, ", ".join(entry.threads), entry.advice)
+        for cell in report.cells
+        if (failed := sum(cell.counts[letter] for letter in BAD))
+        for entry in cell.known_bad
+    )
+    yield section("known", ("cell", "failed", "known", "what happens", "thread", "do"), known)
+    not_run = ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items())
+    yield section("not-run", ("cell", "tests", "such as"), not_run)
+    violations = (
+        (cell.name, violation.nodeid or "outside tests", violation.text)
+        for cell in report.cells
+        for violation in cell.violations
+    )
+    yield section("violations", ("cell", "test", "what"), violations)
+    yield _findings(report)
+    yield _asked_for(report)
+    left = ((cell.name, sticky.nodeid, sticky.error, sticky.after) for cell in report.cells for sticky in cell.sticky)
+    yield section("sticky", ("cell", "test", "with", "tests after it, in a fresh process"), left)
 
 
-def _of_cells(report: MatrixReport) -> list[Section]:
-    """Return what the cells are, what they loaded and found, and what took longest there."""
+def _of_cells(report: MatrixReport) -> Iterator[Section]:
+    """Yield what the cells are, what they loaded and found, and what took longest there."""
+    mismatches = ((cell.name, *mismatch) for cell in report.cells for mismatch in cell.mismatches)
+    yield section("mismatch", ("cell", "what", "requested", "found"), mismatches)
+    yield _libraries(report)
+    yield section("hidden", ("cell", "how"), ((cell.name, cell.hidden) for cell in report.cells if cell.hidden))
     counts = report.counts
     shown = [letter for letter in NAMES if counts[letter]]
-    return [
-        section(
-            "mismatch",
-            ("cell", "what", "requested", "found"),
-            ((cell.name, *mismatch) for cell in report.cells for mismatch in cell.mismatches),
-        ),
-        _libraries(report),
-        section("hidden", ("cell", "how"), ((cell.name, cell.hidden) for cell in report.cells if cell.hidden)),
-        section(
-            "cells",
-            ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is"),
-            (
-                (
-                    cell.name,
-                    *(numbers[letter] for letter in shown),
-                    links_in_words(cell),
-                    len(cell.violations),
-                    round(cell.duration, 1),
-                    cell_title(cell),
-                )
-                for cell in report.cells
-                for numbers in [cell.counts]
-            ),
-        ),
-        section(
-            "versions",
-            ("cell", "what", "requested", "found", "kind", "read from"),
-            (
-                (
-                    cell.name,
-                    name,
-                    version.get("requested") or "",
-                    version.get("found") or "none",
-                    version.get("kind") or "",
-                    version.get("source") or "",
-                )
-                for cell in report.cells
-                for name in report.version_names
-                if (version := cell.versions.get(name)) is not None
-            ),
-        ),
-        section(
-            "slowest",
-            ("seconds", "test", "cell"),
-            ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest),
-        ),
-    ]
+    head = ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is")
+
+    def row(cell: CellRun) -> tuple[str | int | float, ...]:
+        numbers = cell.counts
+        others = links_in_words(cell), len(cell.violations), round(cell.duration, 1), cell_title(cell)
+        return (cell.name, *(numbers[letter] for letter in shown), *others)
+
+    yield section("cells", head, map(row, report.cells))
+    versions = (
+        (
+            cell.name,
+            name,
+            version.get("requested") or "",
+            version.get("found") or "none",
+            version.get("kind") or "",
+            version.get("source") or "",
+        )
+        for cell in report.cells
+        for name in report.version_names
+        if (version := cell.versions.get(name)) is not None
+    )
+    yield section("versions", ("cell", "what", "requested", "found", "kind", "read from"), versions)
+    slowest = ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest)
+    yield section("slowest", ("seconds", "test", "cell"), slowest)
 
 
 def skews(report: MatrixReport) -> list[Group]:

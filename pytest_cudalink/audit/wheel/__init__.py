@@ -362,10 +362,8 @@ def _findings(name: str, elf: LoadableLibrary) -> Iterator[Finding]:
     for given in {name.rpartition("/")[2], elf.soname or ""}:
         sought = sought_part(given)
         if sought and majors_of(given) is None:
-            text = (
-                f"{given} is not CUDA's library, but its name contains {sought!r}, so that a search for a part of "
-                "CUDA's name finds it: rename it"
-            )
+            why = "so that a search for a part of CUDA's name finds it"
+            text = f"{given} is not CUDA's library, but its name contains {sought!r}, {why}: rename it"
             yield Finding("error", text, place=name, kind="name")
     folders = [folder for folder in elf.rpaths if folder.startswith("/")]
     if folders:

@@ -74,16 +74,13 @@ WAITED = "waited"
 @cache
 def layouts() -> dict[str, tuple[int, dict[str, tuple[int, str]]]]:
     """Return the structures: size, and of each field its offset and its letter of `struct`."""
-    return {
-        name: (
-            layout["size"],
-            {
-                field: (int(offset), letter)
-                for field, offset, letter in (word.rsplit(":", 2) for word in layout["fields"].split())
-            },
-        )
-        for name, layout in read_table("recorder/layouts.toml").items()
-    }
+
+    def field(word: str) -> tuple[str, tuple[int, str]]:
+        name, offset, letter = word.rsplit(":", 2)
+        return name, (int(offset), letter)
+
+    table = read_table("recorder/layouts.toml").items()
+    return {name: (layout["size"], dict(map(field, layout["fields"].split()))) for name, layout in table}
 
 
 @cache

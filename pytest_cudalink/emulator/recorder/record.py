@@ -202,18 +202,10 @@ def save(path: Path, recording: Any) -> None:
 @cache
 def questions() -> tuple[DriverQuestion, ...]:
     """Return every question, those first that show most."""
-    samples = [
-        DriverQuestion(
-            sample.get("group", "samples"),
-            sample["name"],
-            [json.loads(line) for line in sample["calls"].splitlines() if line],
-            sample["source"],
-            sample.get("values", {}),
-            sample.get("devices", 1),
-            sample.get("least_cuda", ""),
-        )
-        for sample in read_table("recorder/samples.toml")["sample"]
-    ]
+    samples = []
+    for sample in read_table("recorder/samples.toml")["sample"]:
+        calls = [json.loads(line) for line in sample["calls"].splitlines() if line]
+        samples.append(DriverQuestion(**{"group": "samples", **sample, "calls": calls}))
     programs = [DriverQuestion("programs", str(seed), calls) for seed, _, calls in load(PROGRAMS)]
     return tuple(sorted([*samples, *programs], key=lambda question: GROUPS.index(question.group)))
 

@@ -102,11 +102,8 @@ def library(path: str) -> WatchedLibrary:
     """Return the functions of the libnvJitLink at a path, which is loaded already, and watch what it prints."""
     loaded = ctypes.CDLL(path)
     _ours().cudalinkWatch(loaded._handle)  # noqa: SLF001 (ctypes has no public name for it)
-    functions = (
-        *(loaded.nvJitLinkAddData, loaded.nvJitLinkComplete),
-        *(loaded.nvJitLinkCreate, loaded.nvJitLinkDestroy),
-    )
-    return WatchedLibrary(*(ctypes.cast(function, c_void_p).value or 0 for function in functions))
+    calls = ("nvJitLinkAddData", "nvJitLinkComplete", "nvJitLinkCreate", "nvJitLinkDestroy")
+    return WatchedLibrary(*(ctypes.cast(getattr(loaded, call), c_void_p).value or 0 for call in calls))
 
 
 # nvJitLinkInputType of nvJitLink.h
