@@ -4,10 +4,11 @@ import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ..base.finding import Violation
-from ..base.tables import read_table
+from ..base.tables import grouped, read_table
 
 #: Where most promises stand.
 DOCUMENTED: Final = 'CUDA Driver API 13.0, "API synchronization behavior"'
@@ -75,11 +76,8 @@ def _plain(symbol: str) -> str:
 @cache
 def _symbols() -> dict[str, frozenset[str]]:
     """Return the symbols of each name of cuda.h."""
-    by_name: dict[str, set[str]] = {}
-    for names in read_table("emulator/functions.toml")["symbols"].values():
-        for name in names:
-            by_name.setdefault(_plain(name), set()).add(name)
-    return {name: frozenset(symbols) for name, symbols in by_name.items()}
+    every = chain.from_iterable(read_table("emulator/functions.toml")["symbols"].values())
+    return {name: frozenset(symbols) for name, symbols in grouped((_plain(each), each) for each in every).items()}
 
 
 def allowed_symbols(names: Collection[str]) -> frozenset[str]:

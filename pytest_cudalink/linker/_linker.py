@@ -326,11 +326,8 @@ class Linker:
             raise ValueError(msg)
         if self.is_closed:
             raise RuntimeError("link() on a closed Linker")
-        if (
-            target_type == "ltoir"
-            and self._decision.nvjitlink
-            and (obstacle := can_fetch_ltoir(self._decision.nvjitlink))
-        ):
+        version = self._decision.nvjitlink
+        if target_type == "ltoir" and version and (obstacle := can_fetch_ltoir(version)):
             raise ValueError(obstacle)
         if self._watch is None:
             image = self._complete(target_type, lto=lto)

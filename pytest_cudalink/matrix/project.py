@@ -18,6 +18,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from ..base.regular_files import TEXT, read_bounded
+from ..base.tables import grouped
 from ..base.words import listed
 from .cells import Cell
 from .keys import MAJOR, version_of
@@ -300,14 +301,11 @@ def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
     a release of the package, perhaps years old, that has no such extra, and says nothing.
     """
     project = Project.read(root)
-    cells_of: dict[str, list[str]] = {}
-    for cell in cells:
-        toolkit = version_of(cell.ctk)
-        for text in _missing(cell, project):  # (a bare cell has no extras and no groups)
-            cells_of.setdefault(text, []).append(cell.name)
-        if toolkit is not None:
-            for text in _contradicting(cell, toolkit.major, project):
-                cells_of.setdefault(text, []).append(cell.name)
+    cells_of = grouped(
+        (text, cell.name)
+        for cell in cells
+        for text in (*_missing(cell, project), *_contradicting(cell, project))  # (a bare cell has no extras and groups)
+    )
     return [text.replace("CELLS", listed(names, _NAMED)) for text, names in cells_of.items()]
 
 
@@ -324,8 +322,12 @@ def _missing(cell: Cell, project: Project) -> Iterator[str]:
             yield f"CELLS: the project has no dependency group {group!r}, so that nothing can be installed; {do}"
 
 
-def _contradicting(cell: Cell, major: int, project: Project) -> Iterator[str]:
+def _contradicting(cell: Cell, project: Project) -> Iterator[str]:
     """Yield the requirements of a cell whose extra is for another major release than its toolkit."""
+    toolkit = version_of(cell.ctk)
+    if toolkit is None:
+        return
+    major = toolkit.major
     for key, names in (("extras", cell.values.extras), ("groups", cell.values.groups)):
         for name in names:
             other = major_of_extra(name)

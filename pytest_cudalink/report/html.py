@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..base.safe_text import block, line
+from ..base.tables import grouped
 from ..base.words import counted, listed
 from ..compat.wheels import own_version
 from . import views
@@ -55,10 +56,7 @@ def render(report: MatrixReport, comparison: Comparison | None = None) -> str:
     columns = {cell.name: position for position, cell in enumerate(report.cells)}
     # inside <script>, only the end of the element must not occur
     data = json.dumps(_data(report, names, columns, comparison), separators=(",", ":")).replace("<", "\\u003c")
-    axes: dict[str, dict[str, None]] = {}
-    for cell in report.cells:
-        for name, value in cell.axes.items():
-            axes.setdefault(line(name), {})[line(value)] = None
+    axes = grouped((line(name), line(value)) for cell in report.cells for name, value in cell.axes.items())
     longest = max((len(cell.name) for cell in report.cells), default=0)
     judged = verdict(report, comparison)
     project = line(report.origin.project or "")
@@ -81,7 +79,7 @@ def render(report: MatrixReport, comparison: Comparison | None = None) -> str:
             cell_places=columns,
             counts=report.counts,
             not_run=sum(row.count(NOT_RUN) for row in report.grid),
-            axes=[{"name": name, "options": sorted(values)} for name, values in axes.items() if len(values) > 1],
+            axes=[{"name": name, "options": sorted({*each})} for name, each in axes.items() if len({*each}) > 1],
             header_height=min(320, 24 + 8 * longest),
             version=own_version(),
             data=Markup(data),  # noqa: S704 (JSON without a "<")
@@ -107,17 +105,8 @@ def _placed(sections: Sequence[Section], places: Mapping[str, Mapping[str, int]]
             for row in section.rows
             for named in [dict(zip(section.head, row, strict=True))]
         ]
-        table = {
-            "id": section.id,
-            "title": section.title,
-            "note": section.note,
-            "head": [section.head[number] for number in kept],
-            "rows": rows,
-            "total": section.total,
-            "what": section.what,
-            "later": section.id in _LATER,
-            "half": False,
-        }
+        head = [section.head[number] for number in kept]
+        table = {**vars(section), "head": head, "rows": rows, "later": section.id in _LATER, "half": False}
         result.append(table)
         fits = len(kept) <= _SMALL and section.id not in _WIDE
         if fits and small is not None and small["later"] == table["later"]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from ..base.safe_text import block, line
-from ..base.tables import read_table
+from ..base.tables import grouped, read_table
 from ..base.words import counted, either, listed
 from .asked_for import KINDS, is_worth_a_look
 from .cell_run import BAD, CellRun
@@ -34,12 +34,9 @@ _PLACE: Final = 42
 
 def findings_by_cells(report: MatrixReport) -> list[tuple[FindingRecord, list[str]]]:
     """Return what was found, each with the cells that found it."""
-    cells: dict[tuple[str | None, ...], tuple[FindingRecord, list[str]]] = {}
-    for cell in report.cells:
-        for finding in cell.findings:
-            key = (finding.category, finding.nodeid, finding.what, *finding.evidence)
-            cells.setdefault(key, (finding, []))[1].append(cell.name)
-    return list(cells.values())
+    every = ((finding, cell.name) for cell in report.cells for finding in cell.findings)
+    same = grouped(((each.category, each.nodeid, each.what, *each.evidence), (each, name)) for each, name in every)
+    return [(those[0][0], [name for _, name in those]) for those in same.values()]
 
 
 def title_of(finding: FindingRecord) -> str:

@@ -88,16 +88,13 @@ def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
 
 def _targets(ptx: DeviceImage, together: Sequence[DeviceImage], release: CudaVersion) -> list[str]:
     """The architectures for which a driver of a release would compile PTX; its own if there are none."""
-    architectures = []
-    for arch in known_architectures(release):
+
+    def is_compiled(arch: str) -> bool:
         _, number, suffix = parse_architecture(arch)
-        if (
-            suffix == ptx.suffix
-            and serves(ptx, number)
-            and what_happens(together, f"sm_{number}", release).image is ptx
-        ):
-            architectures.append(arch)
-    return architectures or [ptx.arch]
+        fits = suffix == ptx.suffix and serves(ptx, number)
+        return fits and what_happens(together, f"sm_{number}", release).image is ptx
+
+    return [*filter(is_compiled, known_architectures(release))] or [ptx.arch]
 
 
 def _assembled(ptx: DeviceImage, code: bytes, arch: str, release: CudaVersion, library: str) -> Assembled:

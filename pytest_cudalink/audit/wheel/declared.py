@@ -404,10 +404,7 @@ class _Group:
         declaring = {extra: fault for extra, fault in by_extra.items() if fault is None or fault.kind != "undeclared"}
         if not declaring:
             return [self._finding(lack, "", "note" if excused else severity, declared)]
-        faults: dict[RequirementFault, list[str]] = {}
-        for extra, fault in declaring.items():
-            if fault is not None:
-                faults.setdefault(fault, []).append(extra)
+        faults = grouped((fault, extra) for extra, fault in declaring.items() if fault is not None)
         return [
             self._finding(fault, f" of {plural(len(extras), 'extra')} {', '.join(extras)}", severity, declared)
             for fault, extras in faults.items()

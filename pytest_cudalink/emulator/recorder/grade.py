@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...base.regular_files import DATA, read_text
-from ...base.tables import read_table
+from ...base.tables import grouped, read_table
 from ...base.words import counted
 from ...versions import CudaVersion
 from .execute import NOT_READY, WAITED, Answer, Program
@@ -192,10 +192,8 @@ class Grade:
 
     def functions(self) -> list[tuple[str, int, str]]:
         """Return the functions that differ, those first that differ most: name, count, and the most frequent way."""
-        by_symbol: dict[str, Counter[str]] = {}
-        for difference in self.differences:
-            by_symbol.setdefault(difference.symbol, Counter())[f"{difference.ours} for {difference.real}"] += 1
-        several = [(symbol, ways.total(), ways.most_common(1)[0][0]) for symbol, ways in by_symbol.items()]
+        by_symbol = grouped((each.symbol, f"{each.ours} for {each.real}") for each in self.differences)
+        several = [(symbol, len(ways), Counter(ways).most_common(1)[0][0]) for symbol, ways in by_symbol.items()]
         return sorted(several, key=lambda entry: (-entry[1], entry[0]))
 
 
