@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -326,7 +326,6 @@ def campaign(
     seed: int,
     processes: int,
     seconds: float | None = None,
-    save: Path | None = None,
     *,
     walk: bool = False,
     verbose: bool = False,
@@ -345,9 +344,6 @@ def campaign(
             results.append(result)
             if verbose or not result.agrees or result.left:
                 print(result, flush=True)
-            if save:
-                with save.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(asdict(result)) + "\n")
     return results
 
 
@@ -377,8 +373,6 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print each environment")
     parser.add_argument("--walk", action="store_true", help="run the doctor's commands, and try again after them")
     parser.add_argument("--keep", action="store_true", help="try only the first, and keep it")
-    parser.add_argument("--only", type=lambda text: [*map(int, text.split(","))], help="these numbers")
-    parser.add_argument("--save", type=Path, help="append each result to this file")
     parser.add_argument("--wheels", action="store_true", help="instead, hold the audit of wheels against what happens")
     options = parser.parse_args()
     if options.wheels:
@@ -387,11 +381,10 @@ def main() -> int:
         print(try_one(recipe(options.seed, options.first), keep=True))
         return 0
     began = time.monotonic()
-    numbers = options.only or range(options.first, options.first + options.environments)
+    numbers = range(options.first, options.first + options.environments)
     results = campaign(
-        numbers, options.seed, options.processes, options.seconds, options.save,
-        walk=options.walk, verbose=options.verbose,
-    )  # fmt: skip
+        numbers, options.seed, options.processes, options.seconds, walk=options.walk, verbose=options.verbose
+    )
     date = dt.datetime.now(tz=dt.UTC).date()
     print(f"{table(results)}\nseed {options.seed}, {date}, {time.monotonic() - began:.0f} s")
     if len(results) < len(numbers):

@@ -1,7 +1,6 @@
 """The campaign itself, on packages that a test writes: what is drawn, what is done to it, and what counts as agreed."""
 
 import importlib.metadata
-import json
 import re
 import shutil
 from pathlib import Path
@@ -127,19 +126,17 @@ def test_the_gate_fetches_no_gigabytes(monkeypatch) -> None:
     assert any("torch" in recipe(1, number).names for number in range(int(count)))
 
 
-def test_a_campaign_fails_for_one_that_disagrees(monkeypatch, capsys, tmp_path) -> None:
-    """The table is printed, and every result saved."""
+def test_a_campaign_fails_for_one_that_disagrees(monkeypatch, capsys) -> None:
+    """The table is printed."""
     answers = iter([{}, {"nvrtc": "x"}])
     monkeypatch.setattr(campaign, "try_one", lambda drawn, **_: Result(drawn, next(answers), 1, [0, 0], [], 0.0))
     monkeypatch.setattr(campaign, "recipe", lambda _, number: Recipe(number, []))
-    saved = tmp_path / "results.jsonl"
-    monkeypatch.setattr("sys.argv", ["x", "--environments=2", "--seed=3", "--processes=1", f"--save={saved}"])
+    monkeypatch.setattr("sys.argv", ["x", "--environments=2", "--seed=3", "--processes=1"])
     assert campaign.main() == 1
     out = capsys.readouterr().out
     assert "false green: 1: " in out
     assert "2 environments, 2 operations: agreement 50.0 %" in out
     assert "seed 3, " in out
-    assert [json.loads(line)["failed"] for line in saved.read_text().splitlines()] == [{}, {"nvrtc": "x"}]
 
 
 def test_files_have_another_name_only(wheels) -> None:

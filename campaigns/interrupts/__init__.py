@@ -1,4 +1,4 @@
 """The walk over bytecodes: an exception before each one of a scenario, after which nothing may be left behind.
 
-``nox -s interrupts`` walks all of them; `test_interrupts` a share.
+``nox -s interrupts`` walks all of them.
 """

@@ -1,6 +1,6 @@
 """Walk scenarios, and print what was left behind and where; see the package.
 
-    python -m campaigns.interrupts [SCENARIO ...] [--points=N] [--seed=N] [--only-signals] [--processes=N]
+    python -m campaigns.interrupts [SCENARIO ...] [--processes=N]
     python -m campaigns.interrupts --signals=N [--seed=N]
 
 Exit code 1: something was left behind at a place where a signal can arrive, or, with Python 3.11, at another one that
@@ -11,12 +11,10 @@ import argparse
 import itertools
 import json
 import os
-import random
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -43,22 +41,14 @@ def allowed() -> dict[tuple[str, str], str]:
     return found
 
 
-def child(name: str, points: int, seed: int, first: int, *, only_signals: bool) -> None:
+def child(name: str, first: int) -> None:
     """Walk one scenario from a bytecode on, and write the result to stdout as JSON; runs on an emulated driver."""
     from .scenarios import walk_of
 
     with walk_of(name) as walk:
-        count, signals = walk.count()
-        numbers: Iterable[int] = signals if only_signals else range(count)
-        if 0 < points < len(numbers):
-            step = len(numbers) / points
-            start = random.Random(f"{seed} {name}").random() * step
-            numbers = [numbers[int(start + at * step)] for at in range(points)]
-        elif not only_signals:
-            numbers = itertools.count()  # a run after an interrupt may be longer than the one that was counted
-        number = -1
-        for number in numbers:
-            if number >= first and not (walk.at(number) and walk.sound):
+        count = walk.count()
+        for number in itertools.count(first):  # a run after an interrupt may be longer than the one that was counted
+            if not (walk.at(number) and walk.sound):
                 break
         found = {
             "bytecodes": count,
@@ -81,15 +71,14 @@ def in_child(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def walked(name: str, points: int, seed: int, *, only_signals: bool = False) -> dict[str, Any]:
+def walked(name: str) -> dict[str, Any]:
     """Walk a scenario in child processes: another one after each that is damaged."""
     started = time.monotonic()
     result: dict[str, Any] = {"scenario": name, "bytecodes": 0, "walked": 0, "signals": 0, "failures": [], "ended": ""}
     first: int | None = 0
     while first is not None:
-        arguments = [name, f"--first={first}", f"--points={points}", f"--seed={seed}"]
         try:
-            done = in_child(*arguments, *(["--only-signals"] if only_signals else []))
+            done = in_child(name, f"--first={first}")
         except subprocess.TimeoutExpired:
             result["ended"] = f"no end after {LIMIT} s, from bytecode {first} on"
             break
@@ -146,12 +135,9 @@ def main() -> int:
     """Walk the scenarios that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all if none is named")
-    parser.add_argument("--points", type=int, default=0, help="how many bytecodes of each; 0: all")
-    parser.add_argument("--seed", type=int, default=1, help="which of them")
-    parser.add_argument("--only-signals", action="store_true", help="only where a signal can arrive")
     parser.add_argument("--signals", type=int, metavar="N", help="send N signals at random times to each kind of link")
+    parser.add_argument("--seed", type=int, default=1, help="of these times")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="where to write the results")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -161,7 +147,7 @@ def main() -> int:
         print(f"\n{json.dumps(disturb(options.signals, options.seed))}")
         return 0
     if options.child:
-        child(options.scenarios[0], options.points, options.seed, options.first, only_signals=options.only_signals)
+        child(options.scenarios[0], options.first)
         return 0
     if options.signals:
         return not disturbed(options.signals, options.seed)
@@ -171,14 +157,9 @@ def main() -> int:
         parser.error(f"unknown scenario {unknown[0]!r}; known: {', '.join(SCENARIOS)}")
     names, results, known = options.scenarios or list(SCENARIOS), [], allowed()
     with ThreadPoolExecutor(options.processes) as pool:
-        tasks = [
-            pool.submit(walked, name, options.points, options.seed, only_signals=options.only_signals) for name in names
-        ]
-        for task in tasks:
-            results.append(task.result())
-            show(results[-1], known)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        for result in pool.map(walked, names):
+            results.append(result)
+            show(result, known)
     return any(one["ended"] or unexpected(one, known) for one in results)
 
 

@@ -71,7 +71,6 @@ class _Tracer:
 
     def __init__(self, at: int | None) -> None:
         self.count, self._at = 0, at
-        self.signals: list[int] = []
         self.place: Place | None = None
 
     def enter(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
@@ -89,8 +88,6 @@ class _Tracer:
 
     def _step(self, frame: FrameType, name: str, *, signal: bool) -> None:
         number, self.count = self.count, self.count + 1
-        if signal and self._at is None:
-            self.signals.append(number)
         if number == self._at:
             code = frame.f_code
             file = code.co_filename.removeprefix(_PACKAGE + "/")
@@ -124,11 +121,8 @@ class Walk:
         self.walked = self.signals = 0
         self.sound = True
 
-    def count(self) -> tuple[int, list[int]]:
-        """Return the number of bytecodes of an undisturbed run, which must leave nothing behind either.
-
-        Returns the numbers of the bytecodes at which a signal can arrive.
-        """
+    def count(self) -> int:
+        """Return the number of bytecodes of an undisturbed run, which must leave nothing behind either."""
         for _ in range(3):  # caches fill
             self._begin()
             self._run()
@@ -141,7 +135,7 @@ class Walk:
         left = _differences(before, self._look())
         assert not left, left
         self._check()
-        return tracer.count, tracer.signals
+        return tracer.count
 
     def at(self, number: int) -> bool:
         """Raise at one bytecode, and note what is left behind; return whether the run came so far."""

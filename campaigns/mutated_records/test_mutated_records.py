@@ -11,15 +11,6 @@ from pytest_cudalink.report import text
 pytestmark = pytest.mark.slow
 
 
-def test_a_bounded_campaign(capsys) -> None:
-    """Records and saved reports of another seed than that of the gate."""
-    numbers = [number for number in range(300) if number % 10 != 9]
-    counts, found = try_batch(2, numbers)
-    assert found == []
-    assert sum(counts.values()) == len(numbers)
-    assert all(counts.values())
-
-
 def test_the_same_seed_gives_the_same_inputs() -> None:
     first, again, other = ([mutated(seed, number) for number in range(300)] for seed in (1, 1, 2))
     assert first == again != other

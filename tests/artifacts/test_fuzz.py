@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from itertools import chain
 from zlib import crc32
 
-import pytest
-
 from pytest_cudalink.artifacts import Artifact, inspect
 from tests.artifacts import fuzz
 
@@ -75,17 +73,6 @@ def test_answers(samples, as_kept) -> None:
             found[name, re.sub(r"0x[0-9a-f]+|\d+|[.$][\w.$]+", "#", text)].append((count, text))
     lines = (f"{name} {crc32(ascii(texts).encode()):08x} {text}\n" for (name, text), texts in sorted(found.items()))
     as_kept(fuzz.SAMPLES.parent / "reader_answers.txt", "".join(lines))
-
-
-@pytest.mark.weekly
-@pytest.mark.slow
-def test_the_corpus_under_sanitizers(tmp_path, monkeypatch, capsys) -> None:
-    """The fuzzer is built, reads every input of the corpus, and tries some of its own."""
-    if reason := fuzz.missing():
-        pytest.skip(reason)
-    monkeypatch.setattr("sys.argv", ["fuzz", "--runs=3000", f"--keep={tmp_path}"])
-    assert fuzz.main() == 0
-    assert "inputs" in capsys.readouterr().out
 
 
 def test_without_clang(monkeypatch, capsys) -> None:

@@ -120,20 +120,6 @@ def test_without_the_packages_the_headers_remain(name, package, monkeypatch) -> 
     assert {one.needs for one in old} == {Needs(NEXT)}  # the form of the cubin is in the header, too
 
 
-@pytest.mark.parametrize("toolkit", ["12.9", "13.0", "13.2", "13.5"])
-def test_loose_images(toolkit) -> None:
-    """PTX, LTO-IR and cubins in files by themselves, of several releases."""
-    found = {one.path: one for one in images(DATA / "artifacts" / toolkit)}
-    release = CudaVersion.parse(toolkit)
-    assert {one.producer for one in found.values()} == {release}
-    assert {one.arch for name, one in found.items() if "sm_100" not in name} == {"sm_90"}
-    assert found["user-sm_100.cubin"].arch == "sm_100"
-    assert found["user.ptx"].needs == Needs(release)
-    assert found["linked.cubin"].relocatable is False
-    assert found["user.cubin"].relocatable is True
-    assert found["user.cubin"].virtual_arch == "sm_90"
-
-
 def test_cubin_whose_sections_lie_behind_its_tables(tmp_path) -> None:
     """Compilers write them before, CUPTI's cubins have them behind: none may be cut off."""
     content = bytearray((DATA / "artifacts/12.9/linked.cubin").read_bytes())
@@ -264,12 +250,6 @@ def test_member_that_would_fill_the_disk(tmp_path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(budget, "LEAST_BYTES", 0)
     with pytest.raises(AuditError, match="would become larger than"):
         list(all_images(wheel(tmp_path / "y.whl", big=bytes(1 << 20))))
-
-
-def test_nothing_to_audit(tmp_path) -> None:
-    with pytest.raises(AuditError, match="there is no such file"):
-        device_code(tmp_path / "missing.whl")
-    assert device_code(wheel(tmp_path / "x.whl", a__py=b"pass")).groups == ()
 
 
 @pytest.mark.parametrize(("number", "kind", "least"), [(2, "cubin", 64), (8, "ltoir", 28)])

@@ -88,13 +88,6 @@ def test_a_hang(state, monkeypatch, fake) -> None:
     state.close()
 
 
-def test_fatal_errors(state) -> None:
-    """A fatal error that the library only prints is an error."""
-    with pytest.raises(LinkError, match="printed 'fatal   : Internal error: on purpose' and reported success"):
-        state.add("ptx", b"!fatal", "a")
-    state.close()
-
-
 def test_refused(state) -> None:
     """Codes of the library are those of the uncontained backend."""
     with pytest.raises(LinkError) as caught:
