@@ -15,7 +15,8 @@ start()
 def archive(text):
     return b"!<arch>\\n" + b"%-16s%-12d%-6d%-6d%-8s%-10d`\\n" % (b"one/", 0, 0, 0, b"644", len(text)) + text
 def ended():
-    return [one for one in events() if one.get("linker") in ("died", "late", "fatal", "killed", "printed")]
+    own = [one for one in events() if one.get("linker") in ("died", "late", "fatal", "killed", "printed")]
+    return [{name: one[name] for name in one if name not in ("n", "pid", "thread")} for one in own]
 def sound():
     code, image, log = link([(PTX, small_ptx())])
     assert (code, log) == (0, b""), (code, log)
@@ -54,8 +55,8 @@ kind, data, expected = CASES[{kind!r}]
 code, image, log = link([(kind, data(b"!segv"))])
 assert (code, log.decode()) == (expected, "error   : libnvJitLink 13.0 ended with signal 11 (SIGSEGV) while it read "
     "'input0'; the emulated driver goes on with a new link worker"), (code, log)
-(event,) = ended()
-assert (event["linker"], event["in"], event["input"], event["signal"]) == ("died", "add", {kind!r}, 11), event
+asked = {{"in": "add", "input": {kind!r}, "name": "input0"}}
+assert ended() == [asked | {{"linker": "died", "signal": 11, "what": "ended with signal 11 (SIGSEGV)"}}], ended()
 sound()
 code, image, log = link([(kind, data(b"?abort"))])
 assert (code, log.decode()) == (999, "error   : libnvJitLink 13.0 ended with signal 6 (SIGABRT) while it linked; "
@@ -64,7 +65,10 @@ sound()
 code, image, log = link([(kind, data(b"!fatal"))])
 assert code == expected and b"printed 'fatal   : Internal error: on purpose' and reported success" in log, (code, log)
 sound()
-assert [one["linker"] for one in ended()] == ["died", "died", "fatal"]
+assert ended()[1:] == [
+    {{"linker": "died", "in": "complete", "signal": 6, "what": "ended with signal 6 (SIGABRT)"}},
+    asked | {{"linker": "fatal", "printed": "noise\\nfatal   : Internal error: on purpose\\n",
+              "what": "printed 'fatal   : Internal error: on purpose' and reported success"}}], ended()
 """)
 
 
@@ -92,7 +96,8 @@ ok(cuda.cuLinkComplete(state, byref(image), byref(size)))
 ok(cuda.cuLinkDestroy(state))
 code, image, log = link([(kind, data(b"?kill"))])
 assert (code, log.decode()) == (999, killed("linked")), (code, log)
-assert [one["linker"] for one in ended()] == ["killed", "killed"]
+killed = dict(linker="killed", what="ended without a word, as by SIGKILL")
+assert ended() == [killed | {{"in": "add", "input": {kind!r}, "name": "one"}}, killed | {{"in": "complete"}}], ended()
 sound()
 """)
 

@@ -1,16 +1,19 @@
 """The emulated NVML: what it exports, what an idle card answers, and that its clients run on it."""
 
 import ctypes
+import inspect
 import json
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 
 import pynvml
 import pytest
 
 from native_build.sources import PACKAGE
+from pytest_cudalink.compat.names import EMULATED_DEVICES
 from tests.emulated.conftest import ROOT, programs
 from tools import make_nvml
 
@@ -101,7 +104,7 @@ def test_every_getter(check) -> None:
     out = check(
         HEAD
         + """
-import inspect
+import inspect, re
 answers = {}
 for name in dir(pynvml):
     function = getattr(pynvml, name)
@@ -188,6 +191,24 @@ for name, forms in { ({name: forms for name, (_, forms, *_) in NAMES.items() if 
         device=f"{card},memory=2GiB",  # else it depends on the machine's
     )
     as_kept(ROOT / "tests" / "data" / f"nvml_{card.partition(':')[0]}.txt", out)
+
+
+def test_cards(check: Check, as_kept) -> None:
+    """What each card answers in numbers and words is as kept."""
+    names = [name for name in dir(pynvml) if re.match("nvmlDeviceGet(?!HandleBy)", name) and not VARIES.search(name)]
+    program = f"""{HEAD}
+for name in {[name for name in names if len(inspect.signature(getattr(pynvml, name)).parameters) == 1]}:
+    try:
+        answer = getattr(pynvml, name)(device)
+    except NVMLError as error:
+        answer = f"error {{error.value}}"
+    if isinstance(answer, (int, str, list)):
+        print(name, answer, sep="; ")
+"""
+    answers = {card: check(program, device=f"{card},memory=2GiB").splitlines() for card in EMULATED_DEVICES}
+    counts = Counter(line for lines in answers.values() for line in lines)
+    own = (f"{card}; {line}\n" for card, lines in answers.items() for line in lines if counts[line] < len(answers))
+    as_kept(ROOT / "tests" / "data" / "nvml_cards.txt", "".join(own))
 
 
 @pytest.mark.parametrize(("faults", "code"), [("lost=46", 15), ("lost=0", 0), ("cuInit:9=2", 0)])
