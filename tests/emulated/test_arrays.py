@@ -1,6 +1,8 @@
 """Arrays, textures and tensor maps: what copies move, and what is given back."""
 
-from tests.emulated.conftest import programs
+import pytest
+
+from tests.emulated.conftest import ROOT, programs
 
 START = """
 start()
@@ -277,3 +279,47 @@ assert hex((c_uint * 32).from_buffer(out)[14]) == "0x3c2007f0"  # five bits each
     )
     check(TENSOR_MAPS + "assert tiled() == 801 and 'tensor maps' in last_event()['note']\n", device="sm_80")
     check(TENSOR_MAPS + "ok(tiled(type=13, box=(64, 32), strides=(32,)))\n", device="sm_100")
+
+
+@pytest.mark.parametrize("device", ["h200", "b200"])
+def test_kept_tensor_maps(device: str, check, as_kept) -> None:
+    """Each form of a map with one argument changed, of each type of data, is answered and written as kept."""
+    out = check(
+        """
+import zlib
+start()
+room = char_buffer(bytes(4096), 4096)
+place, words, words32 = addressof(room) + -addressof(room) % 64, c_uint64 * 5, c_uint * 5
+FORMS = {  # before the arguments that all have, and behind them
+    "Tiled": lambda a: (words32(a["box"], *[2] * 4), a["steps"]),
+    "Im2col": lambda a: ((c_int * 3)(a["low"]), (c_int * 3)(a["high"]), a["box"], a["pixels"], a["steps"]),
+    "Im2colWide": lambda a: (a["low"], a["high"], a["box"], a["pixels"], a["steps"]),
+}
+USUAL = dict(type=0, rank=3, address=1 << 20, extent=256, stride=1 << 10, box=128, low=-1, high=1, pixels=8, step=1,
+             interleave=0, mode=0, swizzle=0, promotion=0, fill=0)
+VALUES = dict(USUAL, rank=(2, 4, 5, 6), address=(1, 16, 32, 1 << 57), extent=(0, 2, 3, 1 << 32, (1 << 32) + 1),
+              stride=(16, 32, 1 << 40), box=(0, 2, 16, 32, 64, 256, 257), low=(-129, -128, 127, 128), step=(0, 2, 8, 9),
+              high=(-129, -128, 127, 128), pixels=(0, 1, 1024, 1025), interleave=(-1, 1, 2, 3), mode=(-1, 1, 2),
+              swizzle=range(-1, 8), promotion=(-1, 1, 3, 4), fill=(-1, 1, 2))
+for form, own in FORMS.items():
+    for kind in range(-1, 17):
+        answers = {}
+        for name, values in VALUES.items():
+            for value in values if name != "type" else [kind]:
+                given = USUAL | {"type": kind, name: value}
+                given["steps"] = words32(given["step"], *[1] * 4)
+                mode = [given["mode"]] * (form == "Im2colWide")
+                memset(place, 165, 128)
+                code = getattr(cuda, "cuTensorMapEncode" + form)(
+                    c_void_p(place), kind, given["rank"], c_void_p(given["address"]), words(given["extent"], *[64] * 4),
+                    words(*[given["stride"]] * 4), *own(given), given["interleave"], *mode, given["swizzle"],
+                    given["promotion"], given["fill"])
+                moved = [cuda.cuTensorMapReplaceAddress(c_void_p(place), c_void_p(at)) for at in (16, 32)]
+                answers.setdefault((code, *moved), []).append((name, value, string_at(place, 128)))
+        for codes, asked in answers.items():
+            changes = (f"{name}={value}" for name, value, _ in asked)
+            print(form, kind, *codes, f"{zlib.crc32(repr(asked).encode()):08x}", *changes)
+""",
+        device=device,
+    )
+    as_kept(ROOT / "tests" / "data" / f"tensor_maps_{device}.txt", out)

@@ -262,6 +262,10 @@ for _ in range(2):
 ok(cuda.cuLibraryUnload(library))
 assert cuda.cuLibraryGetKernel(byref(kernel), library, b"small") == 400
 assert "image" not in last_event()
+whole = fatbin("cubin90")
+place = whole.index(b"\\x7fELF") + 8  # its ABI's version
+whole = whole[:place] + b"c" + whole[place + 1:]
+print("library", cuda.cuLibraryLoadData(byref(library), whole, None, None, 0, None, None, 0), last_event()["image"])
 
 print(link([(CUBIN, artifact("13.0/main.cubin"))])[0], [one["image"] for one in events() if "image" in one][-1])
 
@@ -286,6 +290,7 @@ print(*add(NVVM, artifact("12.9/main.ltoir"), 1 << 40))
         "200 90 ['cubin damaged']",
         "cuLibraryGetKernel ['ptx sm_70 - 9.0']",
         "cuLibraryGetKernel ['ptx sm_70 - 9.0']",
+        "library 200 ['fatbin', 'cubin sm_90 13.0 linked']",
         "209 ['cubin sm_90 13.0 relocatable']",
         "222 ['ptx sm_70 - 9.0']",
         "221 None",

@@ -32,6 +32,7 @@ assert calls[1].stack[0].endswith(" in allocate_again") and not calls[0].stack
 failed, = [event for event in driver.events() if "stack" in event]
 assert (failed["call"], failed["result"], failed["swept"], failed["injected"]) == ("cuMemAlloc_v2", 2, 2, True)
 assert failed["stack"] == list(calls[1].stack[:3])
+assert {{event["result"] for event in driver.events() if "swept" in event}} == {{2}}
 ok(cuda.cuMemAlloc_v2(byref(address), 16))
 """
     )

@@ -98,7 +98,6 @@ static uint64_t image_numbers[IMAGES], image_count;
 static void count_image(const uint8_t *image, size_t size) {
   uint64_t number = 14695981039346656037u; /* FNV-1a */
   for (size_t at = 0; at < size; at++) number = (number ^ image[at]) * 1099511628211u;
-  if (!number) number = 1;
   HOLD(cl_modules_lock);
   for (size_t step = 0, at = number % IMAGES; step < IMAGES; step++, at = (at + 1) % IMAGES) {
     if (image_numbers[at] && image_numbers[at] != number) continue;

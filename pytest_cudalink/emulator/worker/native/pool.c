@@ -94,7 +94,7 @@ static bool start(Worker *worker) {
   worker->socket = own_file(spawned.socket);
   worker->output = own_file(spawned.output);
   worker->pid = spawned.pid;
-  worker->born = spawned.pid > 0 ? lw_started(spawned.pid) : 0;
+  worker->born = lw_started(spawned.pid); /* 0 for a process that there is not */
   worker->stained = false;
   pthread_mutex_lock(&pool_lock);
   worker->users = 0; /* of the process before */
