@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..base.finding import Finding
+from ..base.finding import SEVERITIES, Finding
 from ..base.progress import progress
 from ..base.safe_text import line
 from ..base.tables import grouped
@@ -239,8 +239,6 @@ def _audit_environment(options: argparse.Namespace) -> int:
 
 
 def _environment_lines(audit: EnvironmentAudit) -> Iterator[str]:
-    from ..base.finding import SEVERITIES
-
     yield f"Verdict: {audit.verdict}: {line(audit.summary)} ({audit.seconds:.1f} s)"
     commands: set[Command] = set()
     for finding in sorted(audit.findings, key=lambda entry: SEVERITIES.index(entry.severity)):

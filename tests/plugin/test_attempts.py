@@ -9,7 +9,6 @@ from types import MethodType, SimpleNamespace
 import execnet
 import pytest
 
-from pytest_cudalink.environment import facts
 from pytest_cudalink.environment.requirements import EnvironmentFact
 from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.records import LEDGER, RESULTS, results
@@ -431,7 +430,7 @@ def test_properties_of_the_suite(run, monkeypatch) -> None:
     known = {"driver": EnvironmentFact("13.0", "emulated", "S"), "ctk": EnvironmentFact(None, source="T")}
     known["nvjitlink"] = EnvironmentFact("12.9", source="N")
     added = []
-    monkeypatch.setattr(facts, "Environment", lambda: known)
+    monkeypatch.setattr(results, "Environment", lambda: known)
     monkeypatch.setattr(pytest_private, "add_suite_property", lambda config, *given: added.append(given))
     results.add_properties(run.config, results.environment_facts())
     assert added == [("cudalink.driver", f"{known['driver']} (S)"), ("cudalink.nvjitlink", f"{known['nvjitlink']} (N)")]

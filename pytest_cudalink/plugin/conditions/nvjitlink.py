@@ -10,7 +10,12 @@ from typing import Any, Final
 
 import pytest
 
+from ... import probes, toolchains
+from ...base import elf
 from ...compat.wheels import files_of, installed_wheel
+from ...emulator import preload
+from ...loader.imports import ImportWatch
+from ...loader.loads import loaded_file
 from ..settings import Settings
 
 _PATHFINDER: Final = "cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"
@@ -20,18 +25,13 @@ _HIDDEN_BY: Final = "--cudalink-nvjitlink=absent"
 
 
 def apply(settings: Settings) -> Callable[[], None] | None:
-    """Give the process the nvJitLink that the settings ask for, before anything can open another.
+    """Give the process the nvJitLink that the settings ask for, which is not "auto", before it can open another.
 
     Returns what undoes it; None where nothing can be undone.
     Raises pytest.UsageError if it cannot: the release is not in the toolchain cache, another copy is loaded already, or
     a library of the environment could not use it.
     """
     wanted = settings.nvjitlink.value
-    if wanted == "auto":
-        return None
-    from ... import probes, toolchains
-    from ...emulator import preload
-
     try:
         if wanted == "absent":
             return _hide()
@@ -44,9 +44,6 @@ def apply(settings: Settings) -> Callable[[], None] | None:
 
 def _load(wanted: str, path: Path) -> None:
     """Load a copy, unless cuSPARSE cannot use it; raise an error unless cuda.pathfinder finds it, as libraries will."""
-    from ... import probes, toolchains
-    from ...emulator import preload
-
     if reason := unusable_by_cusparse(path):
         raise toolchains.ToolchainError(reason)
     preload.preload_nvjitlink(path)
@@ -60,11 +57,6 @@ def _load(wanted: str, path: Path) -> None:
 
 def _hide() -> Callable[[], None]:
     """Make cuda.pathfinder, which every library asks for nvJitLink, find none."""
-    from ... import probes
-    from ...emulator import preload
-    from ...loader.imports import ImportWatch
-    from ...loader.loads import loaded_file
-
     present = loaded_file("libnvJitLink.so")
     if present is not None and not probes.hiders:
         msg = f"{present} is in this process already; load the plugin early, and import nothing of CUDA before"
@@ -85,7 +77,6 @@ def _hide() -> Callable[[], None]:
 def _wrap_pathfinder(module: ModuleType) -> None:
     from cuda.pathfinder import DynamicLibNotFoundError
 
-    from ... import probes
     from ...targets.steering import replace_everywhere
 
     original: Any = module.load_nvidia_dynamic_lib
@@ -107,8 +98,6 @@ def aliases(library: Path) -> set[tuple[int, int]]:
 
     Raises DamagedLibraryError if its file is cut off or damaged.
     """
-    from ...base import elf
-
     elf.check(library, "install its wheel, or add its toolchain, again")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return {(int(match[1]), int(match[2])) for match in _ALIAS.finditer(content)}

@@ -9,21 +9,20 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from ...base.process_end import ProcessEnd, crash_events, end_of, has_crash
 from ...base.safe_text import shortened
 from ...base.words import counted
+from ...environment.facts import Environment
+from ...report.records import CrashRecord, EndRecord, ExitRecord, StickyRecord, SubtestRecord, TestRecord, Writer
 from ...report.wording import split_link_key
 from .. import pytest_private
 from ..run import Run, RunPart
 from .ledger import Ledger, is_unsupported
 from .record_file import RecordFile
-
-if TYPE_CHECKING:
-    from ...report.records import SubtestRecord
 
 #: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
 _LONGREPR_LIMIT: Final = 3_950
@@ -115,16 +114,12 @@ class Results(RunPart):
                 self._close(worker, nodeid, attempt, {})
         for worker, node in list(self._died.items()):
             self._crash(None, worker, node)
-        from ...report.records import StickyRecord
-
         for sticky in self._run.part(Ledger).totals.sticky:
             self._writer.write(StickyRecord(**sticky))
         self._session = session
 
     def _end(self) -> None:
         """Write the end of the run, with the exit code that pytest and other plugins have left."""
-        from ...report.records import EndRecord
-
         code = int(pytest.ExitCode.INTERNAL_ERROR)
         # a plugin that fails now ends pytest
         if self._session is not None and not (sys.exception() and self._session.exitstatus in _RAN):
@@ -150,8 +145,6 @@ class Results(RunPart):
         if self._code in (None, code):
             return
         self._code = code
-        from ...report.records import ExitRecord, Writer
-
         with suppress(OSError), Writer(self._writer.path) as writer:
             writer.write(ExitRecord(exitcode=code, output=[why] if why else []))
 
@@ -162,8 +155,6 @@ class Results(RunPart):
 
     def _close(self, worker: str | None, nodeid: str, attempt: _Attempt, facts: Mapping[str, Any]) -> None:
         """Write the line of an attempt."""
-        from ...report.records import TestRecord
-
         del self._open[worker, nodeid]
         failed = sum(subtest["outcome"] == "failed" for subtest in attempt.subtests)
         if failed and attempt.outcome not in _FAILURES:
@@ -199,8 +190,6 @@ class Results(RunPart):
 
     def _crash(self, nodeid: str | None, worker: str | None, node: Any) -> None:
         """Write how a worker of xdist died, unless a signal has let it write that."""
-        from ...report.records import CrashRecord
-
         self._died.pop(worker, None)
         if has_crash(self._writer.path, nodeid, worker):
             return
@@ -254,8 +243,6 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 def environment_facts() -> dict[str, str]:
     """Return the facts of the environment in words, by name."""
-    from ...environment.facts import Environment
-
     return {name: f"{fact} ({fact.source})" for name, fact in Environment().items() if fact.value is not None}
 
 

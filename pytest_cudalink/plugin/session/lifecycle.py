@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ...compat.settings_table import OPTIONS
+from ...base.safe_text import line
+from ...base.words import listed
+from ...compat.settings_table import OPTIONS, unread_variables
 from ...loader.jitlink import jitlink_calls
 from .. import conditions, hostile, isolation, marker, pytest_private, records, settings, watch
+from ..conditions import run_driver
 from ..own_imports import own_imports
 from ..run import RUN, Key, Run, RunPart, is_active, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import backends, provenance
@@ -80,8 +83,6 @@ def _unread_variables() -> list[str]:
     given = [name for name in os.environ if name.startswith("CUDALINK_") and name not in known]
     if not given:
         return []
-    from ...compat.settings_table import unread_variables
-
     return unread_variables(given)
 
 
@@ -143,8 +144,6 @@ def _warn_of_ignored(run: Run, *, late: bool) -> None:
     options = run.settings.of_emulation
     if not options or run.reports_elsewhere:
         return
-    from ..conditions import run_driver
-
     if run_driver.may_come_late(run.settings) is late:
         run_driver.warn_of_ignored(run.config, options)
 
@@ -152,8 +151,6 @@ def _warn_of_ignored(run: Run, *, late: bool) -> None:
 def _load_libraries(run: Run) -> None:
     run.config.add_cleanup(settings.share(run.settings))
     if is_on_emulated_driver() or run.settings.driver.value == "real" or not run.settings.keeps_driver:
-        from ..conditions import run_driver
-
         run_driver.load(run.config, run.settings)
         _serve_runtime(run)  # before a conftest takes single functions out of the module
     if run.settings.nvjitlink.value != "auto":
@@ -264,7 +261,6 @@ def _start_requirements(run: Run) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return the header's lines."""
     with own_imports():
-        from ...base.safe_text import line
         from .header import lines
 
         return [line(text) for text in lines(run_of(config))]
@@ -327,8 +323,6 @@ def _select(session: pytest.Session, run: Run) -> None:
         return
     if not any(plan.backend == "driver" for plan in marker.plans(session.items)):
         return
-    from ..conditions import run_driver
-
     if run.settings.required:
         run.part(account.Require)
 
@@ -432,8 +426,6 @@ def _run_again(run: Run, totals: Totals) -> list[str]:
     broken = dict.fromkeys(test for check, tests in every if not run.settings.allows(check) for test in +tests)
     if not broken:
         return []
-    from ...base.words import listed
-
     why = f"violations in {listed([*broken])}, which passed when run again"
     return [f"The run fails because of {why}: what is broken now and then is broken"]
 

@@ -16,6 +16,7 @@ from ...base.finding import Finding
 from ...base.regular_files import DATA, read_bounded
 from ...base.safe_text import text_of
 from ...base.words import counted
+from ...report.wording import cause_record, explanation, not_emulated
 from ..records import LEDGER
 from ..run import MakesCollectReport, Run
 from . import DESCENDANTS
@@ -279,8 +280,6 @@ class Causes(Check):
         if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
             cause = self._of(call.excinfo.value)
             if cause is not None:
-                from ...report.wording import cause_record
-
                 report.sections.append(_shown(_section(cause)))
                 report.cudalink_cause = cause_record(cause)  # type: ignore[attr-defined]
 
@@ -328,8 +327,6 @@ def _not_emulated(*calls: tuple[str, str]) -> Finding:
 
 
 def _section(cause: Finding, *, skips: bool = False) -> Finding:
-    from ...report.wording import explanation, not_emulated
-
     if not cause.evidence:
         return Finding("note", explanation(cause), kind=_WHY)
     text = "\n".join([*(f"{function}: {note}" for function, note in cause.evidence), "", _ADVICE])
