@@ -11,19 +11,16 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pytest_cudalink.emulator.recorder import record as recorder
-from pytest_cudalink.emulator.recorder.execute import Program, execute
+from pytest_cudalink.emulator.recorder.execute import execute
 
 from .generate import generate
 from .images import image
-
-#: Theme and program of a seed.
-Make = Callable[[Any], tuple[str, Program]]
 
 
 def seeds_of(text: str) -> list[int]:
@@ -45,9 +42,7 @@ def load(path: Path) -> dict[str, Any]:
     return found
 
 
-def _work(
-    job: int, jobs: int, seeds: Sequence[Any], devices: int, deadline: float, folder: str, make: Make, aliases: bool
-) -> None:
+def _work(job: int, jobs: int, seeds: Sequence[int], devices: int, deadline: float, folder: str) -> None:
     """Record every `jobs`-th seed into a file of this process."""
     if devices > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(job % devices)
@@ -56,8 +51,8 @@ def _work(
         for seed in seeds[job::jobs]:
             if time.monotonic() > deadline:
                 break
-            theme, program = make(seed)
-            answers = execute(program, library, seconds=20, images=image, aliases=aliases)
+            theme, program = generate(seed)
+            answers = execute(program, library, seconds=20, images=image)
             file.write(json.dumps([seed, theme, program, answers], separators=(",", ":")) + "\n")
             file.flush()
 
@@ -85,23 +80,15 @@ def _about() -> dict[str, Any]:
     }
 
 
-def record(
-    seeds: Sequence[Any],
-    processes: int = 1,
-    seconds: float = 480,
-    devices: int = 1,
-    *,
-    make: Make = generate,
-    aliases: bool = True,
-) -> dict[str, Any]:
-    """The recording of some seeds, whose theme and program `make` gives: those that were done in time."""
+def record(seeds: Sequence[int], processes: int = 1, seconds: float = 480, devices: int = 1) -> dict[str, Any]:
+    """The recording of some seeds: those that were done in time."""
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     forks = multiprocessing.get_context("fork")
     with forks.Pool(1) as pool:  # this process stays uninitialized
         about = pool.apply(_about)
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
-        given = processes, seeds, devices, deadline, folder, make, aliases
+        given = processes, seeds, devices, deadline, folder
         workers = [forks.Process(target=_work, args=(job, *given)) for job in range(processes)]
         for worker in workers:
             worker.start()
