@@ -19,21 +19,19 @@ _LIBRARY: Final = Path(__file__).parent / "lib" / "libcudalink-last-words.so"
 
 
 class _Watch(NamedTuple):
-    """The descriptors of record, frames and terminal, -1 for none, with their files; and the worker, as JSON."""
+    """The descriptors of record, frames and terminal, -1 for none, each with its file; and the worker, as JSON."""
 
-    descriptors: tuple[int, int, int]
-    files: tuple[tuple[int, int] | None, ...]
+    files: tuple[tuple[int, tuple[int, int] | None], ...]
     worker: bytes
 
     def begin(self) -> None:
         """Watch; without a descriptor that the program has closed, and may have opened again for another file."""
-        pairs = zip(self.descriptors, self.files, strict=True)
-        ours = [descriptor if identity(descriptor) == known else -1 for descriptor, known in pairs]
+        ours = [descriptor if identity(descriptor) == known else -1 for descriptor, known in self.files]
         _library().cudalinkLastWords(*ours, self.worker)
 
     def close(self) -> None:
         """Close what is still ours."""
-        for descriptor, known in zip(self.descriptors, self.files, strict=True):
+        for descriptor, known in self.files:
             if known is not None and identity(descriptor) == known:
                 os.close(descriptor)
 
@@ -67,9 +65,9 @@ def watch(record: Path, worker: str | None, terminal: int | None) -> Callable[[]
             frames = _high(file.fileno())
         faulthandler.disable()  # its handlers must lie above ours
     opened = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-    descriptors = _high(opened), frames, shown
+    files = tuple((descriptor, identity(descriptor)) for descriptor in (_high(opened), frames, shown))
     os.close(opened)
-    begun = _Watch(descriptors, tuple(map(identity, descriptors)), json.dumps(worker).encode())
+    begun = _Watch(files, json.dumps(worker).encode())
     begun.begin()
     if frames >= 0:
         faulthandler.enable(file=frames)

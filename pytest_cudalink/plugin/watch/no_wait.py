@@ -20,7 +20,6 @@ class NoWait(ViolationCheck):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run, "fail")
-        self._seen: list[Violation] = []
         self._number = 0
         self._gave_up = False
         self._driver = run.emulated
@@ -62,15 +61,15 @@ class NoWait(ViolationCheck):
                     native_stack=waiting.native_stack,
                     noted=True,
                 )
-                self._seen.append(wait)
+                self._waiting.append(wait)
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         known = self._driver.violations if self._driver is not None else ()
-        return (*self._seen, *(violation for violation in known if violation.check == self.name))
+        return (*super().violations, *(violation for violation in known if violation.check == self.name))
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
-        self._seen = [wait for wait in self._seen if wait not in violations]
+        super().consume(violations)
         if self._driver is not None:
             self._driver.consume(violations)
 

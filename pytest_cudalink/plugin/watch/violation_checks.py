@@ -57,18 +57,24 @@ class ViolationCheck(Check):
         self.mode = mode
         self._starts: list[tuple[int, str]] = []
         self._new: list[Violation] = []
+        self._waiting: list[Violation] = []
         self._severity: Severity = "note" if mode == "report" else "error"
 
     # -- the source
 
+    def take(self) -> tuple[Violation, ...]:
+        """Return the violations since the last call, where the source keeps none."""
+        return ()
+
     @property
     def violations(self) -> tuple[Violation, ...]:
         """The violations that were not consumed."""
-        raise NotImplementedError
+        self._waiting += self.take()
+        return tuple(self._waiting)
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         """Remove violations, because they were expected or reported."""
-        raise NotImplementedError
+        self._waiting = [violation for violation in self._waiting if violation not in violations]
 
     @property
     def handle_count(self) -> int:
@@ -299,17 +305,11 @@ class JitlinkContract(ViolationCheck):
         assert contract is not None  # (`check_nvjitlink` has looked)
         super().__init__(run, run.settings.jitlink_contract.value)
         self._contract = contract
-        self._waiting: list[Violation] = []
         self._notes: list[str] = []
         self._before = contract.handle_count
 
-    @property
-    def violations(self) -> tuple[Violation, ...]:
-        self._waiting += self._contract.take()
-        return tuple(self._waiting)
-
-    def consume(self, violations: tuple[Violation, ...]) -> None:
-        self._waiting = [violation for violation in self._waiting if violation not in violations]
+    def take(self) -> tuple[Violation, ...]:
+        return self._contract.take()
 
     @property
     def handle_count(self) -> int:
