@@ -7,12 +7,15 @@ project, its tags and the toolchains in the cache, which are what is worth compl
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..base.safe_text import say
 from ..base.words import did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -35,6 +38,15 @@ def hint(name: str, known: Iterable[str], more: str = "") -> str:
     if not names:
         return "; there are none"
     return f"; known: {listed(names, _MOST)}{more if len(names) > _MOST else ''}"
+
+
+def answer(content: object, lines: Iterable[str], *, as_json: bool) -> int:
+    """Print the answer of a command, as JSON or in lines; return exit code 0."""
+    if as_json:
+        sys.stdout.write(json.dumps(content, indent=1) + "\n")
+    else:
+        say("".join(f"{line}\n" for line in lines), end="")
+    return 0
 
 
 class CommandError(Exception):

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .. import emulator, probes
 from ..base.progress import progress
-from ..base.safe_text import BLOCK_LIMIT, complain, line, say
+from ..base.safe_text import BLOCK_LIMIT, complain, line
 from ..base.words import counted, read_words
 from ..compat import names
 from ..compat.settings_table import OPTIONS
@@ -25,7 +25,7 @@ from ..emulator import Emulation, EmulatorError, notes, preload
 from ..emulator.control import violation_of
 from ..loader.loads import loaded_file
 from ..toolchains import ToolchainError, provide
-from .arguments import STDOUT, CommandError, add_verbs, any_path, offer, output_file, wrong_file
+from .arguments import STDOUT, CommandError, add_verbs, answer, any_path, offer, output_file, wrong_file
 
 #: Signals that the command passes on.
 _PASSED_ON: Final = frozenset(
@@ -284,19 +284,15 @@ def _info(options: argparse.Namespace) -> int:
         facts = _facts()
     except OSError as error:  # a libcuda.so.1 that is not a library
         raise CommandError(f"the driver of this machine cannot be opened: {error}", "info") from error
-    if options.json:
-        sys.stdout.write(json.dumps(facts, indent=1) + "\n")
-        return 0
     driver, emulated = facts["driver"], facts["emulator"]
-    if driver["version"] is None:
-        sys.stdout.write("driver: none\n")
-    else:
-        say(f"driver: CUDA {driver['version']}, {driver['kind']}, {driver['arch'] or 'no device'}, {driver['file']}")
-    sys.stdout.write(f"can be emulated: CUDA {emulated['versions'][0]} to {emulated['versions'][-1]}, ")
-    say(f"{', '.join(emulated['architectures'])}")
-    ready = ", ".join(emulated["ready"]) or "none; run cudalink toolchain add VERSION"
-    say(f"with an nvJitLink here to link through: {ready}")
-    return 0
+    here = f"CUDA {driver['version']}, {driver['kind']}, {driver['arch'] or 'no device'}, {driver['file']}"
+    versions, ready = emulated["versions"], ", ".join(emulated["ready"])
+    lines = [
+        f"driver: {here if driver['version'] else 'none'}",
+        f"can be emulated: CUDA {versions[0]} to {versions[-1]}, {', '.join(emulated['architectures'])}",
+        f"with an nvJitLink here to link through: {ready or 'none; run cudalink toolchain add VERSION'}",
+    ]
+    return answer(facts, lines, as_json=options.json)
 
 
 def _facts() -> dict[str, Any]:

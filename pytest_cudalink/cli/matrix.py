@@ -15,7 +15,7 @@ from ..matrix.cells import schema
 from ..matrix.ci import github_matrix, parse_shard, read_durations, spread
 from ..matrix.keys import KEYS
 from ..matrix.project import warnings
-from .arguments import CommandError, add_verbs, any_path, hint, input_path, offer, tagged, wrong_file
+from .arguments import CommandError, add_verbs, answer, any_path, hint, input_path, offer, tagged, wrong_file
 
 DESCRIPTION: Final = (
     "Check, list and show the cells of a project. A cell is one environment, in which the tests run once; nox, tox "
@@ -105,8 +105,7 @@ def _known_tags(options: argparse.Namespace) -> Iterable[str]:
 
 def _check(options: argparse.Namespace, file: Path) -> int:
     if options.schema:
-        sys.stdout.write(json.dumps(schema(), indent=1) + "\n")
-        return 0
+        return answer(schema(), (), as_json=True)
     cells = load_cells(file)
     if not cells:
         complain(f"cudalink matrix: {file} has no cells; add [cells.NAME], or let `cudalink init` write a file")
@@ -120,15 +119,11 @@ def _check(options: argparse.Namespace, file: Path) -> int:
 
 def _list(options: argparse.Namespace, file: Path) -> int:
     cells = _some(options, file)
-    if options.json:
-        rows = [
-            {"name": cell.name, "axes": cell.axes, "tags": cell.tags, "description": cell.description} for cell in cells
-        ]
-        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
-        return 0
-    for line in columns([(cell.name, cell.description, " ".join(cell.tags)) for cell in cells]):
-        say(line)
-    return 0
+    rows = [
+        {"name": cell.name, "axes": cell.axes, "tags": cell.tags, "description": cell.description} for cell in cells
+    ]
+    lines = columns([(cell.name, cell.description, " ".join(cell.tags)) for cell in cells])
+    return answer(rows, lines, as_json=options.json)
 
 
 def _show(options: argparse.Namespace, file: Path) -> int:
@@ -145,10 +140,6 @@ def _show(options: argparse.Namespace, file: Path) -> int:
         "toolchains": [f"{version} ({layout})" for version, layout in cell.toolchains],
         "environment": cell.environment(runner.RECORDS),
     }
-    if options.json:
-        sys.stdout.write(json.dumps(content, indent=1) + "\n")
-        return 0
-    say(f"{cell.name}: {cell.description} ({file}, line {cell.line})")
     sections: dict[str, list[str]] = {
         "values": [f"{key} = {_toml(value)}" for key, value in values.items()],
         "tags": list(cell.tags),
@@ -156,10 +147,10 @@ def _show(options: argparse.Namespace, file: Path) -> int:
         "toolchains": [f"cudalink toolchain add {version} --layout {layout}" for version, layout in cell.toolchains],
         "environment": [f"{name}={value}" for name, value in cell.environment(runner.RECORDS).items()],
     }
-    for title, lines in sections.items():
-        if lines:
-            say(f"\n{title}\n" + "".join(f"  {line}\n" for line in lines), end="")
-    return 0
+    lines = [f"{cell.name}: {cell.description} ({file}, line {cell.line})"]
+    for title, texts in sections.items():
+        lines += ["", title, *(f"  {text}" for text in texts)] if texts else []
+    return answer(content, lines, as_json=options.json)
 
 
 def _chosen_cell(options: argparse.Namespace, file: Path) -> Cell:
