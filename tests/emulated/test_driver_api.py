@@ -346,18 +346,20 @@ def prepare(state):
         cuda.cuStreamEndCapture(handles["CUstream"], byref(c_void_p()))
         ok(cuda.cuStreamBeginCapture_v2(handles["CUstream"], 2))
     cuda.cuCtxSetCurrent(None if state == "alone" else context)
-def ways(kinds):
-    yield from ((None, number, number, None) for number in (0, 1, 2, 3, 8))
-    for place, one in enumerate(kinds):
-        others = (None, handles["CUevent"]) if one in handles else () if one == "float" else (0, 2, 3, 5, 7, 77)
-        if one[-1] == "*":
-            data = filled.get(one, bytes(32 if re.search("CUDA_|Prop|Attr|Info|Data|Res", one) else 0))
-            others = (None, b"", *(data[:at] + struct.pack("I", word) + data[at + 4:]
-                                   for at in range(0, len(data), 4) for word in (0, 1, 2, 3, 9)))
-        yield from ((place, number, 1, other) for number, other in enumerate(others))
 def shown(word):
     high, low = divmod(word, 1 << 32)
     return "+" if high > 255 or (not high and low > 1 << 23) else f"{{low}}:{{high}}" if high else low
+def ways(kinds):
+    yield from ((None, number, number, None) for number in (0, 1, 2, 3, 8))
+    for place, one in enumerate(kinds):
+        others = () if one == "float" else tuple(map(c_uint64, (0, 2, 3, 5, 7, 77, 4097)))
+        others = (None, handles["CUevent"]) if one in handles else others
+        if one[-1] == "*":
+            data = filled.get(one, bytes(32 if re.search("CUDA_|Prop|Attr|Info|Data|Res", one) else 0))
+            others = (None, b"", *(data[:at] + struct.pack("I", word) + data[at + 4:]
+                                   for at in range(0, len(data), 4) for word in (0, 1, 2, 3, 9)
+                                   if shown(int.from_bytes(data[at & -8 : (at & -8) + 8], "little")) != "+"))
+        yield from ((place, number, 1, other) for number, other in enumerate(others))
 def called(name, kinds, place, number, other):
     given = [usual.get(one, c_float(number) if one == "float" else c_uint64(number)) for one in kinds]
     results = [at for at, one in enumerate(kinds) if one[-1] == "*"]
