@@ -98,7 +98,7 @@ def cooperative(grid, block):
     return cuda.cuLaunchCooperativeKernel(plain, *[c_uint(one) for one in (*grid, *block)], 0, None, None)
 
 assert cooperative((264, 1, 1), (1024, 1, 1)) == 801  # 2 blocks on each of 132 multiprocessors
-assert cooperative((265, 1, 1), (1024, 1, 1)) == 720
+assert [cooperative((265, 1, 1), block) for block in ((1024, 1, 1), (512, 2, 1), (256, 2, 2))] == [720] * 3
 for attributes, code in (((2, 1), 720), ((2, 0), 801)):
     assert launch_with(plain, (265, 1, 1), (1024, 1, 1), attribute(*attributes)) == code
 for blocks, cluster, code in ((8, 4, 801), (9, 4, 912), (16, 16, 912)):

@@ -180,7 +180,7 @@ static CUresult complete(State *state, void **image, size_t *size) {
     char *failure = cl_take_linker_failure();
     if (failure) cl_note_linker_failure(failure);
     free(failure);
-    if (result) cl_poison(state, result);
+    cl_poison(state, result);
   } else if (state->failure) cl_note_linker_failure(state->failure);
   cl_write_logs(state, &text, true);
   if (state->wall_time >= 0) cl_write_value(state, (unsigned)state->wall_time, cl_wall_time(&state->started));
