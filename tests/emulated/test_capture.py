@@ -121,6 +121,7 @@ ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(status), None, byref(graph), None
 many = (c_void_p * 3000)()
 for at in range(3000):
     ok(cuda.cuGraphAddEmptyNode(byref(many, 8 * at), graph, None, c_size_t(0)))
+assert cuda.cuGraphDestroy(graph) == cuda.cuGraphDestroyNode(c_void_p(many[0])) == 401
 for _ in range(2):
     ok(cuda.cuStreamUpdateCaptureDependencies(first, many, c_size_t(3000), 0))
     nodes, count = c_void_p(), c_size_t()
