@@ -11,7 +11,8 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,6 +59,15 @@ class CommandError(Exception):
     def __init__(self, message: object, verb: str = "") -> None:
         super().__init__(message)
         self.verb = verb
+
+
+@contextmanager
+def command_errors(*kinds: type[Exception], verb: str = "") -> Iterator[None]:
+    """End the command if the block raises such an error, with its message; `verb`: as of `CommandError`."""
+    try:
+        yield
+    except kinds as error:
+        raise CommandError(error, verb) from error
 
 
 def tagged(cells: Iterable[Cell], tags: str, file: Path, *, none: bool = False) -> list[Cell]:

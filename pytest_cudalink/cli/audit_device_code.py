@@ -18,7 +18,7 @@ from ..compat.releases import driver_branch, drivers_in
 from ..emulator.worker import WorkerError
 from ..toolchains import ToolchainError
 from ..versions import CudaVersion
-from .arguments import CommandError
+from .arguments import CommandError, command_errors
 from .audit_output import Answer, answer_each
 
 #: Most lines of nvJitLink's log, and most files of a group, that are shown.
@@ -77,13 +77,11 @@ def run(options: argparse.Namespace) -> int:
     """Audit the device code of each path; returns the worst exit code."""
     if not options.paths:
         raise CommandError("device code is that of files; give a wheel, a folder or a library")
-    try:
+    with command_errors(ToolchainError, ValueError):
         gpus = [architecture_of(name) for name in _split(options.gpu)]
         required = [architecture_of(_full(name)) for name in _split([options.require_archs or ""])]
         drivers = drivers_in(options.driver or ">=525")
         toolchain = assembler(options.toolchain) if options.assemble else None
-    except (ToolchainError, ValueError) as error:
-        raise CommandError(error) from error
     rows = gpus or list(dict.fromkeys([*ROWS, *required]))
 
     def judge(path: Path, step: Progress) -> Answer:

@@ -19,7 +19,7 @@ from ..linker.errors import CompileError
 from ..linker.sample import Machine, compile_kernel
 from ..targets.base import Backend
 from ..versions import CudaVersion
-from .arguments import CommandError
+from .arguments import CommandError, command_errors
 
 DESCRIPTION: Final = (
     "Compile two CUDA C++ units with NVRTC, link them as PTX and as LTO-IR, and prove the results: from the images, "
@@ -51,10 +51,8 @@ def run(options: argparse.Namespace) -> int:
         raise
     except RuntimeError as error:
         raise CommandError(error) from error
-    try:
+    with command_errors(ValueError):
         return report(options.arch, options.backend, kernel=kernel)
-    except ValueError as error:
-        raise CommandError(error) from error
 
 
 def report(

@@ -14,7 +14,7 @@ from ..base.safe_text import BLOCK_LIMIT
 from ..base.safe_text import line as safe
 from ..base.tables import grouped
 from ..base.words import and_more, columns, counted
-from .arguments import CommandError
+from .arguments import command_errors
 
 if TYPE_CHECKING:
     from ..base.finding import Finding
@@ -70,10 +70,8 @@ def run(options: argparse.Namespace) -> int:
     from .. import doctor
     from ..guardrails.rules import parse_constraint
 
-    try:
+    with command_errors(ValueError, RuntimeError):
         report = doctor.examine(parse_constraint(options.ctk_version, "--ctk-version"))
-    except (ValueError, RuntimeError) as error:
-        raise CommandError(error) from error
     if options.json:
         sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
         return report.exit_code

@@ -25,7 +25,7 @@ from ..emulator import Emulation, EmulatorError, notes, preload
 from ..emulator.control import violation_of
 from ..loader.loads import loaded_file
 from ..toolchains import ToolchainError, provide
-from .arguments import STDOUT, CommandError, add_verbs, answer, any_path, offer, output_file, wrong_file
+from .arguments import STDOUT, CommandError, add_verbs, answer, any_path, command_errors, offer, output_file, wrong_file
 
 #: Signals that the command passes on.
 _PASSED_ON: Final = frozenset(
@@ -146,10 +146,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one verb; exit code 2 if it fails, 1 for a lifetime violation, otherwise that of the program."""
-    try:
+    with command_errors(EmulatorError):
         return {"run": _run, "record": _record, "info": _info}[options.verb](options)
-    except EmulatorError as error:
-        raise CommandError(error) from error
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -201,15 +199,13 @@ def _record(options: argparse.Namespace) -> int:
         path = getattr(options, name)
         if path and (wrong := wrong_file(path, expected)):
             raise CommandError(f"--{name} {wrong}; correct the path", "record")
-    try:
+    with command_errors(RecorderError, OSError, verb="record"):
         other = grade.read(options.against) if options.against else None
         if options.answers:
             recording = grade.read(options.answers)
         else:
             with progress("asking the driver") as step:
                 recording = record(options.driver, options.seconds, step.say)
-    except (RecorderError, OSError) as error:
-        raise CommandError(error, "record") from error
     # what took minutes to ask is kept first, whatever it is compared with
     if options.output == STDOUT:
         sys.stdout.write(json.dumps(recording) + "\n")

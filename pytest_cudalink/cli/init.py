@@ -16,7 +16,7 @@ from ..matrix import CellsError, load_cells
 from ..matrix.init import OLDEST_PYTEST, Change, older_pytest, on_runtime, plan_changes, projects_below
 from ..matrix.project import Project, warnings
 from ..matrix.runner import CELLS
-from .arguments import CommandError
+from .arguments import command_errors
 
 DESCRIPTION: Final = (
     "Add a matrix to the project in this folder: matrices/cells.toml, a noxfile or tox.toml, and the CI's workflow. "
@@ -37,13 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the files; return exit code 1 if a file that differs was left unchanged, 2 if a file cannot be used."""
     root = Path.cwd()
-    try:
+    with command_errors(CellsError, OSError):
         changes = plan_changes(root, options.runner, options.ci)
         for note in _notes(root):
             say(f"note: {note}")
         return _carry_out(root, changes, options)
-    except (CellsError, OSError) as error:
-        raise CommandError(error) from error
 
 
 def _notes(root: Path) -> Iterator[str]:

@@ -26,7 +26,7 @@ from ..report.matrix_report import MatrixReport, Plan
 from ..report.merge import merge
 from ..report.records import RecordError
 from ..report.views import differing
-from .arguments import CommandError, input_file, tagged
+from .arguments import CommandError, command_errors, input_file, tagged
 
 #: The options that name a file to write.
 _FORMS: Final = ("save", "html", "markdown")
@@ -104,11 +104,9 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(fault)
     if options.open and options.html is None:
         options.html = _PAGE
-    try:
+    with command_errors(RecordError, CellsError, OSError):
         report = _merged(options)
         comparison = _compared(report, options.against)
-    except (RecordError, CellsError, OSError) as error:
-        raise CommandError(error) from error
     written = _write(options, report, comparison)
     failing = _print_findings(report, comparison, words)
     opened = not (options.open and written) or _open(options.html)
