@@ -178,7 +178,11 @@ def examine(
                 report.missing.append(label_of(kind, name))
     for name in () if report.items else system.other_libraries():
         _look_for(report, system, "dynamic-libs", name)
-    report.copies = [*system.copies_in_process(), *_first_for_loader(report, system)]
+    report.copies = list(system.copies_in_process())
+    try:
+        report.copies += system.copies_for_loader()
+    except ResolutionError as error:
+        report.findings.append(Finding("note", str(error)))
     audit = system.environment()
 
     def judge(items: Sequence[Item]) -> DoctorReport:
@@ -410,14 +414,6 @@ def _look_for(report: DoctorReport, system: System, kind: ItemKind, name: str) -
     return item is not None
 
 
-def _first_for_loader(report: DoctorReport, system: System) -> list[Copy]:
-    try:
-        return list(system.copies_for_loader())
-    except ResolutionError as error:
-        report.findings.append(Finding("note", str(error)))
-        return []
-
-
 def _damaged_files(report: DoctorReport, system: System) -> Iterator[Finding]:
     """Yield a finding for each library that is damaged or lacks a file that it opens, whatever its release."""
     opened = component_table()["opened"]
@@ -615,11 +611,9 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts) -> Iterator[Findi
         else:
             yield Finding("unknown", text, otherwise=_NO_ANSWER, why="the driver here does not say its version")
         return
-    groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
-    for item in report.items:
-        if item.version:
-            by_wheel = bool(repair((item,), driver, at_most=True))
-            groups.setdefault((item.version, not by_wheel), []).append(item)
+    groups = grouped(
+        ((item.version, not repair((item,), driver, at_most=True)), item) for item in report.items if item.version
+    )
     for _, items in sorted(groups.items()):
         first, *others = [item for item in items if meets_driver(item)] or items
         verdict = check_driver(first, facts, others=len(others))

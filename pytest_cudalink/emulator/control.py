@@ -654,8 +654,7 @@ class DriverControl:
         """Stop collecting violations; the driver must not call into an interpreter that ends."""
         self._watchers = max(0, self._watchers - 1)
         if self._hook is not None and not self._watchers:
-            self._library.cudalinkSetViolationHook(None)
-            self._library.cudalinkSetPython(None)
+            self._end()
             self._hook = None
 
     def find_messenger(self) -> None:

@@ -306,9 +306,7 @@ def judge_all(
     Parameters as in `judge`.
     """
     ordered = sorted(set(items), key=lambda item: (item.kind, item.name, item.path, str(item), item.packaged_with))
-    verdicts: list[Verdict] = []
-    for item in ordered:
-        verdicts += _alone(item, (), constraint, driver)
+    verdicts = [verdict for item in ordered for verdict in _alone(item, (), constraint, driver)]
     known = [item for item in ordered if item.packaged_with == "ctk"]
     for number, a in enumerate(known):
         related = [b for b in known[number + 1 :] if shared_groups(a, b, known)]

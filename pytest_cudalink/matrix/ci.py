@@ -109,13 +109,11 @@ def default_python(root: Path) -> str:
         allowed = SpecifierSet(text)
     except InvalidSpecifier as error:
         raise CellsError([f"{file}: {error}"]) from error
-    for minor in _MINORS:
-        if allowed.contains(f"3.{minor}.{_NEWEST_PATCH}"):
-            return f"3.{minor}"
-    for minor in _MINORS:
-        for patch in _PATCHES:
-            if allowed.contains(f"3.{minor}.{patch}"):
-                return f"3.{minor}.{patch}"
+    wanted = [(f"3.{minor}", f"3.{minor}.{_NEWEST_PATCH}") for minor in _MINORS]
+    wanted += [(version, version) for minor in _MINORS for version in (f"3.{minor}.{patch}" for patch in _PATCHES)]
+    for name, release in wanted:
+        if allowed.contains(release):
+            return name
     msg = f"{file}: requires-python is {text!r}; expected a range with Python 3.11 or newer, which the plugin needs"
     raise CellsError([f"{msg}; widen it"])
 

@@ -285,12 +285,9 @@ class MatrixReport:
     @cached_property
     def version_names(self) -> list[str]:
         """The names of the versions, without the packages that no cell has and none asked for."""
-        known = {"ctk", "driver", "nvjitlink"}
-        for cell in self.cells:
-            known |= {
-                name for name, version in cell.versions.items() if version.get("found") or version.get("requested")
-            }
-        return sorted(known & {name for cell in self.cells for name in cell.versions})
+        versions = [named for cell in self.cells for named in cell.versions.items()]
+        known = {name for name, version in versions if version.get("found") or version.get("requested")}
+        return sorted(known.union(name for name, _ in versions if name in ("ctk", "driver", "nvjitlink")))
 
     @property
     def slowest(self) -> list[tuple[float, str, str]]:

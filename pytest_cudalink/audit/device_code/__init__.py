@@ -34,6 +34,12 @@ _ARCH_IN_NAME: Final = re.compile(r"(?i)(?:sm|compute|arch|cc)[_-]?\d{2,3}[af]?(
 #: Sections of the fatbins that the CUDA runtime gives to the driver, or that a linker reads.
 _REGISTERED: Final = frozenset({".nv_fatbin", ".nv_fatb", *RELOCATABLE})
 
+#: What plain data have of an image, in their order.
+_SHOWN: Final = (
+    *("kind", "arch", "ptx_isa", "producer", "needs", "packed"),
+    *("relocatable", "virtual_arch", "section", "note"),
+)
+
 
 class DriverOutcome(StrEnum):
     """What happens to device code, from good to bad; `UNDRIVEN` is not a fault of the code."""
@@ -296,18 +302,10 @@ class DeviceCode:
 
 def plain(image: DeviceImage) -> dict[str, Any]:
     """Return the facts of an image as plain data."""
-    return {
-        "kind": image.kind,
-        "arch": image.arch,
-        "ptx_isa": ".".join(map(str, image.ptx_isa)) if image.ptx_isa else None,
-        "producer": str(image.producer) if image.producer else None,
-        "needs": str(image.needs) if image.needs else None,
-        "packed": image.packed,
-        "relocatable": image.relocatable,
-        "virtual_arch": image.virtual_arch,
-        "section": image.section,
-        "note": image.note,
-    }
+    shown = {name: getattr(image, name) for name in _SHOWN}
+    shown["ptx_isa"] = image.ptx_isa and ".".join(map(str, image.ptx_isa))
+    releases = {"producer": image.producer, "needs": image.needs}
+    return shown | {name: release and str(release) for name, release in releases.items()}
 
 
 def device_code(path: str | Path) -> DeviceCode:

@@ -5,6 +5,7 @@ The links are made in the link worker, so that PTX which ends nvJitLink is a res
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -106,17 +107,13 @@ def _assembled(ptx: DeviceImage, code: bytes, arch: str, release: CudaVersion, l
     if ptx.ptx_isa is None or ptx.ptx_isa > ptx_isa_of(release):
         reads = ".".join(map(str, ptx_isa_of(release)))
         return result("not tried", f"it needs {ptx.needs}; nvJitLink {release} reads PTX {reads}")
-    link = WorkerLink(library, [f"-arch={arch}"])
-    try:
+    name = ptx.path.encode("utf-8", "backslashreplace")
+    with closing(WorkerLink(library, [f"-arch={arch}"])) as link:
         answer = link.answer
         if not (answer.code or answer.end):
-            answer = link.add(
-                INPUT_TYPES["ptx"], code.rstrip(b"\0") + b"\0", ptx.path.encode("utf-8", "backslashreplace")
-            )
+            answer = link.add(INPUT_TYPES["ptx"], code.rstrip(b"\0") + b"\0", name)
         if not (answer.code or answer.end):
             answer = link.complete(_CUBIN)
-    finally:
-        link.close()
     logs = (text.strip("\0\n ") for text in (answer.error_log, answer.info_log))
     log = "\n".join(filter(None, logs))
     if answer.end:

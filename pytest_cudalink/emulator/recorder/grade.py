@@ -201,11 +201,8 @@ def carried(recording: dict[str, Any]) -> dict[str, Any]:
     """Return the recording of the package that is nearest to another: of its device or architecture, else the first."""
     several = [_current(load(path)) for path in RECORDED]
     own = (recording["devices"] or [{}])[0]
-    for key in ("name", "arch"):
-        for known in several:
-            if known["devices"][0][key] == own.get(key):
-                return known
-    return several[0]
+    alike = (each for key in ("name", "arch") for each in several if each["devices"][0][key] == own.get(key))
+    return next(alike, several[0])
 
 
 def read(path: Path) -> dict[str, Any]:

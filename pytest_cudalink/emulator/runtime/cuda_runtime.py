@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import Any, Final
 
 from ...base.tables import read_table
-from .cuda_runtime_arrays import Arrays, CallError, RefusedError, address_of
+from .cuda_runtime_arrays import Arrays, CallError, RefusedError, address_of, expect
 
 _SUCCESS, _INVALID_VALUE, _NOT_INITIALIZED, _INVALID_DEVICE = 0, 1, 3, 101
 _NOT_READY, _NOT_SUPPORTED, _UNKNOWN = 600, 801, 999
@@ -171,8 +171,7 @@ class Runtime(Arrays):
 
     def _check(self, device: int) -> None:
         """Refuse a device that is not there."""
-        if not 0 <= device < self._count():
-            raise CallError(_INVALID_DEVICE)
+        expect(0 <= device < self._count(), _INVALID_DEVICE)
 
     def _get_device(self) -> tuple[Any, ...]:
         self._count()
@@ -201,8 +200,7 @@ class Runtime(Arrays):
         return self._result(self._to_runtime(self._primary[device]))
 
     def _green_ctx_create(self, description: Any, device: int, flags: int) -> tuple[Any, ...]:
-        if flags:
-            raise CallError(_INVALID_VALUE)
+        expect(not flags)
         # drivers before 13.3 make none without a default stream, which the runtime has no function to use
         _, green = self._forward("cuGreenCtxCreate", description, device, _GREEN_WITH_STREAM)
         code, context = self._forward("cuCtxFromGreenCtx", green)
@@ -210,10 +208,9 @@ class Runtime(Arrays):
         return code, context
 
     def _destroy_execution_context(self, context: Any) -> tuple[Any, ...]:
-        green = self._green.get(address_of(context))
-        if green is None:
-            raise CallError(_INVALID_VALUE)
-        return self._forward("cuGreenCtxDestroy", green)
+        address = address_of(context)
+        expect(address in self._green)
+        return self._forward("cuGreenCtxDestroy", self._green[address])
 
     def _create_stream_in(self, context: Any, flags: int, priority: int) -> tuple[Any, ...]:
         green = self._green.get(address_of(context))
@@ -303,8 +300,7 @@ class Runtime(Arrays):
         if not count:
             self._enter()
             return self._result()
-        if not (address_of(dst) and address_of(src)):
-            raise CallError(_INVALID_VALUE)
+        expect(address_of(dst) and address_of(src))
         function = "cuMemcpyAsync" if stream else "cuMemcpy"
         return self._forward(function, address_of(dst), address_of(src), count, *stream)
 

@@ -46,6 +46,12 @@ class RefusedError(Exception):
     """A call needs what is not served."""
 
 
+def expect(valid: object, otherwise: int = _INVALID_VALUE) -> None:
+    """Let a call fail, with cudaErrorInvalidValue or another error, unless something is valid."""
+    if not valid:
+        raise CallError(otherwise)
+
+
 @dataclass
 class _End:
     """Where a copy starts or ends: an array or an address, and the offset inside."""
@@ -103,22 +109,18 @@ class Arrays(ABC):
 
     def _format(self, channels: Any) -> tuple[Any, int]:
         """Return the driver's format and the number of channels of a cudaChannelFormatDesc."""
-        if channels is None:
-            raise CallError(_INVALID_VALUE)
+        expect(channels is not None)
         described = (channels.x, channels.y, channels.z, channels.w, int(channels.f))
         if described[-1] not in self._kinds:
             raise RefusedError
-        if described not in self._format_of:
-            raise CallError(_INVALID_CHANNELS)
+        expect(described in self._format_of, _INVALID_CHANNELS)
         return self._format_of[described]
 
     def _channels(self, format_: Any, count: int) -> Any:
         """Return the cudaChannelFormatDesc of a format of the driver."""
-        described = self._channels_of.get((int(format_), count))
-        if described is None:
-            raise CallError(_INVALID_CHANNELS)
+        expect((int(format_), count) in self._channels_of, _INVALID_CHANNELS)
         channels = self._runtime.cudaChannelFormatDesc()
-        channels.x, channels.y, channels.z, channels.w, kind = described
+        channels.x, channels.y, channels.z, channels.w, kind = self._channels_of[int(format_), count]
         channels.f = self._runtime.cudaChannelFormatKind(kind)
         return channels
 
@@ -227,8 +229,7 @@ class Arrays(ABC):
     def _row_of(self, end: _End, count: int) -> int:
         """Return the bytes of a row at one end of a copy; memory is one row."""
         _, row, height = self._rows(end.array) if end.array is not None else (1, count, 1)
-        if end.x + end.y * row + count > row * height or (end.array is None and count and not end.address):
-            raise CallError(_INVALID_VALUE)
+        expect(end.x + end.y * row + count <= row * height and (end.array is not None or end.address or not count))
         return row
 
     def _memcpy_3d(self, parameters: Any, *stream: Any) -> tuple[Any, ...]:
@@ -239,29 +240,25 @@ class Arrays(ABC):
 
         An extent has the elements of the array that takes part, and bytes without one; an offset those of its side.
         """
-        if parameters is None:
-            raise CallError(_INVALID_VALUE)
+        expect(parameters is not None)
         ends, elements = [], []
         for prefix in ("src", "dst"):
             array, pointer, at = (getattr(parameters, f"{prefix}{name}") for name in ("Array", "Ptr", "Pos"))
             address = address_of(pointer.ptr)
-            if bool(address) == bool(address_of(array)):
-                raise CallError(_INVALID_VALUE)
+            expect(bool(address) != bool(address_of(array)))
             if address:
                 ends.append(_End(None, address, pointer.pitch, pointer.ysize, at.x, at.y, at.z))
             else:
                 elements.append(self._rows(array)[0])
                 ends.append(_End(array, x=at.x * elements[-1], y=at.y, z=at.z))
-        if len(set(elements)) > 1:
-            raise CallError(_INVALID_VALUE)
+        expect(len(set(elements)) < 2)
         extent, element = parameters.extent, elements[0] if elements else 1
         return self._box(ends[0], ends[1], extent.width * element, extent.height, extent.depth)
 
     # -- textures and surfaces
 
     def _create_texture_object(self, resource: Any, texture: Any, view: Any) -> tuple[Any, ...]:
-        if resource is None or texture is None:
-            raise CallError(_INVALID_VALUE)
+        expect(resource is not None and texture is not None)
         ours = self._driver.CUDA_TEXTURE_DESC()
         ours.addressMode = [self._driver.CUaddress_mode(int(mode)) for mode in texture.addressMode]
         ours.filterMode = self._driver.CUfilter_mode(int(texture.filterMode))
@@ -288,8 +285,7 @@ class Arrays(ABC):
         return code, texture
 
     def _create_surface_object(self, resource: Any) -> tuple[Any, ...]:
-        if resource is None:
-            raise CallError(_INVALID_VALUE)
+        expect(resource is not None)
         return self._forward("cuSurfObjectCreate", self._resource_of(resource))
 
     def _get_texture_resource(self, handle: Any) -> tuple[Any, ...]:
@@ -353,8 +349,7 @@ class Arrays(ABC):
         return self._forward("cuGraphAddMemsetNode", graph, before, count, parameters, self._context())
 
     def _add_mem_alloc_node(self, graph: Any, before: Any, count: int, parameters: Any) -> tuple[Any, ...]:
-        if parameters is None:
-            raise CallError(_INVALID_VALUE)
+        expect(parameters is not None)
         ours = self._driver.CUDA_MEM_ALLOC_NODE_PARAMS()
         size, result = self._table["alloc_node"]
         ctypes.memmove(ours.getPtr(), parameters.getPtr(), size)
@@ -364,8 +359,7 @@ class Arrays(ABC):
 
     def _add_node(self, *arguments: Any) -> tuple[Any, ...]:
         *before, parameters = arguments
-        if parameters is None:
-            raise CallError(_INVALID_VALUE)
+        expect(parameters is not None)
         ours, types = self._driver.CUgraphNodeParams(), self._driver.CUgraphNodeType
         kind = int(parameters.type)
         if kind == int(types.CU_GRAPH_NODE_TYPE_KERNEL):

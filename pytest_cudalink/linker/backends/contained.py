@@ -1,6 +1,7 @@
 """The nvJitLink backend in a link worker: what the library does to its process is a LinkError."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 from ... import probes
 from ...emulator.worker import TIMEOUT, WorkerAnswer, WorkerLink, load_client
@@ -92,12 +93,9 @@ class ContainedState(NvJitLinkErrors):
     def _deadly(self, target: str) -> Iterator[str]:
         """Link each input alone; yields the names of those that end the worker."""
         for kind, code, name in self._inputs:
-            link = WorkerLink(self._path, self._options)
-            try:
+            with closing(WorkerLink(self._path, self._options)) as link:
                 if link.handle and (link.add(kind, code, name).end or link.complete(_TARGETS.index(target)).end):
                     yield _shown(name)
-            finally:
-                link.close()
 
 
 def _shown(name: bytes) -> str:
