@@ -190,10 +190,8 @@ def _ltoir(scan: Scan, name: str) -> Iterator[Need]:
 def _jitify(scan: Scan, name: str) -> Iterator[Need]:
     release = scan.jitify.get(name)
     if release is not None:
-        evidence = (
-            f"opens libnvJitLink through jitify, which refuses one older than its build; built with CUDA {release}"
-        )
-        yield Need(name, "libnvJitLink", release.major, release, "opened", evidence)
+        opens = "opens libnvJitLink through jitify, which refuses one older than its build"
+        yield Need(name, "libnvJitLink", release.major, release, "opened", f"{opens}; built with CUDA {release}")
 
 
 def _in_name(symbol: str, major: int) -> CudaVersion | None:

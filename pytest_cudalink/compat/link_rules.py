@@ -72,9 +72,8 @@ def found_words(answer: AtlasAnswer) -> str:
         return "cannot be asked"
     code = f"{answer.code} {answer.name}".strip() if answer.code or answer.name else ""
     said = ": ".join(filter(None, (" answers ".join(filter(None, (answer.call, code))), answer.text)))
-    return {"refused": said, "wrong": f"reports success, and is wrong: {said}", "crashed": f"crashes: {said}"}[
-        answer.status
-    ]
+    words = {"refused": said, "wrong": f"reports success, and is wrong: {said}", "crashed": f"crashes: {said}"}
+    return words[answer.status]
 
 
 def evidence(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion) -> str:

@@ -122,9 +122,8 @@ def not_a_branch(text: str) -> CudaVersion:
     """
     wanted = CudaVersion.parse(text)
     if wanted.major >= FIRST_BRANCH:
-        of_branch = [
-            str(driver) for driver, release in DRIVER_RELEASES.items() if release.startswith(f"{wanted.major}.")
-        ]
+        first = f"{wanted.major}."
+        of_branch = [str(driver) for driver, release in DRIVER_RELEASES.items() if release.startswith(first)]
         meant = f", which came with CUDA {' and '.join(of_branch)}" if of_branch else ""
         msg = f"{text!r} is a branch of drivers{meant}; write a version of CUDA, such as {(of_branch or ['13.0'])[-1]}"
         raise ValueError(msg)

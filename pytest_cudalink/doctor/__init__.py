@@ -291,10 +291,9 @@ def _outside_findings(
         releases = ", ".join(sorted({str(item.version or "unknown") for item in aside}))
         parts = f"not used: parts of CUDA {releases} outside of this environment"
         first = f"{aside[0].label} at {aside[0].path}{and_more(len(aside) - 1)}"
-        text = (
-            f"{parts} ({first}) do not fit the toolkit in it, or the driver; their programs use the parts beside them"
-        )
-        yield Finding("note", text, why=f"{parts}, which do not fit", kind="doctor")
+        text = f"{parts} ({first}) do not fit the toolkit in it, or the driver"
+        used = "their programs use the parts beside them"
+        yield Finding("note", f"{text}; {used}", why=f"{parts}, which do not fit", kind="doctor")
 
 
 def _faults(report: DoctorReport) -> list[Finding]:
@@ -451,9 +450,8 @@ def _missing_companions(report: DoctorReport, system: System) -> Iterator[Findin
         item = next((each for each in inside if (each.kind, each.name) == ("dynamic-libs", row["library"])), None)
         label = label_of(row["kind"], row["name"])
         if item is not None and label in report.missing:
-            yield _incomplete(
-                item, f"the {label} is missing beside {item.path}: {row['because']}", f"is without the {label}"
-            )
+            text = f"the {label} is missing beside {item.path}: {row['because']}"
+            yield _incomplete(item, text, f"is without the {label}")
 
 
 def _missing_when_used(report: DoctorReport, system: System) -> Iterator[Finding]:

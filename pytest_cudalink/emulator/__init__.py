@@ -314,12 +314,12 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
     def value(name: str) -> str:
         return environment.get(f"CUDALINK_EMULATOR_{name}", "")
 
+    def path(name: str) -> Path | None:
+        return Path(value(name)) if value(name) else None
+
     if not value("VERSION"):
         return None
     version, (profile, end, recording) = CudaVersion.parse(value("VERSION")), value("PROFILE").rpartition(";")
-    nvjitlink, nvjitlink_old, events = (
-        Path(value(name)) if value(name) else None for name in ("NVJITLINK", "NVJITLINK_OLD", "EVENTS")
-    )
     return Emulation(
         version=version,
         release=value("RELEASE") or release_of(version),
@@ -331,20 +331,19 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
             recording=recording,
             profile=profile + end,
         ),
-        nvjitlink=nvjitlink,
-        nvjitlink_old=nvjitlink_old,
+        nvjitlink=path("NVJITLINK"),
+        nvjitlink_old=path("NVJITLINK_OLD"),
         lifetime=value("LIFETIME") or "report",
-        events=events,
+        events=path("EVENTS"),
         faults=value("FAULTS"),
     )
 
 
 def completed(emulation: Emulation) -> Emulation:
     """Return an emulation with the libraries that are there by now."""
-    old = emulation.version > _LAST_OF_12
-    return emulation._replace(
-        nvjitlink=_nvjitlink(emulation.needs), nvjitlink_old=_nvjitlink(_LAST_OF_12) if old else None
-    )
+    own = _nvjitlink(emulation.needs)
+    old = _nvjitlink(_LAST_OF_12) if emulation.version > _LAST_OF_12 else None
+    return emulation._replace(nvjitlink=own, nvjitlink_old=old)
 
 
 def _nvjitlink(version: CudaVersion) -> Path | None:

@@ -218,9 +218,8 @@ def _by_toolkit(wheel: Wheel, path: str) -> Fact | None:
     matching: dict[CudaVersion, Wheel] = {}
     wanted: list[str] = []
     for toolkit in _toolkits(path):
-        asked = {
-            str(need.specifier): need for need in requirements(toolkit) if canonicalize_name(need.name) == wheel.name
-        }
+        needs = (need for need in requirements(toolkit) if canonicalize_name(need.name) == wheel.name)
+        asked = {str(need.specifier): need for need in needs}
         release = _release(toolkit.version)
         if not asked or release is None:
             continue
@@ -262,9 +261,8 @@ def _nvrtc_version(path: str) -> Fact | None:
     match = _NVRTC.match(os.path.basename(path))
     if match is None:
         return None
-    siblings = {
-        name for name in _names_in(os.path.dirname(path)) if name.startswith(f"libnvrtc-builtins.so.{match[1]}.")
-    }
+    builtins = f"libnvrtc-builtins.so.{match[1]}."
+    siblings = {name for name in _names_in(os.path.dirname(path)) if name.startswith(builtins)}
     if len(releases := {tuple(name.split(".")[2:4]) for name in siblings}) == 1:
         version = CudaVersion(*map(int, releases.pop()))
         return Fact(version, f"the builtins next to it, {min(siblings)}")

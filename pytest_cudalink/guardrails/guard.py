@@ -322,9 +322,8 @@ class CompatibilityGuardRails:
         if verdict.fix:
             from ..base.install_command import installer_here
 
-            verdict = replace(
-                verdict, fix=verdict.fix.by(installer_here(by_conda=not any(item.wheel for item in items)))
-            )
+            installer = installer_here(by_conda=not any(item.wheel for item in items))
+            verdict = replace(verdict, fix=verdict.fix.by(installer))
         if self.on_verdict is not None:
             self.on_verdict(verdict)
         if verdict.severity == "note":

@@ -50,9 +50,8 @@ def extra_of(item: Item, version: CudaVersion) -> str:
 
 def _installable(items: Sequence[Item], version: CudaVersion, *, at_most: bool) -> bool:
     """Whether wheels bring items in a release: it must be published, and up to CUDA 12 no wheel has programs."""
-    published = version > LATEST_KNOWN or any(
-        cuda <= version if at_most else cuda == version for cuda in published_releases() if cuda.major == version.major
-    )
+    of_major = (cuda for cuda in published_releases() if cuda.major == version.major)
+    published = version > LATEST_KNOWN or any(cuda <= version if at_most else cuda == version for cuda in of_major)
     moved = any(item.kind == "binaries" and item.version != version for item in items)
     return published and not (moved and version.major < 13)
 

@@ -110,10 +110,9 @@ def _without_patch(name: str, specifiers: SpecifierSet | None) -> SpecifierSet |
         numbers = specifier.version.removesuffix(".*").split(".")
         if any(number.strip("0") for number in numbers[2:]):
             fewer = f"{specifier.operator}{'.'.join(numbers[:2])}"
-            raise ValueError(
-                f"{name} = '{specifiers}': '{specifier}' has a patch number, but the CUDA release of an item is "
-                f"known as MAJOR.MINOR; write the PEP 440 specifier {fewer}{'.*' if fewer[:2] == '==' else ''}"
-            )
+            has = "has a patch number, but the CUDA release of an item is known as MAJOR.MINOR"
+            do = f"write the PEP 440 specifier {fewer}{'.*' if fewer[:2] == '==' else ''}"
+            raise ValueError(f"{name} = '{specifiers}': '{specifier}' {has}; {do}")
     if specifiers is not None and (never := why_never("ctk", specifiers)):
         raise ValueError(f"{name} = '{specifiers}': {never}")
     return specifiers

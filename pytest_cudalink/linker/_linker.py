@@ -250,10 +250,8 @@ class Linker:
             raise ValueError(f"Linker: the architecture of {source} is not known here: {error}") from None
         if not known:
             where = f"CUDA {version}" if version else "CUDA"
-            raise ValueError(
-                f"{source} = {arch!r} is not an architecture of {where} (backend {backend}); "
-                f"known: {', '.join(known_architectures(version))}"
-            )
+            what = f"{source} = {arch!r} is not an architecture of {where} (backend {backend})"
+            raise ValueError(f"{what}; known: {', '.join(known_architectures(version))}")
         return arch
 
     def _wanted_arch(self) -> tuple[str, str]:

@@ -19,9 +19,8 @@ class CompileError(RuntimeError):
 
     def __init__(self, call: str, code_name: str, log: str, name: str) -> None:
         self.call, self.code_name, self.log = call, code_name, log
-        super().__init__(
-            f"{call} failed: {code_name}, compiling {name!r}" + (f"\n{log.rstrip()}" if log.strip() else "")
-        )
+        said = f"\n{log.rstrip()}" if log.strip() else ""
+        super().__init__(f"{call} failed: {code_name}, compiling {name!r}{said}")
 
 
 @dataclass(eq=False, repr=False)

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..base.laziness import cached_property
 from ..base.safe_text import warn
@@ -23,12 +23,9 @@ def names_of(owner: str, field: str, value: object) -> tuple[str, ...] | None:
     """Return one name or a sequence of names as a tuple; None stays None."""
     if value is None:
         return None
-    names = (value,) if isinstance(value, str) else value
-    if (
-        isinstance(names, bytes)
-        or not isinstance(names, Sequence)
-        or not all(isinstance(name, str) and name for name in names)
-    ):
+    names: Any = (value,) if isinstance(value, str) else value
+    several = isinstance(names, Sequence) and not isinstance(names, bytes)
+    if not (several and all(isinstance(name, str) and name for name in names)):
         raise TypeError(f"{owner}.{field} takes a name or a sequence of names, got {value!r}")
     return tuple(names)
 

@@ -115,10 +115,9 @@ def run(
     began = time.time()
     python = shutil.which("python")  # that of the environment: the runner has put it first on the PATH
     if python is None or Path(python).absolute() == Path(sys.executable).absolute():
-        sys.stderr.write(
-            f"cudalink: the Python of the cell's environment is {python or 'not on the PATH'}; expected another than "
-            "that of the runner; run the cell with nox or tox\n"
-        )
+        fault = f"the Python of the cell's environment is {python or 'not on the PATH'}"
+        do = "expected another than that of the runner; run the cell with nox or tox"
+        sys.stderr.write(f"cudalink: {fault}; {do}\n")
         return 2
     try:
         for name in _OUTSIDE:
@@ -186,12 +185,7 @@ def _write_run(
 ) -> None:
     asked = environment.get("CUDALINK_DRIVER")
     kind = "absent" if facts["driver"] is None else "emulated" if facts["emulated"] else "real"
-    driver: records.VersionRecord = {
-        "requested": asked,
-        "found": facts["driver"],
-        "source": "cuDriverGetVersion",
-        "kind": kind,
-    }
+    driver = records.VersionRecord(requested=asked, found=facts["driver"], source="cuDriverGetVersion", kind=kind)
     cell = cell_facts(facts["packages"].get, environment, hidden)
     writer.write(
         origin.run_record(
@@ -227,8 +221,7 @@ def _run_step(
     outcome: Literal["passed", "failed", "crashed"] = "passed" if code == 0 and not problems else "failed"
     if code < 0:
         outcome = "crashed"
-        name = signal_name(code)
-        writer.write(records.CrashRecord(nodeid=step.nodeid, signal=name))
+        writer.write(records.CrashRecord(nodeid=step.nodeid, signal=signal_name(code)))
     output = output if output.endswith("\n") or not output else f"{output}\n"
     text = f"{output}{problems}"
     shown = text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"

@@ -65,9 +65,8 @@ class Hidden:
     @property
     def axis(self) -> str:
         """The value of the axis ``hidden`` in the report."""
-        return {"namespace": "mount namespace", "environment": "environment only", "nothing": "nothing to hide"}[
-            self.how
-        ]
+        values = {"namespace": "mount namespace", "environment": "environment only", "nothing": "nothing to hide"}
+        return values[self.how]
 
     def __str__(self) -> str:
         left = f"; {', '.join(self.reachable)}" if self.reachable else ""
@@ -154,11 +153,10 @@ def without_places(environment: MutableMapping[str, str], places: Sequence[str])
             continue
         parts = value.split(os.pathsep)
         left = [part for part in parts if not (part.startswith("/") and _within(part, places))]
-        if not any(left):
-            if any(parts):
-                del environment[name]
-        else:
+        if any(left):
             environment[name] = os.pathsep.join(left)
+        elif any(parts):
+            del environment[name]
 
 
 def _left(cache: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -273,13 +273,11 @@ def _runner(root: Path, runner: str) -> Change:
         given = f', report="{_OTHER_REPORT}"' if taken else ""
         advice = [f"`nox -l` lists the cells where the plugin is installed together with nox: {_INSTALL}"]
         if taken:
-            advice.append(
-                f"this noxfile has a session report; `nox -s {_OTHER_REPORT}` runs the cells and merges their records"
-            )
+            runs = f"`nox -s {_OTHER_REPORT}` runs the cells and merges their records"
+            advice.append(f"this noxfile has a session report; {runs}")
         if _script_requirements(present):
-            advice.append(
-                'its script block names what `uv run noxfile.py` installs: add "pytest-cudalink[nox]" to that'
-            )
+            names = "its script block names what `uv run noxfile.py` installs"
+            advice.append(f'{names}: add "pytest-cudalink[nox]" to that')
         more = f"\n{_template('guarded.txt').format(given=given)}"
         return Change(path, _added(present.rstrip(), more), "append", "\n".join(advice))
     file = _tox_file(root) or Path("tox.toml")

@@ -349,10 +349,9 @@ def _contradicting(cell: Cell, project: Project) -> Iterator[str]:
                 pair = " and ".join(f"'cu{release}'" for release in sorted({major, other}))
                 remedy = f"move it into {key} {pair} of the project, and give the cells {key} = ['cu{MAJOR}']"
             place = "packages" if wanted.table == "packages" else f"{wanted.where} of pyproject.toml"
-            yield (
-                f"CELLS: {requirement.name}[{extra}] ({place}) is for CUDA {other}, and the toolkit is CUDA {major}, "
-                f"so that an old release of {requirement.name} may be installed, without that extra; {remedy}"
-            )
+            what = f"{requirement.name}[{extra}] ({place}) is for CUDA {other}, and the toolkit is CUDA {major}"
+            old = f"an old release of {requirement.name} may be installed, without that extra"
+            yield f"CELLS: {what}, so that {old}; {remedy}"
 
 
 def _with_major(name: str) -> str:

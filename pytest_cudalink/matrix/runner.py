@@ -227,10 +227,9 @@ def plugin_missing(cell: Cell, root: Path) -> str:
     line = newest(plugin[0], root) if plugin else None
     if line is None or line:
         return ""
-    return (
-        f"the plugin cannot be installed into the cell {cell.name}: {plugin[0]!r} is not found; name another build in "
-        "the environment variable CUDALINK_REQUIREMENT: a version on your package index, the path of a wheel, or a URL"
-    )
+    lost = f"the plugin cannot be installed into the cell {cell.name}: {plugin[0]!r} is not found"
+    do = "name another build in the environment variable CUDALINK_REQUIREMENT"
+    return f"{lost}; {do}: a version on your package index, the path of a wheel, or a URL"
 
 
 def newest(requirement: str, folder: Path | None = None) -> str | None:

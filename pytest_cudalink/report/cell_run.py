@@ -214,9 +214,8 @@ class CellRun:
             if detail.cause is not None:
                 by_test[test] = cause_of(detail.cause)
             elif letter == "U":
-                by_test[test] = Finding(
-                    "error", detail.reason, why=_ONLY_A_GPU, kind="not_emulated", suggestion=(_A_CELL,)
-                )
+                lack = Finding("error", detail.reason, why=_ONLY_A_GPU, kind="not_emulated", suggestion=(_A_CELL,))
+                by_test[test] = lack
         return by_test
 
     @property
@@ -279,9 +278,8 @@ class CellRun:
             if name in self.axes and name not in _OF_TOOLKIT:  # a package whose version the cell chose
                 if requested is not None and not _is_asked_for(present, requested):
                     shown = version.get("requested")
-                    result.append(
-                        (name, requested if shown == requested else f"{shown}, {requested}", str(present or "none"))
-                    )
+                    wanted = requested if shown == requested else f"{shown}, {requested}"
+                    result.append((name, wanted, str(present or "none")))
                 continue
             if requested is None or requested in ("auto", "latest"):
                 continue

@@ -86,17 +86,15 @@ def merge(
     damaged: dict[str, str] = {}
     files = list(dict.fromkeys(file for path in paths for file in _files(Path(path), damaged)))
     if not (files or damaged or reasons):
-        raise records.RecordError(
-            f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first"
-        )
+        where = ", ".join(map(str, paths))
+        raise records.RecordError(f"there are no records (*.jsonl) in {where}; run the cells first")
     saved = _load_saved([file for file in files if file.suffix == ".json"], damaged)
     unsaved = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]
     runs += [run for _, run in sorted(_read_all(unsaved, progress), key=lambda pair: pair[0])]
     by_name = grouped((run.name, run) for run in runs)
-    order = {
-        name: number for number, name in enumerate(expected or [cell.name for report in saved for cell in report.cells])
-    }
+    known = expected or [cell.name for report in saved for cell in report.cells]
+    order = {name: number for number, name in enumerate(known)}
     names = sorted(by_name, key=lambda name: (order.get(name, len(order)), name))
     lacking = dict.fromkeys([*expected, *reasons, *(name for report in saved for name in report.missing)])
     reasons = {name: why for report in saved for name, why in report.reasons.items()} | reasons
@@ -266,9 +264,8 @@ class _File:
     def _begin(self, event: records.RunRecord) -> None:
         """Begin another run; what came before the first one of a file is not a run, but its faults are kept."""
         before = self.readings[-1]
-        reading = _Reading(
-            CellRun(event.cell or self.path.stem, [str(self.path)]), event.time, event.time, described=True
-        )
+        cell = CellRun(event.cell or self.path.stem, [str(self.path)])
+        reading = _Reading(cell, event.time, event.time, described=True)
         if not before.described:
             self.readings.pop()
             reading.cell.damage = before.cell.damage

@@ -110,9 +110,8 @@ def all_images(path: str | Path) -> Iterator[DeviceImage | UnreadImage]:
                 nothing = False
                 yield image
         if nothing and name.lower().endswith(_NAMED):
-            yield UnreadImage(
-                name, "has no device code that can be read; expected some, as its name says: build it again"
-            )
+            text = "has no device code that can be read; expected some, as its name says: build it again"
+            yield UnreadImage(name, text)
 
 
 def in_file(

@@ -135,9 +135,8 @@ class Rules:
             )
             return bool(self._rattler.MatchSpec(spec).matches(record))
         except Exception as error:
-            raise ValueError(
-                f"{installed.name} {installed.version[:80]!r} cannot be compared with {spec[:200]!r}"
-            ) from error
+            text = f"{installed.name} {installed.version[:80]!r} cannot be compared with {spec[:200]!r}"
+            raise ValueError(text) from error
 
 
 @cache

@@ -90,9 +90,8 @@ class Audit:
             if major not in MAJORS:
                 raise AuditError(f"major {major!r}: expected one of {', '.join(MAJORS)}")
             if major not in self.majors:
-                lacking[major] = tuple(
-                    sorted({d.library for f in self.files for d in f.dependencies if major not in _usable(d)})
-                )
+                names = {d.library for f in self.files for d in f.dependencies if major not in _usable(d)}
+                lacking[major] = tuple(sorted(names))
         return lacking
 
     def check(self, *required: str, bundles: bool | None = None) -> None:
@@ -162,10 +161,9 @@ def _judge(scan: Scan) -> Audit:
         findings += _misnamed(name, majors, wheel_major(scan.path))
     majors = _common_majors(files)
     if not majors:
-        each = "; ".join(
-            f"{file.path} loads with {', '.join(file.majors) or 'nothing'}" for file in files if file.dependencies
-        )
-        findings.append(Finding("error", f"no CUDA major satisfies every file: {each}", place=scan.path, kind="majors"))
+        loads = [f"{file.path} loads with {', '.join(file.majors) or 'nothing'}" for file in files if file.dependencies]
+        text = f"no CUDA major satisfies every file: {'; '.join(loads)}"
+        findings.append(Finding("error", text, place=scan.path, kind="majors"))
     needs = needs_of_scan(scan)
     findings += _unexported(needs)
     findings += _inlined(needs)

@@ -140,9 +140,8 @@ def record(
     about = described.get("described")
     if about is None:
         fix = "install a driver, or name a library with --driver" if driver is None else "name another library"
-        raise RecorderError(
-            f"{driver or 'the driver of this machine'} cannot be asked: {described.get('error') or f'it {why}'}; {fix}"
-        )
+        whose, why = driver or "the driver of this machine", described.get("error") or f"it {why}"
+        raise RecorderError(f"{whose} cannot be asked: {why}; {fix}")
     if libraries.cuda and not about["devices"]:
         raise RecorderError(f"the driver shows no device: cuInit answers {about['init']}; a recording needs a device")
     groups: dict[str, list[DriverQuestion]] = {}

@@ -43,9 +43,8 @@ def serve(control: DriverControl) -> Callable[[], None]:
     def reach_children(module: ModuleType) -> None:
         original = module.get_preparation_data
         # a child unpickles this before its program, and ignores keys that it does not know
-        replace(
-            module, "get_preparation_data", wraps(original)(lambda name: {**original(name), "cudalink": _InChild()})
-        )
+        prepare = wraps(original)(lambda name: {**original(name), "cudalink": _InChild()})
+        replace(module, "get_preparation_data", prepare)
 
     def undo() -> None:
         for watch in watches:

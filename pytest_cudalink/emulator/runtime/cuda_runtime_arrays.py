@@ -84,10 +84,8 @@ class Arrays(ABC):
 
         self._kinds = {described[-1] for described in self._format_of}
         self._kinds.add(int(self._runtime.cudaChannelFormatKind.cudaChannelFormatKindNone))
-        names = (f"CU_AD_FORMAT_{name}" for name in table["block_formats"])
-        self._blocks = {
-            int(getattr(driver.CUarray_format, name)) for name in names if hasattr(driver.CUarray_format, name)
-        }
+        blocks = (getattr(driver.CUarray_format, f"CU_AD_FORMAT_{name}", None) for name in table["block_formats"])
+        self._blocks = {int(format_) for format_ in blocks if format_ is not None}
 
     def _add_format(self, name: str, kind: str, widths: list[int]) -> None:
         format_ = getattr(self._driver.CUarray_format, name, None)

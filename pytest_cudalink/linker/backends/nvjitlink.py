@@ -209,6 +209,5 @@ def can_fetch_ltoir(version: CudaVersion) -> str:
 
     if hasattr(nvjitlink, "get_linked_ltoir"):
         return ""
-    return (
-        f"link('ltoir') needs a cuda-bindings that has nvjitlink.get_linked_ltoir; install 'cuda-bindings>={version}'"
-    )
+    lacks = "link('ltoir') needs a cuda-bindings that has nvjitlink.get_linked_ltoir"
+    return f"{lacks}; install 'cuda-bindings>={version}'"
