@@ -281,8 +281,7 @@ class CompatibilityGuardRails:
         try:
             library = _pathfinder.resolve(name)
         except _pathfinder.ResolutionError as error:
-            fault = Item("dynamic-libs", name, "?", "?", "ctk", None, str(error))
-            self._accept(fault, mode)
+            self._accept(Item("dynamic-libs", name, "?", "?", "ctk", None, str(error)), mode)
             return None
         if library is None:
             return None  # cuda.pathfinder raises its own error

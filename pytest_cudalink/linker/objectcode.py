@@ -208,16 +208,13 @@ def _measured(leaf: Artifact, needs: Needs, version: CudaVersion, backend: Backe
 
 def refuse_by_added_checks(inputs: Inputs, nvjitlink: CudaVersion) -> None:
     """Raise VersionSkewError for an input that one of `added_checks` speaks against."""
-    for check in added_checks:
-        for name, code in inputs:
-            for leaf in code.artifact.leaves:
-                error = check(name, leaf, nvjitlink)
-                if error is not None:
-                    text = f"{_described('nvjitlink', nvjitlink)} must not link this input"
-                    hint = str(error).replace("\n", "\n  ")
-                    raise VersionSkewError(
-                        text, backend="nvjitlink", input_name=name, artifact=leaf, hint=hint
-                    ) from error
+    checked = ((check, name, leaf) for check in added_checks for name, code in inputs for leaf in code.artifact.leaves)
+    for check, name, leaf in checked:
+        error = check(name, leaf, nvjitlink)
+        if error is not None:
+            text = f"{_described('nvjitlink', nvjitlink)} must not link this input"
+            hint = str(error).replace("\n", "\n  ")
+            raise VersionSkewError(text, backend="nvjitlink", input_name=name, artifact=leaf, hint=hint) from error
 
 
 def refuse_duplicates(inputs: Inputs, backend: Backend) -> None:

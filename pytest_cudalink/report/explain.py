@@ -97,13 +97,11 @@ def deciding_cell(candidates: Sequence[Cause], others: Mapping[str, Mapping[str,
 
     `others`: the axes of each cell that has no result, by name; an axis whose value is not known is left out.
     """
-    best, most = "", 0
+    smaller = {"": 0}  # the number of causes in the smaller part, by cell
     for name, axes in others.items():
         predictions = [cause.predicts(axes) for cause in candidates]
-        smaller = min(predictions.count(True), predictions.count(False))
-        if smaller > most:
-            best, most = name, smaller
-    return best
+        smaller[name] = min(predictions.count(True), predictions.count(False))
+    return max(smaller, key=smaller.__getitem__)
 
 
 def explain(

@@ -115,9 +115,7 @@ class MatrixReport:
     @cached_property
     def tests(self) -> list[str]:
         """Every test that ran in any cell, file by file."""
-        seen: dict[str, None] = {}
-        for cell in self.cells:
-            seen.update(dict.fromkeys(cell.outcomes))
+        seen = dict.fromkeys(test for cell in self.cells for test in cell.outcomes)
         files = grouped((_file(test), test) for test in seen)
         return [test for name in sorted(files) for test in files[name]]
 
@@ -221,12 +219,9 @@ class MatrixReport:
     @cached_property
     def skipped_everywhere(self) -> list[tuple[str, tuple[str, ...]]]:
         """The tests that never ran in any cell, each with the reasons."""
-        result = []
-        for test, row in zip(self.tests, self.grid, strict=True):
-            if set(row) <= {*SKIPPED, NOT_RUN}:
-                reasons = dict.fromkeys(cell.details[test].reason for cell in self.cells if test in cell.details)
-                result.append((test, tuple(reasons)))
-        return result
+        skipped = [t for t, row in zip(self.tests, self.grid, strict=True) if set(row) <= {*SKIPPED, NOT_RUN}]
+        reasons = ((t, [cell.details[t].reason for cell in self.cells if t in cell.details]) for t in skipped)
+        return [(test, tuple(dict.fromkeys(several))) for test, several in reasons]
 
     @cached_property
     def not_run(self) -> dict[str, list[str]]:
