@@ -74,8 +74,8 @@ def bench(session: nox.Session) -> None:
     released = RELEASES["bench"]
     install(session, "toolkit", *released["packages"])
     env = {}
-    given = [one for one in session.posargs if one.startswith("-")]
-    names = [one for one in session.posargs if one not in given] or released["names"]
+    given = [argument for argument in session.posargs if argument.startswith("-")]
+    names = [argument for argument in session.posargs if argument not in given] or released["names"]
     if "stubs" in names:
         tilelang = Path(session.create_tmp()) / "tilelang"
         unpack = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(tilelang), released["stubs"])
@@ -109,9 +109,9 @@ def gpu(session: nox.Session) -> None:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         session.error("libcuda.so.1 is missing; expected an NVIDIA driver; run this session on a machine with a GPU")
-    words = [word for one in session.posargs for word in one.split("=", 1)]
+    words = [word for argument in session.posargs for word in argument.split("=", 1)]
     bundle = words[words.index("--bundle") + 1] if "--bundle" in words[:-1] else None
-    options = [one for one in session.posargs if one not in ("--bundle", bundle, f"--bundle={bundle}")]
+    options = [argument for argument in session.posargs if argument not in ("--bundle", bundle, f"--bundle={bundle}")]
     folder = Path(session.create_tmp()).resolve()
     if bundle is not None:
         python = gpu_from_bundle(session, Path(bundle), folder)
@@ -176,7 +176,7 @@ def targets(session: nox.Session, cuda_core: str) -> None:
     others = released["with"].get(cuda_core, [])
     install(session, *cell.packages, f"cuda-core=={cuda_core}", *others, *released["packages"], "group:test")
     env = {"CUDALINK_REQUIRE_TOOLKIT": cell.ctk, "CUDALINK_REQUIRE_CUDA_CORE": cuda_core}
-    env["CUDALINK_REQUIRE_PACKAGES"] = " ".join(one.partition("==")[0] for one in others)
+    env["CUDALINK_REQUIRE_PACKAGES"] = " ".join(other.partition("==")[0] for other in others)
     session.run("pytest", "tests/targets", *session.posargs, env=env)
 
 
@@ -220,24 +220,24 @@ def suites(session: nox.Session) -> None:
     from campaigns.suites.definitions import suites as definitions
     from campaigns.suites.hardware import EMULATED, REAL
 
-    found = definitions()
+    suites = definitions()
     given = list(pairwise(("", *session.posargs)))
-    checkouts = [one for before, one in given if Path(one).is_dir() and before != "--records"]
-    wanted = [one for before, one in given if before == "--suite"]
-    drivers = [one for before, one in given if before == "--driver"]
+    checkouts = [word for before, word in given if Path(word).is_dir() and before != "--records"]
+    wanted = [word for before, word in given if before == "--suite"]
+    drivers = [word for before, word in given if before == "--driver"]
     if not checkouts:
         session.error("no checkout is named; run `nox -s suites -- /path/to/cuda-python` or `-- /path/to/numba-cuda`")
     if unknown := [driver for driver in drivers if driver != REAL and f"ctk-{driver}" not in CELLS]:
         cells = ", ".join(name for name, cell in CELLS.items() if name == f"ctk-{cell.ctk}")
         session.error(f"no toolkit is known for --driver {', '.join(unknown)}; matrices/cells.toml has {cells}")
     taken = {*checkouts, "--suite", *wanted, "--driver", *drivers}
-    options = [one for one in session.posargs if one not in taken]
-    at = {name: next((one for one in checkouts if suite.is_in(Path(one))), "") for name, suite in found.items()}
+    options = [argument for argument in session.posargs if argument not in taken]
+    at = {name: next((path for path in checkouts if suite.is_in(Path(path))), "") for name, suite in suites.items()}
 
     def run(row: str) -> None:
         name, _, driver = row.rpartition(" on ")
         release = EMULATED if driver == REAL else driver
-        packages = found[name].packages_on(release)
+        packages = suites[name].packages_on(release)
         toolkit = without_bindings(
             CELLS[f"ctk-{release}"].packages, packages
         )  # a driver's own: skew is another session's
@@ -249,7 +249,7 @@ def suites(session: nox.Session) -> None:
         )
 
     chosen = [name for name in at if at[name] and name in (wanted or at)]
-    rows = [f"{name} on {driver}" for name in chosen for driver in drivers or found[name].drivers]
+    rows = [f"{name} on {driver}" for name in chosen for driver in drivers or suites[name].drivers]
     run_each(session, rows, run, "fewer tests pass than expected")
 
 
@@ -267,7 +267,7 @@ def lowest(session: nox.Session) -> None:
     # leaves the above as they are: they satisfy the requirements of the tests
     session.install(*requirements(["toolkit", "numpy", "group:test"]))
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
-    tests = session.posargs or [f"tests/{one}" for one in LOWEST]
+    tests = session.posargs or [f"tests/{path}" for path in LOWEST]
     session.run(
         "pytest", "-q", *PARALLEL, "-m", "not (slow or apart)", *tests
     )  # no limit of CPU: old releases are slow
@@ -312,11 +312,11 @@ def findings(session: nox.Session) -> None:
     """Run the sessions of the findings, in the environments that they name; -- ID chooses. --short: no valgrind."""
     from campaigns.findings import catalog
 
-    chosen = [one for one in session.posargs if not one.startswith("-")]
-    wanted = catalog.environments(chosen or [one.id for one in catalog.read()])
+    chosen = [argument for argument in session.posargs if not argument.startswith("-")]
+    wanted = catalog.environments(chosen or [finding.id for finding in catalog.read()])
     page_environments(session, {name: RELEASES["findings"][name] for name in sorted(wanted)})
     selection = ("-k", " or ".join(chosen)) if chosen else ()
-    given = [one for one in session.posargs if one not in (*chosen, "--short")]
+    given = [argument for argument in session.posargs if argument not in (*chosen, "--short")]
     session.env["CUDALINK_VALGRIND"] = "0" if "--short" in session.posargs else "1"
     session.run("pytest", "campaigns/findings", *selection, *given)
 

@@ -161,7 +161,7 @@ def textures(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     of_memory = struct.pack("<ixxxxQiIQ", 2, memory.value, 1, 1, 16).ljust(144, b"\0")
     sampling, made = bytes(104), (c_uint64 * count)()
     yield (driver.cuTexObjectCreate(byref(made, 8 * at), of_memory, sampling, None) for at in range(count))
-    yield (driver.cuTexObjectDestroy(c_uint64(one)) for one in made)
+    yield (driver.cuTexObjectDestroy(c_uint64(texture)) for texture in made)
 
 
 def arrays(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -169,7 +169,7 @@ def arrays(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     _in_context(driver)
     sixteen, made = struct.pack("<QQiI", 16, 0, 1, 1), (c_void_p * count)()
     yield (driver.cuArrayCreate_v2(byref(made, 8 * at), sixteen) for at in range(count))
-    yield (driver.cuArrayDestroy(c_void_p(one)) for one in made)
+    yield (driver.cuArrayDestroy(c_void_p(array)) for array in made)
 
 
 def user_objects(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -182,7 +182,7 @@ def user_objects(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
         or driver.cuGraphRetainUserObject(graph, c_void_p(made[at]), 1, 1)
         for at in range(count)
     )
-    yield (driver.cuGraphReleaseUserObject(graph, c_void_p(one), 1) for one in made)
+    yield (driver.cuGraphReleaseUserObject(graph, c_void_p(user_object), 1) for user_object in made)
 
 
 def mappings(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -198,7 +198,9 @@ def mappings(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
         or driver.cuMemSetAccess(c_uint64(made[at]), size, access, c_size_t(1))
         for at in range(count)
     )
-    yield (driver.cuMemUnmap(c_uint64(one), size) or driver.cuMemAddressFree(c_uint64(one), size) for one in made)
+    yield (
+        driver.cuMemUnmap(c_uint64(mapped), size) or driver.cuMemAddressFree(c_uint64(mapped), size) for mapped in made
+    )
 
 
 def nodes(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -207,7 +209,7 @@ def nodes(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     graph, made = c_void_p(), (c_void_p * count)()
     assert not driver.cuGraphCreate(byref(graph), 0)
     yield (driver.cuGraphAddEmptyNode(byref(made, 8 * at), graph, None, c_size_t(0)) for at in range(count))
-    yield (driver.cuGraphDestroyNode(c_void_p(one)) for one in made)
+    yield (driver.cuGraphDestroyNode(c_void_p(node)) for node in made)
 
 
 def allocations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -215,7 +217,7 @@ def allocations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     _in_context(driver)
     size, made = c_size_t(1000), (c_uint64 * count)()
     yield (driver.cuMemAlloc_v2(byref(made, 8 * at), size) for at in range(count))
-    yield (driver.cuMemFree_v2(c_uint64(one)) for one in made)
+    yield (driver.cuMemFree_v2(c_uint64(address)) for address in made)
 
 
 def host_allocations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -223,7 +225,7 @@ def host_allocations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     _in_context(driver)
     size, made = c_size_t(1000), (c_void_p * count)()
     yield (driver.cuMemHostAlloc(byref(made, 8 * at), size, 0) for at in range(count))
-    yield (driver.cuMemFreeHost(c_void_p(one)) for one in made)
+    yield (driver.cuMemFreeHost(c_void_p(address)) for address in made)
 
 
 def registrations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -240,7 +242,7 @@ def pool_allocations(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
     _, stream, _ = _in_context(driver)
     size, made = c_size_t(1000), (c_uint64 * count)()
     yield (driver.cuMemAllocAsync(byref(made, 8 * at), size, stream) for at in range(count))
-    yield (driver.cuMemFreeAsync(c_uint64(one), stream) for one in made)
+    yield (driver.cuMemFreeAsync(c_uint64(address), stream) for address in made)
 
 
 def accesses(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
@@ -258,8 +260,8 @@ def accesses(driver: ctypes.CDLL, count: int) -> Iterator[Calls]:
 
 
 GROWING = {
-    one.__name__: one
-    for one in (
+    function.__name__: function
+    for function in (
         textures,
         arrays,
         user_objects,
@@ -313,9 +315,9 @@ def planned(lifetime: str) -> dict[str, str]:
     """Return the environment of an emulated driver of the toolkit's version."""
     from pytest_cudalink import emulator, probes
 
-    found = probes.nvjitlink()
-    assert found.usable, found.obstacle
-    emulation = emulator.emulation_for(found.usable, lifetime=lifetime)
+    nvjitlink = probes.nvjitlink()
+    assert nvjitlink.usable, nvjitlink.obstacle
+    emulation = emulator.emulation_for(nvjitlink.usable, lifetime=lifetime)
     assert not emulation.missing, emulation.missing
     return emulation.environment()
 

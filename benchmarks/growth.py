@@ -95,7 +95,7 @@ def points(series: Series, rounds: int) -> tuple[list[int], dict[str, list[list[
     """Measure a series: its quantities, and by row the seconds of all rounds at each of them."""
     library = ctypes.CDLL(probes.nvjitlink().path)
     options = LinkerOptions(arch=ARCH)
-    found: dict[str, list[list[float]]] = {DIRECT: [], OURS: [], OURS_NEW: []}
+    seconds: dict[str, list[list[float]]] = {DIRECT: [], OURS: [], OURS_NEW: []}
     quantities = []
     for size in series.sizes:
         codes = series.make(size)
@@ -108,8 +108,8 @@ def points(series: Series, rounds: int) -> tuple[list[int], dict[str, list[list[
         }
         columns = measure.rounds({name: partial(_itself, row) for name, row in rows.items()}, rounds)
         for name, times in columns.items():
-            found[name].append(times)
-    return quantities, found
+            seconds[name].append(times)
+    return quantities, seconds
 
 
 def _itself(row: Callable[[], object]) -> Callable[[], object]:
@@ -118,11 +118,11 @@ def _itself(row: Callable[[], object]) -> Callable[[], object]:
 
 def report_series(report: measure.Report, series: Series, rounds: int) -> dict[str, Any]:
     """Measure and report one series, with its exponents and their limits; return what the plot needs."""
-    quantities, found = points(series, rounds)
+    quantities, seconds = points(series, rounds)
     for place, quantity in enumerate(quantities):
-        for name, columns in found.items():
-            report.row(series.name, f"{quantity:,} {series.unit}, {name}", columns[place], found[DIRECT][place])
-    lows = {name: [measure.Summary.of(times).low for times in columns] for name, columns in found.items()}
+        for name, columns in seconds.items():
+            report.row(series.name, f"{quantity:,} {series.unit}, {name}", columns[place], seconds[DIRECT][place])
+    lows = {name: [measure.Summary.of(times).low for times in columns] for name, columns in seconds.items()}
     half = len(quantities) // 2
     exponents = {name: measure.fitted_exponent(quantities[half:], times[half:]) for name, times in lows.items()}
     print("  exponents: " + ", ".join(f"{name} {exponent:.2f}" for name, exponent in exponents.items()))
@@ -141,11 +141,13 @@ def draw(series: list[dict[str, Any]], file: Path, title: str) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, len(series), figsize=(4 * len(series), 3.4), layout="constrained")
-    for axis, one in zip(axes, series, strict=True):
-        for name, times in one["seconds"].items():
-            label = f"{name}, exponent {one['exponents'][name]:.2f}"
-            axis.loglog(one["x"], [1e3 * time for time in times], marker="o", ms=3, label=label, color=COLOURS[name])
-        axis.set(title=one["name"], xlabel=one["unit"], ylabel="milliseconds")
+    for axis, figures in zip(axes, series, strict=True):
+        for name, times in figures["seconds"].items():
+            label = f"{name}, exponent {figures['exponents'][name]:.2f}"
+            axis.loglog(
+                figures["x"], [1e3 * time for time in times], marker="o", ms=3, label=label, color=COLOURS[name]
+            )
+        axis.set(title=figures["name"], xlabel=figures["unit"], ylabel="milliseconds")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
     figure.suptitle(title, fontsize=9)
@@ -159,14 +161,14 @@ def main() -> int:
     parser = measure.parser("growth", rounds=15, description=__doc__ or "")
     parser.add_argument("--svg", type=Path, help="file for the plot; needs matplotlib")
     options = parser.parse_args()
-    found = probes.nvjitlink()
-    assert found.usable, found.obstacle
-    report = measure.Report("growth", f"How a link grows, nvJitLink {found.usable}")
-    series = [report_series(report, one, options.rounds) for one in SERIES]
+    nvjitlink = probes.nvjitlink()
+    assert nvjitlink.usable, nvjitlink.obstacle
+    report = measure.Report("growth", f"How a link grows, nvJitLink {nvjitlink.usable}")
+    series = [report_series(report, series, options.rounds) for series in SERIES]
     report.fact("series", series)
     if options.svg:
         about = report.environment
-        draw(series, options.svg, f"nvJitLink {found.usable}; {about['device']}; {about['processor']}")
+        draw(series, options.svg, f"nvJitLink {nvjitlink.usable}; {about['device']}; {about['processor']}")
     return report.finish(options.json)
 
 

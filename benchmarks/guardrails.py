@@ -65,12 +65,12 @@ def many(function: Callable[[str], object], names: Sequence[str]) -> Callable[[]
 
 def names_for(function: Callable[[str], object], candidates: Sequence[str]) -> list[str]:
     """The candidates that this environment has: a look-up that finds nothing raises, which is not cached."""
-    found = []
+    names = []
     for name in candidates:
         with suppress(RuntimeError):
             function(name)
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def again(report: measure.Report, rounds: int) -> None:

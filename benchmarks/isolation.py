@@ -49,18 +49,18 @@ def _seconds(folder: Path, number: int, *arguments: str) -> float:
 
 def one_more_test(folder: Path, rounds: int) -> dict[str, list[float]]:
     """Measure each way in turn; return the times that one more test takes."""
-    found: dict[str, list[float]] = {
+    seconds: dict[str, list[float]] = {
         name: [] for name, (_, _, module) in _WAYS.items() if not module or find_spec(module)
     }
     for kind in _MANY:
         (folder / kind).mkdir()
     for _ in range(rounds):
-        for name, times in found.items():
+        for name, times in seconds.items():
             kind, arguments, _ = _WAYS[name]
             start = _seconds(folder / kind, _FEW, *arguments)
             longer = _seconds(folder / kind, _MANY[kind], *arguments)
             times.append(max(0.0, longer - start) / (_MANY[kind] - _FEW))
-    return found
+    return seconds
 
 
 def main() -> int:
@@ -68,11 +68,11 @@ def main() -> int:
     options = measure.arguments("isolation", ROUNDS, __doc__)
     report = measure.Report("isolation", "What isolation costs a test")
     with tempfile.TemporaryDirectory() as name:
-        found = one_more_test(Path(name), options.rounds)
-    base = found[_BASE]
-    for way, times in found.items():
+        seconds = one_more_test(Path(name), options.rounds)
+    base = seconds[_BASE]
+    for way, times in seconds.items():
         report.row("one more isolated test", way, times, None if way == _BASE else base)
-    report.limit_ratio(f"{_ISOLATED} / {_BASE}", found[_ISOLATED], base, LIMIT)
+    report.limit_ratio(f"{_ISOLATED} / {_BASE}", seconds[_ISOLATED], base, LIMIT)
     return report.finish(options.json)
 
 

@@ -157,7 +157,7 @@ class Case:
         """Run every variant once; return its deviation from NumPy."""
         expected = self.problem.expected()
         every = STRIDE if expected.size > 1 << 22 else 1
-        expected, found = expected[::every], {}
+        expected, deviations = expected[::every], {}
         output = self.empty.copy()
         for variant, module in self.modules.items():
             self.device.to_device(self.pointers[-1], self.empty)
@@ -166,8 +166,8 @@ class Case:
             self.device.wait()
             launch.close()
             self.device.from_device(output, self.pointers[-1])
-            found[variant] = deviation(expected, self.problem.result(output)[::every])
-        return found
+            deviations[variant] = deviation(expected, self.problem.result(output)[::every])
+        return deviations
 
     def times(self, rounds: int, clocks: Clocks) -> tuple[int, dict[Variant, list[float]], list[dict[str, Any]]]:
         """Return the number of launches between two events, the seconds of each variant, and the clocks meanwhile."""
@@ -180,28 +180,28 @@ class Case:
         graphs = {
             variant: Launches(module, self.problem, self.pointers, count) for variant, module in self.modules.items()
         }
-        found: dict[Variant, list[float]] = {variant: [] for variant in graphs}
+        seconds: dict[Variant, list[float]] = {variant: [] for variant in graphs}
         meanwhile = []
         for graph in graphs.values():
             graph.seconds()
         for order in orders(list(graphs), rounds):
             for variant in order:
-                found[variant].append(graphs[variant].seconds())
+                seconds[variant].append(graphs[variant].seconds())
             meanwhile.append(clocks.read())
         for graph in graphs.values():
             graph.close()
-        return count, found, meanwhile
+        return count, seconds, meanwhile
 
     def cold_times(self, rounds: int) -> dict[Variant, list[float]]:
         """Return the seconds of each variant's single launches, each after the L2 cache was filled with other data."""
         graphs = {variant: Launches(module, self.problem, self.pointers, 1) for variant, module in self.modules.items()}
-        found: dict[Variant, list[float]] = {variant: [] for variant in graphs}
+        seconds: dict[Variant, list[float]] = {variant: [] for variant in graphs}
         for order in orders(list(graphs), rounds):
             for variant in order:
-                found[variant].append(graphs[variant].cold_seconds(self.flush, self.flush_size))
+                seconds[variant].append(graphs[variant].cold_seconds(self.flush, self.flush_size))
         for graph in graphs.values():
             graph.close()
-        return found
+        return seconds
 
     def close(self) -> None:
         """Free the memory."""
@@ -218,9 +218,9 @@ def orders(variants: list[Variant], rounds: int) -> Iterator[list[Variant]]:
 
 def summary(times: Sequence[float], single: Sequence[float]) -> dict[str, Any]:
     """Return the median and quartiles in microseconds, and those of the ratio to the single source in each round."""
-    found = measure.Summary.of(times)
+    summary = measure.Summary.of(times)
     ratios = measure.Summary.of([mine / theirs for mine, theirs in zip(times, single, strict=True)])
-    micro = {name: round(getattr(found, name) * 1e6, 3) for name in ("median", "low", "high", "least")}
+    micro = {name: round(getattr(summary, name) * 1e6, 3) for name in ("median", "low", "high", "least")}
     return {**micro, **{f"ratio_{name}": round(getattr(ratios, name), 4) for name in ("median", "low", "high")}}
 
 
@@ -262,7 +262,8 @@ def kernel_figures(
             "clocks": {"before": before, "after": after, "meanwhile": clock_range(meanwhile)},
         }
         line = ", ".join(
-            f"{one.release} {one.way} {one.linker} {rows[one]['times'][size]['ratio_median']:.3f}" for one in modules
+            f"{module.release} {module.way} {module.linker} {rows[module]['times'][size]['ratio_median']:.3f}"
+            for module in modules
         )
         print(f"{kernel.name} {size}: {line}", flush=True)
     for module in modules.values():
@@ -272,12 +273,12 @@ def kernel_figures(
 
 def clock_range(read: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the least, the middle and the greatest of the clocks that were read between rounds."""
-    found: dict[str, Any] = {}
+    ranges: dict[str, Any] = {}
     for name in ("sm", "memory", "temperature", "power"):
-        values = [one[name] for one in read if one[name] is not None]
-        found[name] = [min(values), statistics.median(values), max(values)] if values else None
-    found["reasons"] = sorted({one["reasons"] for one in read if one["reasons"] is not None})
-    return found
+        values = [row[name] for row in read if row[name] is not None]
+        ranges[name] = [min(values), statistics.median(values), max(values)] if values else None
+    ranges["reasons"] = sorted({row["reasons"] for row in read if row["reasons"] is not None})
+    return ranges
 
 
 def run(options: argparse.Namespace) -> int:
@@ -318,8 +319,8 @@ def links(options: argparse.Namespace) -> int:
     if options.json.exists():
         content = json.loads(options.json.read_text(encoding="utf-8"))
     made = link_figures(options)
-    linkers = {one["linker"] for one in made}
-    content["links"] = [one for one in content["links"] if one["linker"] not in linkers] + made
+    linkers = {row["linker"] for row in made}
+    content["links"] = [link for link in content["links"] if link["linker"] not in linkers] + made
     write(options.json, content)
     return 0
 
@@ -332,17 +333,17 @@ def write(file: Path, content: dict[str, Any]) -> None:
 
 def linkers(options: argparse.Namespace, unpacked: Path) -> dict[str, str]:
     """Return the linkers of this machine by name, such as ``"nvJitLink 13.0"``, with the path of each library."""
-    found: list[Path] = list(options.nvjitlink)
+    libraries: list[Path] = list(options.nvjitlink)
     for packed in sorted(options.prepared.glob("libnvJitLink-*.so.xz")):
         library = unpacked / packed.stem
         with lzma.open(packed) as content:
             library.write_bytes(content.read())
-        found.append(library)
+        libraries.append(library)
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or () if spec else ():
-        found += sorted(Path(folder).glob("*/lib/libnvJitLink.so.1[23]"))
+        libraries += sorted(Path(folder).glob("*/lib/libnvJitLink.so.1[23]"))
     made: dict[str, str] = {}
-    for path in found:
+    for path in libraries:
         question = [sys.executable, __file__, "version", "--library", str(path)]  # in a process that ends: it is large
         answer = subprocess.run(question, capture_output=True, text=True, check=False)
         if answer.returncode:
@@ -357,7 +358,7 @@ def linkers(options: argparse.Namespace, unpacked: Path) -> dict[str, str]:
 def link_figures(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the times of links by linker, kind and state of the cache, each measured in its own process."""
     manifest = json.loads((options.prepared / "manifest.json").read_text(encoding="utf-8"))
-    found = []
+    answered = []
     with tempfile.TemporaryDirectory() as temporary:
         for name, path in linkers(options, Path(temporary)).items():
             release = name.split()[-1] if name != "driver" else TWICE
@@ -373,11 +374,11 @@ def link_figures(options: argparse.Namespace) -> list[dict[str, Any]]:
                     child += ["--kind", kind, "--rounds", str(options.link_rounds)]
                     done = subprocess.run(child, env=env, capture_output=True, text=True, check=False)
                     answer = json.loads(done.stdout) if done.returncode == 0 else {"failed": done.stderr[-400:]}
-                    files = sum(1 for one in cache.rglob("*") if one.is_file()) if cache.is_dir() else 0
+                    files = sum(1 for path in cache.rglob("*") if path.is_file()) if cache.is_dir() else 0
                     row = {"linker": name, "release": release, "kind": kind, "cache": state, "cache files": files}
-                    found.append({**row, **answer})
+                    answered.append({**row, **answer})
             print(f"links: {name}", flush=True)
-    return found
+    return answered
 
 
 def links_of(options: argparse.Namespace) -> int:

@@ -65,9 +65,9 @@ def take(folder: Path) -> None:
     more = folder / "jit-lto-links.json"
     if more.exists():
         made = json.loads(more.read_text(encoding="utf-8"))["links"]
-        linkers = {one["linker"] for one in made}
-        content["links"] = [one for one in content["links"] if one["linker"] not in linkers] + made
-    content["links"].sort(key=lambda one: one["linker"])
+        linkers = {row["linker"] for row in made}
+        content["links"] = [link for link in content["links"] if link["linker"] not in linkers] + made
+    content["links"].sort(key=lambda link: link["linker"])
     name = f"jit-lto-{content['about']['driver']}-{short(content).lower()}.json"
     (DATA / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -77,16 +77,16 @@ def short(content: dict[str, Any]) -> str:
     return str(content["about"]["device"]).removeprefix("NVIDIA ").split()[0]
 
 
-def variant(content: dict[str, Any], kernel: str, release: str, way: str, linker: str) -> Row:
+def variant(content: dict[str, Any], kernel: str, release: str, mode: str, linker: str) -> Row:
     """Return one variant of a kernel."""
     rows = content["kernels"][kernel]["variants"]
-    return next(row for row in rows if (row["release"], row["way"], row["linker"]) == (release, way, linker))
+    return next(row for row in rows if (row["release"], row["way"], row["linker"]) == (release, mode, linker))
 
 
-def linked_by_nvjitlink(content: dict[str, Any], way: str) -> Iterator[Row]:
+def linked_by_nvjitlink(content: dict[str, Any], mode: str) -> Iterator[Row]:
     """Yield the variants of every kernel and release that nvJitLink linked one way."""
     for kernel in content["kernels"].values():
-        yield from (row for row in kernel["variants"] if row["way"] == way and row["linker"] == "nvjitlink")
+        yield from (row for row in kernel["variants"] if row["way"] == mode and row["linker"] == "nvjitlink")
 
 
 def _range(values: Sequence[float], digits: int, unit: str = "") -> str:
@@ -138,7 +138,7 @@ def answer(contents: Sequence[dict[str, Any]]) -> str:
     for content in contents:
         for row in content["links"]:
             if row["linker"] != "driver" and row["cache"] == "off" and "failed" not in row:
-                times.setdefault(row["kind"], []).extend(one["median"] for one in row["later"].values())
+                times.setdefault(row["kind"], []).extend(kernel["median"] for kernel in row["later"].values())
     gives = (
         f"{sum(same)} of {len(same)} images that nvJitLink linked from LTO-IR have the same instructions as the single "
         f"source, without a call. Their times differ from it by at most {_apart(every)}; those of two copies of one "
@@ -198,8 +198,8 @@ def code_table(contents: Sequence[dict[str, Any]]) -> str:
 def later(content: dict[str, Any], linker: str, kind: str, cache: str, kernel: str) -> float:
     """Return the median milliseconds of a kernel's later links."""
     rows = content["links"]
-    found = next(row for row in rows if (row["linker"], row["kind"], row["cache"]) == (linker, kind, cache))
-    return float(found["later"][kernel]["median"])
+    figures = next(row for row in rows if (row["linker"], row["kind"], row["cache"]) == (linker, kind, cache))
+    return float(figures["later"][kernel]["median"])
 
 
 def launches(content: dict[str, Any], kernel: str, size: str, cache: str) -> int:
@@ -237,12 +237,12 @@ def link_table(contents: Sequence[dict[str, Any]]) -> str:
                 if not rows or any("failed" in row for row in rows.values()):
                     continue
                 cells = [
-                    [one["median"] for one in rows["off"]["later"].values()],
+                    [kernel["median"] for kernel in rows["off"]["later"].values()],
                     list(rows["new"]["first"].values()),
                     list(rows["second process"]["first"].values()),
-                    [one["median"] for one in rows["second process"]["later"].values()],
+                    [kernel["median"] for kernel in rows["second process"]["later"].values()],
                 ]
-                shown = " | ".join(f"{min(one):.2f} to {max(one):.2f} ms" for one in cells)
+                shown = " | ".join(f"{min(cell):.2f} to {max(cell):.2f} ms" for cell in cells)
                 lines.append(f"| {short(content)} | {linker} | {named} | {shown} |")
     return "\n".join([*lines, "", _both(contents)])
 

@@ -151,9 +151,9 @@ def measured(mode: str, rounds: int) -> dict[str, Any]:
         from pytest_cudalink import emulator
         from pytest_cudalink.emulator import preload
 
-        found = probes.nvjitlink()
-        assert found.usable, found.obstacle
-        emulation = emulator.emulation_for(found.usable, lifetime="off")
+        nvjitlink = probes.nvjitlink()
+        assert nvjitlink.usable, nvjitlink.obstacle
+        emulation = emulator.emulation_for(nvjitlink.usable, lifetime="off")
         assert not emulation.missing, emulation.missing
         preload.emulate_driver(emulation)
         # the row to compare with is the library that the emulated driver links through
@@ -195,9 +195,9 @@ def child(mode: str, rounds: int, **environment: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def print_rows(report: measure.Report, title: str, found: dict[str, Any]) -> None:
+def print_rows(report: measure.Report, title: str, figures: dict[str, Any]) -> None:
     """Report the rows of one process, each with the ratio to the first one, which makes the calls directly."""
-    for kind, columns in found["tables"].items():
+    for kind, columns in figures["tables"].items():
         first = next(iter(columns.values()))
         for name, times in columns.items():
             report.row(f"{NAMES[kind]}, {title}", name, times, first)
@@ -244,11 +244,11 @@ def main() -> int:
     if options.child:
         print(json.dumps(measured(options.child, options.rounds)))
         return 0
-    found = probes.nvjitlink()
-    assert found.usable, found.obstacle
+    nvjitlink = probes.nvjitlink()
+    assert nvjitlink.usable, nvjitlink.obstacle
     gpu = not options.without_gpu and probes.device_arch() is not None
-    device = None if gpu else f"no GPU, emulated driver {found.usable} for the driver's rows"
-    report = measure.Report("linker", f"Create, link, close: two modules, nvJitLink {found.usable}", device=device)
+    device = None if gpu else f"no GPU, emulated driver {nvjitlink.usable} for the driver's rows"
+    report = measure.Report("linker", f"Create, link, close: two modules, nvJitLink {nvjitlink.usable}", device=device)
     (with_gpu if gpu else without_gpu)(report, options.rounds)
     return report.finish(options.json)
 

@@ -134,7 +134,7 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 def fitted_exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     """Return b of the power law a * size ** b that fits best: 1 for linear growth."""
-    return statistics.linear_regression([math.log(one) for one in sizes], [math.log(one) for one in times]).slope
+    return statistics.linear_regression([math.log(size) for size in sizes], [math.log(time) for time in times]).slope
 
 
 def arguments(name: str, rounds: int, description: str = "") -> argparse.Namespace:
@@ -153,9 +153,9 @@ def parser(name: str, rounds: int, description: str = "") -> argparse.ArgumentPa
 def environment() -> dict[str, Any]:
     """Return what the times depend on: device, driver, processor, Python, libraries, number of distributions."""
     installed: dict[str, str] = {}
-    for one in metadata.distributions():
-        if one.metadata["Name"]:
-            installed.setdefault(one.metadata["Name"].lower(), one.version)  # the first on the path is imported
+    for dist in metadata.distributions():
+        if dist.metadata["Name"]:
+            installed.setdefault(dist.metadata["Name"].lower(), dist.version)  # the first on the path is imported
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device(),
@@ -174,14 +174,14 @@ def device() -> str:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return "no GPU, no driver"
-    number, found, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    number, device, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
     driver.cuDriverGetVersion(ctypes.byref(number))
     version = f"{number.value // 1000}.{number.value % 1000 // 10}"
     if hasattr(driver, "cudalinkEmulatorVersion"):
         return f"no GPU, emulated driver {version}"
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(found), 0):
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
         return f"no GPU, driver {version}"
-    driver.cuDeviceGetName(name, len(name), found)
+    driver.cuDeviceGetName(name, len(name), device)
     try:
         words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
         release = next(word for word in words if word.count(".") >= 1 and word.replace(".", "").isdigit())
@@ -240,25 +240,25 @@ class Report:
         if text:
             print(text)
 
-    def limit(self, what: str, figure: float, limit: float, unit: str = "") -> bool:
+    def limit(self, subject: str, figure: float, limit: float, unit: str = "") -> bool:
         """Print and keep a limit with its figure; return whether it holds."""
         ok = figure <= limit
-        self._limits.append({"what": what, "figure": figure, "limit": limit, "unit": unit, "ok": ok})
+        self._limits.append({"what": subject, "figure": figure, "limit": limit, "unit": unit, "ok": ok})
         space = " " if unit else ""
-        print(f"{'ok  ' if ok else 'FAIL'} {what}: {figure:.3f}{space}{unit} (limit {limit:g}{space}{unit})")
+        print(f"{'ok  ' if ok else 'FAIL'} {subject}: {figure:.3f}{space}{unit} (limit {limit:g}{space}{unit})")
         return ok
 
-    def limit_ratio(self, what: str, ours: Sequence[float], theirs: Sequence[float], limit: float) -> bool:
+    def limit_ratio(self, subject: str, ours: Sequence[float], theirs: Sequence[float], limit: float) -> bool:
         """Compare the quotient of two columns of `rounds` with a limit; return whether it holds."""
-        return self.limit(f"{what}, ratio", ratio(ours, theirs), limit)
+        return self.limit(f"{subject}, ratio", ratio(ours, theirs), limit)
 
-    def limit_difference(self, what: str, ours: Sequence[float], theirs: Sequence[float], limit_ms: float) -> bool:
+    def limit_difference(self, subject: str, ours: Sequence[float], theirs: Sequence[float], limit_ms: float) -> bool:
         """Compare the difference of two columns of `rounds` with a limit in milliseconds; return whether it holds."""
-        return self.limit(f"{what}, difference", difference(ours, theirs) * 1e3, limit_ms, "ms")
+        return self.limit(f"{subject}, difference", difference(ours, theirs) * 1e3, limit_ms, "ms")
 
     def finish(self, file: Path) -> int:
         """Write the JSON; return the exit code, 1 if a limit does not hold."""
-        ok = all(one["ok"] for one in self._limits)
+        ok = all(limit["ok"] for limit in self._limits)
         content = {
             "name": self.name,
             "title": self.title,

@@ -42,7 +42,7 @@ def add_distributions(folder: Path, number: int) -> Path:
         metadata.mkdir(parents=True)
         about = f"Metadata-Version: 2.1\nName: package-{at:03}\nVersion: 1.{at}\n"
         (metadata / "METADATA").write_text(about, encoding="utf-8")
-        files = "".join(f"package_{at:03}/module_{one}.py,sha256=,0\n" for one in range(50))
+        files = "".join(f"package_{at:03}/module_{number}.py,sha256=,0\n" for number in range(50))
         (metadata / "RECORD").write_text(files, encoding="utf-8")
         if at % 3 == 0:
             script = f"[console_scripts]\npackage-{at} = package_{at:03}.module_0:main\n"

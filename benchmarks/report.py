@@ -96,8 +96,8 @@ def run(command: list[str], limit: float) -> tuple[float, float, int] | None:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
-        found, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if found:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
             assert process.returncode in (0, 1), command  # 1: tests have failed
             spent = usage.ru_utime + usage.ru_stime
@@ -110,19 +110,19 @@ def run(command: list[str], limit: float) -> tuple[float, float, int] | None:
 
 def commands(folder: Path) -> dict[str, list[str]]:
     """Return the program of each row."""
-    found = {OURS: [sys.executable, "-m", "pytest_cudalink.cli", "report", str(folder / "records"), "-q"]}
-    found[OURS] += ["--html", str(folder / "ours.html")]
+    commands = {OURS: [sys.executable, "-m", "pytest_cudalink.cli", "report", str(folder / "records"), "-q"]}
+    commands[OURS] += ["--html", str(folder / "ours.html")]
     files = sorted(map(str, (folder / "junit").glob("*.xml")))
     for number, (name, (module, arguments)) in enumerate(OTHERS.items()):
         if find_spec(module) is None:
             print(f"  no comparison: {module} is not installed")
             continue
         command = [sys.executable, "-m", module]
-        for one in arguments:
-            given = one.replace("{page}", str(folder / f"other{number}")).replace("{folder}", str(folder / "junit"))
-            command += files if one == "{files}" else [given]
-        found[name] = command
-    return found
+        for arg in arguments:
+            given = arg.replace("{page}", str(folder / f"other{number}")).replace("{folder}", str(folder / "junit"))
+            command += files if arg == "{files}" else [given]
+        commands[name] = command
+    return commands
 
 
 def pages(folder: Path) -> dict[str, Path]:
@@ -172,18 +172,18 @@ def main() -> int:
             for name, command in commands(folder).items():
                 rounds = options.rounds if name == OURS or cells < 100 else 1
                 done = [run(command, options.time_limit) for _ in range(rounds)]
-                finished = [one for one in done if one]
+                finished = [outcome for outcome in done if outcome]
                 if not finished:
                     print(f"  {name}: not done after {options.time_limit:g} s")
                     unfinished.setdefault(size, []).append(name)
                     continue
                 columns[name] = finished
-                memory[size][name] = max(one[2] for one in finished)
+                memory[size][name] = max(values[2] for values in finished)
                 sizes[size][name] = pages(folder)[name].stat().st_size
             for place, kind in enumerate(("elapsed time", "processor time")):
                 for name, finished in columns.items():
-                    ours = [one[place] for one in columns[OURS]]
-                    report.row(f"{size}, {kind}", name, [one[place] for one in finished], ours)
+                    ours = [column[place] for column in columns[OURS]]
+                    report.row(f"{size}, {kind}", name, [values[place] for values in finished], ours)
             if cells == 100:
                 report.limit(f"merge of {size}", merge_seconds(folder / "records", tests), MERGE_LIMIT, "s")
                 open_page(report, folder / "ours.html")

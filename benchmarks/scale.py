@@ -33,9 +33,9 @@ def figures() -> dict[str, Any]:
     return tomllib.loads(FIGURES.read_text(encoding="utf-8"))
 
 
-def costs(found: dict[str, Any], cells: int = CELLS) -> list[tuple[str, ...]]:
+def costs(figures: dict[str, Any], cells: int = CELLS) -> list[tuple[str, ...]]:
     """Return the rows of the table of costs: what runs, minutes of machines, minutes until the end, dollars."""
-    cell, assumed, prices = found["cell"], found["assumed"], found["prices"]
+    cell, assumed, prices = figures["cell"], figures["assumed"], figures["prices"]
     start = assumed["job_start_s"]
     warm, cold = (cell[f"{state}_install_s"] + assumed["tests_s"] for state in ("warm", "cold"))
     jobs = prices["github_jobs"]
@@ -49,7 +49,7 @@ def costs(found: dict[str, Any], cells: int = CELLS) -> list[tuple[str, ...]]:
             (f"GitHub, {jobs} jobs, {state}", f"{grouped:,}", _dollars(grouped * prices["github_linux_2_minute"])),
         ]
         for cores in (8, 32):
-            own = (cells * warm + (seconds - warm) * found["assumed"]["distinct_environments"]) / 60 / cores
+            own = (cells * warm + (seconds - warm) * figures["assumed"]["distinct_environments"]) / 60 / cores
             rows.append((f"a machine with {cores} cores, {state}", f"{own:,.0f}", "your own machine"))
     return rows
 
@@ -58,10 +58,10 @@ def _dollars(value: float) -> str:
     return f"${value:,.2f}"
 
 
-def volumes(found: dict[str, Any], cells: int = CELLS) -> list[tuple[str, ...]]:
+def volumes(figures: dict[str, Any], cells: int = CELLS) -> list[tuple[str, ...]]:
     """Return the rows of the table of bytes: what, for one cell, for all."""
-    cell, report = found["cell"], found["report"]
-    distinct = found["assumed"]["distinct_environments"]
+    cell, report = figures["cell"], figures["report"]
+    distinct = figures["assumed"]["distinct_environments"]
     return [
         ("download without a cache", _size(cell["download_mb"]), _size(cells * cell["download_mb"])),
         ("download with a cache", _size(cell["download_mb"]), _size(distinct * cell["download_mb"])),
@@ -132,11 +132,11 @@ def measure_report(cells: int, tests: int) -> None:
         size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
         print(f"record_mb = {size / cells:.2f}", flush=True)
         start = time.perf_counter()
-        found = merge([folder])
-        assert len(found.grid) == tests
+        merged = merge([folder])
+        assert len(merged.grid) == tests
         print(f"merge_s = {time.perf_counter() - start:.1f}", flush=True)
         start = time.perf_counter()
-        page = html.render(found)
+        page = html.render(merged)
         print(f"page_s = {time.perf_counter() - start:.1f}\npage_mb = {len(page.encode()) / 1e6:.1f}")
     print(f"memory_mb = {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f}")
 

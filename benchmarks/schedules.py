@@ -53,14 +53,14 @@ def main() -> int:
             for number in (1, many):
                 runs[calls, number] = tests(*_SCHEDULES, f"--cudalink-schedules={number}:7")
         times = measure.rounds({str(which): run for which, run in runs.items()}, options.rounds)
-    found = dict(zip(runs, times.values(), strict=True))
+    seconds = dict(zip(runs, times.values(), strict=True))
     for calls, (many, limit) in SCHEDULES.items():
-        one, all_of_them = found[calls, 1], found[calls, many]
-        report.row(f"processor time, {calls} calls", "1 schedule", one)
-        report.row(f"processor time, {calls} calls", f"{many} schedules", all_of_them, one)
-        each = measure.difference(all_of_them, one) / (many - 1)
+        alone, all_of_them = seconds[calls, 1], seconds[calls, many]
+        report.row(f"processor time, {calls} calls", "1 schedule", alone)
+        report.row(f"processor time, {calls} calls", f"{many} schedules", all_of_them, alone)
+        each = measure.difference(all_of_them, alone) / (many - 1)
         report.fact(f"each of {calls} calls", each, f"  each further schedule of {calls} calls: {each * 1e3:.1f} ms")
-        report.limit_ratio(f"{calls} calls, {many} schedules / 1 schedule", all_of_them, one, limit)
+        report.limit_ratio(f"{calls} calls, {many} schedules / 1 schedule", all_of_them, alone, limit)
     return report.finish(options.json)
 
 

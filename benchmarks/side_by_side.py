@@ -64,15 +64,15 @@ def take_measurements(out: Path, seconds: float) -> int:
         code = finish(start(out, run), deadline)
         print(f"{run[0]}: exit {code}, {time.monotonic() - began:.0f} s", flush=True)
     print(f"{BESIDE[0]}: exit {finish(beside, deadline)}")
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for run in (*RUNS, BESIDE):
         file = out / f"{run[0]}.json"
         if file.is_file():
-            found[run[0]] = json.loads(file.read_text(encoding="utf-8"))
+            figures[run[0]] = json.loads(file.read_text(encoding="utf-8"))
         else:
             print(f"{run[0]} has no figures:\n{(out / f'{run[0]}.txt').read_text(encoding='utf-8')[-1500:]}")
-    (out / "side-by-side.json").write_text(json.dumps(found), encoding="utf-8")
-    return len(RUNS) + 1 - len(found)
+    (out / "side-by-side.json").write_text(json.dumps(figures), encoding="utf-8")
+    return len(RUNS) + 1 - len(figures)
 
 
 #: The pairs of rows to compare, by the figures' name: ours, theirs, and how the page calls both.
@@ -169,10 +169,10 @@ def size_text(size: float) -> str:
     return f"{size / 1e6:.1f} MB" if size < 1e7 else f"{size / 1e6:,.0f} MB"
 
 
-def comparisons(name: str, found: Mapping[str, Any]) -> Iterator[Comparison]:
+def comparisons(name: str, figures: Mapping[str, Any]) -> Iterator[Comparison]:
     """Yield the pairs of rows that some figures have, table by table."""
     tables: dict[str, dict[str, Any]] = {}
-    for row in found["rows"]:
+    for row in figures["rows"]:
         tables.setdefault(row["table"], {})[row["name"]] = row
     for table, rows in tables.items():
         for our_name, their_name, ours, theirs in PAIRS.get(name, ()):
@@ -192,9 +192,11 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
-def measured(found: Mapping[str, Any]) -> str:
+def measured(figures: Mapping[str, Any]) -> str:
     """Return a sentence for each machine that names date, command and machine."""
-    return " ".join(f"Measured {part['date']} by `{part['command']}` on {part['machine']}." for part in found["parts"])
+    return " ".join(
+        f"Measured {part['date']} by `{part['command']}` on {part['machine']}." for part in figures["parts"]
+    )
 
 
 def machine(environment: Mapping[str, Any], host: str) -> str:
@@ -207,34 +209,34 @@ def machine(environment: Mapping[str, Any], host: str) -> str:
     return f"an {name}, driver {driver.partition('(')[2].rstrip(')')}{unused}, {text}"
 
 
-def comparison_table(name: str, found: Mapping[str, Any]) -> str:
+def comparison_table(name: str, figures: Mapping[str, Any]) -> str:
     """Return the table of all comparisons of some figures."""
     rows = [
         (
-            one.case,
-            one.ours,
-            time_text(one.our_row["median"]),
-            one.theirs,
-            time_text(one.their_row["median"]),
-            f"{one.ratio:.2f}",
-            one.verdict,
+            comparison.case,
+            comparison.ours,
+            time_text(comparison.our_row["median"]),
+            comparison.theirs,
+            time_text(comparison.their_row["median"]),
+            f"{comparison.ratio:.2f}",
+            comparison.verdict,
         )
-        for one in comparisons(name, found)
+        for comparison in comparisons(name, figures)
     ]
     return markdown(("case", "ours", "median", "compared with", "median", "ours to theirs", "we are"), rows)
 
 
-def report_table(found: Mapping[str, Any]) -> str:
+def report_table(figures: Mapping[str, Any]) -> str:
     """Return the table of memory and sizes of the report."""
     rows = []
-    for size, programs in found["memory"].items():
+    for size, programs in figures["memory"].items():
         for program, memory in programs.items():
             rows.append(
-                (size, f"`{program.partition(' (')[0]}`", size_text(memory), size_text(found["sizes"][size][program]))
+                (size, f"`{program.partition(' (')[0]}`", size_text(memory), size_text(figures["sizes"][size][program]))
             )
         rows += [
-            (size, f"`{one.partition(' (')[0]}`", f"not done after {found['time_limit']:g} s", "none")
-            for one in found["unfinished"].get(size, ())
+            (size, f"`{program.partition(' (')[0]}`", f"not done after {figures['time_limit']:g} s", "none")
+            for program in figures["unfinished"].get(size, ())
         ]
     return markdown(("matrix", "program", "most memory", "size of the result"), rows)
 
@@ -242,12 +244,12 @@ def report_table(found: Mapping[str, Any]) -> str:
 def losses(data: Mapping[str, Any]) -> str:
     """Return the list of what others do faster, beyond the noise, from all figures."""
     return "\n".join(
-        f"- {one.case}: {one.ours}, {time_text(one.our_row['median'])} to {time_text(one.their_row['median'])} of "
-        f"{one.theirs} (ratio {one.ratio:.2f})"
+        f"- {c.case}: {c.ours}, {time_text(c.our_row['median'])} to {time_text(c.their_row['median'])} of "
+        f"{c.theirs} (ratio {c.ratio:.2f})"
         for names in SECTIONS.values()
         for name in names
-        for one in (comparisons(name, data[name]) if name in data else ())
-        if one.verdict == BEHIND
+        for c in (comparisons(name, data[name]) if name in data else ())
+        if c.verdict == BEHIND
     )
 
 
@@ -255,15 +257,15 @@ def blocks() -> dict[str, str]:
     """Return the generated parts of the page, by name."""
     data = json.loads(DATA.read_text(encoding="utf-8"))
     commands: dict[tuple[str, str], list[str]] = {}
-    for part in (part for found in data.values() for part in found["parts"]):
+    for part in (part for figures in data.values() for part in figures["parts"]):
         commands.setdefault((part["date"], part["machine"]), []).append(f"`{part['command']}`")
     dated = "\n".join(
         f"Measured {date} by {', '.join(sorted(set(named)))} on {where}." for (date, where), named in commands.items()
     )
     result = {"losses": f"{losses(data)}\n\n{dated}"}
-    for name, found in data.items():
+    for name, figures in data.items():
         if name in PAIRS:
-            result[name] = f"{measured(found)}\n\n{comparison_table(name, found)}"
+            result[name] = f"{measured(figures)}\n\n{comparison_table(name, figures)}"
     for name in SECTIONS["report"]:
         result[name] += f"\n\n{report_table(data[name])}"
     return result
@@ -271,8 +273,8 @@ def blocks() -> dict[str, str]:
 
 def found_host(content: Mapping[str, Any]) -> str:
     """Return the device of the machine on which ``measure`` ran."""
-    devices = [one["environment"]["device"] for one in content.values() if "environment" in one]
-    return next((one for one in devices if not one.startswith("no GPU")), devices[0])
+    devices = [entry["environment"]["device"] for entry in content.values() if "environment" in entry]
+    return next((device for device in devices if not device.startswith("no GPU")), devices[0])
 
 
 def collect(files: Sequence[Path], command: str) -> None:
@@ -282,11 +284,11 @@ def collect(files: Sequence[Path], command: str) -> None:
         content = json.loads(file.read_text(encoding="utf-8"))
         several = content if "rows" not in content else {content["name"]: content}
         host = found_host(several)
-        for name in [one for names in SECTIONS.values() for one in names if one in several]:
-            found = several[name]
+        for name in [name for names in SECTIONS.values() for name in names if name in several]:
+            figures = several[name]
             run = next((run for run in (*RUNS, BESIDE) if run[0] == name), (name, name))
-            about = found.pop("environment")
-            found["parts"] = [
+            about = figures.pop("environment")
+            figures["parts"] = [
                 {
                     "date": about["date"][:10],
                     "command": command or f"python benchmarks/{' '.join((f'{run[1]}.py', *run[2:]))}",
@@ -294,7 +296,7 @@ def collect(files: Sequence[Path], command: str) -> None:
                     "libraries": about["libraries"],
                 }
             ]
-            data[name] = found
+            data[name] = figures
     DATA.write_text(json.dumps(data, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -53,8 +53,8 @@ def main() -> int:
         }
         times = measure.rounds(runs, options.rounds)
     names = list(times)
-    for way, found in times.items():
-        report.row("processor time", way, found, None if way == names[0] else times[names[0]])
+    for way, seconds in times.items():
+        report.row("processor time", way, seconds, None if way == names[0] else times[names[0]])
     for before, after, limit in zip(names, names[1:], LIMITS, strict=False):
         report.limit_ratio(f"{after} / {before}", times[after], times[before], limit)
     return report.finish(options.json)

@@ -76,13 +76,13 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
     """The address of an object's source, with its lines, at the commit that is described."""
     if domain != "py":
         return None
-    found: object = sys.modules.get(info["module"])
+    made: object = sys.modules.get(info["module"])
     for name in info["fullname"].split("."):
-        found = getattr(found, name, None)
-    found = inspect.unwrap(found.fget if isinstance(found, property) else found) if found is not None else None
+        made = getattr(made, name, None)
+    made = inspect.unwrap(made.fget if isinstance(made, property) else made) if made is not None else None
     try:
-        path = Path(inspect.getsourcefile(found) or "").resolve().relative_to(ROOT)
-        lines, first = inspect.getsourcelines(found)
+        path = Path(inspect.getsourcefile(made) or "").resolve().relative_to(ROOT)
+        lines, first = inspect.getsourcelines(made)
     except (TypeError, ValueError, OSError):  # a value, or a member that a class inherits from elsewhere
         return None
     return f"{REPOSITORY}/blob/{commit()}/{path.as_posix()}#L{first}-L{first + len(lines) - 1}"

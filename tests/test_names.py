@@ -5,12 +5,16 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from campaigns.conformance.programs.api import THEMES
 
-PACKAGE = Path(__file__).parents[1] / "pytest_cudalink"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "pytest_cudalink"
+OTHERS = [path for name in ("campaigns", "benchmarks", "tools", "docs") for path in (ROOT / name).rglob("*.py")]
+OTHERS.append(ROOT / "noxfile.py")
 #: More modules of one name than this are too many; a command and its part have the same, as cli/audit.py and audit/.
 _MOST_MODULES: Final = 3
 #: Words that say nothing about the thing, and that a search finds everywhere.
@@ -19,8 +23,8 @@ _NO_MEMBERS: Final = {"asked", "found", "given", "home", "judgement", "lack", "o
 #: Texts and comments of a module, and the two words in what is left.
 _TEXT: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|#.*')
 _BARE: Final = re.compile(r"(?<![.\w])(?:one|found)\b")
-#: What may be such a helper, or stand in the text of a program.
-_HELPER: Final = re.compile(rf"^(?:def|class) (?:{'|'.join(_NO_NOUNS | _NO_MEMBERS)})\b", re.MULTILINE | re.IGNORECASE)
+#: What may be a function, a class, a member or a parameter of such a name.
+_VAGUE: Final = re.compile(rf"(?:def |class |[(*, ])(?i:{'|'.join(_NO_NOUNS | _NO_MEMBERS)})[(:]")
 #: Members that users know by these names: of records, of tables, and of what a probe or a decision returns.
 _PUBLISHED: Final = {
     *("ArchRecord.found", "CellRun.asked", "Decision.found", "KnownBad.seen", "NvJitLink.found", "Recording.asked"),
@@ -29,7 +33,7 @@ _PUBLISHED: Final = {
 
 #: A comment of the C that says where an answer comes from, with the name of a test or a recording.
 _MEASURED: Final = re.compile(r"\((?:measured|recorded)(?=[):;]| on| for)(?:: ([\w./-]*\w))?")
-RECORDED = Path(__file__).parents[1] / "campaigns" / "conformance" / "recorded"
+RECORDED = ROOT / "campaigns" / "conformance" / "recorded"
 
 
 def definitions(kind: str) -> Iterator[tuple[str, str]]:
@@ -44,7 +48,7 @@ def test_no_two_public_classes_have_one_name() -> None:
     places = defaultdict(list)
     for path, name in definitions("class"):
         places[name].append(path)
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 def test_few_modules_have_one_name() -> None:
@@ -53,7 +57,13 @@ def test_few_modules_have_one_name() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         if not path.stem.startswith("__"):
             places[path.stem].append(path.relative_to(PACKAGE).as_posix())
-    assert {name: found for name, found in places.items() if len(found) > _MOST_MODULES} == {}
+    assert {name: paths for name, paths in places.items() if len(paths) > _MOST_MODULES} == {}
+
+
+@cache
+def code(file: Path) -> str:
+    """A module without its texts and comments."""
+    return _TEXT.sub("", file.read_text(encoding="utf-8"))
 
 
 def vague_names(text: str) -> Iterator[str]:
@@ -63,12 +73,16 @@ def vague_names(text: str) -> Iterator[str]:
         if isinstance(node, ast.arguments):
             every = (*node.posonlyargs, *node.args, *node.kwonlyargs, node.vararg, node.kwarg)
             yield from (
-                f"({one.arg})" for one in every if one and one.annotation and one.arg in _NO_NOUNS | _NO_MEMBERS
+                f"({parameter.arg})"
+                for parameter in every
+                if parameter and parameter.annotation and parameter.arg in _NO_NOUNS | _NO_MEMBERS
             )
         elif isinstance(node, ast.ClassDef):
-            names = (getattr(one, "name", "") or getattr(getattr(one, "target", None), "id", "") for one in node.body)
+            names = (
+                getattr(part, "name", "") or getattr(getattr(part, "target", None), "id", "") for part in node.body
+            )
             yield from (f"{node.name}.{name}" for name in names if name in _NO_MEMBERS)
-    named = (one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef))
+    named = (part.name for part in tree.body if isinstance(part, ast.FunctionDef | ast.ClassDef))
     yield from (name for name in named if name.lower() in _NO_NOUNS | _NO_MEMBERS)
 
 
@@ -77,27 +91,21 @@ def test_names_have_nouns() -> None:
     source = "class Way:\n    def one(self): ...\nclass Door:\n    seen: int\n    what: str\n"
     source += "def it(lock, *given: int): ...\n"
     assert {*vague_names(source)} == {"Way", "Way.one", "Door.seen", "it", "(given)"}
-    vague = {name for file in PACKAGE.rglob("*.py") for name in vague_names(file.read_text(encoding="utf-8"))}
-    others = (file for folder in ("campaigns", "tests", "tools") for file in (PACKAGE.parent / folder).rglob("*.py"))
-    texts = (file.read_text(encoding="utf-8") for file in others)
-    helpers = {name for text in texts if _HELPER.search(text) for name in vague_names(text) if name.isidentifier()}
-    assert {name for name in vague if not name.startswith("_")} == _PUBLISHED
-    assert helpers == set()
+    files = [file for file in (*PACKAGE.rglob("*.py"), *OTHERS) if _VAGUE.search(code(file))]  # few are parsed
+    vague = [(file, name) for file in files for name in vague_names(file.read_text(encoding="utf-8"))]
+    assert {name for file, name in vague if PACKAGE in file.parents and not name.startswith("_")} == _PUBLISHED
+    assert [(file, name) for file, name in vague if PACKAGE not in file.parents and "." not in name] == []
 
 
-def test_rooms_name_what_they_take() -> None:
+def test_files_name_what_they_take() -> None:
     """What a loop takes, or a call returns, has its noun for a name."""
     bare = []
-    for file in PACKAGE.rglob("*.py"):
-        text, path = file.read_text(encoding="utf-8"), file.relative_to(PACKAGE)
-        if _BARE.search(_TEXT.sub("", text)):  # few are parsed
-            nodes = [*ast.walk(ast.parse(text))]
-            members = {
-                node.target for node in nodes if isinstance(node, ast.AnnAssign)
-            }  # of `_PUBLISHED`, or named above
-            names = [(node.id, node) for node in nodes if isinstance(node, ast.Name) and node not in members]
-            names += [(node.arg, node) for node in nodes if isinstance(node, ast.arg)]
-            bare += [f"{path}:{node.lineno}" for name, node in names if name in ("one", "found")]
+    for file in (file for file in (*PACKAGE.rglob("*.py"), *OTHERS) if _BARE.search(code(file))):
+        nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+        members = {node.target for node in nodes if isinstance(node, ast.AnnAssign)}  # of `_PUBLISHED`
+        names = [(node.id, node) for node in nodes if isinstance(node, ast.Name) and node not in members]
+        names += [(node.arg, node) for node in nodes if isinstance(node, ast.arg)]
+        bare += [f"{file}:{node.lineno}" for name, node in names if name in ("one", "found")]
     assert bare == []
 
 
@@ -111,9 +119,9 @@ def test_measured_answers_name_a_test_or_a_recording() -> None:
     names = re.findall(r'^(?:def test_| {4}")(\w+)(?:\(|": """)', tests, re.MULTILINE)
     known = {*recordings, *edges, *cases, *programs, *(f"test_{name}" for name in names)}
     wrong = [
-        f"{file.name}: {found[0]}"
+        f"{file.name}: {match[0]}"
         for file in sorted(PACKAGE.glob("*/native/*.[ch]"))
-        for found in _MEASURED.finditer(re.sub(r"\n\s*\*?\s*", " ", file.read_text(encoding="utf-8")))
-        if found[1] not in known
+        for match in _MEASURED.finditer(re.sub(r"\n\s*\*?\s*", " ", file.read_text(encoding="utf-8")))
+        if match[1] not in known
     ]
     assert wrong == []

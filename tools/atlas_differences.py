@@ -70,13 +70,13 @@ class Disagreement:
 
 def _span(releases: list[str]) -> str:
     """Return releases as a list with ranges: ``"12.0 to 12.2, 12.9"``."""
-    known = [str(one) for one in PTX_ISA if str(one) != "12.7"]
+    known = [str(release) for release in PTX_ISA if str(release) != "12.7"]
     parts: list[list[str]] = []
-    for one in releases:
-        if parts and known.index(one) == known.index(parts[-1][-1]) + 1:
-            parts[-1].append(one)
+    for release in releases:
+        if parts and known.index(release) == known.index(parts[-1][-1]) + 1:
+            parts[-1].append(release)
         else:
-            parts.append([one])
+            parts.append([release])
     return ", ".join(part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
 
 
@@ -87,13 +87,13 @@ def disagreements(atlas: Atlas) -> tuple[Disagreement, ...]:
         for grid in atlas.grids:
             if grid.step not in statement.steps or grid.kind not in statement.kinds:
                 continue
-            found: dict[tuple[bool, str], list[tuple[str, str]]] = {}
+            by_answer: dict[tuple[bool, str], list[tuple[str, str]]] = {}
             for producer, letters in grid.rows.items():
                 for consumer, letter in zip(grid.consumers, letters, strict=True):
                     predicted = statement.predicts(producer, consumer)
                     if predicted is not None and _contradicts(atlas.answers[letter].status, works=predicted):
-                        found.setdefault((predicted, letter), []).append((producer, consumer))
-            for cells in found.values():
+                        by_answer.setdefault((predicted, letter), []).append((producer, consumer))
+            for cells in by_answer.values():
                 answer = atlas.ask(*cells[0], grid.kind, grid.step, grid.arch)
                 assert answer is not None
                 command = reproducer(*cells[0], grid.kind, grid.step, grid.arch)
@@ -130,18 +130,18 @@ class Reason:
     because: str
 
     @staticmethod
-    def kinds_of(one: Contradiction) -> set[str]:
+    def kinds_of(contradiction: Contradiction) -> set[str]:
         """Return the words that name the kind of a contradiction in a row: its own, and what is in it."""
-        return {one.kind, contents_of(one.kind)}
+        return {contradiction.kind, contents_of(contradiction.kind)}
 
-    def covers(self, one: Contradiction) -> bool:
+    def covers(self, contradiction: Contradiction) -> bool:
         """Whether the row is about a contradiction."""
         return (
-            one.prediction.rule in self.rules
-            and one.step.removeprefix("real-") in self.steps
-            and not self.kinds_of(one).isdisjoint(self.kinds)
-            and one.prediction.works == self.allows
-            and _WHERE[self.where](one.producer, one.consumer)
+            contradiction.prediction.rule in self.rules
+            and contradiction.step.removeprefix("real-") in self.steps
+            and not self.kinds_of(contradiction).isdisjoint(self.kinds)
+            and contradiction.prediction.works == self.allows
+            and _WHERE[self.where](contradiction.producer, contradiction.consumer)
         )
 
 

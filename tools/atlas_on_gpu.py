@@ -38,9 +38,9 @@ def prepare(folder: Path, measured: Path, file: Path, arch: str = ARCH) -> None:
     `file`: the archive to write.
     `arch`: the architecture of the GPU.
     """
-    found = atlas.atlas_of(json.loads(measured.read_text(encoding="utf-8")))
+    loaded = atlas.atlas_of(json.loads(measured.read_text(encoding="utf-8")))
     questions, names = [], set()
-    for question, answer in answers_of(found).items():
+    for question, answer in answers_of(loaded).items():
         if question.arch != arch or question.step != "nvjitlink":
             continue
         producer, kind, same = question.producer, question.kind, question.producer == question.consumer
@@ -89,25 +89,25 @@ def run(file: Path, folder: Path) -> dict[str, Any]:
         bad = int(numpy.count_nonzero(~(deviation <= 1.0)))
         return f"{bad} of {y.size} numbers differ from NumPy's" if bad else ""
 
-    open_questions = [number for number, one in enumerate(questions) if "answer" not in one]
-    answers = {number: one["answer"] for number, one in enumerate(questions) if "answer" in one}
+    open_questions = [number for number, question in enumerate(questions) if "answer" not in question]
+    answers = {number: question["answer"] for number, question in enumerate(questions) if "answer" in question}
     jobs = {number: _job(folder, number, questions[number]) for number in open_questions}
     said = _batch(folder, jobs)
     linked = [number for number in said if questions[number]["step"] == "real-driver" and said[number]["ok"]]
-    raw = {number: [one] for number, one in said.items()}
+    raw = {number: [answer] for number, answer in said.items()}
     # what a driver linked counts when its numbers are right
-    for number, one in _batch(folder, {number: {**jobs[number], "step": "run"} for number in linked}).items():
-        raw[number].append(one)
-        said[number] = one
-    for number, one in said.items():
-        answers[number] = asdict(_answer(one, questions[number]["step"], wrong, Path(jobs[number]["results"])))
+    for number, answer in _batch(folder, {number: {**jobs[number], "step": "run"} for number in linked}).items():
+        raw[number].append(answer)
+        said[number] = answer
+    for number, answer in said.items():
+        answers[number] = asdict(_answer(answer, questions[number]["step"], wrong, Path(jobs[number]["results"])))
     rows = [
         {
-            **{key: one[key] for key in ("step", "kind", "arch", "producer", "consumer")},
+            **{key: question[key] for key in ("step", "kind", "arch", "producer", "consumer")},
             "answer": answers[number],
             "said": raw.get(number, []),  # by the libraries, before anything was concluded from it
         }
-        for number, one in enumerate(questions)
+        for number, question in enumerate(questions)
     ]
     return {**_machine(), "answers": rows}
 
@@ -193,8 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = ",\n".join(map(json.dumps, answers))
     options.out.write_text(f'{json.dumps(result)[:-1]}, "answers": [\n{rows}\n]}}\n', encoding="utf-8")
     counts: dict[tuple[str, str], int] = {}
-    for one in answers:
-        key = one["step"], one["answer"]["status"]
+    for answer in answers:
+        key = answer["step"], answer["answer"]["status"]
         counts[key] = counts.get(key, 0) + 1
     for (step, status), number in counts.items():
         sys.stdout.write(f"{step} {status} {number}\n")

@@ -56,8 +56,8 @@ def _compile(nvrtc: Any, unit: str, source: str, job: dict[str, Any], kind: str)
             nvrtc.nvrtcGetProgramLogSize(program, byref(size))
             log = ctypes.create_string_buffer(size.value + 1)
             nvrtc.nvrtcGetProgramLog(program, log)
-            found = _ERROR.search(log.value.decode(errors="replace"))
-            raise Failure(function, code, ": ".join(found.groups()) if found else "")
+            match = _ERROR.search(log.value.decode(errors="replace"))
+            raise Failure(function, code, ": ".join(match.groups()) if match else "")
 
     options, getter = _COMPILE[kind]
     arch = job["arch"].replace("sm", "compute") if kind == "ptx" else job["arch"]
@@ -257,7 +257,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     buffers = [ctypes.c_uint64(), ctypes.c_uint64()]
     size, count = c_size_t(len(given)), c_int(len(given) // 4)
     blocks, threads = -(-count.value // 256), 256
-    pointers = [ctypes.cast(byref(one), c_void_p) for one in (*buffers, count)]
+    pointers = [ctypes.cast(byref(buffer), c_void_p) for buffer in (*buffers, count)]
     launch = (blocks, 1, 1, threads, 1, 1, 0, None, (c_void_p * 3)(*pointers), None)
     image = Path(job["image"]).read_bytes()
     calls: tuple[tuple[Any, ...], ...] = (
@@ -348,10 +348,10 @@ def main() -> None:
     """Perform the step of the job in the only argument, and print its answer."""
     job = json.loads(sys.argv[1])
     try:
-        found = _STEPS[job["step"]](job)
+        answer = _STEPS[job["step"]](job)
     except Failure as failure:
-        found = failure.answer
-    sys.stdout.write("\n" + json.dumps(found) + "\n")
+        answer = failure.answer
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class _Pin:
 
     @property
     def line(self) -> str:
-        return " ".join([f"{self.name}=={self.version}", *(f"--hash=sha256:{one}" for one in self.hashes)])
+        return " ".join([f"{self.name}=={self.version}", *(f"--hash=sha256:{digest}" for digest in self.hashes)])
 
 
 def default_python() -> str:
@@ -107,11 +107,11 @@ def default_platform() -> str:
 
 def _size(text: str) -> int:
     """Return the bytes of a size such as ``"60MiB"``."""
-    found = re.fullmatch(r"(\d{1,9}) ?([KMG]iB)", text, re.ASCII)
-    if found is None or not int(found[1]):
+    match = re.fullmatch(r"(\d{1,9}) ?([KMG]iB)", text, re.ASCII)
+    if match is None or not int(match[1]):
         msg = f"size is {text!r}; expected a number with KiB, MiB or GiB; write, for example, 60MiB"
         raise argparse.ArgumentTypeError(msg)
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def requirements() -> dict[str, str]:
@@ -186,9 +186,9 @@ def _is_own_wheel(path: Path) -> bool:
 
 def _glibc_and_processor(platform: str) -> tuple[int, str]:
     """Return 28 and ``"x86_64"`` of ``manylinux_2_28_x86_64``."""
-    found = _PLATFORM.fullmatch(platform)
-    assert found is not None
-    return int(found[1]), found[2]
+    match = _PLATFORM.fullmatch(platform)
+    assert match is not None
+    return int(match[1]), match[2]
 
 
 def _platforms(newest: str) -> list[str]:
@@ -208,16 +208,16 @@ def _own_wheel(folder: Path, wanted: Wanted, tell: Callable[[str], object]) -> P
     target = {**os.environ, "CUDALINK_WHEEL_TARGET": f"{processor}-linux-gnu.2.17"}
     _run([_uv(), "build", "-q", "--wheel", "--out-dir", str(folder), str(_ROOT)], "the wheel of this checkout", target)
     folder.joinpath(".gitignore").unlink(missing_ok=True)
-    (found,) = folder.glob("*.whl")
-    return found
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def _uv() -> str:
     ours = Path(sys.executable).with_name("uv")
-    found = str(ours) if ours.is_file() else shutil.which("uv")
-    if found is None:
+    program = str(ours) if ours.is_file() else shutil.which("uv")
+    if program is None:
         raise ToolchainError("making a bundle needs uv, which resolves requirements for other machines; install uv")
-    return found
+    return program
 
 
 def _pip() -> list[str]:
@@ -233,13 +233,13 @@ def _target(wanted: Wanted) -> list[str]:
     return [*options, *(f"--platform={tag}" for tag in _platforms(wanted.platform))]
 
 
-def _run(command: Sequence[str], what: str, environment: dict[str, str] | None = None) -> str:
+def _run(command: Sequence[str], task: str, environment: dict[str, str] | None = None) -> str:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if not line.startswith("WARNING")]
         said = "\n".join(f"  {line}" for line in lines[-12:])
         raise ToolchainError(
-            f"{what} could not be made or fetched; no bundle was written. Output of {Path(command[0]).name}:\n{said}\n"
+            f"{task} could not be made or fetched; no bundle was written. Output of {Path(command[0]).name}:\n{said}\n"
             "  Is the package index reachable? Does every package have a wheel for this Python and platform?"
         )
     return done.stdout
@@ -263,7 +263,7 @@ def _resolved(own: Path, wanted: Wanted, others: dict[str, str], scratch: Path) 
         ],
         "the requirements",
     )
-    named = {canonicalize_name(Requirement(one).name): purpose for one, purpose in purposes.items()}
+    named = {canonicalize_name(Requirement(requirement).name): purpose for requirement, purpose in purposes.items()}
     known = {pin.name for pin in libraries}
     pins = []
     for name, version, hashes in _PIN.findall(resolved):
@@ -277,29 +277,29 @@ def _libraries(release: CudaVersion) -> list[_Pin]:
     """Return the wheels of a CUDA release, with the hashes of ``toolchains.toml``."""
     return [
         _Pin(
-            str(one["name"]),
-            str(one["version"]),
-            tuple(one["sha256"]),
-            f"CUDA {release}: {_LIBRARIES[str(one['name']).removesuffix('-cu12')]}",
+            str(library["name"]),
+            str(library["version"]),
+            tuple(library["sha256"]),
+            f"CUDA {release}: {_LIBRARIES[str(library['name']).removesuffix('-cu12')]}",
             str(release),
         )
-        for one in releases_table()[release]["libs"]
+        for library in releases_table()[release]["libs"]
     ]
 
 
 def _dependencies(own: Path) -> list[str]:
     """Return what our wheel requires, without its extras."""
     with zipfile.ZipFile(own) as wheel:
-        name = next(one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
+        name = next(member for member in wheel.namelist() if member.endswith(".dist-info/METADATA"))
         headers = BytesHeaderParser().parsebytes(wheel.read(name))
-    found = map(Requirement, headers.get_all("Requires-Dist", []))
-    return [str(one) for one in found if "extra" not in str(one.marker or "")]
+    requirements = map(Requirement, headers.get_all("Requires-Dist", []))
+    return [str(requirement) for requirement in requirements if "extra" not in str(requirement.marker or "")]
 
 
 def _left_out(pins: Sequence[_Pin], without: Sequence[str]) -> list[_Pin]:
     names = {pin.name for pin in pins}
-    wanted = [canonicalize_name(one) for one in without]
-    unknown = [one for one in wanted if one not in names]
+    wanted = [canonicalize_name(package) for package in without]
+    unknown = [package for package in wanted if package not in names]
     if unknown:
         msg = f"--without is {', '.join(unknown)}; expected packages of the bundle: {', '.join(sorted(names))}"
         raise ToolchainError(msg)
@@ -329,7 +329,7 @@ def _describe(folder: Path, own: Path, kept: Sequence[_Pin], left_out: Sequence[
         if pin is None or pin.release in ("", str(wanted.releases[0])):
             entry["requirement"] = f"{name}=={version}"
         entries.append(entry)
-    lines = [f"{one['requirement']} --hash=sha256:{one['sha256']}\n" for one in entries if "requirement" in one]
+    lines = [f"{entry['requirement']} --hash=sha256:{entry['sha256']}\n" for entry in entries if "requirement" in entry]
     (folder / "requirements.txt").write_text("".join(lines), encoding="utf-8")
     for file, purpose in (("requirements.txt", "what is installed"), ("unbundle.py", "checks and installs")):
         entries.append(_entry(folder, folder / file) | {"for": purpose})
@@ -339,7 +339,7 @@ def _describe(folder: Path, own: Path, kept: Sequence[_Pin], left_out: Sequence[
         "version": str(parse_wheel_filename(own.name)[1]),
         "python": wanted.python,
         "platform": wanted.platform,
-        "releases": [str(one) for one in dict.fromkeys(wanted.releases)],
+        "releases": [str(release) for release in dict.fromkeys(wanted.releases)],
         "without": [
             {"name": pin.name, "version": pin.version} | ({"release": pin.release} if pin.release else {})
             for pin in left_out

@@ -35,14 +35,14 @@ def _images(argument: Any) -> Iterator[str]:
     if isinstance(argument, str) and argument[:1] == "!":
         yield argument[1:]
     elif isinstance(argument, (list, dict)):
-        for one in argument.values() if isinstance(argument, dict) else argument:
-            yield from _images(one)
+        for inner in argument.values() if isinstance(argument, dict) else argument:
+            yield from _images(inner)
 
 
 def _fits(program: list[Any], told: list[Any]) -> bool:
     """Whether every machine with this driver can be asked a program."""
     private = any(call[0] == "cuDeviceGetAttribute" and call[2] in PRIVATE for call in program)
-    dies = any(one and one[0] == "signal" for one in told)
+    dies = any(answer and answer[0] == "signal" for answer in told)
     return set(_images(program)) <= set(texts()) and not private and not dies
 
 
@@ -69,11 +69,11 @@ def _chosen(programs: list[Any], fitting: list[Any]) -> list[Any]:
 def _stable(entry: list[Any], device: str, recordings: list[dict[str, Any]]) -> bool:
     """Whether all recordings have answers to a program, and those of one device the same, whichever is asked first."""
     told: dict[str, list[list[Any]]] = {device: [entry[3]]}
-    for one in recordings:
-        said = one["answers"]["programs"].get(str(entry[0]))
+    for recording in recordings:
+        said = recording["answers"]["programs"].get(str(entry[0]))
         if said is None:
             return False
-        told.setdefault(one["devices"][0]["name"], []).append(said)
+        told.setdefault(recording["devices"][0]["name"], []).append(said)
     return not any(
         grade.compare(entry[0], "programs", entry[2], *pair).differences
         for several in told.values()
@@ -86,20 +86,22 @@ def main() -> int:
     path = compare.RECORDED / "driver-580.159.04.json.xz"
     recording = record.load(path)
     recordings = [json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]]
-    fitting = [one for one in recording["programs"] if _fits(one[2], one[3])]
-    chosen = _chosen([one for one in fitting if _stable(one, recording["device"], recordings)], fitting)
+    fitting = [program for program in recording["programs"] if _fits(program[2], program[3])]
+    chosen = _chosen([program for program in fitting if _stable(program, recording["device"], recordings)], fitting)
     seeds = {entry[0] for entry in chosen}
     recorder.save(recorder.PROGRAMS, [entry[:3] for entry in chosen])
     pairs = {
-        one["devices"][0]["name"]: one["answers"]["two"] for one in reversed(recordings) if "two" in one["answers"]
+        record["devices"][0]["name"]: record["answers"]["two"]
+        for record in reversed(recordings)
+        if "two" in record["answers"]
     }
-    for one in reversed(recordings):  # the first of a device stays
-        device = one["devices"][0]["name"]
+    for raw in reversed(recordings):  # the first of a device stays
+        device = raw["devices"][0]["name"]
         two = {"two": pairs[device]} if device in pairs else {}
-        told = {seed: said for seed, said in one["answers"]["programs"].items() if int(seed) in seeds}
-        name = f"driver-{one['driver']}-{compare.profile(device)}.json.xz"
-        answered = {**one["answers"], **two, "programs": told}
-        recorder.save(recorder.PROGRAMS.with_name(name), {**one, "answers": answered})
+        told = {seed: said for seed, said in raw["answers"]["programs"].items() if int(seed) in seeds}
+        name = f"driver-{raw['driver']}-{compare.profile(device)}.json.xz"
+        answered = {**raw["answers"], **two, "programs": told}
+        recorder.save(recorder.PROGRAMS.with_name(name), {**raw, "answers": answered})
     rest = [entry for entry in recording["programs"] if entry[0] not in seeds]
     recorder.save(path, {**recording, "programs": rest, "and": recorder.RECORDED[0].name})
     sys.stdout.write(f"{len(chosen)} programs; {len(rest)} stay in the tests\n")

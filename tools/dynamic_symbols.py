@@ -135,9 +135,9 @@ def _hash_tables(data: bytes, start: int) -> Iterator[tuple[int, list[_Sysv | _G
             if first is None:
                 continue
             second = _table(other, data, first.end)
-            for found in ([first, second] if second else [], [first]):
-                if found and data[found[-1].end : found[-1].end + SYMBOL.size] == bytes(SYMBOL.size):
-                    yield found[-1].end, found
+            for entries in ([first, second] if second else [], [first]):
+                if entries and data[entries[-1].end : entries[-1].end + SYMBOL.size] == bytes(SYMBOL.size):
+                    yield entries[-1].end, entries
 
 
 def _string(data: bytes, offset: int) -> bytes:
@@ -148,14 +148,14 @@ def _string(data: bytes, offset: int) -> bytes:
 def _nodes(data: bytes, soname: bytes, strings: int) -> tuple[str, ...]:
     """The names in .gnu.version_d. Its first entry is that of the SONAME, and is found by the hash of that."""
     offset = data.find(struct.pack("<HHHHI", 1, _BASE, 1, 1, _sysv_hash(soname)))
-    found = []
+    defined = []
     while offset >= 0:
         _, flags, _, _, _, names, following = _VERSION.unpack_from(data, offset)
         (name,) = _words(data, offset + names, 1)
         if not flags & _BASE:
-            found.append(_string(data, strings + name).decode())
+            defined.append(_string(data, strings + name).decode())
         offset = offset + following if following else -1
-    return tuple(sorted(found))
+    return tuple(sorted(defined))
 
 
 def of_beginning(data: bytes, soname: str) -> Exports | None:

@@ -43,12 +43,12 @@ def data() -> dict[str, Any]:
         "minor_version_compatibility": {
             str(major): {"driver_branch": branch} for major, branch in sorted(DRIVER_BRANCH_FLOOR.items())
         },
-        "architectures": {f"sm_{one.number}": _architecture(one) for one in ARCHITECTURES},
+        "architectures": {f"sm_{architecture.number}": _architecture(architecture) for architecture in ARCHITECTURES},
         "family_suffix_since": ".".join(map(str, FAMILY_SUFFIX_SINCE)),
         "libraries": {stem: _library(stem) for stem in exports.libraries()},
         "cudadevrt": {"links": read_table("cudadevrt.toml")["links"]},
         "components": {name: list(wheels) for name, wheels in known_bad.components().items()},
-        "known_bad": msgspec.json.decode(msgspec.json.encode([asdict(one) for one in known_bad.entries()])),
+        "known_bad": msgspec.json.decode(msgspec.json.encode([asdict(entry) for entry in known_bad.entries()])),
         "atlas": {"file": "atlas.json", "schema": "atlas.schema.json"},
     }
 
@@ -67,11 +67,11 @@ def _number(pair: Iterable[int]) -> str:
     return ".".join(map(str, pair))
 
 
-def _architecture(one: Architecture) -> dict[str, Any]:
+def _architecture(architecture: Architecture) -> dict[str, Any]:
     return {
-        "since": str(one.since),
-        "dropped": str(one.dropped) if one.dropped else None,
-        "suffixes": list(one.suffixes),
+        "since": str(architecture.since),
+        "dropped": str(architecture.dropped) if architecture.dropped else None,
+        "suffixes": list(architecture.suffixes),
     }
 
 
@@ -81,7 +81,9 @@ def _library(stem: str) -> dict[str, Any]:
         str(major): {
             "soname": soname,
             "distribution": distributions.get(major),
-            "wheels": {str(one): list(exports.wheel_versions(stem, one)) for one in exports.releases(stem, major)},
+            "wheels": {
+                str(release): list(exports.wheel_versions(stem, release)) for release in exports.releases(stem, major)
+            },
         }
         for major, soname in exports.sonames(stem).items()
     }

@@ -169,13 +169,13 @@ def run_job(job: dict[str, Any], environment: dict[str, str] | None = None) -> d
 
 def wrong_image(path: Path, arch: str, kernel: str = sample.KERNEL) -> str:
     """Return what is wrong with a linked image of the sample, or of another kernel; empty if nothing is."""
-    found = inspect(path.read_bytes())
-    if kernel not in found.kernels:
+    artifact = inspect(path.read_bytes())
+    if kernel not in artifact.kernels:
         return NO_KERNEL
-    if found.undefined:
-        return f"the image needs {', '.join(found.undefined)}"
-    if found.arch is None or found.arch.rstrip("af") != arch.rstrip("af"):
-        return f"the image is for {found.arch}"
+    if artifact.undefined:
+        return f"the image needs {', '.join(artifact.undefined)}"
+    if artifact.arch is None or artifact.arch.rstrip("af") != arch.rstrip("af"):
+        return f"the image is for {artifact.arch}"
     return ""
 
 
@@ -238,12 +238,12 @@ def measure(
                     jobs.setdefault(consumer, {})[question] = bench.job(question)
             return jobs
 
-        list(pool.map(lambda one: ask("nvjitlink", one[1], one[0]), possible("nvjitlink").items()))
+        list(pool.map(lambda pair: ask("nvjitlink", pair[1], pair[0]), possible("nvjitlink").items()))
         devices = dict.fromkeys(arch.rstrip("af") for arch in bench.architectures)
-        for device in (one for one in devices if one in EMULATED_ARCHITECTURES):
+        for device in (device for device in devices if device in EMULATED_ARCHITECTURES):
             for step in ("driver", "load"):
                 jobs = possible(step, device).items()
-                list(pool.map(lambda one, step=step, device=device: ask(step, one[1], one[0], device), jobs))
+                list(pool.map(lambda job, step=step, device=device: ask(step, job[1], job[0], device), jobs))
     return answers
 
 
@@ -251,11 +251,11 @@ class _Bench:
     """Inputs and images of one measurement, in one folder."""
 
     def __init__(
-        self, folder: Path, releases: Sequence[str], asked: Mapping[str, tuple[str, ...]], wheels: Path | None
+        self, folder: Path, releases: Sequence[str], kinds: Mapping[str, tuple[str, ...]], wheels: Path | None
     ) -> None:
         self.folder = folder
-        self.asked = asked
-        self.architectures = tuple(dict.fromkeys(arch for archs in asked.values() for arch in archs))
+        self.asked = kinds
+        self.architectures = tuple(dict.fromkeys(arch for archs in kinds.values() for arch in archs))
         self.chains = {release: toolchains.find(release) for release in releases}
         self.wheels = wheels or folder
 
@@ -286,10 +286,12 @@ class _Bench:
                 ("nvvm-ltoir",): {**base, "step": "nvvm", "library": nvvm, "text": _NVVM_IR},
                 **{(kind,): {**link, "kind": kind} for kind in _MERGED},
             }
-            for kinds, one in possible.items():
+            for kinds, compiled in possible.items():
                 # what others are made of is always compiled
-                if one["library"] and (kinds == _COMPILED or any(arch in self.asked.get(kind, ()) for kind in kinds)):
-                    jobs.append(one)
+                if compiled["library"] and (
+                    kinds == _COMPILED or any(arch in self.asked.get(kind, ()) for kind in kinds)
+                ):
+                    jobs.append(compiled)
                     parts.append((arch, kinds))
         result: dict[tuple[str, str, str], AtlasAnswer | None] = {
             (producer, arch, kind): AtlasAnswer("not-made", text="the producing release has no nvFatbin")
@@ -357,8 +359,8 @@ class _Bench:
         # the driver contains its links itself, and a process of its own for each would start a linker for each
         said = self._batch(list(jobs.values()), library, len(jobs) if device else 1, environment)
         return {
-            question: _answer(question, one, Path(job["image"]))
-            for (question, job), one in zip(jobs.items(), said, strict=True)
+            question: _answer(question, answer, Path(job["image"]))
+            for (question, job), answer in zip(jobs.items(), said, strict=True)
         }
 
     def _batch(
@@ -370,9 +372,9 @@ class _Bench:
             said = run_job({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment)
         if not said["ok"]:
             raise RuntimeError(f"a batch of {library or 'jobs'} ended: {said}")
-        for one in said["answers"]:
-            if "fault" in one:
-                raise RuntimeError(one["fault"])
+        for answer in said["answers"]:
+            if "fault" in answer:
+                raise RuntimeError(answer["fault"])
         answers: list[dict[str, Any]] = said["answers"]
         return answers
 
@@ -403,7 +405,7 @@ def _unpack(target: Path, *wheels: str) -> bool:
 
 def fetch_tileiras(folder: Path, releases: Iterable[str]) -> dict[str, Path]:
     """Return the tileiras of each release that has one; unpack it with what it needs, unless it is there."""
-    found = {}
+    programs = {}
     for release in releases:
         pins = [pinned_versions(wheel, CudaVersion.parse(release)) for wheel in _TILEIRAS]
         if not pins[0]:
@@ -414,8 +416,8 @@ def fetch_tileiras(folder: Path, releases: Iterable[str]) -> dict[str, Path]:
             # where tileiras 13.1 looks for what its wheels have in lib
             (home / "nvvm" / "lib64").mkdir(parents=True)
             (home / "nvvm" / "lib64" / "libnvvm.so").symlink_to(home / "lib" / "libnvvm.so.4")
-        found[release] = home / "bin" / "tileiras"
-    return found
+        programs[release] = home / "bin" / "tileiras"
+    return programs
 
 
 def compile_tile(programs: Mapping[str, Path], architectures: Sequence[str] = (), *, new: str = "") -> Answers:
@@ -438,7 +440,9 @@ def compile_tile(programs: Mapping[str, Path], architectures: Sequence[str] = ()
         if not new or new in (producer, consumer)
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(asked, pool.map(lambda one: _compiled(one, programs[one.consumer]), asked), strict=True))
+        return dict(
+            zip(asked, pool.map(lambda question: _compiled(question, programs[question.consumer]), asked), strict=True)
+        )
 
 
 def compile_headers(kinds: Iterable[str], releases: Sequence[str], wheels: Path, *, new: str = "") -> Answers:
@@ -450,7 +454,7 @@ def compile_headers(kinds: Iterable[str], releases: Sequence[str], wheels: Path,
     `wheels`: where those of CCCL are unpacked, unless they are there.
     `new`: the only release whose headers and whose NVRTC are asked about.
     """
-    folders = {"runtime-headers": {one: toolchains.find(one).include for one in releases}}
+    folders = {"runtime-headers": {release: toolchains.find(release).include for release in releases}}
     for release in releases if "cccl-headers" in kinds else ():
         name = "nvidia-cuda-cccl" + "-cu12" * release.startswith("12.")
         _unpack(wheels / f"cccl-{release}", f"{name}=={pinned_versions(name, CudaVersion.parse(release))[-1]}")
@@ -459,7 +463,7 @@ def compile_headers(kinds: Iterable[str], releases: Sequence[str], wheels: Path,
     pairs = [(made, read) for made in releases for read in releases if not new or new in (made, read)]
     asked = [Question("nvrtc", kind, "sm_90", *pair) for kind in kinds if kind in atlas.HEADERS for pair in pairs]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = pool.map(lambda one: _included(one, folders[one.kind][one.producer]), asked)
+        said = pool.map(lambda question: _included(question, folders[question.kind][question.producer]), asked)
         return dict(zip(asked, said, strict=True))
 
 
@@ -473,7 +477,7 @@ def _included(question: Question, headers: Path) -> AtlasAnswer:
         said = run_job({
             "step": "compile", "kinds": ["ptx"], "arch": question.arch, "library": str(chain.library("nvrtc")),
             "units": {"unit": f"#include <{first}>\n{lines}__global__ void kernel(float *out) {{ *out = 1; }}\n"},
-            "folder": folder, "options": ["-std=c++17", *(f"-I{one}" for one in folders)],
+            "folder": folder, "options": ["-std=c++17", *(f"-I{folder}" for folder in folders)],
         })  # fmt: skip
     if said["ok"]:
         return _WORKS
@@ -530,7 +534,7 @@ def _driver_codes() -> dict[int, str]:
 
 def _general(question: Question, log: str) -> str:
     """Return the log with placeholders for what differs from pair to pair only."""
-    written, read = (PTX_ISA[CudaVersion.parse(one)] for one in (question.producer, question.consumer))
+    written, read = (PTX_ISA[CudaVersion.parse(version)] for version in (question.producer, question.consumer))
     log = log.replace(f".version {written[0]}.{written[1]};", ".version {written};")
     return re.sub(rf"current version is '{read[0]}\.{read[1]}'", "current version is '{read}'", log)
 
@@ -547,7 +551,9 @@ def content_of(
     """Return the content of ``atlas.json``: the same answers give the same content."""
     releases = sorted(wheels, key=CudaVersion.parse)
     statuses = list(atlas.STATUSES)
-    order = sorted(set(answers.values()), key=lambda one: (statuses.index(one.status), *list(asdict(one).values())[1:]))
+    order = sorted(
+        set(answers.values()), key=lambda answer: (statuses.index(answer.status), *list(asdict(answer).values())[1:])
+    )
     letters = dict(zip(order, _letters(), strict=False))
     grids: dict[tuple[str, str, str], dict[str, dict[str, str]]] = {}
     for question, answer in answers.items():
@@ -562,7 +568,7 @@ def content_of(
     return {
         "format": atlas.FORMAT,
         "measured": dict(measured),
-        "real": [asdict(one) for one in real],
+        "real": [asdict(machine) for machine in real],
         "releases": releases,
         "wheels": {release: dict(sorted(wheels[release].items())) for release in releases},
         "answers": {letter: asdict(answer) for answer, letter in letters.items()},
@@ -618,11 +624,11 @@ def text_of(content: Mapping[str, Any]) -> str:
     return block((f'"{key}": {value}' for key, value in parts.items()), "{}", 0) + "\n"
 
 
-def answers_of(found: Atlas) -> Answers:
+def answers_of(known: Atlas) -> Answers:
     """Return the answers of a file, as `measure` returns them."""
     return {
-        Question(grid.step, grid.kind, grid.arch, producer, consumer): found.answers[letter]
-        for grid in found.grids
+        Question(grid.step, grid.kind, grid.arch, producer, consumer): known.answers[letter]
+        for grid in known.grids
         for producer, letters in grid.rows.items()
         for consumer, letter in zip(grid.consumers, letters, strict=True)
     }
@@ -638,15 +644,15 @@ def differences(old: Answers, new: Answers) -> list[str]:
     return result
 
 
-def with_real(found: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
+def with_real(known: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of the atlas with what ``python -m tools.atlas_on_gpu`` measured on a GPU."""
     real = atlas.RealDriver(**{key: str(result[key]) for key in ("driver", "cuda", "device", "date", "command")})
-    kept = {question: answer for question, answer in answers_of(found).items() if not question.step.startswith("real")}
+    kept = {question: answer for question, answer in answers_of(known).items() if not question.step.startswith("real")}
     for row in result["answers"]:
         question = Question(row["step"], row["kind"], row["arch"], row["producer"], row["consumer"] or real.cuda)
         answer = AtlasAnswer(**row["answer"])
         kept[question] = replace(answer, text=_general(question, answer.text))
-    return content_of(kept, found.wheels, found.measured, [real])
+    return content_of(kept, known.wheels, known.measured, [real])
 
 
 def unasked(answers: Answers, releases: Sequence[str], real: Sequence[atlas.RealDriver]) -> Answers:
@@ -658,10 +664,10 @@ def unasked(answers: Answers, releases: Sequence[str], real: Sequence[atlas.Real
         for producer in releases:
             own = answers[Question("nvjitlink", kind, arch, producer, producer)]
             missing = own if own.status == "not-made" else None
-            for one in real:
+            for machine in real:
                 loads = kind == "linked-cubin" or own.works
-                result[Question("real-driver", kind, arch, producer, one.cuda)] = missing or NOT_ASKED
-                load = Question("real-load", kind, arch, producer, one.cuda)
+                result[Question("real-driver", kind, arch, producer, machine.cuda)] = missing or NOT_ASKED
+                load = Question("real-load", kind, arch, producer, machine.cuda)
                 result[load] = missing or (NOT_ASKED if loads else _NOT_LINKED)
             for consumer in releases:
                 linked = answers[Question("nvjitlink", kind, arch, producer, consumer)]
@@ -671,9 +677,9 @@ def unasked(answers: Answers, releases: Sequence[str], real: Sequence[atlas.Real
     return {question: answer for question, answer in result.items() if question not in answers}
 
 
-def emulator_differences(found: Atlas) -> list[str]:
+def emulator_differences(known: Atlas) -> list[str]:
     """Return a sentence for each link or load that a real driver answers otherwise than the emulated one."""
-    answers = answers_of(found)
+    answers = answers_of(known)
     result = []
     for question, answer in answers.items():
         if question.step not in ("real-driver", "real-load"):
@@ -707,9 +713,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.real:
         content = with_real(_read(options.file), json.loads(options.real.read_text(encoding="utf-8")))
         regular_files.write_whole(options.file, text_of(content))
-        sys.stdout.write("".join(f"{one}\n" for one in emulator_differences(atlas.atlas_of(content))))
+        sys.stdout.write("".join(f"{difference}\n" for difference in emulator_differences(atlas.atlas_of(content))))
         return 0
-    every = [str(one) for one in toolchains.releases()]
+    every = [str(release) for release in toolchains.releases()]
     releases = options.releases or (_SHORT_RELEASES if options.short else every)
     for release in releases:
         toolchains.add(release)
@@ -729,7 +735,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.check:
         wrong = differences(answers_of(_read(options.file)), answers)
-        sys.stdout.write("".join(f"{one}\n" for one in wrong))
+        sys.stdout.write("".join(f"{problem}\n" for problem in wrong))
         return bool(wrong)
     before = _read(options.file) if options.file.exists() else None
     real: tuple[atlas.RealDriver, ...] = ()
@@ -765,9 +771,9 @@ def _say(text: str) -> None:
 
 def _wheels(release: str) -> dict[str, str]:
     packages = toolchains.find(release).packages.items()
-    found = {short: number for name, number in packages for short in ("nvrtc", "nvjitlink") if short in name}
+    versions = {short: number for name, number in packages for short in ("nvrtc", "nvjitlink") if short in name}
     tileiras = pinned_versions(_TILEIRAS[0], CudaVersion.parse(release))
-    return found | ({"tileiras": tileiras[-1]} if tileiras else {})
+    return versions | ({"tileiras": tileiras[-1]} if tileiras else {})
 
 
 if __name__ == "__main__":

@@ -85,10 +85,10 @@ def write(chains: Sequence[Toolchain]) -> list[str]:
         codes = []
         for other in archives:
             archive = other.lib / "libcudadevrt.a"
-            found = _measured(chain.library("nvJitLink"), archive)
-            if len({code for *_, code, _ in found}) > 1:
-                differ.append(f"nvJitLink {chain.version}, libcudadevrt.a {other.version}: {found}")
-            code, log = max((code, log) for *_, code, log in found)
+            answers = _measured(chain.library("nvJitLink"), archive)
+            if len({code for *_, code, _ in answers}) > 1:
+                differ.append(f"nvJitLink {chain.version}, libcudadevrt.a {other.version}: {answers}")
+            code, log = max((code, log) for *_, code, log in answers)
             codes.append(f'"{other.version}" = {code}')
             if code:
                 first = log.splitlines()[0].replace(str(archive), "libcudadevrt.a") if log else ""
@@ -112,5 +112,5 @@ def write(chains: Sequence[Toolchain]) -> list[str]:
 
 
 if __name__ == "__main__":  # as `_measured` starts it: --link NVJITLINK ARCHIVE
-    for one in ARCHITECTURES:
-        sys.stdout.write(json.dumps([one, *link(sys.argv[2], sys.argv[3], one)]) + "\n")
+    for architecture in ARCHITECTURES:
+        sys.stdout.write(json.dumps([architecture, *link(sys.argv[2], sys.argv[3], architecture)]) + "\n")

@@ -82,26 +82,26 @@ _Required = dict[CudaVersion, dict[str, list[SpecifierSet]]]
 
 def _requirements(index: str) -> _Required:
     """What every version of the metapackage requires: by release, package, oldest version first."""
-    found: _Required = {}
+    required: _Required = {}
     for file in files_of(index, _METAPACKAGE):
         release = CudaVersion(file.version.major, file.version.minor)
         if file.version.is_prerelease or release < min(PTX_ISA):
             continue
         lines = metadata_of(file).decode().splitlines()
-        packages = found.setdefault(release, {})
+        packages = required.setdefault(release, {})
         for line in lines:
             if line.startswith("Requires-Dist:"):
-                one = Requirement(line.partition(":")[2])
-                if one.specifier not in packages.setdefault(one.name, []):
-                    packages[one.name].append(one.specifier)
-    return found
+                requirement = Requirement(line.partition(":")[2])
+                if requirement.specifier not in packages.setdefault(requirement.name, []):
+                    packages[requirement.name].append(requirement.specifier)
+    return required
 
 
 def _pinned(specifier: SpecifierSet, files: list[IndexedFile], release: CudaVersion) -> list[IndexedFile]:
     """The wheels that a requirement means: of a range the first one, if that is of the release itself."""
     fitting = [file for file in files if specifier.contains(file.version)]
-    if any(one.operator == ">=" for one in specifier):
-        return [one for one in fitting if (one.version.major, one.version.minor) == release][:1]
+    if any(specifier.operator == ">=" for specifier in specifier):
+        return [file for file in fitting if (file.version.major, file.version.minor) == release][:1]
     return fitting
 
 
@@ -120,22 +120,22 @@ def _plan(library: Library, major: int, files: list[IndexedFile], required: _Req
     """Find the wheels of each release of a major among the files of the package."""
     name = library.distributions[major]
     releases = [release for release in sorted({*PTX_ISA, *required}) if release.major == major]
-    found: dict[CudaVersion, list[IndexedFile]] = {}
+    by_release: dict[CudaVersion, list[IndexedFile]] = {}
     missing = {}
     for release in releases:
         specifiers = required.get(release, {}).get(name, [])
-        chosen = [one for specifier in specifiers for one in _pinned(specifier, files, release)]
+        chosen = [file for specifier in specifiers for file in _pinned(specifier, files, release)]
         if library.numbered:
-            chosen += [one for one in files if (one.version.major, one.version.minor) == release]
+            chosen += [file for file in files if (file.version.major, file.version.minor) == release]
         if chosen:
-            found[release] = list(dict.fromkeys(chosen))
+            by_release[release] = list(dict.fromkeys(chosen))
         elif release not in required:
             missing[str(release)] = f"the index has no {_METAPACKAGE} {release}"
         elif not specifiers:
             missing[str(release)] = f"{_METAPACKAGE} {release} requires no {name}"
         else:
             missing[str(release)] = f"the index has no wheel {name}{' or '.join(map(str, specifiers))}"
-    assigned = {file: release for release, group in found.items() for file in group}
+    assigned = {file: release for release, group in by_release.items() for file in group}
     inferred, unassigned = [], []
     for file in files:
         if file in assigned:
@@ -144,31 +144,35 @@ def _plan(library: Library, major: int, files: list[IndexedFile], required: _Req
         last = all(other.version < file.version for other in assigned)
         # after the last wheel of the newest major comes that of a release which is not known yet
         if older and not (last and major == max(library.distributions)):
-            found[max(older)].append(file)
+            by_release[max(older)].append(file)
             inferred.append(str(file.version))
         else:
             unassigned.append(str(file.version))
-    ordered = {release: sorted(group, key=lambda file: file.version) for release, group in found.items()}
+    ordered = {release: sorted(group, key=lambda file: file.version) for release, group in by_release.items()}
     return Plan(ordered, tuple(inferred), tuple(unassigned), missing)
 
 
 def _per_version(files: list[IndexedFile], machine: str) -> list[IndexedFile]:
     """One wheel of each released version for a machine; one that was withdrawn only if there is no other."""
-    found: dict[Version, IndexedFile] = {}
+    by_version: dict[Version, IndexedFile] = {}
     for file in files:
-        if file.fits(machine) and not file.version.is_prerelease and (file.version not in found or not file.yanked):
-            found[file.version] = file
-    return list(found.values())
+        if (
+            file.fits(machine)
+            and not file.version.is_prerelease
+            and (file.version not in by_version or not file.yanked)
+        ):
+            by_version[file.version] = file
+    return list(by_version.values())
 
 
 def _member(archive: zipfile.ZipFile, stem: str) -> str:
     """The path of a library in a wheel. Raises ValueError if the wheel does not have it."""
     pattern = re.compile(re.escape(stem) + r"\.so\.\d+")
-    found = [name for name in archive.namelist() if pattern.fullmatch(PurePosixPath(name).name)]
-    found = found or [name for name in archive.namelist() if PurePosixPath(name).name == f"{stem}.so"]
-    if len(found) != 1:
-        raise ValueError(f"the wheel has {len(found)} files {stem}.so")
-    return found[0]
+    members = [name for name in archive.namelist() if pattern.fullmatch(PurePosixPath(name).name)]
+    members = members or [name for name in archive.namelist() if PurePosixPath(name).name == f"{stem}.so"]
+    if len(members) != 1:
+        raise ValueError(f"the wheel has {len(members)} files {stem}.so")
+    return members[0]
 
 
 def _exports(archive: zipfile.ZipFile, member: str) -> Exports:
@@ -180,9 +184,9 @@ def _exports(archive: zipfile.ZipFile, member: str) -> Exports:
     with archive.open(member) as file:
         for size in (1 << 16, 1 << 18, 1 << 20, 1 << 22):
             data += file.read(size - len(data))
-            found = of_beginning(data, PurePosixPath(member).name)
-            if found is not None:
-                return found
+            exports = of_beginning(data, PurePosixPath(member).name)
+            if exports is not None:
+                return exports
         with tempfile.TemporaryFile() as whole:
             whole.write(data)
             shutil.copyfileobj(file, whole, 1 << 20)
@@ -193,30 +197,30 @@ def _exports(archive: zipfile.ZipFile, member: str) -> Exports:
 class Read:
     """What was read from one wheel: exports and path by stem, or why it could not be."""
 
-    found: dict[str, tuple[str, Exports]]
+    exports: dict[str, tuple[str, Exports]]
     trouble: dict[str, str]
 
 
 def _read(file: IndexedFile, stems: tuple[str, ...]) -> Read:
     """Read the libraries of a wheel."""
-    found, trouble = {}, {}
+    read, trouble = {}, {}
     try:
         with RangeFile(file) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
             for stem in stems:
                 try:
                     member = _member(archive, stem)
-                    found[stem] = (member, _exports(archive, member))
+                    read[stem] = (member, _exports(archive, member))
                 except ValueError as error:
                     trouble[stem] = str(error)
             sys.stderr.write(f"{file.name}: {raw.fetched:,} bytes fetched\n")
     except (PackageIndexError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         return Read({}, dict.fromkeys(stems, f"{file.name}: {error}"))
-    return Read(found, trouble)
+    return Read(read, trouble)
 
 
 def _known(content: dict[str, Any]) -> dict[str, tuple[str, Exports]]:
     """Path and exports of a library, without C++ names, by version of the wheels that one major of a file has."""
-    found: dict[str, tuple[str, Exports]] = {}
+    by_version: dict[str, tuple[str, Exports]] = {}
     changes = {change["wheel"]: change for change in content["changes"]}
     names: frozenset[str] = frozenset()
     properties: dict[str, Any] = {}
@@ -226,8 +230,8 @@ def _known(content: dict[str, Any]) -> dict[str, tuple[str, Exports]]:
             change = changes.get(version, {})
             names = names.union(change.get("added", ())).difference(change.get("removed", ()))
             exports = Exports(names, tuple(properties.get("nodes", ())), properties["soname"])
-            found[version] = properties["file"], exports
-    return found
+            by_version[version] = properties["file"], exports
+    return by_version
 
 
 class _Reader:
@@ -237,9 +241,9 @@ class _Reader:
         self._pool = pool
         self._known: dict[tuple[str, str], dict[str, tuple[str, Exports]]] = defaultdict(dict)
         for stem, content in known.items():
-            for one in content["majors"].values():
-                for version, read in _known(one).items():
-                    self._known[one["distribution"], version][stem] = read
+            for major in content["majors"].values():
+                for version, read in _known(major).items():
+                    self._known[major["distribution"], version][stem] = read
         self._stems: dict[str, tuple[str, ...]] = defaultdict(tuple)
         for stem, library in LIBRARIES.items():
             for name in library.distributions.values():
@@ -258,7 +262,7 @@ class _Reader:
         """What was read from a wheel."""
         known, reading = self._reads[file.name]
         read = reading.result() if reading else Read({}, {})
-        return Read(known | read.found, read.trouble)
+        return Read(known | read.exports, read.trouble)
 
 
 def _c_names(exports: Exports) -> frozenset[str]:
@@ -280,10 +284,10 @@ def _changes(wheels: list[IndexedFile], stem: str, reader: _Reader) -> tuple[lis
     unread = {}
     for file in wheels:
         read = reader.result(file)
-        if stem not in read.found:
+        if stem not in read.exports:
             unread[str(file.version)] = read.trouble[stem]
             continue
-        member, exports = read.found[stem]
+        member, exports = read.exports[stem]
         now = {"file": member, "soname": exports.soname, "nodes": list(exports.nodes)}
         change = {key: value for key, value in now.items() if properties.get(key) != value}
         change |= _difference(before, _c_names(exports))
@@ -296,9 +300,9 @@ def _changes(wheels: list[IndexedFile], stem: str, reader: _Reader) -> tuple[lis
 def _aarch64(newest: IndexedFile, other: IndexedFile, stem: str, reader: _Reader) -> dict[str, Any]:
     """What the same wheel for aarch64 exports more and less."""
     ours, theirs = reader.result(newest), reader.result(other)
-    if stem not in ours.found or stem not in theirs.found:
+    if stem not in ours.exports or stem not in theirs.exports:
         return {"wheel": str(other.version), "unread": theirs.trouble.get(stem, "no wheel for x86_64 to compare with")}
-    difference = _difference(_c_names(ours.found[stem][1]), _c_names(theirs.found[stem][1]))
+    difference = _difference(_c_names(ours.exports[stem][1]), _c_names(theirs.exports[stem][1]))
     return {"wheel": str(other.version), **difference}
 
 
@@ -327,7 +331,7 @@ def make(index: str, *, jobs: int = 4, known: dict[str, dict[str, Any]] | None =
                 same = {file.version: file for file in _per_version(files[name], "aarch64")}
                 pair = [(file, same[file.version]) for file in wheels if file.version in same][-1:]
                 before = known.get(stem, {"majors": {}})["majors"].get(str(major), {"aarch64": []})["aarch64"]
-                if [one["wheel"] for one in before] != [str(other.version) for _, other in pair]:
+                if [change["wheel"] for change in before] != [str(other.version) for _, other in pair]:
                     before = []
                 plans[stem, major] = plan, wheels, pair, before
                 reader.start(name, [*wheels, *(other for _, other in pair if not before)])
@@ -368,8 +372,8 @@ def main(arguments: list[str] | None = None) -> int:
     code = 0
     for stem, content in made.items():
         (options.out / f"{stem}.json").write_text(_text(content), encoding="utf-8")
-        for major, one in content["majors"].items():
-            for wheel, why in one["unread"].items():
+        for major, exported in content["majors"].items():
+            for wheel, why in exported["unread"].items():
                 sys.stderr.write(f"{stem} of CUDA {major}, wheel {wheel}: {why}\n")
                 code = 1
     return code

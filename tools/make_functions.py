@@ -89,8 +89,8 @@ DEBUGGER_FUNCTIONS = {
 
 def read(folder: Path, name: str) -> str:
     """One header without its comments; empty if the wheel does not have it."""
-    found = list(folder.rglob(name))
-    text = found[0].read_text(encoding="utf-8", errors="replace") if found else ""
+    paths = list(folder.rglob(name))
+    text = paths[0].read_text(encoding="utf-8", errors="replace") if paths else ""
     return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
 
 
@@ -118,16 +118,16 @@ class Headers:
             for typedefs in (read(folder, name) for name in TYPEDEFS):
                 self._take_versions(typedefs)
             for text in (read(folder, name) for name in HEADERS):
-                found = re.findall(r"CUresult\s+CUDAAPI\s+(cu\w+)\s*\(", text)
-                found += re.findall(r"#define\s+cu\w+\s+(?:__CUDA_API_PT[DS][SZ]\()?(cu\w+)", text)
-                for symbol in found:
+                names = re.findall(r"CUresult\s+CUDAAPI\s+(cu\w+)\s*\(", text)
+                names += re.findall(r"#define\s+cu\w+\s+(?:__CUDA_API_PT[DS][SZ]\()?(cu\w+)", text)
+                for symbol in names:
                     self.first.setdefault(symbol, number(folder.name))
         for name in OF_OTHER_SYSTEMS:
             del self.versions[name], self.first[name]
 
     def _take_versions(self, typedefs: str) -> None:
-        found = re.findall(r"\*PFN_(\w+?)_v(\d+)(_ptds|_ptsz)?\)\s*\(([^;]*)\)\s*;", typedefs)
-        for name, version, suffix, parameters in found:
+        forms = re.findall(r"\*PFN_(\w+?)_v(\d+)(_ptds|_ptsz)?\)\s*\(([^;]*)\)\s*;", typedefs)
+        for name, version, suffix, parameters in forms:
             known = self.versions.setdefault(name, {})
             known.setdefault(int(version), "")
             if suffix:
@@ -146,8 +146,8 @@ def twins_of(headers: Headers) -> list[str]:
     """The rows of forms that are answered as the next one."""
     rows = []
     for name in ANSWERED_ALIKE:
-        for place, (one, following) in enumerate(pairwise(forms_of(headers, name)), 1):
-            if headers.parameters[name, one] == headers.parameters[name, following]:
+        for place, (version, following) in enumerate(pairwise(forms_of(headers, name)), 1):
+            if headers.parameters[name, version] == headers.parameters[name, following]:
                 rows.append(f'{name}{f"_v{place}" if place > 1 else ""} = "{name}_v{place + 1}"')
     return rows
 
@@ -155,9 +155,9 @@ def twins_of(headers: Headers) -> list[str]:
 def functions_of(headers: Headers) -> list[str]:
     """The rows of the functions; the symbols of their forms are added to the headers' own."""
     rows = []
-    for name, found in sorted(headers.versions.items()):
+    for name, suffixes in sorted(headers.versions.items()):
         forms = forms_of(headers, name)
-        streams = {version: suffix for version, suffix in sorted(found.items()) if suffix}
+        streams = {version: suffix for version, suffix in sorted(suffixes.items()) if suffix}
         per_thread = ", ".join(f'[{version}, "{suffix}"]' for version, suffix in streams.items())
         rows.append(f"{name} = {{ plain = {forms}, per_thread = [{per_thread}] }}")
         own = {name if place == 1 else f"{name}_v{place}": version for place, version in enumerate(forms, 1)}
@@ -178,7 +178,7 @@ def symbols_of(first: dict[str, int]) -> list[str]:
             releases.setdefault(f'"{version // 1000}.{version % 1000 // 10}"', []).append(symbol)
     lines = []
     for release, names in releases.items():
-        lines += [f"{release} = [", *(f'  "{one}",' for one in names), "]"]
+        lines += [f"{release} = [", *(f'  "{name}",' for name in names), "]"]
     return lines
 
 

@@ -59,7 +59,7 @@ def _literal(value: object) -> str:
 def _assignment(name: str, value: object) -> str:
     """One constant, laid out as ruff's formatter does it."""
     if isinstance(value, dict):
-        pairs = [f"{_literal(key)}: {_literal(one)}" for key, one in value.items()]
+        pairs = [f"{_literal(key)}: {_literal(value)}" for key, value in value.items()]
         line = f"{name} = {{{', '.join(pairs)}}}"
         return line if len(line) <= _WIDTH else "\n".join([f"{name} = {{", *(f"    {pair}," for pair in pairs), "}"])
     if not isinstance(value, list | tuple):
@@ -68,7 +68,7 @@ def _assignment(name: str, value: object) -> str:
     name = f"{name}: {_TYPES.get(name, 'tuple[str, ...]')}"
     line = f"{name} = {_literal(value)}"
     if len(line) > _WIDTH:
-        line = "\n".join([f"{name} = (", *(f"    {_literal(one)}," for one in value), ")"])
+        line = "\n".join([f"{name} = (", *(f"    {_literal(value)}," for value in value), ")"])
     return line + literal
 
 
@@ -95,14 +95,14 @@ def _constants() -> Iterator[tuple[str, str, object]]:
     for name, value in limits.items():
         yield "", f"limit-{name}", value
     rows = [
-        (int(number), _version(one["since"]), _version(one.get("dropped")), one.get("suffixes", ""))
-        for number, one in architectures["architectures"].items()
+        (int(number), _version(entry["since"]), _version(entry.get("dropped")), entry.get("suffixes", ""))
+        for number, entry in architectures["architectures"].items()
     ]
     yield "Number, first release, first release without it, suffixes.", "architectures", tuple(rows)
     yield "", "family-suffix-since", _version(architectures["family-suffix-since"])
     known = [
-        (_version(name), one["driver"], one["ptx-isa"], one.get("nvvm-ir"), _version(one.get("stand-in")))
-        for name, one in releases["releases"].items()
+        (_version(name), entry["driver"], entry["ptx-isa"], entry.get("nvvm-ir"), _version(entry.get("stand-in")))
+        for name, entry in releases["releases"].items()
     ]
     yield "Release, driver release, PTX ISA, NVVM IR, the release that stands in for it.", "releases", tuple(known)
     floors = {int(major): branch for major, branch in releases["driver-branch-floor"].items()}

@@ -45,7 +45,7 @@ def declared(header: Path) -> dict[str, str]:
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", header.read_text(encoding="utf-8", errors="replace"), flags=re.DOTALL)
     functions = {}
     for name, parameters in re.findall(r"nvmlReturn_t\s+DECLDIR\s+(nvml\w+)\s*\(([^)]*)\)", text):
-        given = [one.strip() for one in parameters.split(",") if one.strip() not in ("", "void")]
+        given = [word.strip() for word in parameters.split(",") if word.strip() not in ("", "void")]
         letters = "".join(map(kind, given))
         functions[name] = letters[:1] + letters[1:].replace("d", "p")  # a second device is only looked at for NULL
     return functions

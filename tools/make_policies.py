@@ -19,12 +19,12 @@ _TARGET = Path(__file__).parent.parent / "pytest_cudalink" / "data" / "manylinux
 def written() -> str:
     """The text of the data file: the stems of all policies."""
     wheels = files_of(default_index(), "auditwheel")
-    newest = [one for one in wheels if not (one.yanked or one.version.is_prerelease)][-1]
+    newest = [wheel for wheel in wheels if not (wheel.yanked or wheel.version.is_prerelease)][-1]
     with RangeFile(newest) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
         files = [f"auditwheel/policy/{name}-policy.json" for name in ("manylinux", "musllinux")]
         policies = [policy for file in files for policy in json.loads(archive.read(file))]
     stems = {library.partition(".so")[0] for policy in policies for library in policy["lib_whitelist"]}
-    lines = "".join(f"  {json.dumps(one)},\n" for one in sorted(stems))
+    lines = "".join(f"  {json.dumps(stem)},\n" for stem in sorted(stems))
     return (
         "# The libraries that the policies of manylinux and musllinux (PEP 600, PEP 656) let a wheel need, by stem.\n"
         "# pytest_cudalink/audit/libraries.py reads it.\n"

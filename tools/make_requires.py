@@ -38,7 +38,7 @@ _NEWEST_ALONE = {"nvidia-cublas": "nvidia-cuda-nvrtc", "nvidia-cublas-cu12": "nv
 def required(metadata: bytes) -> set[str]:
     """The packages of NVIDIA that the METADATA of one version requires without an extra."""
     requirements = map(Requirement, map(str, message_from_bytes(metadata).get_all("Requires-Dist") or []))
-    names = {canonicalize_name(one.name) for one in requirements if "extra" not in str(one.marker or "")}
+    names = {canonicalize_name(need.name) for need in requirements if "extra" not in str(need.marker or "")}
     return {name for name in names if name.startswith("nvidia-")}
 
 
@@ -53,13 +53,15 @@ def read_index() -> dict[str, list[str]]:
     """What the newest version of each package requires."""
     table = {}
     for package in packages():
-        wheels = [one for one in files_of(default_index(), package) if not (one.yanked or one.version.is_prerelease)]
+        wheels = [
+            file for file in files_of(default_index(), package) if not (file.yanked or file.version.is_prerelease)
+        ]
         # up to CUDA 12 some packages have wheels for Windows alone
-        newest = [one for one in wheels if "-win" not in one.name][-1:]
-        if found := sorted(
-            {name for one in newest for name in required(metadata_of(one))} - {_NEWEST_ALONE.get(package)}
+        newest = [wheel for wheel in wheels if "-win" not in wheel.name][-1:]
+        if requires := sorted(
+            {name for file in newest for name in required(metadata_of(file))} - {_NEWEST_ALONE.get(package)}
         ):
-            table[package] = found
+            table[package] = requires
     return table
 
 

@@ -33,26 +33,26 @@ MOST_PARAMETERS = 6
 
 def listed(header: str) -> dict[str, list[int]]:
     """Return the errors of each function of a header, in the order of its documentation."""
-    found = {}
+    by_function = {}
     for comment, function in DOCUMENTED.findall(header):
         _, returns, rest = comment.partition("\\return")
         # up to the next paragraph with a command of its own
         names = re.findall(r"\b(CUDA_ERROR_\w+)", re.split(r"\\(?:note|sa|par|remark)", rest, maxsplit=1)[0])
         codes = dict.fromkeys(faults.code_of(name) for name in names)
         if returns:
-            found[function] = [code for code in codes if code not in LEFT_OUT]
-    return found
+            by_function[function] = [code for code in codes if code not in LEFT_OUT]
+    return by_function
 
 
 def listed_by_nvrtc(header: str) -> tuple[dict[str, list[int]], dict[str, int]]:
     """Return the same of nvrtc.h, and the numbers of its errors."""
     numbers = {name: int(number) for name, number in re.findall(r"\b(NVRTC_ERROR_\w+) = (\d+)", header)}
-    found = {}
+    by_function = {}
     for comment, function, parameters in DOCUMENTED_BY_NVRTC.findall(header):
         assert parameters.count(",") < MOST_PARAMETERS, f"{function}: a stand-in would lose parameters"
         names = re.findall(r"\\link #nvrtcResult (NVRTC_ERROR_\w+)", comment)
-        found[function] = [numbers[name] for name in names if name != NO_PCH_WANTED]
-    return found, numbers
+        by_function[function] = [numbers[name] for name in names if name != NO_PCH_WANTED]
+    return by_function, numbers
 
 
 def write(folder: Path) -> None:

@@ -36,10 +36,14 @@ def series(name: str, release: str) -> str:
     """What the versions of a package begin with in a release: 13.3.5 for CCCL of 13.5, which has its own numbers."""
     versions = tomllib.loads(EXTRAS.read_text(encoding="utf-8"))["versions"]
     lines = (
-        line for one in versions if one.startswith(f"{release}.") for ones in versions[one].values() for line in ones
+        line
+        for version in versions
+        if version.startswith(f"{release}.")
+        for ones in versions[version].values()
+        for line in ones
     )
     pins = [line.partition("==")[2] for line in lines if line.startswith(f"{name}==")]
-    numbered = not pins or any(one.startswith(f"{release}.") for one in pins)
+    numbered = not pins or any(pin.startswith(f"{release}.") for pin in pins)
     return release if numbered else ".".join(pins[-1].split(".")[:3])
 
 
@@ -53,8 +57,8 @@ def resolve(names: tuple[str, ...], release: str, toolkit: str = "") -> list[tup
     done = subprocess.run(command, input=wanted, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
-    found = re.findall(r"^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)", done.stdout, re.MULTILINE)
-    return [(name, version, re.findall(r"[0-9a-f]{64}", hashes)) for name, version, hashes in found if name in names]
+    pins = re.findall(r"^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)", done.stdout, re.MULTILINE)
+    return [(name, version, re.findall(r"[0-9a-f]{64}", hashes)) for name, version, hashes in pins if name in names]
 
 
 def block(key: str, packages: list[tuple[str, str, list[str]]]) -> list[str]:
@@ -69,11 +73,11 @@ def block(key: str, packages: list[tuple[str, str, list[str]]]) -> list[str]:
 def downloads(layouts: Sequence[str]) -> dict[str, int]:
     """Most bytes of the wheels of each release of the file, over the machines, for the parts of a toolchain."""
     table = tomllib.loads(TARGET.read_text(encoding="utf-8"))["releases"]
-    names = {one["name"] for entry in table.values() for part in layouts for one in entry[part]}
+    names = {library["name"] for entry in table.values() for part in layouts for library in entry[part]}
     files = {file.sha256: file for name in names for file in files_of(default_index(), name)}
     sizes: dict[str, int] = {}
     for release, entry in table.items():
-        wheels = [files[sha256] for part in layouts for one in entry[part] for sha256 in one["sha256"]]
+        wheels = [files[sha256] for part in layouts for library in entry[part] for sha256 in library["sha256"]]
         by_machine = [sum(wheel.size or 0 for wheel in wheels if wheel.fits(machine)) for machine in MACHINES]
         sizes[release] = max(by_machine)
     return sizes
@@ -87,16 +91,16 @@ def entry(release: str) -> str:
     lines = [f'[releases."{release}"]', f'toolkit = "{".".join(toolkit.split(".")[:3])}"', ""]
     for part, names in (("libs", LIBS), ("ctk", CTK[major])):
         packages = tuple(name + suffix for name in names)
-        found = resolve(packages, release, toolkit if part == "libs" else "")
-        lines += block(f'releases."{release}".{part}', found)
+        pins = resolve(packages, release, toolkit if part == "libs" else "")
+        lines += block(f'releases."{release}".{part}', pins)
     return "\n".join(lines) + "\n"
 
 
 def write(release: str) -> None:
     """Ask the index for a release, and write its entry; the others stay as they are."""
     _, *entries = re.split(r'^(?=\[releases\."[\d.]+"\]$)', TARGET.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    table = {one.split('"')[1]: one.rstrip() + "\n\n" for one in entries} | {release: entry(release)}
-    ordered = [table[one] for one in sorted(table, key=lambda one: tuple(map(int, one.split("."))))]
+    table = {entry.split('"')[1]: entry.rstrip() + "\n\n" for entry in entries} | {release: entry(release)}
+    ordered = [table[name] for name in sorted(table, key=lambda name: tuple(map(int, name.split("."))))]
     TARGET.write_text(HEAD + "\n" + "".join(ordered).rstrip() + "\n", encoding="utf-8")
 
 

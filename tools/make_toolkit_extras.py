@@ -43,7 +43,8 @@ def written(table: Mapping[str, Mapping[str, list[str]]]) -> str:
     for version, extras in table.items():
         lines += ["", f'[versions."{version}"]']
         lines += [
-            f"{extra} = [{', '.join(f'{chr(34)}{one}{chr(34)}' for one in ones)}]" for extra, ones in extras.items()
+            f"{extra} = [{', '.join(f'{chr(34)}{package}{chr(34)}' for package in ones)}]"
+            for extra, ones in extras.items()
         ]
     return "\n".join(lines) + "\n"
 

@@ -108,16 +108,16 @@ def broken(release: str) -> dict[str, str]:
     newest = max(PTX_ISA)
     minor = f"{newest.major}.{newest.minor + 1}"
     answers = {}
-    for one in (minor, release):
+    for version in (minor, release):
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             for name in ("pytest_cudalink", "tools", "matrices"):
                 shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy(ROOT / "pyproject.toml", folder)
-            _invented(folder, one)
-            command = [sys.executable, "-c", _ASKED, one, temporary, json.dumps(QUESTIONS)]
+            _invented(folder, version)
+            command = [sys.executable, "-c", _ASKED, version, temporary, json.dumps(QUESTIONS)]
             done = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
-            answers[one] = json.loads(done.stdout)
+            answers[version] = json.loads(done.stdout)
     return {words: said for words, said in answers[release].items() if said and not answers[minor][words]}
 
 
@@ -158,12 +158,12 @@ def _of_python(lines: list[str]) -> Iterator[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             compared = [node.left, *node.comparators]
-            constant = any(isinstance(one, ast.Constant) and one.value in _MAJORS for one in compared)
-            if constant and any("major" in ast.unparse(one) for one in compared):
+            constant = any(isinstance(operand, ast.Constant) and operand.value in _MAJORS for operand in compared)
+            if constant and any("major" in ast.unparse(operand) for operand in compared):
                 yield node.lineno
         elif isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
             parts = [*node.keys] if isinstance(node, ast.Dict) else [*node.elts]
-            values = {one.value if isinstance(one, ast.Constant) else ... for one in parts}
+            values = {part.value if isinstance(part, ast.Constant) else ... for part in parts}
             if len(values & _MAJORS) > 1 and values <= _MAJORS | {None, "none"}:
                 yield node.lineno
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:

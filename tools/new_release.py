@@ -42,15 +42,15 @@ def _rows(name: str, header: str, rows: dict[str, str], key: Callable[[str], Any
     file = DATA / name
     before, head, rest = file.read_text(encoding="utf-8").partition(f"\n{header}\n")
     body, blank, after = rest.partition("\n\n")
-    found = {line.partition(" = ")[0]: line for line in body.rstrip("\n").split("\n")} | rows
-    lines = [found[one] for one in sorted(found, key=lambda one: key(one.strip('"')))]
+    by_key = {line.partition(" = ")[0]: line for line in body.rstrip("\n").split("\n")} | rows
+    lines = [by_key[name] for name in sorted(by_key, key=lambda name: key(name.strip('"')))]
     file.write_text(f"{before}{head}{chr(10).join(lines)}{blank or chr(10)}{after}", encoding="utf-8")
 
 
 def _previous(release: str) -> str:
     """The newest release that the tables knew before this one."""
     known: list[str] = [*_table("releases.toml")["releases"]]
-    return max((one for one in known if _key(one) < _key(release)), key=_key)
+    return max((earlier for earlier in known if _key(earlier) < _key(release)), key=_key)
 
 
 def _chains() -> list[Toolchain]:
@@ -68,13 +68,13 @@ def pins(release: str) -> list[str]:
     before = _table("toolkit_extras.toml")["versions"]
     make_toolkit_extras.main([])
     versions = _table("toolkit_extras.toml")["versions"]
-    own = [one for one in versions if one.startswith(f"{release}.")]
+    own = [version for version in versions if version.startswith(f"{release}.")]
     if not own:
         known = max(versions, key=_key)
         sys.exit(f"the package index has no cuda-toolkit {release}; its newest is {known}; check the number")
     make_requires.main([])
     make_toolchains.write(release)
-    older = [one for one in before if not one.startswith(f"{release}.")][-1]
+    older = [version for version in before if not version.startswith(f"{release}.")][-1]
     decisions = [
         f"toolkit_extras.toml: [{extra}] of cuda-toolkit {own[-1]} is new and requires {', '.join(lines)}: "
         "does a library of it belong into cuda_libraries.toml, tools/make_exports.py or the guard rails?"
@@ -93,7 +93,7 @@ def facts(release: str) -> list[str]:
     from . import make_names
     from .nvrtc_facts import facts_of
 
-    found = facts_of(toolchains.add(release).library("nvrtc"))
+    facts = facts_of(toolchains.add(release).library("nvrtc"))
     previous = _previous(release)
     decisions = []
     known = _table("releases.toml")["releases"]
@@ -105,14 +105,14 @@ def facts(release: str) -> list[str]:
             f"releases.toml: driver {driver} is the branch that follows in order: which one do the Release Notes name "
             f'for CUDA {release} (table "CUDA Toolkit and Corresponding Driver Versions")?'
         )
-    row = f'{{ driver = "{driver}", ptx-isa = {list(found.ptx_isa)}, nvvm-ir = {list(found.nvvm_ir)} }}'
+    row = f'{{ driver = "{driver}", ptx-isa = {list(facts.ptx_isa)}, nvvm-ir = {list(facts.nvvm_ir)} }}'
     _rows("releases.toml", "[releases]", {f'"{release}"': f'"{release}" = {row}'}, _key)
     formats = _table("device_code.toml")["ltoir-format"]
-    if str(found.ltoir_format) not in formats:
-        new = {str(found.ltoir_format): f'{found.ltoir_format} = "{release}"'}
+    if str(facts.ltoir_format) not in formats:
+        new = {str(facts.ltoir_format): f'{facts.ltoir_format} = "{release}"'}
         _rows("device_code.toml", "[ltoir-format]", new, int)
-    decisions += _architectures(release, found.architectures)
-    decisions += _osabi(release, found.osabi)
+    decisions += _architectures(release, facts.architectures)
+    decisions += _osabi(release, facts.osabi)
     for name in _NAMES_NEWEST:
         text = (DATA / name).read_text(encoding="utf-8")
         said = re.sub(rf"(?m)^(#.* to ){re.escape(previous)}\b", rf"\g<1>{release}", text)
@@ -121,11 +121,11 @@ def facts(release: str) -> list[str]:
     return decisions
 
 
-def _architectures(release: str, found: dict[int, str]) -> list[str]:
+def _architectures(release: str, letters_of: dict[int, str]) -> list[str]:
     """Write the rows of the architectures that came or went with a release."""
     known = _table("architectures.toml")["architectures"]
     rows, decisions = {}, []
-    for number, letters in found.items():
+    for number, letters in letters_of.items():
         suffixes = f', suffixes = "{letters}"' if letters else ""
         if str(number) not in known:
             rows[str(number)] = f'{number} = {{ since = "{release}"{suffixes} }}'
@@ -137,7 +137,7 @@ def _architectures(release: str, found: dict[int, str]) -> list[str]:
             said = known[str(number)].get("suffixes", "")
             decisions.append(f'architectures.toml: sm_{number} has suffixes "{said}"; NVRTC compiles for "{letters}"')
     for number, row in known.items():
-        if int(number) not in found and _key(row.get("dropped", "999")) > _key(release) >= _key(row["since"]):
+        if int(number) not in letters_of and _key(row.get("dropped", "999")) > _key(release) >= _key(row["since"]):
             parts = [f"{key} = {value!r}".replace("'", '"') for key, value in (row | {"dropped": release}).items()]
             rows[number] = f"{number} = {{ {', '.join(parts)} }}"
             decisions.append(
@@ -148,13 +148,13 @@ def _architectures(release: str, found: dict[int, str]) -> list[str]:
     return decisions
 
 
-def _osabi(release: str, found: dict[int, int]) -> list[str]:
+def _osabi(release: str, numbers: dict[int, int]) -> list[str]:
     """Return a sentence if cubins have a header that no driver of the table takes."""
-    known = [one for one in _table("emulator/images.toml")["elf"] if _key(one["since"]) <= _key(release)]
+    known = [entry for entry in _table("emulator/images.toml")["elf"] if _key(entry["since"]) <= _key(release)]
     wrong = sorted(
         f"sm_{arch}: {osabi}"
-        for arch, osabi in found.items()
-        if not any(one["osabi"] == osabi and one["from-arch"] <= arch for one in known)
+        for arch, osabi in numbers.items()
+        if not any(entry["osabi"] == osabi and entry["from-arch"] <= arch for entry in known)
     )
     if not wrong:
         return []
@@ -173,7 +173,9 @@ def exports(release: str) -> list[str]:
         if not wheels:
             decisions.append(f"data/exports/{stem}.json has no wheel of {release}: was its package renamed or dropped?")
             continue
-        gone = [name for one in content["changes"] if one["wheel"] in wheels for name in one.get("removed", ())]
+        gone = [
+            name for change in content["changes"] if change["wheel"] in wheels for name in change.get("removed", ())
+        ]
         if gone:
             decisions.append(
                 f"data/exports/{stem}.json: {release} no longer exports {', '.join(gone[:5])}"
@@ -191,14 +193,14 @@ def entry_points(release: str) -> list[str]:
     make_enums.write(folders)
     make_returns.write(toolchains.find(release).path)
     pin = _table("toolkit_extras.toml")["versions"]
-    (wanted,) = [pin[one]["nvml"] for one in pin if one.startswith(f"{release}.")][-1]
+    (wanted,) = [pin[version]["nvml"] for version in pin if version.startswith(f"{release}.")][-1]
     with tempfile.TemporaryDirectory() as folder:
         install = ("pip", "install", "-q", "--no-deps", "--target", folder, wanted)
         subprocess.run(["uv", *install], check=True)  # noqa: S607
         (header,) = Path(folder).rglob("nvml.h")
         make_nvml.add(release, header)
     nvml = [name for name, (since, *_) in _table("emulator/nvml_names.toml")["functions"].items() if since == release]
-    driver = [one for one in _table("emulator/functions.toml")["symbols"].get(release, []) if not one.endswith("sz")]
+    driver = [name for name in _table("emulator/functions.toml")["symbols"].get(release, []) if not name.endswith("sz")]
     return [
         f"emulator/{file}: {release} has {len(names)} new functions, which the emulated library exports and does not "
         f"perform: {', '.join(names[:8])}{', …' if len(names) > 8 else ''}; is one of them worth more?"
@@ -211,7 +213,10 @@ def archives(_release: str) -> list[str]:
     """Write which nvJitLink links which libcudadevrt.a."""
     from . import make_cudadevrt
 
-    return [f"cudadevrt.toml: the code depends on the architecture: {one}" for one in make_cudadevrt.write(_chains())]
+    return [
+        f"cudadevrt.toml: the code depends on the architecture: {problem}"
+        for problem in make_cudadevrt.write(_chains())
+    ]
 
 
 def atlas(release: str) -> list[str]:
@@ -221,17 +226,19 @@ def atlas(release: str) -> list[str]:
     from . import atlas_differences, make_atlas
 
     make_atlas.main(["--new", release])
-    found = atlas_of(json.loads(make_atlas.FILE.read_text(encoding="utf-8")))
-    unexplained = [one for one in atlas_differences.contradictions(found) if one.reason is None]
+    loaded = atlas_of(json.loads(make_atlas.FILE.read_text(encoding="utf-8")))
+    unexplained = [clash for clash in atlas_differences.contradictions(loaded) if clash.reason is None]
     answers = [
-        answer for one, answer in make_atlas.answers_of(found).items() if release in (one.producer, one.consumer)
+        answer
+        for question, answer in make_atlas.answers_of(loaded).items()
+        if release in (question.producer, question.consumer)
     ]
     asked = f"atlas.json: what only a GPU can say of {release} has the text {make_atlas.NOT_ASKED.text!r}"
     tile = f"tests/data/make_artifacts.py makes no Tile IR bytecode {release}, which tileiras {release} was not asked"
     return [
         *[f"{asked}: is there a machine for `python -m tools.atlas_on_gpu`?"] * (make_atlas.NOT_ASKED in answers),
         *[f"atlas.json: {tile}: which cuda-tile writes it?"] * (make_atlas.NO_BYTECODE in answers),
-        *(f"contradictions.toml: {one}: why does the rule stay?" for one in unexplained),
+        *(f"contradictions.toml: {contradiction}: why does the rule stay?" for contradiction in unexplained),
     ]
 
 
@@ -306,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if done.returncode:
             return done.returncode
         decisions += done.stdout.splitlines()
-    sys.stdout.write("\n".join(["A person must decide:", *(f"- {one}" for one in decisions), ""]))
+    sys.stdout.write("\n".join(["A person must decide:", *(f"- {decision}" for decision in decisions), ""]))
     return 0
 
 

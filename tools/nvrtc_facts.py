@@ -35,19 +35,21 @@ def facts_of(library: Path) -> Facts:
     numbers = (c_int * count.value)()
     nvrtc.nvrtcGetSupportedArchs(numbers)
     known = sorted(numbers)
-    letters = {one: "".join(x for x in "af" if _compiled(nvrtc, "CUBIN", f"-arch=sm_{one}{x}")) for one in known}
+    letters = {
+        number: "".join(x for x in "af" if _compiled(nvrtc, "CUBIN", f"-arch=sm_{number}{x}")) for number in known
+    }
     ptx = _compiled(nvrtc, "PTX", f"-arch=compute_{known[-1]}")
     ltoir = _compiled(nvrtc, "LTOIR", f"-arch=sm_{known[-1]}", "-dlto")
     version = re.search(rb"\.version (\d+)\.(\d+)", ptx)
     if version is None or not ltoir:
         raise RuntimeError(f"{library} compiled no PTX or no LTO-IR for sm_{known[-1]}; ask it with another program")
-    cubins = {one: _compiled(nvrtc, "CUBIN", f"-arch=sm_{one}") for one in known}
+    cubins = {number: _compiled(nvrtc, "CUBIN", f"-arch=sm_{number}") for number in known}
     return Facts(
         (int(version[1]), int(version[2])),
         (ltoir[6], ltoir[7]),
         ltoir[5],
         letters,
-        {one: cubin[7] for one, cubin in cubins.items() if cubin},
+        {number: cubin[7] for number, cubin in cubins.items() if cubin},
     )
 
 
@@ -55,7 +57,7 @@ def _compiled(nvrtc: ctypes.CDLL, kind: str, *options: str) -> bytes:
     """What NVRTC makes of a kernel; empty if it refuses."""
     program, size = c_void_p(), c_size_t()
     nvrtc.nvrtcCreateProgram(byref(program), _SOURCE, b"kernel.cu", 0, None, None)
-    words = (c_char_p * len(options))(*(one.encode() for one in options))
+    words = (c_char_p * len(options))(*(option.encode() for option in options))
     code = b""
     if not nvrtc.nvrtcCompileProgram(program, len(options), words):
         getattr(nvrtc, f"nvrtcGet{kind}Size")(program, byref(size))

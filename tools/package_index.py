@@ -91,16 +91,18 @@ def files_of(index: str, project: str) -> list[IndexedFile]:
     if "json" not in response.headers.get_content_type():
         msg = f"{url} answers {response.headers.get_content_type()}; expected {_ACCEPT}: use an index with PEP 691"
         raise PackageIndexError(msg)
-    found = []
-    for one in json.loads(data)["files"]:
+    files = []
+    for entry in json.loads(data)["files"]:
         try:
-            version = parse_wheel_filename(one["filename"])[1]
+            version = parse_wheel_filename(entry["filename"])[1]
         except (InvalidWheelFilename, InvalidVersion):
             continue
-        sha256 = one.get("hashes", {}).get("sha256")
-        address = urllib.parse.urljoin(url, one["url"])
-        found.append(IndexedFile(one["filename"], address, version, one.get("size"), sha256, bool(one.get("yanked"))))
-    return sorted(found, key=lambda file: (file.version, file.name))
+        sha256 = entry.get("hashes", {}).get("sha256")
+        address = urllib.parse.urljoin(url, entry["url"])
+        files.append(
+            IndexedFile(entry["filename"], address, version, entry.get("size"), sha256, bool(entry.get("yanked")))
+        )
+    return sorted(files, key=lambda file: (file.version, file.name))
 
 
 def wheel_named(name: str) -> IndexedFile:
@@ -118,7 +120,7 @@ def wheel_named(name: str) -> IndexedFile:
 def metadata_of(file: IndexedFile) -> bytes:
     """Return the METADATA of a wheel on the index; a few kilobytes of it are transferred."""
     with RangeFile(file) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
-        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        (name,) = (member for member in archive.namelist() if member.endswith(".dist-info/METADATA"))
         return archive.read(name)
 
 

@@ -172,7 +172,7 @@ def install(folder: Path, venv: Path, cache: Path | None = None) -> dict[str, An
     """
     manifest = check(folder)
     _check_machine(manifest)
-    found = _of_the_machine(manifest["without"])
+    distributions = _of_the_machine(manifest["without"])
     python = str(venv / "bin" / "python")
     _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(venv)])
     offline = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
@@ -185,7 +185,7 @@ def install(folder: Path, venv: Path, cache: Path | None = None) -> dict[str, An
         offline,
     )
     (site,) = (venv / "lib").glob("python*/site-packages")
-    for distribution in found.values():
+    for distribution in distributions.values():
         _copy(distribution, site)
     releases = []
     if cache is not None:
@@ -197,8 +197,8 @@ def install(folder: Path, venv: Path, cache: Path | None = None) -> dict[str, An
     result = {
         "bundle": manifest["made"],
         "version": manifest["version"],
-        "installed": {one["name"]: one["version"] for one in manifest["files"] if "requirement" in one},
-        "machine": {name: distribution.version for name, distribution in found.items()},
+        "installed": {file["name"]: file["version"] for file in manifest["files"] if "requirement" in file},
+        "machine": {name: distribution.version for name, distribution in distributions.items()},
         "toolchains": releases,
     }
     (venv / "bundle.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -226,7 +226,7 @@ def _of_the_machine(wanted: list[dict[str, str]]) -> dict[str, metadata.Distribu
 
     Raises BundleError if one is missing, or of another minor release.
     """
-    found = {}
+    distributions = {}
     for entry in wanted:
         name, version = entry["name"], entry["version"]
         remedy = f"install {name}=={version} for {sys.executable}, or make the bundle without `--without {name}`"
@@ -238,8 +238,8 @@ def _of_the_machine(wanted: list[dict[str, str]]) -> dict[str, metadata.Distribu
         if distribution.version.split(".")[:2] != version.split(".")[:2]:
             msg = f"{name} of this machine is {distribution.version}; expected {version} or near it; {remedy}"
             raise BundleError(msg)
-        found[name] = distribution
-    return found
+        distributions[name] = distribution
+    return distributions
 
 
 def _copy(distribution: metadata.Distribution, site: Path) -> None:

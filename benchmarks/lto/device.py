@@ -141,15 +141,15 @@ class Module:
 
     def facts(self) -> dict[str, int]:
         """Return registers, memory and occupancy of the kernel."""
-        found = {}
+        attributes = {}
         for name, number in ATTRIBUTES.items():
             value = c_int()
             self.device.call("cuFuncGetAttribute", byref(value), number, self.function)
-            found[name] = value.value
+            attributes[name] = value.value
         blocks = c_int()
         size = c_size_t(0)
         self.device.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", byref(blocks), self.function, BLOCK, size)
-        return {**found, "blocks per multiprocessor": blocks.value}
+        return {**attributes, "blocks per multiprocessor": blocks.value}
 
     def unload(self) -> None:
         """Unload the image."""
@@ -163,7 +163,7 @@ class Launches:
         self.device, self.count = module.device, count
         scalars = [c_int(value) for value in problem.scalars]
         self._kept = [*pointers, *scalars]
-        self._arguments = (c_void_p * len(self._kept))(*[ctypes.addressof(one) for one in self._kept])
+        self._arguments = (c_void_p * len(self._kept))(*[ctypes.addressof(kept) for kept in self._kept])
         self._function, self._grid = module.function, problem.grid
         self.graph, self.executable = c_void_p(), c_void_p()
         device = self.device

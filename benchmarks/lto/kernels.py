@@ -129,12 +129,12 @@ def _sample_texts() -> dict[str, str]:
     """The texts of the linker's sample, read and not imported: the machine with the GPU may lack what that needs."""
     text = (HERE.parent.parent / "pytest_cudalink" / "linker" / "sample.py").read_text(encoding="utf-8")
     return {
-        one.targets[0].id: one.value.value
-        for one in ast.parse(text).body
-        if isinstance(one, ast.Assign)
-        and isinstance(one.targets[0], ast.Name)
-        and isinstance(one.value, ast.Constant)
-        and isinstance(one.value.value, str)
+        statement.targets[0].id: statement.value.value
+        for statement in ast.parse(text).body
+        if isinstance(statement, ast.Assign)
+        and isinstance(statement.targets[0], ast.Name)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
     }
 
 
@@ -175,7 +175,7 @@ def _kernels() -> dict[str, Kernel]:
             _gather,
         ),
     )
-    return {one.name: one for one in made}
+    return {kernel.name: kernel for kernel in made}
 
 
 KERNELS = _kernels()

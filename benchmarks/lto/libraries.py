@@ -100,8 +100,8 @@ def link(library: ctypes.CDLL, kind: str, units: Sequence[bytes]) -> Linked:
 def nvrtc(folder: Path) -> ctypes.CDLL:
     """Open the NVRTC of a folder, after its built-ins: some releases look for those only by name."""
     for name in ("libnvrtc-builtins.so.*", "libnvrtc.so.*"):
-        found = ctypes.CDLL(str(next(path for path in sorted(folder.glob(name)) if ".alt." not in path.name)))
-    return found
+        library = ctypes.CDLL(str(next(path for path in sorted(folder.glob(name)) if ".alt." not in path.name)))
+    return library
 
 
 def _must(library: ctypes.CDLL, name: str, *arguments: object) -> None:

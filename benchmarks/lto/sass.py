@@ -39,16 +39,16 @@ def calls_left(text: str) -> dict[str, int | str]:
 
     ``NOP`` is not counted: it pads the end of a function. Images of the same ``"code"`` have the same instructions.
     """
-    found = {"instructions": 0, "calls": 0, "slow-path calls": 0, "functions": 0}
+    counts = {"instructions": 0, "calls": 0, "slow-path calls": 0, "functions": 0}
     code = hashlib.sha256()
     for line in text.splitlines():
         if section := _SECTION.match(line):
-            found["functions"] += not SLOW_PATH.search(section[1])
+            counts["functions"] += not SLOW_PATH.search(section[1])
         instruction = _INSTRUCTION.match(line)
         if instruction is None or instruction[1] == "NOP":
             continue
-        found["instructions"] += 1
+        counts["instructions"] += 1
         code.update(f"{instruction[0].strip()}\n".encode())
         if instruction[1].split(".")[0] == "CALL":
-            found["slow-path calls" if SLOW_PATH.search(instruction[2]) else "calls"] += 1
-    return {**found, "code": code.hexdigest()[:12]}
+            counts["slow-path calls" if SLOW_PATH.search(instruction[2]) else "calls"] += 1
+    return {**counts, "code": code.hexdigest()[:12]}

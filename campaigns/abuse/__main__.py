@@ -73,7 +73,7 @@ class Crew:
         active = [self._started(share) for share in self._shares if share]
         while active:
             time.sleep(POLL)
-            active = [after for one in active if (after := self._watched(notes, *one)) is not None]
+            active = [after for watched in active if (after := self._watched(notes, *watched)) is not None]
         return self._ends
 
     def _started(self, share: range) -> tuple[subprocess.Popen[bytes], range, int, float]:
@@ -129,22 +129,22 @@ def campaign(
         board.write_bytes(bytes(inputs))
         with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
             ends = Crew(command, scenario, inputs, processes, board, started + seconds).work(notes)
-            outcomes = [Outcome(one) for one in notes[:]]
+            outcomes = [Outcome(note) for note in notes[:]]
     counts: dict[str, Counter[Outcome]] = {}
     for number, subject, _ in mutated(chosen(scenario), seed, range(inputs)):
         counts.setdefault(subject.kind, Counter())[outcomes[number]] += 1
     total = Counter(outcomes)
     tried = inputs - total[Outcome.NOT_TRIED]
     print(f"{scenario.title}: {tried} inputs, seed {seed}, {time.monotonic() - started:.0f} s")
-    for kind, found in (*sorted(counts.items()), ("all", total)):
-        listed = ", ".join(f"{count} {one.name.lower().replace('_', ' ')}" for one, count in sorted(found.items()))
+    for kind, numbers in (*sorted(counts.items()), ("all", total)):
+        listed = ", ".join(f"{count} {ou.name.lower().replace('_', ' ')}" for ou, count in sorted(numbers.items()))
         print(f"  {kind}: {listed}")
     for end in ends:
         print(f"  {end}")
-    for number, one in enumerate(outcomes):
-        if one in shown:
-            print(f"  input {number}: {one.name.lower().replace('_', ' ')}")
-    bad = sum(total[one] for one in (*FAILURES, Outcome.AT_WORK))
+    for number, outcome in enumerate(outcomes):
+        if outcome in shown:
+            print(f"  input {number}: {outcome.name.lower().replace('_', ' ')}")
+    bad = sum(total[outcome] for outcome in (*FAILURES, Outcome.AT_WORK))
     cubins = counts.get("cubin", Counter())
     died, most = cubins[Outcome.WORKER_DIED], MOST_DEATHS * (cubins.total() - cubins[Outcome.NOT_TRIED])
     if died > 1 + int(most):  # a short run has no room for a share

@@ -107,7 +107,7 @@ def _crash() -> Use:
         must_end(child, -signal.SIGABRT)
         said = json.loads(record.read_bytes())
         assert said["signal"] == "SIGABRT"
-        assert all(json.loads(one)["call"] in ("cuLinkDestroy", "cuModuleUnload") for one in said["last_events"])
+        assert all(json.loads(event)["call"] in ("cuLinkDestroy", "cuModuleUnload") for event in said["last_events"])
         return Outcome.ACCEPTED
 
     return use
@@ -133,15 +133,15 @@ def _unloads() -> Use:
             closed.wait()
 
         threads = [threading.Thread(target=thread) for _ in range(3)]
-        for one in threads:
-            one.start()
+        for racer in threads:
+            racer.start()
         used.wait()
         pick.shuffle(libraries)
-        for one in libraries:
-            _ctypes.dlclose(one._handle)
+        for racer in libraries:
+            _ctypes.dlclose(racer._handle)
         closed.wait()
-        for one in threads:
-            one.join()
+        for racer in threads:
+            racer.join()
 
     def use(_: Subject, data: bytes) -> Outcome:
         must_end(forked(lambda: work(random.Random(data))))
@@ -238,7 +238,7 @@ def _daemons() -> Use:
         held.use()
         if links:
             held.link()
-        highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+        highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
         os.closerange(0, highest + 1)
         opened = os.open(log, os.O_RDWR)
         for number in range(opened + 1, highest + 1):
@@ -341,15 +341,15 @@ class _Process(NamedTuple):
     @property
     def total(self) -> int:
         """Violations of the whole tree."""
-        return self.violations * (1 + self.threads) + sum(one.total for one in self.below)
+        return self.violations * (1 + self.threads) + sum(level.total for level in self.below)
 
     def run(self, cuda: Any) -> None:
         """Start this process and those below it; each must end as planned."""
         must_end(forked(partial(self._live, cuda)), -signal.SIGKILL if self.killed else 0)
 
     def _live(self, cuda: Any) -> None:
-        for one in self.below:
-            one.run(cuda)  # before cuInit, or it answers 3
+        for level in self.below:
+            level.run(cuda)  # before cuInit, or it answers 3
         context = ctypes.c_void_p()
         assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
         workers = [threading.Thread(target=self._violate, args=(cuda, context)) for _ in range(self.threads)]
@@ -384,9 +384,9 @@ def _descendants() -> Use:
         beside = forked(partial(second.run, cuda))
         first.run(cuda)
         must_end(beside)
-        found, total = mine.take_counted(), first.total + second.total
-        assert len(found) == total, f"{len(found)} of {total} violations were noted"
-        assert all(one["option"] == "CU_JIT_LOG_VERBOSE" for one in found)
+        violations, total = mine.take_counted(), first.total + second.total
+        assert len(violations) == total, f"{len(violations)} of {total} violations were noted"
+        assert all(violation["option"] == "CU_JIT_LOG_VERBOSE" for violation in violations)
         return Outcome.ACCEPTED
 
     return use

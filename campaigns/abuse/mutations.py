@@ -50,15 +50,15 @@ class Subject:
 
 def subjects() -> tuple[Subject, ...]:
     """Return every sample that has code for one architecture, with its sibling."""
-    found = []
+    subjects = []
     for release in _RELEASES:
         for path in sorted((SAMPLES / release).iterdir()):
             kind, other = _KINDS[path.suffix], "user" if path.stem == "main" else "main"
             sibling = path.with_name(f"{other}{path.suffix}") if path.stem in ("main", "user") else None
-            found.append(_subject(path, kind, sibling))
+            subjects.append(_subject(path, kind, sibling))
     main = SAMPLES / "13.0" / "main.cubin"
-    found += [_subject(path, _KINDS[path.suffix], main) for path in sorted((SAMPLES / "nvcc").iterdir())]
-    return tuple(found)
+    subjects += [_subject(path, _KINDS[path.suffix], main) for path in sorted((SAMPLES / "nvcc").iterdir())]
+    return tuple(subjects)
 
 
 def _subject(path: Path, kind: str, sibling: Path | None) -> Subject:

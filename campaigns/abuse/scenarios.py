@@ -106,10 +106,10 @@ def _raw_link() -> Callable[[Subject, bytes], Outcome]:
         state, image, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
         assert cuda.cuLinkCreate_v2(3, keys, values, ctypes.byref(state)) == 0
         code = 0
-        for kind, one in ((subject.kind, data), (subject.sibling_kind, subject.sibling)):
-            if one and not code:
-                given = ctypes.c_size_t(len(one))
-                code = cuda.cuLinkAddData_v2(state, _TYPES[kind], one, given, b"damaged", 0, None, None)
+        for kind, part in ((subject.kind, data), (subject.sibling_kind, subject.sibling)):
+            if part and not code:
+                given = ctypes.c_size_t(len(part))
+                code = cuda.cuLinkAddData_v2(state, _TYPES[kind], part, given, b"damaged", 0, None, None)
         code = code or cuda.cuLinkComplete(state, ctypes.byref(image), ctypes.byref(size))
         text = log.value.decode("utf-8", "replace")
         assert cuda.cuLinkDestroy(state) == 0

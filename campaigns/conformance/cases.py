@@ -112,9 +112,9 @@ class Step:
         self._keep: list[Any] = []
         for word in words:
             key, _, value = word.partition("=")
-            if found := re.match(r"([\w-]+):(.*)", word):
-                kind = KINDS[found[1]] if found[1] in KINDS else int(found[1])
-                names = [f"f{number}" for number in range(40)] if found[2] == "many" else [found[2]]
+            if match := re.match(r"([\w-]+):(.*)", word):
+                kind = KINDS[match[1]] if match[1] in KINDS else int(match[1])
+                names = [f"f{number}" for number in range(40)] if match[2] == "many" else [match[2]]
                 self.inputs += [(kind, name) for name in names]
             elif key in ("info", "error", "fill", "name", "size", "cut"):
                 self.keywords[key] = None if value == "none" else int(value) if value.isdecimal() else value
@@ -164,7 +164,7 @@ def perform(text: str, d: Recorder) -> None:  # noqa: C901 (a branch for each ve
     """Do the steps of a case."""
     state: State | None = None
     context = ctypes.c_void_p()
-    steps = [Step(one) for one in text.split(" | ")]
+    steps = [Step(step) for step in text.split(" | ")]
     if steps[0].verb != "cold":
         d.start()
     for step in steps:

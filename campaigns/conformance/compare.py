@@ -22,7 +22,7 @@ class Difference:
     row: int  # number of the call in the case, from 0
     field: str  # "call" and "code" are codes and order; "ended" says that one driver died there
     recorded: object
-    found: object
+    replayed: object
 
 
 def _plain(value: object) -> object:
@@ -38,17 +38,17 @@ def _length(row: Row, name: str) -> int:
     return int(row[f"{name}_size"]) - (len(text) - len(str(_plain(text))))
 
 
-def _same(field: str, recorded: Row, found: Row) -> bool:
-    if field in ("info_size", "error_size") and field in recorded and field in found:
+def _same(field: str, recorded: Row, replayed: Row) -> bool:
+    if field in ("info_size", "error_size") and field in recorded and field in replayed:
         name = field.removesuffix("_size")
-        return _length(recorded, name) == _length(found, name)
-    return _plain(recorded.get(field)) == _plain(found.get(field))
+        return _length(recorded, name) == _length(replayed, name)
+    return _plain(recorded.get(field)) == _plain(replayed.get(field))
 
 
-def differences(case: str, recorded: list[Row], found: list[Row]) -> Iterator[Difference]:
+def differences(case: str, recorded: list[Row], replayed: list[Row]) -> Iterator[Difference]:
     """Every difference of one case; nothing is compared after a call that one of the drivers did not survive."""
-    for number in range(max(len(recorded), len(found))):
-        ours = found[number] if number < len(found) else {}
+    for number in range(max(len(recorded), len(replayed))):
+        ours = replayed[number] if number < len(replayed) else {}
         theirs = recorded[number] if number < len(recorded) else {}
         if "signal" in theirs or "signal" in ours:
             if theirs.get("signal") != ours.get("signal"):
@@ -69,6 +69,6 @@ def reasons() -> list[dict[str, Any]]:
 def explained(difference: Difference) -> str | None:
     """The reason of a difference; None if the list has none."""
     for entry in reasons():
-        if difference.field in entry["fields"] and any(fnmatch(difference.case, one) for one in entry["cases"]):
+        if difference.field in entry["fields"] and any(fnmatch(difference.case, case) for case in entry["cases"]):
             return str(entry["reason"])
     return None

@@ -157,15 +157,15 @@ def _answer(calls: Program, answers: list[Any]) -> list[Any]:
     """The codes up to the first error, and the kernels that are there; or the signal."""
     if answers[-1][0] == "signal":
         return ["crash", int(signal.Signals[answers[-1][1]])]
-    found: list[Any] = []
+    outcome: list[Any] = []
     for call, (code, *_) in zip(calls, answers[len(_START) :], strict=True):
         if call[0] == "cuModuleGetFunction":
-            found += [] if code else [call[3][1:]]
+            outcome += [] if code else [call[3][1:]]
         elif call[0] != "cuLinkCreate_v2":
-            found.append(code)
+            outcome.append(code)
             if code:
                 break
-    return found
+    return outcome
 
 
 def _answers(calls: Program) -> list[Any]:
@@ -178,9 +178,9 @@ def record(variables: str) -> dict[str, Any]:
     set_variables = partial(os.environ.update, CUDA_CACHE_DISABLE="1", **ENVIRONMENTS[variables])
     cases, names, asks = zip(*_asks(variables), strict=True)
     with get_context("fork").Pool(initializer=set_variables) as pool:
-        *found, facts = pool.map(_answers, [*asks, _FACTS], chunksize=1)
+        *results, facts = pool.map(_answers, [*asks, _FACTS], chunksize=1)
     answers: dict[str, Any] = {}
-    for case, name, calls, answered in zip(cases, names, asks, found, strict=True):
+    for case, name, calls, answered in zip(cases, names, asks, results, strict=True):
         answers.setdefault(case, {})[name] = _answer(calls, answered)
     cuda, major, minor = (value for _, value in facts[len(_START) :])
     return {"cuda": cuda, "arch": 10 * major + minor, "answers": answers}
@@ -188,8 +188,8 @@ def record(variables: str) -> dict[str, Any]:
 
 def main() -> None:
     """Ask with each set of variables, and write one file."""
-    found = {name: record(name) for name in ENVIRONMENTS}
-    recording = {**found[""], "answers": {name: one["answers"] for name, one in found.items()}}
+    recordings = {name: record(name) for name in ENVIRONMENTS}
+    recording = {**recordings[""], "answers": {name: row["answers"] for name, row in recordings.items()}}
     Path(sys.argv[1]).write_text(json.dumps(recording, indent=1) + "\n", encoding="utf-8")
 
 

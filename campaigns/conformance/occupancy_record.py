@@ -47,20 +47,22 @@ def kernels(arch: int) -> list[Kernel]:
     """Every kernel that is asked about."""
     counts = (1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 56, 64, 72, 80, 88, 96, 112, 128, 160, 200, 236)
     sizes = (4, 1000, 1024, 4096, 12288, 20000, 32768, 49152)
-    found = [Kernel(count) for count in counts]
-    found += [Kernel(4, size) for size in sizes]
-    found += [Kernel(count, size) for count, size in product((16, 40, 72, 128), (16, 3000, 8192, 16384, 24576, 40960))]
+    kernels = [Kernel(count) for count in counts]
+    kernels += [Kernel(4, size) for size in sizes]
+    kernels += [
+        Kernel(count, size) for count, size in product((16, 40, 72, 128), (16, 3000, 8192, 16384, 24576, 40960))
+    ]
     bounds = [".maxntid 1", ".maxntid 32", ".maxntid 100", ".maxntid 128,2", ".maxntid 256", ".maxntid 1024"]
     bounds += [".reqntid 64", ".reqntid 8,8,8", ".maxntid 256\n.minnctapersm 4", ".maxntid 512\n.minnctapersm 2"]
     bounds += [f".maxnreg {number}" for number in (24, 32, 40, 64, 128, 255)]
-    found += [Kernel(count, size, one) for one in bounds for count, size in ((4, 0), (60, 2048), (150, 0))]
+    kernels += [Kernel(count, size, bound) for bound in bounds for count, size in ((4, 0), (60, 2048), (150, 0))]
     if arch >= 90:
         clusters = [".maxclusterrank 2", ".maxclusterrank 4", ".explicitcluster\n.maxclusterrank 8"]
         clusters += [".explicitcluster\n.reqnctapercluster 2", ".explicitcluster\n.reqnctapercluster 4,2"]
-        found += [Kernel(count, size, one) for one in clusters for count, size in ((4, 0), (80, 16384))]
+        kernels += [Kernel(count, size, cluster) for cluster in clusters for count, size in ((4, 0), (80, 16384))]
     chance = random.Random(9)
-    found += [Kernel(chance.randint(1, 230), 16 * chance.randint(1, 3000)) for _ in range(45)]
-    return list(dict.fromkeys(found))
+    kernels += [Kernel(chance.randint(1, 230), 16 * chance.randint(1, 3000)) for _ in range(45)]
+    return list(dict.fromkeys(kernels))
 
 
 def ptx(arch: int) -> str:
@@ -73,8 +75,8 @@ def ptx(arch: int) -> str:
             lines += [f"  .shared .align 16 .b8 room[{kernel.shared}];", "  mov.u32 %r0, room;"]
             lines += ["  st.volatile.shared.u8 [%r0], 1;"]
         order = range(1, kernel.values + 1)
-        lines += [f"  ld.volatile.global.u32 %r{one}, [%rd1+{4 * one}];" for one in order]
-        lines += [f"  st.volatile.global.u32 [%rd1+{4 * one}], %r{kernel.values + 1 - one};" for one in order]
+        lines += [f"  ld.volatile.global.u32 %r{place}, [%rd1+{4 * place}];" for place in order]
+        lines += [f"  st.volatile.global.u32 [%rd1+{4 * place}], %r{kernel.values + 1 - place};" for place in order]
         lines += ["  ret;", "}"]
     return "\n".join([*lines, ""])
 
@@ -102,7 +104,7 @@ def questions() -> list[tuple[Any, ...]]:
         asked += [("available", 1, 128), ("potential", size, 0)]
     for _ in range(2):
         asked += [("cluster-size", block, size) for block in (1, 128, 1024) for size in (0, 16384, 100000)]
-        asked += [("clusters", width, *one) for width in (1, 2, 3, 4, 8, 16) for one in ((128, 0), (512, 40000))]
+        asked += [("clusters", width, *block) for width in (1, 2, 3, 4, 8, 16) for block in ((128, 0), (512, 40000))]
         asked += [("set", NON_PORTABLE_CLUSTER, 1)]
     return asked
 
@@ -137,27 +139,27 @@ def _config(width: int, block: int, shared: int) -> _Config:
 def _answer(cuda: Any, function: c_void_p, question: tuple[Any, ...]) -> list[int]:
     """The code of one question, and the answer where the code is 0."""
     kind, *numbers = question
-    one, other, size = c_int(), c_int(), c_size_t()
+    integer, other, size = c_int(), c_int(), c_size_t()
     if kind in ("active", "flags"):
         block, shared, *flags = numbers
         name = "cuOccupancyMaxActiveBlocksPerMultiprocessor" + ("WithFlags" if flags else "")
-        code, found = getattr(cuda, name)(byref(one), function, block, c_size_t(shared), *flags), [one]
+        code, values = getattr(cuda, name)(byref(integer), function, block, c_size_t(shared), *flags), [integer]
     elif kind == "available":
-        code, found = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), function, *numbers), [size]
+        code, values = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), function, *numbers), [size]
     elif kind in ("potential", "callback"):
         first, limit = numbers
         callback = _SharedOfBlock(lambda block: block * first) if kind == "callback" else _SharedOfBlock()
         shared = c_size_t(0 if kind == "callback" else first)
-        code = cuda.cuOccupancyMaxPotentialBlockSize(byref(one), byref(other), function, callback, shared, limit)
-        found = [one, other]
+        code = cuda.cuOccupancyMaxPotentialBlockSize(byref(integer), byref(other), function, callback, shared, limit)
+        values = [integer, other]
     elif kind in ("set", "cache"):
         name = "cuFuncSetAttribute" if kind == "set" else "cuFuncSetCacheConfig"
-        code, found = getattr(cuda, name)(function, *numbers), []
+        code, values = getattr(cuda, name)(function, *numbers), []
     else:
         name = "cuOccupancyMaxPotentialClusterSize" if kind == "cluster-size" else "cuOccupancyMaxActiveClusters"
         config = _config(*(0, *numbers)[-3:])
-        code, found = getattr(cuda, name)(byref(one), function, byref(config)), [one]
-    return [code, *([] if code else [each.value for each in found])]
+        code, values = getattr(cuda, name)(byref(integer), function, byref(config)), [integer]
+    return [code, *([] if code else [each.value for each in values])]
 
 
 def record(library: str = "libcuda.so.1") -> dict[str, Any]:

@@ -212,15 +212,15 @@ class Recorder:
 
 def facts(image: bytes) -> dict[str, Any]:
     """What matters of a linked image, whoever linked it."""
-    found = inspect(image)
+    artifact = inspect(image)
     return {
-        "kind": found.kind,
-        "sound": not found.problems,
-        "relocatable": found.relocatable,
-        "arch": found.arch,
-        "kernels": sorted(found.kernels),
-        "undefined": sorted(found.undefined),
-        "functions": sorted(found.text_sections),
+        "kind": artifact.kind,
+        "sound": not artifact.problems,
+        "relocatable": artifact.relocatable,
+        "arch": artifact.arch,
+        "kernels": sorted(artifact.kernels),
+        "undefined": sorted(artifact.undefined),
+        "functions": sorted(artifact.text_sections),
     }
 
 

@@ -61,7 +61,7 @@ def answers(row: Row) -> dict[str, Any]:
     """What a row says of each loading that was asked: "waits", "returns", "held", "free", or a number."""
     if "answer" in row:
         return dict.fromkeys(LOADING, row["answer"][0])
-    return {loading: found[0][0] for loading, found in row["answers"].items()}
+    return {loading: answers[0][0] for loading, answers in row["answers"].items()}
 
 
 def key(kind: str, row: Row) -> tuple[str, ...]:
@@ -70,26 +70,26 @@ def key(kind: str, row: Row) -> tuple[str, ...]:
     return kind, *(str(row.get(name, "")) for name in names)
 
 
-def facts(call: str, given: str) -> dict[str, Any]:
+def facts(call: str, question: str) -> dict[str, Any]:
     """What a question says of the arguments of its call, in the words of the table."""
-    found: dict[str, Any] = {"first": given in _FIRST, "sync_memops": "sync memops" in given}
-    words = given.replace(",", "").replace("sync memops", "device").split()
+    facts: dict[str, Any] = {"first": question in _FIRST, "sync_memops": "sync memops" in question}
+    words = question.replace(",", "").replace("sync memops", "device").split()
     sizes = [int(word) for word in words if word.isdigit()]
-    found |= {"size": sizes[0]} if sizes else {}
+    facts |= {"size": sizes[0]} if sizes else {}
     if call.startswith("cuMemcpy"):
         kinds = [word for word in words if word in _MEMORY]
         if len(kinds) == 1:  # the other side is an array
             kinds = [kinds[0], "device"] if "HtoA" in call else ["device", kinds[0]]
-        found |= dict(zip(("source", "to"), kinds or ["device", "device"], strict=True))
+        facts |= dict(zip(("source", "to"), kinds or ["device", "device"], strict=True))
     elif "pool" in words:
-        found["memory"] = "pool"
+        facts["memory"] = "pool"
     elif words and words[0] in _MEMORY:
-        found["memory"] = words[0]
+        facts["memory"] = words[0]
     elif call in ("cuMemFreeHost", "cuMemHostUnregister"):
-        found["memory"] = "pinned"
+        facts["memory"] = "pinned"
     elif call == "cuCtxSetLimit" and words[-1] != "same":
-        found["limit"] = _LIMITS.get(given.partition(",")[0])
-    return found
+        facts["limit"] = _LIMITS.get(question.partition(",")[0])
+    return facts
 
 
 def applies(row: no_wait.Wait, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> bool:
@@ -116,7 +116,7 @@ def applies(row: no_wait.Wait, call: str, facts: Mapping[str, Any], loading: str
 
 def row_of(call: str, facts: Mapping[str, Any], loading: str = "lazy") -> no_wait.Wait | None:
     """The row by which a call waits, or None; the parameters are those of `applies`."""
-    return next((one for one in no_wait.waits() if applies(one, call, facts, loading)), None)
+    return next((wait for wait in no_wait.waits() if applies(wait, call, facts, loading)), None)
 
 
 def reaches(waits_for: str, stream: str, place: str) -> bool:
@@ -226,8 +226,8 @@ def compare(recording: Mapping[str, Any], other: Callable[[str, Row, str], Any] 
 
 def answers_in(recording: Mapping[str, Any]) -> Callable[[str, Row, str], Any]:
     """What another recording says."""
-    found = {key(kind, row): answers(row) for kind, row in rows(recording)}
-    return lambda kind, row, loading: found.get(key(kind, row), {}).get(loading)
+    by_key = {key(kind, row): answers(row) for kind, row in rows(recording)}
+    return lambda kind, row, loading: by_key.get(key(kind, row), {}).get(loading)
 
 
 def merged(recordings: list[dict[str, Any]]) -> dict[str, Any]:
@@ -236,19 +236,19 @@ def merged(recordings: list[dict[str, Any]]) -> dict[str, Any]:
     A call that takes longer than the gate stays closed "waits" without a gate, too. And a call that does not wait at a
     gate holds nobody up there, even if it is slow and has not returned when the other call does.
     """
-    found: dict[tuple[str, ...], tuple[str, Row]] = {}
+    by_key: dict[tuple[str, ...], tuple[str, Row]] = {}
     for recording in recordings:
         for kind, row in rows(recording):
-            found[key(kind, row)] = kind, {name: value for name, value in row.items() if name not in ("ms", "alone")}
+            by_key[key(kind, row)] = kind, {name: value for name, value in row.items() if name not in ("ms", "alone")}
     slow, alone = set(), {}
-    for kind, row in found.values():
+    for kind, row in by_key.values():
         if kind == "one":
             question = f"{row['call']} {row['given']}".strip()
             alone[question, row["stream"], row["place"]] = answers(row)
             if row["place"] == "none" and question != OWN_GATE and set(answers(row).values()) != {"returns"}:
                 slow.add(question)
     kept: dict[str, list[Row]] = {kind: [] for kind in NAMES}
-    for kind, row in found.values():
+    for kind, row in by_key.values():
         if kind == "held":
             stream = row["stream"] if QUESTIONS[row["waiting"]].in_stream else ""
             place = row["place"].partition(", ")[0]
@@ -256,7 +256,7 @@ def merged(recordings: list[dict[str, Any]]) -> dict[str, Any]:
         elif kind != "one" or f"{row['call']} {row['given']}".strip() not in slow:
             kept[kind].append(row)
     about = {**recordings[0]["about"], "counts": {"rows": sum(map(len, kept.values()))}}
-    about["seconds"] = round(sum(one["about"]["seconds"] for one in recordings), 1)
+    about["seconds"] = round(sum(recording["about"]["seconds"] for recording in recordings), 1)
     return {"about": about, **kept}
 
 
@@ -273,7 +273,7 @@ def _settled(row: Row, alone: Mapping[str, Any]) -> Row:
 @cache
 def recorded() -> dict[str, dict[str, Any]]:
     """The recordings of this folder, by device."""
-    return {one["about"]["device"]: one for one in map(load, sorted(RECORDED.glob("waits-*.json.xz")))}
+    return {record["about"]["device"]: record for record in map(load, sorted(RECORDED.glob("waits-*.json.xz")))}
 
 
 def main(arguments: list[str] | None = None) -> int:

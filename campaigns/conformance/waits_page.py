@@ -44,34 +44,34 @@ def conditions_of(question: Question) -> str:
 
 def asking() -> dict[str, dict[str, bool]]:
     """Whether each question waits anywhere, by loading."""
-    found: dict[str, dict[str, bool]] = {}
+    by_name: dict[str, dict[str, bool]] = {}
     for recording in waits.recorded().values():
         for kind, row in waits.rows(recording):
             if kind == "one":
                 name = f"{row['call']} {row['given']}".strip()
                 for loading, answer in waits.answers(row).items():
-                    before = found.setdefault(name, {})
+                    before = by_name.setdefault(name, {})
                     before[loading] = before.get(loading, False) or answer == "waits"
-    return found
+    return by_name
 
 
 def waiting() -> Iterator[tuple[Wait, list[Question]]]:
     """Rows of the table, each with the questions that wait by it."""
-    found: dict[int, list[Question]] = {}
+    by_row: dict[int, list[Question]] = {}
     for name, by_loading in asking().items():
         question = QUESTIONS[name]
         for loading, waits_there in by_loading.items():
             facts = waits.facts(question.call, question.given)
             row = waits.row_of(question.call, facts, loading.lower()) if waits_there else None
             if row:
-                found.setdefault(no_wait.waits().index(row), []).append(question)
+                by_row.setdefault(no_wait.waits().index(row), []).append(question)
     for kind, limit in waits.rows(waits.recorded()[H100]):
         if kind == "limit" and any(isinstance(answer, int) for answer in waits.answers(limit).values()):
             question = copy(limit["name"], limit["to"], limit["source"], MOST)
             row = waits.row_of(question.call, waits.facts(question.call, question.given))
             if row:
-                found.setdefault(no_wait.waits().index(row), []).append(question)
-    for number, questions in sorted(found.items()):
+                by_row.setdefault(no_wait.waits().index(row), []).append(question)
+    for number, questions in sorted(by_row.items()):
         yield no_wait.waits()[number], questions
 
 
@@ -84,7 +84,7 @@ def _waiting() -> str:
             words.append(f"more than {row.given['larger_than']:,} bytes")
         source = "" if row.source == DOCUMENTED else f" ({row.source})"
         promised = f"{row.promised}{source}" if row.promised else "nothing"
-        calls = listed(one.call for one in questions)
+        calls = listed(question.call for question in questions)
         cells = [calls, "; ".join(words), WAITS_FOR[row.waits_for], promised, instead(row, questions)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -96,10 +96,10 @@ def instead(row: Wait, questions: list[Question]) -> str:
         earlier = ", earlier" if waits.row_of(row.instead, {"first": True}) else ""
         return listed(filter(None, [row.instead])) + earlier
     free = [
-        conditions_of(one)
-        for one in questions
-        if not waits.row_of(row.instead_of(one.call), waits.facts(one.call, one.given))
-        and not waits.row_of(f"{row.instead_of(one.call)}_v2", waits.facts(one.call, one.given))
+        conditions_of(question)
+        for question in questions
+        if not waits.row_of(row.instead_of(question.call), waits.facts(question.call, question.given))
+        and not waits.row_of(f"{row.instead_of(question.call)}_v2", waits.facts(question.call, question.given))
     ]
     if not free:
         return ""
@@ -108,12 +108,12 @@ def instead(row: Wait, questions: list[Question]) -> str:
 
 def _returning() -> str:
     lines = ["| | call |", "|---|---|"]
-    found = asking()
-    sometimes = {QUESTIONS[name].call for name, by_loading in found.items() if any(by_loading.values())}
+    answers = asking()
+    sometimes = {QUESTIONS[name].call for name, by_loading in answers.items() if any(by_loading.values())}
     for group, questions in GROUPS.items():
         calls: dict[str, list[str]] = {}
         for question in questions:
-            if not any(found.get(question.name, {"": True}).values()):
+            if not any(answers.get(question.name, {"": True}).values()):
                 with_it = conditions_of(question) if question.call in sometimes else ""
                 calls.setdefault(name_of(question.call), []).append(with_it)
         shown = []
@@ -127,17 +127,17 @@ def _returning() -> str:
 
 def held() -> dict[tuple[str, ...], list[str]]:
     """The waiting calls by the calls that they hold up, as the H100 has it under lazy loading."""
-    found: dict[str, list[str]] = {}
+    by_way: dict[str, list[str]] = {}
     recording = waits.recorded()[H100]
     for kind, row in waits.rows(recording):
         answer = waits.answers(row).get("LAZY") if kind == "held" else None
         if answer in ("held", "free"):
-            calls = found.setdefault(row["waiting"], [])
+            calls = by_way.setdefault(row["waiting"], [])
             alone = waits.said("one", {**row, "stream": "non-blocking"}, "LAZY") == "waits"
             if answer == "held" and not alone:
                 calls.append(row["call"])
     grouped: dict[tuple[str, ...], list[str]] = {}
-    for name, calls in found.items():
+    for name, calls in by_way.items():
         grouped.setdefault(tuple(sorted(set(map(name_of, calls)))), []).append(name)
     return grouped
 
@@ -145,8 +145,8 @@ def held() -> dict[tuple[str, ...], list[str]]:
 def _held() -> str:
     lines = ["| while this waits | these calls of other threads wait, too |", "|---|---|"]
     every: set[str] = set()
-    sometimes = {one.call for _, questions in waiting() for one in questions}
-    for calls, names in sorted(held().items(), key=lambda one: -len(one[0])):
+    sometimes = {question.call for _, questions in waiting() for question in questions}
+    for calls, names in sorted(held().items(), key=lambda pair: -len(pair[0])):
         every |= set(calls)
         shown = []
         for name in dict.fromkeys(names):
@@ -175,10 +175,10 @@ def _limits() -> str:
     lines += [f"{start} {', '.join(kinds)} |" for start, kinds in copies.items()]
     lines += ["", "| call | so many return behind a gate before one waits |", "|---|---|"]
     for row in recording["depth"]:
-        counts = [found[0] for way in (row.get("answers") or {"": [row["answer"]]}).values() for found in way]
+        counts = [answer[0] for way in (row.get("answers") or {"": [row["answer"]]}).values() for answer in way]
         question = QUESTIONS[row["name"]]
         words = f" ({question.given})" if question.given else ""
-        shown = [f"{one:,}" if isinstance(one, int) else "all of 8,192" for one in dict.fromkeys(counts)]
+        shown = [f"{count:,}" if isinstance(count, int) else "all of 8,192" for count in dict.fromkeys(counts)]
         lines.append(f"| `{name_of(question.call)}`{words} | {' or '.join(shown)} |")
     return "\n".join(lines)
 

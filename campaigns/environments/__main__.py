@@ -124,18 +124,18 @@ def operations(drawn: Recipe) -> Iterator[str]:
     """Yield what users of an environment do: only that for which all that it needs was meant to be there."""
     names = drawn.names | outside(drawn)
     here = {part: [name in names for name in pair] for part, pair in PARTS.items()}
-    yield from (one for one, parts in _OF_PARTS.items() if all(any(here[part]) for part in parts))
+    yield from (operation for operation, parts in _OF_PARTS.items() if all(any(here[part]) for part in parts))
     wheels = _as_wheels(drawn)
     yield from _linked_with(wheels)
     yield from ["nvdisasm"] * ("nvidia-cuda-nvdisasm" in wheels)
-    yield from (one for one, parts in _OF_NVCC.items() if all(here[part][0] for part in parts))
+    yield from (operation for operation, parts in _OF_NVCC.items() if all(here[part][0] for part in parts))
     modules = dict.fromkeys(module for name in sorted(names) for module in PACKAGES[name].get("imports", ()))
     # pynvjitlink needs the driver's library
     yield from (f"imported {module}" for module in modules if module != "pynvjitlink" or drawn.driver)
     if drawn.driver:  # where both majors are, programs of each find their own
         once = [part for part in FIRST_CALL if part != "cudart" and sum(here[part]) == 1]
         yield from (f"begins {part}" for part in once if _is_whole(PARTS[part][not here[part][0]], wheels))
-        yield from (one for module, one in (("rmm", "rmm-stream"), ("torch", "torch-cuda")) if module in modules)
+        yield from (step for module, step in (("rmm", "rmm-stream"), ("torch", "torch-cuda")) if module in modules)
         opens = {key: file for name in names for key, file in PACKAGES[name].get("opens", {}).items()}
         yield from (f"opened {part} {file}" for part, file in opens.items() if sum(here[part]) == 1)
     if names & _LINKING:
@@ -212,7 +212,7 @@ class Made:
         mounts = [f"mount --bind {cache} /etc/ld.so.cache"] * cache.exists()
         mounts += [f"mount -t overlay overlay -o lowerdir={local}:/usr/local /usr/local"] * local.exists()
         nothing.mkdir()  # in place of the toolkits of this machine
-        mounts += [f"mount --bind {nothing} {one}" for one in Path("/usr/local").glob("cuda-*") if one.is_dir()]
+        mounts += [f"mount --bind {nothing} {path}" for path in Path("/usr/local").glob("cuda-*") if path.is_dir()]
         script = " && ".join([*mounts, 'exec "$@"'])
         # what the machine has is as the environment's damage says, for its programs alone
         self._inside = ["unshare", *_AS_ROOT, "--mount", "sh", "-c", script, "sh"] if mounts else []
@@ -237,13 +237,13 @@ class Made:
         said, fixes = [], []
         for code, out, err in answers:
             try:
-                found = json.loads(out)["findings"]
+                findings = json.loads(out)["findings"]
             except ValueError:
                 said.append(f"{code}: {out[:300]}{err[-600:]}")
                 continue
-            red = [one for one in found if one["severity"] in ("error", "unknown")]
-            said += [f"{one['severity']}: {one['what']}" for one in red]
-            fixes += [one["fix"] for one in red if one["severity"] == "error" and one["fix"]]
+            red = [finding for finding in findings if finding["severity"] in ("error", "unknown")]
+            said += [f"{finding['severity']}: {finding['what']}" for finding in red]
+            fixes += [finding["fix"] for finding in red if finding["severity"] == "error" and finding["fix"]]
         return [code for code, _, _ in answers], said, fixes
 
     def failed(self, wanted: Sequence[str]) -> dict[str, str]:
@@ -311,7 +311,7 @@ def try_one(drawn: Recipe, *, keep: bool = False, walk: bool = False) -> Result:
         if walk and failed and fixes:
             result.repairs = made.repair(fixes)
             # the releases are others now, of which the recipe has no sizes, and which may have no such programs
-            result.left = made.failed([one for one in wanted if one != "files" and made.has(one)])
+            result.left = made.failed([step for step in wanted if step != "files" and made.has(step)])
         result.seconds = time.monotonic() - began
         return result
     finally:
@@ -333,14 +333,14 @@ def campaign(
     """Try the environments, as many as the time allows; print each disagreement."""
     end = time.monotonic() + seconds if seconds else None
 
-    def one(number: int) -> Result | None:
+    def judged(number: int) -> Result | None:
         if end is not None and time.monotonic() > end:
             return None
         return try_one(recipe(seed, number), walk=walk)
 
     results = []
     with ThreadPoolExecutor(processes) as pool:
-        for result in filter(None, pool.map(one, numbers)):
+        for result in filter(None, pool.map(judged, numbers)):
             results.append(result)
             if verbose or not result.agrees or result.left:
                 print(result, flush=True)
@@ -349,17 +349,17 @@ def campaign(
 
 def table(results: Sequence[Result]) -> str:
     """The table of agreement."""
-    counts = Counter((one.broken, one.red) for one in results)
-    agreed = sum(one.agrees for one in results)
-    tried = sum(one.tried for one in results)
-    walked = [one for one in results if one.repairs]
-    repaired = f"\n  repaired           {sum(not one.left for one in walked):5}  of {len(walked)} with a command"
+    counts = Counter((result.broken, result.red) for result in results)
+    agreed = sum(result.agrees for result in results)
+    tried = sum(result.tried for result in results)
+    walked = [result for result in results if result.repairs]
+    repaired = f"\n  repaired           {sum(not result.left for result in walked):5}  of {len(walked)} with a command"
     return (
         f"{len(results)} environments, {tried} operations: agreement {100 * agreed / max(len(results), 1):.1f} %\n"
         f"  broken and red     {counts[True, True]:5}\n  sound and not red  {counts[False, False]:5}\n"
         f"  broken and not red {counts[True, False]:5}  (false green)\n"
         f"  sound and red      {counts[False, True]:5}  (false red)\n"
-        f"  crashes            {sum(one.crashed for one in results):5}{repaired if walked else ''}"
+        f"  crashes            {sum(result.crashed for result in results):5}{repaired if walked else ''}"
     )
 
 
@@ -389,7 +389,7 @@ def main() -> int:
     print(f"{table(results)}\nseed {options.seed}, {date}, {time.monotonic() - began:.0f} s")
     if len(results) < len(numbers):
         print(f"left out: {len(numbers) - len(results)} of {len(numbers)} environments, as the time was over")
-    return 0 if results and all(one.agrees for one in results) else 1
+    return 0 if results and all(result.agrees for result in results) else 1
 
 
 if __name__ == "__main__":

@@ -120,10 +120,10 @@ def _add_users(source: random.Random, chosen: dict[str, str], majors: list[int])
     for name in source.sample(_USERS, source.choices((0, 1, 2), (35, 45, 20))[0]):
         chosen[name] = source.choice(PACKAGES[name]["releases"])
     # CuPy's own libraries are of its major; others take those of the environment
-    unlike = {one for pair in PARTS.values() for one in pair} - {PARTS[part][13 not in majors] for part in PARTS}
-    brings = [one for name in chosen for one in PACKAGES[name].get("brings", ())]
-    for one in (one for one in brings if one not in unlike or "cupy" in "".join(chosen)):
-        chosen.setdefault(one, source.choice(PACKAGES[one]["releases"]))
+    unlike = {name for pair in PARTS.values() for name in pair} - {PARTS[part][13 not in majors] for part in PARTS}
+    brings = [package for name in chosen for package in PACKAGES[name].get("brings", ())]
+    for package in (package for package in brings if package not in unlike or "cupy" in "".join(chosen)):
+        chosen.setdefault(package, source.choice(PACKAGES[package]["releases"]))
     if source.random() < 0.06:  # a library of either major, which nobody asked for
         stray = source.choice(PARTS[source.choice(_STRAY)])
         chosen.setdefault(stray, source.choice(PACKAGES[stray]["releases"]))
@@ -147,14 +147,14 @@ def _minor(version: str) -> str:
 
 
 def _of_major(source: random.Random, name: str, major: int) -> str:
-    return source.choice([one for one in PACKAGES[name]["releases"] if one.startswith(f"{major}.")])
+    return source.choice([release for release in PACKAGES[name]["releases"] if release.startswith(f"{major}.")])
 
 
 def _align(source: random.Random, chosen: dict[str, str], major: int) -> None:
     """Take the parts of one minor, where there are such; one part in eight stays as it is."""
-    wanted = source.choice([_minor(one) for one in PACKAGES[PARTS["cudart"][major == 12]]["releases"]])
+    wanted = source.choice([_minor(release) for release in PACKAGES[PARTS["cudart"][major == 12]]["releases"]])
     for name in chosen:
-        fitting = [one for one in PACKAGES[name]["releases"] if _minor(one) == wanted]
+        fitting = [release for release in PACKAGES[name]["releases"] if _minor(release) == wanted]
         if fitting and (name in _OF_12) == (major == 12) and source.random() > 0.125:
             chosen[name] = fitting[-1]
 
@@ -166,7 +166,7 @@ def _complete(source: random.Random, chosen: dict[str, str]) -> None:
         for name in [*chosen]:
             for need in requirements(name, chosen[name]):
                 releases = PACKAGES.get(need.name, {}).get("releases", ())
-                fitting = [one for one in releases if need.specifier.contains(one)]
+                fitting = [release for release in releases if need.specifier.contains(release)]
                 wrong = need.name in chosen and chosen[need.name] not in fitting
                 if fitting and (need.name not in chosen or (wrong and source.random() < 0.95)):
                     chosen[need.name] = source.choice(fitting) if source.random() < 0.5 else fitting[-1]
@@ -185,8 +185,8 @@ def _a_file(source: random.Random, chosen: dict[str, str]) -> tuple[str, str] | 
         return None
     name, pattern = source.choice(owners), source.choice(_FILES)
     tree = unpacked(name, chosen[name])
-    files = sorted(str(one.relative_to(tree)) for one in tree.rglob("*") if one.match(pattern) and one.is_file())
-    files = [one for one in files if ".dist-info" not in one]
+    files = sorted(str(path.relative_to(tree)) for path in tree.rglob("*") if path.match(pattern) and path.is_file())
+    files = [file for file in files if ".dist-info" not in file]
     return (name, source.choice(files)) if files else None
 
 
@@ -195,26 +195,26 @@ def _another_release(source: random.Random, chosen: dict[str, str]) -> tuple[str
     if not several:
         return None
     name = source.choice(several)
-    return name, source.choice([one for one in PACKAGES[name]["releases"] if one != chosen[name]])
+    return name, source.choice([release for release in PACKAGES[name]["releases"] if release != chosen[name]])
 
 
 def _some_libraries(source: random.Random, chosen: dict[str, str]) -> list[tuple[str, str]]:
     """Libraries of one minor, of either major that is there."""
     old = any(name in _OF_12 for name in chosen)
-    minor = source.choice([_minor(one) for one in PACKAGES[PARTS["cudart"][old]]["releases"]])
+    minor = source.choice([_minor(release) for release in PACKAGES[PARTS["cudart"][old]]["releases"]])
     names = [PARTS[part][old] for part in source.sample(_CORE, source.randint(1, 3))]
     return [
         (name, fitting[-1])
         for name in names
-        if (fitting := [one for one in PACKAGES[name]["releases"] if _minor(one) == minor])
+        if (fitting := [release for release in PACKAGES[name]["releases"] if _minor(release) == minor])
     ]
 
 
 def _a_toolkit(source: random.Random, _: dict[str, str]) -> list[tuple[str, str]]:
-    minor = source.choice([_minor(one) for one in PACKAGES["nvidia-cuda-nvcc"]["releases"]])
+    minor = source.choice([_minor(release) for release in PACKAGES["nvidia-cuda-nvcc"]["releases"]])
     parts = (*_CORE, "nvcc", "nvvm", "crt")
     return [
-        (name, [one for one in PACKAGES[name]["releases"] if _minor(one) == minor][-1])
+        (name, [release for release in PACKAGES[name]["releases"] if _minor(release) == minor][-1])
         for name in (PARTS[part][0] for part in parts)
     ]
 
@@ -286,14 +286,14 @@ _USED: Final = re.compile(r"\.so[.\d]*$|/(?:include|bin|nvvm)/|\.py$")
 
 def used_files(drawn: Recipe, site: Path) -> dict[str, int]:
     """The files that programs use of the toolkit's packages, with their sizes; of several releases the smallest."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     moved = {name for kind, what in drawn.damage if kind == "conda" for name, _ in what}
-    for name, version in [*(one for one in drawn.packages if one[0] not in moved), *_replaced(drawn)]:
+    for name, version in [*(package for package in drawn.packages if package[0] not in moved), *_replaced(drawn)]:
         if re.search("^(?:nvidia|cuda)-|-cu(?:da)?1[23]x?$", name):
             for place, size in _used_files_of(name, version).items():
                 path = f"{site}{place}"
-                found[path] = min(size, found.get(path, size))
-    return found
+                sizes[path] = min(size, sizes.get(path, size))
+    return sizes
 
 
 @cache
@@ -307,12 +307,12 @@ def _used_files_of(name: str, version: str) -> dict[str, int]:
 @cache
 def requirements(name: str, version: str) -> tuple[Requirement, ...]:
     """What a released wheel requires, with what the extras bring that it names of the toolkit."""
-    found = [*_required(name, version, "")]
-    toolkits = [need for need in found if need.name == "cuda-toolkit"]
+    needs = [*_required(name, version, "")]
+    toolkits = [need for need in needs if need.name == "cuda-toolkit"]
     for need in toolkits:
-        fitting = [one for one in PACKAGES[need.name]["releases"] if need.specifier.contains(one)]
-        found += [more for one in fitting[-1:] for extra in need.extras for more in _required(need.name, one, extra)]
-    return tuple(found)
+        fitting = [release for release in PACKAGES[need.name]["releases"] if need.specifier.contains(release)]
+        needs += [more for r in fitting[-1:] for extra in need.extras for more in _required(need.name, r, extra)]
+    return tuple(needs)
 
 
 def _required(name: str, version: str, extra: str) -> Iterator[Requirement]:
@@ -331,7 +331,7 @@ def _own() -> tuple[tuple[Path, str], ...]:
     cuda.pathfinder is for a recipe to choose.
     """
     waiting, seen = ["pytest-cudalink"], {"cuda-pathfinder"}
-    found = []
+    kept = []
     while waiting:
         name = canonicalize_name(waiting.pop())
         if name in seen:
@@ -339,10 +339,10 @@ def _own() -> tuple[tuple[Path, str], ...]:
         seen.add(name)
         installed = importlib.metadata.distribution(name)
         files = [(Path(str(installed.locate_file(file))), str(file)) for file in installed.files or ()]
-        found += [(path, place) for path, place in files if ".." not in place and path.is_file()]
+        kept += [(path, place) for path, place in files if ".." not in place and path.is_file()]
         needs = map(Requirement, installed.requires or ())
         waiting += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
-    return tuple(found)
+    return tuple(kept)
 
 
 # -- making one
@@ -394,12 +394,12 @@ def make(drawn: Recipe, prefix: Path) -> dict[str, str]:
 # -- damage that is done: each takes what was drawn, the versions, and the folder with the packages; returns variables
 
 
-def _lose(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
-    (site / what[1]).unlink(missing_ok=True)
+def _lose(package: tuple[str, str], _: dict[str, str], site: Path) -> None:
+    (site / package[1]).unlink(missing_ok=True)
 
 
-def _cut(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
-    file = site / what[1]
+def _cut(package: tuple[str, str], _: dict[str, str], site: Path) -> None:
+    file = site / package[1]
     if file.is_file():
         content = file.read_bytes()
         file.unlink()  # its content has other names
@@ -407,47 +407,47 @@ def _cut(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
         file.chmod(0o755)
 
 
-def _install_over(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
+def _install_over(package: tuple[str, str], _: dict[str, str], site: Path) -> None:
     """As ``pip install --target`` does, which removes nothing."""
-    _lay(unpacked(*what), site)
+    _lay(unpacked(*package), site)
 
 
-def _leave_metadata(what: tuple[str, str], _: dict[str, str], site: Path) -> None:
-    for info in unpacked(*what).glob("*.dist-info"):
+def _leave_metadata(package: tuple[str, str], _: dict[str, str], site: Path) -> None:
+    for info in unpacked(*package).glob("*.dist-info"):
         _lay(info, site / info.name)
 
 
-def _remove_metadata(what: str, versions: dict[str, str], site: Path) -> None:
-    for info in unpacked(what, versions[what]).glob("*.dist-info"):
+def _remove_metadata(name: str, versions: dict[str, str], site: Path) -> None:
+    for info in unpacked(name, versions[name]).glob("*.dist-info"):
         shutil.rmtree(site / info.name, ignore_errors=True)
 
 
-def _remove_files(what: str, versions: dict[str, str], site: Path) -> None:
-    tree = unpacked(what, versions[what])
+def _remove_files(name: str, versions: dict[str, str], site: Path) -> None:
+    tree = unpacked(name, versions[name])
     for file in tree.rglob("*"):
         if file.is_file() and ".dist-info" not in str(file.relative_to(tree)):
             (site / file.relative_to(tree)).unlink(missing_ok=True)
 
 
 def _name_libraries(
-    what: list[tuple[str, str]], _: dict[str, str], site: Path, folder_name: str = "old"
+    packages: list[tuple[str, str]], _: dict[str, str], site: Path, folder_name: str = "old"
 ) -> dict[str, str]:
     folder = site.parents[3] / folder_name
     folder.mkdir(exist_ok=True)
-    for one in what:
-        for file in unpacked(*one).rglob("*.so*"):
+    for wheel_of in packages:
+        for file in unpacked(*wheel_of).rglob("*.so*"):
             _link(file, folder / file.name)
     return {"LD_LIBRARY_PATH": str(folder)}
 
 
-def _name_toolkit(what: list[tuple[str, str]], _: dict[str, str], site: Path) -> dict[str, str]:
-    folder = _toolkit_in(site.parents[3] / "cuda", what)
+def _name_toolkit(packages: list[tuple[str, str]], _: dict[str, str], site: Path) -> dict[str, str]:
+    folder = _toolkit_in(site.parents[3] / "cuda", packages)
     return {"CUDA_HOME": str(folder), "CUDA_PATH": str(folder)}
 
 
-def _toolkit_in(folder: Path, what: list[tuple[str, str]]) -> Path:
+def _toolkit_in(folder: Path, packages: list[tuple[str, str]]) -> Path:
     """Put packages where a toolkit has their files."""
-    for name, version in what:
+    for name, version in packages:
         tree = unpacked(name, version) / "nvidia" / "cu13"
         _lay(tree, folder)
         for file in tree.rglob("*.so.*"):
@@ -469,33 +469,33 @@ def _whole_name(file: str, version: str) -> str:
     return f"{stem}.so.{release if release.startswith(f'{short}.') else f'{short}.0.0'}"
 
 
-def _put_into_usr_local(what: list[tuple[str, str]], _: dict[str, str], site: Path) -> None:
-    _toolkit_in(site.parents[3] / "local" / "cuda", what)
+def _put_into_usr_local(packages: list[tuple[str, str]], _: dict[str, str], site: Path) -> None:
+    _toolkit_in(site.parents[3] / "local" / "cuda", packages)
 
 
-def _cache_libraries(what: list[tuple[str, str]], versions: dict[str, str], site: Path) -> None:
-    (folder,) = _name_libraries(what, versions, site, "cached").values()
+def _cache_libraries(packages: list[tuple[str, str]], versions: dict[str, str], site: Path) -> None:
+    (folder,) = _name_libraries(packages, versions, site, "cached").values()
     conf = site.parents[3] / "ld.so.conf"
     conf.write_text(f"{folder}\ninclude /etc/ld.so.conf\n", encoding="utf-8")
     cache = conf.with_name("ld.so.cache")
     subprocess.run(["ldconfig", "-X", "-C", str(cache), "-f", str(conf)], check=True, capture_output=True)
 
 
-def _cache_lost_libraries(what: list[tuple[str, str]], versions: dict[str, str], site: Path) -> None:
-    _cache_libraries(what, versions, site)
+def _cache_lost_libraries(packages: list[tuple[str, str]], versions: dict[str, str], site: Path) -> None:
+    _cache_libraries(packages, versions, site)
     shutil.rmtree(site.parents[3] / "cached")
 
 
-def _install_by_conda(what: list[tuple[str, str]], versions: dict[str, str], site: Path) -> dict[str, str]:
+def _install_by_conda(packages: list[tuple[str, str]], versions: dict[str, str], site: Path) -> dict[str, str]:
     """Put files where conda's packages have them, with the record of each."""
     prefix = site.parents[2]
     (prefix / "conda-meta").mkdir(exist_ok=True)
-    for name, version in what:
+    for name, version in packages:
         _remove_files(name, versions, site)
         _remove_metadata(name, versions, site)
         files: list[str] = []
         for file in unpacked(name, version).glob("nvidia/**/*"):
-            place = next((one for one in ("lib", "include") if one in file.parts), "")
+            place = next((name for name in ("lib", "include") if name in file.parts), "")
             if place and file.is_file():
                 inside = "/".join(file.parts[file.parts.index(place) + 1 :])
                 if ".so." in inside:
@@ -526,10 +526,10 @@ def _library_by_conda(file: Path, prefix: Path, version: str) -> list[str]:
     return [whole, *links]
 
 
-def _link_with(tag: str, what: tuple[str, tuple[str, str] | None], versions: dict[str, str], site: Path) -> None:
+def _link_with(tag: str, parts: tuple[str, tuple[str, str] | None], versions: dict[str, str], site: Path) -> None:
     """Compile a library of a package that calls nvJitLink of a release, and names the folder to search for it."""
-    minor, other = what
-    name = other[0] if other else next(one for one in PARTS["nvJitLink"] if one in versions)
+    minor, other = parts
+    name = other[0] if other else next(name for name in PARTS["nvJitLink"] if name in versions)
     folder = Path("$ORIGIN/../nvidia", "nvjitlink" if name in _OF_12 else "cu13", "lib")
     if other:
         folder = site.parents[3] / f"linked-{tag}"
@@ -557,7 +557,7 @@ def _link_with(tag: str, what: tuple[str, tuple[str, str] | None], versions: dic
 
 
 def _one_of(source: random.Random, chosen: dict[str, str]) -> str | None:
-    others = [one for one in chosen if one != "cuda-pathfinder"]
+    others = [name for name in chosen if name != "cuda-pathfinder"]
     return source.choice(others) if others else None
 
 

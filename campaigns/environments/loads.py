@@ -25,14 +25,14 @@ def needed(path: str) -> list[str]:
     return re.findall(r"\(NEEDED\).*\[(.*)\]", done.stdout)
 
 
-def load(path: str, places: dict[str, str], seen: set[str]) -> None:
+def load(path: str, places: dict[str, str], visited: set[str]) -> None:
     """Load what a library needs of this environment, wherever it lies, then the library, with every symbol bound."""
-    if path in seen:
+    if path in visited:
         return
-    seen.add(path)
+    visited.add(path)
     for name in needed(path):
         if name in places:
-            load(places[name], places, seen)
+            load(places[name], places, visited)
     ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_GLOBAL)
 
 

@@ -54,9 +54,9 @@ class Failed(RuntimeError):  # noqa: N818 (an outcome)
     """An operation that a user would see fail."""
 
 
-def expect(code: int, what: str, log: bytes = b"") -> None:
+def expect(code: int, call: str, log: bytes = b"") -> None:
     if code:
-        raise Failed(f"{what} returns {code}: {log.decode(errors='replace').strip()[:300]}")
+        raise Failed(f"{call} returns {code}: {log.decode(errors='replace').strip()[:300]}")
 
 
 def library(name: str) -> ctypes.CDLL:
@@ -139,8 +139,8 @@ def headers(name: str) -> str:
     from cuda import pathfinder
 
     if hasattr(pathfinder, "locate_nvidia_header_directory"):
-        found = pathfinder.locate_nvidia_header_directory(name)
-        folder = found.abs_path if found else None
+        located = pathfinder.locate_nvidia_header_directory(name)
+        folder = located.abs_path if located else None
     else:
         folder = pathfinder.find_nvidia_header_directory(name)
     if not folder:
@@ -317,9 +317,9 @@ def torch_cuda() -> None:
     _asks_the_driver(importlib.import_module("torch").cuda.init)
 
 
-def opened(what: str) -> None:
+def opened(pair: str) -> None:
     """Open a library by its name, as a package does where it uses a GPU, in a process that has loaded the toolkit's."""
-    name, file = what.split()
+    name, file = pair.split()
     library(name)
     ctypes.CDLL(file)
 
@@ -383,7 +383,7 @@ def pip_check() -> None:
         raise Failed("; ".join(wrong))
 
 
-def outcome(what: Callable[[], object]) -> str:
+def outcome(action: Callable[[], object]) -> str:
     """What goes wrong in a fresh process; empty for nothing."""
     read, write = os.pipe()
     child = os.fork()
@@ -393,7 +393,7 @@ def outcome(what: Callable[[], object]) -> str:
         os.dup2(1, 2)
         text = ""
         try:
-            what()
+            action()
         except BaseException as error:  # noqa: BLE001 (whatever a user would see)
             text = f"{type(error).__name__}: {error}"[:4000]
         os.write(write, text.encode(errors="replace"))
@@ -417,5 +417,5 @@ if __name__ == "__main__":
     os.environ["CUDALINK_EMULATOR_EVENTS"] = f"{PLAN['scratch']}/events"
     with contextlib.suppress(Exception):  # the operations that need it say what is wrong
         importlib.import_module("cuda.pathfinder")
-    for one in PLAN["operations"]:
-        print(json.dumps([one, attempt(one)]), flush=True)
+    for operation in PLAN["operations"]:
+        print(json.dumps([operation, attempt(operation)]), flush=True)

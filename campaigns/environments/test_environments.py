@@ -67,14 +67,14 @@ def test_what_is_meant_to_be_there() -> None:
     """Operations need all of their parts; the compiler's are those of CUDA 13, beside it."""
     names = ("nvrtc", "nvcc", "crt", "nvdisasm")
     names = ("nvidia-nvjitlink", "nvidia-nvvm", *(f"nvidia-cuda-{name}" for name in names))
-    found = [*operations(Recipe(0, [(name, "13") for name in names]))]
-    assert {"nvrtc", "link-ptx", "link-ltoir", "ptxas", "nvdisasm"} <= {*found}
-    assert not {"nvcc", "nvrtc-headers", "image", "links"} & {*found}
-    found = [*operations(Recipe(0, [("nvidia-cuda-nvrtc-cu12", "12"), ("cuda-core", "1")], "13.0"))]
-    assert {"links", "image", "imported cuda.core"} <= {*found}
-    found = [*operations(Recipe(0, [("nvidia-nvjitlink", "13.1.115")], "12.9"))]
-    assert "linked-image" in found
-    assert "image" not in found
+    chosen = [*operations(Recipe(0, [(name, "13") for name in names]))]
+    assert {"nvrtc", "link-ptx", "link-ltoir", "ptxas", "nvdisasm"} <= {*chosen}
+    assert not {"nvcc", "nvrtc-headers", "image", "links"} & {*chosen}
+    chosen = [*operations(Recipe(0, [("nvidia-cuda-nvrtc-cu12", "12"), ("cuda-core", "1")], "13.0"))]
+    assert {"links", "image", "imported cuda.core"} <= {*chosen}
+    chosen = [*operations(Recipe(0, [("nvidia-nvjitlink", "13.1.115")], "12.9"))]
+    assert "linked-image" in chosen
+    assert "image" not in chosen
     named = [("library-path", [("nvidia-nvjitlink-cu12", "12.4.127")])]
     packages = [("nvidia-cuda-nvrtc-cu12", "12"), ("cuda-bindings", "12.9.0")]
     assert "link-ptx" in operations(Recipe(0, packages, None, named))

@@ -77,7 +77,7 @@ def audited(wheel: Path) -> tuple[tuple[str, ...], ...]:
         raise RuntimeError(f"{wheel}: {done.stdout}{done.stderr}")
     (audit,) = json.loads(done.stdout)
     return tuple(
-        tuple(f"{one['place']} {one['what']}" for one in audit["findings"] if one["severity"] == severity)
+        tuple(f"{f['place']} {f['what']}" for f in audit["findings"] if f["severity"] == severity)
         for severity in ("error", "note")
     )
 
@@ -112,7 +112,7 @@ def judge(wheel: Path) -> Verdict:
     metadata = _run("unzip", "-p", wheel, "*.dist-info/METADATA").stdout
     # extras that bring something of CUDA's, and are not for developers
     named = re.findall(r"^Requires-Dist: (?:nvidia|cu)\S.*extra == ['\"]([\w-]+)", metadata, re.MULTILINE)
-    extras = [one for one in dict.fromkeys(named) if not one.startswith(("test", "bench", "dev", "doc"))]
+    extras = [extra for extra in dict.fromkeys(named) if not extra.startswith(("test", "bench", "dev", "doc"))]
     extras += [",".join(extras)] if len(extras) > 1 else []
     missing: set[str] = set()
     otherwise: set[str] = set()
@@ -163,8 +163,8 @@ def downloaded(name: str, folder: Path) -> Path:
 
 def rows() -> dict[str, dict[str, Any]]:
     """The verdicts that are kept."""
-    found: dict[str, dict[str, Any]] = tomllib.loads(DATA.read_text(encoding="utf-8"))["wheels"]
-    return found
+    wheels: dict[str, dict[str, Any]] = tomllib.loads(DATA.read_text(encoding="utf-8"))["wheels"]
+    return wheels
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,9 +16,9 @@ ENVIRONMENTS = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encodi
 
 #: Sessions of the page that have commands in named environments, by the title of their section.
 SESSIONS = {
-    section.partition("\n")[0]: found
+    section.partition("\n")[0]: blocks
     for section in re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]
-    if (found := sessions.environment_blocks(section))
+    if (blocks := sessions.environment_blocks(section))
 }
 
 

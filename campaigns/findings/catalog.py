@@ -111,12 +111,12 @@ class Finding:
     @property
     def bad(self) -> tuple[str, ...]:
         """Releases with the fault, oldest first."""
-        return (*self.measured, *sorted((one for runs in self.runs for one in runs.bad), key=Version))
+        return (*self.measured, *sorted((release for runs in self.runs for release in runs.bad), key=Version))
 
     @property
     def good(self) -> tuple[str, ...]:
         """Releases without the fault that ran, oldest first."""
-        return tuple(sorted((one for runs in self.runs for one in runs.good), key=Version))
+        return tuple(sorted((release for runs in self.runs for release in runs.good), key=Version))
 
     @property
     def ranges(self) -> str:
@@ -125,18 +125,18 @@ class Finding:
             return ", ".join(self.bad)
         groups: list[list[str]] = []
         before = ""
-        for one in sorted((*self.bad, *self.good), key=Version):
-            if one in self.bad:
+        for release in sorted((*self.bad, *self.good), key=Version):
+            if release in self.bad:
                 if before in self.good or not groups:
                     groups.append([])
-                groups[-1].append(one)
-            before = one
-        return ", ".join(one[0] if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in groups)
+                groups[-1].append(release)
+            before = release
+        return ", ".join(group[0] if len(group) == 1 else f"{group[0]} to {group[-1]}" for group in groups)
 
     @property
     def mended(self) -> str:
         """The first release without the fault after the last one with it; empty if the newest has it."""
-        later = [one for one in self.good if Version(one) > Version(self.bad[-1])] if not self.measured else []
+        later = [r for r in self.good if Version(r) > Version(self.bad[-1])] if not self.measured else []
         return later[0] if later else ""
 
     @property
@@ -167,7 +167,7 @@ def read() -> tuple[Finding, ...]:
                 **entry,
                 "runs": tuple(Runs(*(tuple(runs.get(key, ())) for key in ("packages", "bad", "good"))) for runs in ran),
                 "measured": tuple(entry.get("measured", ())),
-                "cells": tuple(_cells(one) for one in entry.get("cells", ())),
+                "cells": tuple(_cells(cells) for cells in entry.get("cells", ())),
                 "issue": Issue(**{**issue, "searches": tuple(issue["searches"])}) if issue else None,
             }
         )
@@ -178,15 +178,13 @@ def read() -> tuple[Finding, ...]:
 
 def environments(identifiers: Iterable[str]) -> set[str]:
     """The environments that the sessions of some findings name."""
-    texts = [one.session for one in read() if one.id in set(identifiers)]
+    texts = [finding.session for finding in read() if finding.id in set(identifiers)]
     return {environment for text in texts for environment in re.findall(sessions.ENVIRONMENT, text, re.MULTILINE)}
 
 
 def blocks() -> dict[str, str]:
     """The generated parts of the page: the table of the findings, and a section for each."""
-    rows = [
-        f"| {one.library} | [{one.title}](#{one.id}) | {one.kind} | {one.ranges} | {one.outcome} |" for one in read()
-    ]
+    rows = [f"| {f.library} | [{f.title}](#{f.id}) | {f.kind} | {f.ranges} | {f.outcome} |" for f in read()]
     head = ["| library | finding | kind | releases | mended in |", "|---|---|---|---|---|"]
     return {"table": "\n".join([*head, *rows]), "findings": "\n".join(map(_section, read()))}
 
@@ -219,7 +217,7 @@ def _unfiled(finding: Finding) -> dict[str, str]:
     if not (issue := finding.issue):
         return {}
     command = f"`python -m campaigns.findings.catalog {finding.id}`"
-    return {"searched": "; ".join(f"`{one}`" for one in issue.searches), "text to send": f"{command}, to {issue.to}"}
+    return {"searched": "; ".join(f"`{t}`" for t in issue.searches), "text to send": f"{command}, to {issue.to}"}
 
 
 def _shown(finding: Finding) -> tuple[str, str, str]:
@@ -228,7 +226,7 @@ def _shown(finding: Finding) -> tuple[str, str, str]:
     return next(
         step
         for step in sessions.environment_steps(finding.session)
-        if any(one in step[1] for one in commands) and re.search(finding.shows, step[2], re.MULTILINE)
+        if any(command in step[1] for command in commands) and re.search(finding.shows, step[2], re.MULTILINE)
     )
 
 
@@ -260,7 +258,7 @@ def text_to_send(finding: Finding) -> str:
         "To reproduce": "\n\n".join(
             [
                 *(f"`{file.name}`:\n\n```python\n{file.read_text(encoding='utf-8')}```" for file in files),
-                "```console\n$ pip install " + " ".join(f"'{one}'" for one in packages) + f"\n$ {command}\n```",
+                "```console\n$ pip install " + " ".join(f"'{package}'" for package in packages) + f"\n$ {command}\n```",
                 *([EMULATED] * (finding.command.startswith("pytest "))),
                 *([FAULTS] * ("--cudalink-fault-sweep" in command)),
             ]
@@ -270,7 +268,7 @@ def text_to_send(finding: Finding) -> str:
         "Contract": finding.contract,
         "Proposed fix": finding.fix,
         "Searched before": "\n".join(
-            ["GitHub, for:", *(f"- {one}" for one in issue.searches), *([f"\nRelated: {upstream}"] * bool(upstream))]
+            ["GitHub, for:", *(f"- {row}" for row in issue.searches), *([f"\nRelated: {upstream}"] * bool(upstream))]
         ),
     }
     sections = "\n\n".join(f"### {name}\n\n{text}" for name, text in parts.items())
@@ -282,15 +280,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Print the text of an issue for each finding that is named; without a name, list them."
     )
-    unfiled = {one.id: one for one in read() if one.issue}
+    unfiled = {finding.id: finding for finding in read() if finding.issue}
     parser.add_argument("findings", nargs="*", metavar="ID", help="; ".join(unfiled))
     chosen = parser.parse_args(arguments).findings
     if unknown := set(chosen) - unfiled.keys():
         parser.error(f"{', '.join(sorted(unknown))}: not a finding to send; expected some of {', '.join(unfiled)}")
     if chosen:
-        print("\n".join(text_to_send(unfiled[one]) for one in chosen))
+        print("\n".join(text_to_send(unfiled[name]) for name in chosen))
     else:
-        print("\n".join(f"{name}: to {one.issue.to}" for name, one in unfiled.items() if one.issue))
+        print("\n".join(f"{name}: to {finding.issue.to}" for name, finding in unfiled.items() if finding.issue))
     return 0
 
 

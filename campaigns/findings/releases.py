@@ -21,7 +21,7 @@ def printed_by(finding: catalog.Finding, packages: tuple[str, ...], release: str
     """What the reproducer prints in a new environment with a release."""
     with tempfile.TemporaryDirectory() as name:
         environment = Path(name) / "environment"
-        given = [one.replace("{}", release) for one in packages] + ([wheel] if wheel else [])
+        given = [package.replace("{}", release) for package in packages] + ([wheel] if wheel else [])
         python = environment / "bin" / "python"
         subprocess.run(["uv", "venv", "-q", "--python", sys.executable, environment], check=True)
         subprocess.run(["uv", "pip", "install", "-q", "--python", python, *given], check=True)
@@ -43,10 +43,10 @@ def main() -> int:
         for runs in finding.runs:
             for release in sorted((*runs.bad, *runs.good), key=Version):
                 printed = printed_by(finding, runs.packages, release, options.wheel)
-                found = bool(re.search(finding.shows, printed, re.MULTILINE))
-                agrees = found == (release in runs.bad)
+                shows = bool(re.search(finding.shows, printed, re.MULTILINE))
+                agrees = shows == (release in runs.bad)
                 wrong += not agrees
-                verdict = "bad" if found else "good"
+                verdict = "bad" if shows else "good"
                 print(f"{finding.id}: {finding.library} {release}: {verdict}{'' if agrees else ', listed otherwise'}")
                 if options.show or not agrees:
                     print(printed)

@@ -10,7 +10,7 @@ from campaigns.findings import catalog
 from tests import sessions
 
 FINDINGS = catalog.read()
-IDS = [one.id for one in FINDINGS]
+IDS = [finding.id for finding in FINDINGS]
 
 
 def runnable(session: str) -> str:
@@ -18,7 +18,7 @@ def runnable(session: str) -> str:
     if os.environ.get("CUDALINK_VALGRIND") == "1":
         return session
     parts = re.split(r"^(?=\(\S+\) \$ )", session, flags=re.MULTILINE)
-    return "".join(one for one in parts if "valgrind" not in one.partition("\n")[0])
+    return "".join(part for part in parts if "valgrind" not in part.partition("\n")[0])
 
 
 @pytest.mark.skipif(sessions.ENVIRONMENTS is None, reason="needs the environments of the pages: nox -s findings")

@@ -51,20 +51,20 @@ def main(arguments: list[str] | None = None) -> int:
     for stage in STAGES:
         if options.stage and stage.name not in options.stage:
             continue
-        found = run_stage(stage)
-        stages.append(found)
-        counts = f"{found['passed']} passed, {len(found['failures'])} failed, {len(found['skipped'])} skipped"
-        print(f"{found['outcome']:8} {stage.name:14} {found['seconds']:6.1f} s  {counts}", flush=True)
-        for one in found["failures"][:5]:
-            print("    " + one[:600].replace("\n", "\n    "), flush=True)
-        for what, why in found["skipped"]:
+        result = run_stage(stage)
+        stages.append(result)
+        counts = f"{result['passed']} passed, {len(result['failures'])} failed, {len(result['skipped'])} skipped"
+        print(f"{result['outcome']:8} {stage.name:14} {result['seconds']:6.1f} s  {counts}", flush=True)
+        for failure in result["failures"][:5]:
+            print("    " + failure[:600].replace("\n", "\n    "), flush=True)
+        for what, why in result["skipped"]:
             print(f"    skipped: {what}: {why}", flush=True)
         # after every stage: a run that is stopped keeps what it has
         file.write_text(json.dumps(pages.completed(content), indent=1) + "\n", encoding="utf-8")
     content = pages.completed(content)
     pages.check(content)
     print(f"results in {file}")
-    return 0 if all(one["outcome"] == "passed" for one in stages) else 1
+    return 0 if all(stage["outcome"] == "passed" for stage in stages) else 1
 
 
 if __name__ == "__main__":

@@ -50,8 +50,10 @@ def machine_facts() -> dict[str, Any]:
             "python": platform.python_version(),
         },
         "packages": {
-            one.metadata["Name"]: one.version
-            for one in sorted(metadata.distributions(), key=lambda one: str(one.metadata["Name"]).lower())
+            distribution.metadata["Name"]: distribution.version
+            for distribution in sorted(
+                metadata.distributions(), key=lambda distribution: str(distribution.metadata["Name"]).lower()
+            )
         },
         "bundle": json.loads(bundle.read_text(encoding="utf-8")) if bundle.is_file() else None,
     }
@@ -82,7 +84,7 @@ def _clocks() -> dict[str, str]:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    values = [one.strip() for one in done.stdout.strip().split(",")]
+    values = [value.strip() for value in done.stdout.strip().split(",")]
     return dict(zip(_QUESTIONS, values, strict=True)) if len(values) == len(_QUESTIONS) else {}
 
 

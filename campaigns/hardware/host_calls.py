@@ -34,12 +34,12 @@ cuda.cuStreamSynchronize(stream)
 """
 
 
-def answers_in(way: str, names: list[str]) -> dict[str, str]:
+def answers_in(caller: str, names: list[str]) -> dict[str, str]:
     """The answers of functions in one of the two places; ``"ends with -11"`` for one that ended the process."""
     answers: dict[str, str] = {}
     while len(answers) < len(names):
         left = [name for name in names if name not in answers]
-        command = [sys.executable, "-c", PROBE, way, *left]
+        command = [sys.executable, "-c", PROBE, caller, *left]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
             text, end = done.stdout, f"ends with {done.returncode}"
@@ -49,7 +49,7 @@ def answers_in(way: str, names: list[str]) -> dict[str, str]:
             name, _, code = line.partition(" ")
             answers[name] = code or end
         if not text:
-            raise RuntimeError(f"no answer at all in {way}: {end}")
+            raise RuntimeError(f"no answer at all in {caller}: {end}")
     return answers
 
 
@@ -62,8 +62,8 @@ def main() -> None:
         for name in release
         if not name.startswith(LEFT_OUT) and not name.endswith(("_ptsz", "_ptds"))
     )
-    found = {way: answers_in(way, names) for way in ("host", "callback")}
-    print(json.dumps({name: [found[way][name] for way in found] for name in names}))
+    answers = {way: answers_in(way, names) for way in ("host", "callback")}
+    print(json.dumps({name: [answers[way][name] for way in answers] for name in names}))
 
 
 if __name__ == "__main__":

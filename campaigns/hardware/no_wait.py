@@ -16,7 +16,7 @@ from tests.planted.expected_waits import WAITS
 
 def _watched(function: Callable[[hidden_waits.Hot], None], costs: list[float]) -> list[gates.FoundWait]:
     """Return what a function waits for in its hot path; note the milliseconds that the gates cost."""
-    found = []
+    waits = []
 
     @contextmanager
     def hot() -> Iterator[None]:
@@ -27,10 +27,10 @@ def _watched(function: Callable[[hidden_waits.Hot], None], costs: list[float]) -
             yield
             ended = time.perf_counter()
         costs.append(1000 * (began - before + time.perf_counter() - ended))
-        found.extend(watch.found)
+        waits.extend(watch.found)
 
     function(hot)
-    return found
+    return waits
 
 
 def main() -> int:
@@ -40,9 +40,9 @@ def main() -> int:
     call("cuDevicePrimaryCtxRetain", byref(c_void_p()), 0)  # a GPU takes seconds to make a context for each function
     table = result.table("Hidden waits", "function", "calls that wait", "found", "found in its twin")
     for name, function in hidden_waits.WAITS.items():
-        found, twin = (_watched(each, costs) for each in (function, hidden_waits.SOUND[name]))
-        calls, others = ([one.call for one in each] for each in (found, twin))
-        line = next((line for one in found for line in reversed(one.python_stack) if line.endswith(f" in {name}")), "")
+        waits, twin = (_watched(each, costs) for each in (function, hidden_waits.SOUND[name]))
+        calls, others = ([wait.call for wait in each] for each in (waits, twin))
+        line = next((line for w in waits for line in reversed(w.python_stack) if line.endswith(f" in {name}")), "")
         result.check(f"{name}: found {calls}; expected {[WAITS[name]]}", holds=calls == [WAITS[name]])
         result.check(f"{name}: no line of Python leads to the call", holds=bool(line))
         result.check(f"the twin of {name}: found {others}; expected nothing", holds=not others)

@@ -77,7 +77,7 @@ def page(content: dict[str, Any]) -> str:
     driver, device, machine = facts["driver"], facts["device"], facts["machine"]
     on = f"{device['name']}, driver {driver['release']} (CUDA {driver['cuda']})"
     measured = f"Measured {facts['date']} by `nox -s gpu` on {on}."
-    ran = sum(one["outcome"] == "passed" for one in stages)
+    ran = sum(stage["outcome"] == "passed" for stage in stages)
     shown = [
         ["driver", f"{driver['release']}, CUDA {driver['cuda']}, {driver['kind']}"],
         ["kernel module", driver["module"]],
@@ -85,10 +85,10 @@ def page(content: dict[str, Any]) -> str:
         *_bundle(facts["bundle"]),
     ]
     rows = []
-    for one in stages:
-        counts = one["passed"], len(one["failures"]), len(one["skipped"]), one["seconds"]
-        title = f"[{one['title']}](#{_label(content)}-{one['name']})"
-        rows.append([title, _WORDS[one["outcome"]].lower(), *counts])
+    for stage in stages:
+        counts = stage["passed"], len(stage["failures"]), len(stage["skipped"]), stage["seconds"]
+        title = f"[{stage['title']}](#{_label(content)}-{stage['name']})"
+        rows.append([title, _WORDS[stage["outcome"]].lower(), *counts])
     lines = [
         f"({_label(content)})=",
         f"### {device['name']}, driver {driver['release']}",
@@ -105,8 +105,8 @@ def page(content: dict[str, Any]) -> str:
         "",
         measured,
     ]
-    for one in stages:
-        lines += ["", f"({_label(content)}-{one['name']})=", *_stage(one, facts["date"], on)]
+    for stage in stages:
+        lines += ["", f"({_label(content)}-{stage['name']})=", *_stage(stage, facts["date"], on)]
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
     lines += ["", "#### Packages", "", packages]
     return "\n".join(lines) + "\n"
@@ -141,7 +141,7 @@ def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
         lines += ["", f"{table['title']}:", "", *_table(table["columns"], _cells(table["rows"]))]
     if stage["failures"]:
         lines += ["", "What failed:", ""]
-        lines += [f"- {_cell(one)}".rstrip() for one in stage["failures"][:_SHOWN]]
+        lines += [f"- {_cell(failure)}".rstrip() for failure in stage["failures"][:_SHOWN]]
         if len(stage["failures"]) > _SHOWN:
             lines.append(f"- {len(stage['failures']) - _SHOWN} more are in the JSON file")
     if stage["skipped"]:
@@ -153,21 +153,21 @@ def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
 def listing(contents: list[dict[str, Any]]) -> str:
     """Return the list of the machines."""
     rows = []
-    for one in contents:
-        facts = one["facts"]
-        ran = sum(stage["outcome"] == "passed" for stage in one["stages"])
-        link = f"[{facts['device']['name']}, {facts['driver']['release']}](#{_label(one)})"
-        rows.append([link, facts["driver"]["cuda"], f"{ran} of {len(one['stages'])}", facts["date"]])
+    for content in contents:
+        facts = content["facts"]
+        ran = sum(stage["outcome"] == "passed" for stage in content["stages"])
+        link = f"[{facts['device']['name']}, {facts['driver']['release']}](#{_label(content)})"
+        rows.append([link, facts["driver"]["cuda"], f"{ran} of {len(content['stages'])}", facts["date"]])
     table = _table(["device, driver", "CUDA", "stages passed", "date"], rows) if rows else ["No machine yet."]
-    newest = max((one["facts"]["date"] for one in contents), default="")
+    newest = max((content["facts"]["date"] for content in contents), default="")
     source = f"Measured {newest} by `nox -s gpu` on these machines; the column has the date of each."
     return "\n".join([*table, "", *([source] if contents else ())])
 
 
 def recorded() -> list[dict[str, Any]]:
     """Return every file of results in ``docs/hardware``."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
-    return [one for one in found if "stages" in one]
+    contents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
+    return [content for content in contents if "stages" in content]
 
 
 def blocks() -> dict[str, str]:
@@ -184,11 +184,11 @@ def merged(earlier: dict[str, Any] | None, later: dict[str, Any]) -> dict[str, A
     """
     if earlier is None:
         return later
-    dates = [one["facts"]["date"] for one in (earlier, later)]
+    dates = [recording["facts"]["date"] for recording in (earlier, later)]
     if dates[0] != dates[1]:
         msg = f"the runs are of {dates[0]} and {dates[1]}; expected one day, which the page names; run the stages again"
         raise ValueError(msg)
-    stages = [stage for one in (earlier, later) for stage in one["stages"] if _started(stage)]
+    stages = [stage for recording in (earlier, later) for stage in recording["stages"] if _started(stage)]
     return completed({**later, "stages": stages})
 
 

@@ -81,11 +81,11 @@ def cases(folder: Path, _options: argparse.Namespace) -> Result:
             if any(_MAY_CRASH in str(row.get("error")) for row in other["cases"].get(case, [])):
                 damaged.add(case)
                 continue
-            found = list(compare.differences(case, rows, other["cases"].get(case, [])))
-            equal += not found
-            new = [one for one in found if compare.explained(one) is None]
+            differing = list(compare.differences(case, rows, other["cases"].get(case, [])))
+            equal += not differing
+            new = [difference for difference in differing if compare.explained(difference) is None]
             unexplained += new
-            what = "; ".join(f"call {one.row} {one.field}: {one.recorded!r} here, {one.found!r} there" for one in new)
+            what = "; ".join(f"call {d.row} {d.field}: {d.recorded!r} here, {d.replayed!r} there" for d in new)
             result.check(f"{case}, compared with {name}: {what[:400]}", holds=not new)
         if damaged:
             result.skip(f"{name}: {len(damaged)} cases", "damaged code, on which the driver dies on some days only")
@@ -102,7 +102,7 @@ def programs(folder: Path, options: argparse.Namespace) -> Result:
     earlier = load(programs_compare.RECORDED / goals["recording"])
     chosen: list[int] = []
     for part, number in PROGRAMS.items():
-        chosen += [one[0] for one in earlier["programs"] if programs_compare.part_of(one[1]) == part][:number]
+        chosen += [p[0] for p in earlier["programs"] if programs_compare.part_of(p[1]) == part][:number]
     seeds = ",".join(f"{seed}:{seed + 1}" for seed in chosen)
     given = (f"--seeds={seeds}", f"--seconds={options.seconds}")
     recording = _record("campaigns.conformance.programs.record", folder / "real.json.xz", *given)
@@ -110,9 +110,9 @@ def programs(folder: Path, options: argparse.Namespace) -> Result:
     table = result.table("Programs and calls", "compared with", "theme", "programs", "equal", "calls", "equal calls")
 
     def compared(name: str, other: dict[int, Any], machines: float = 0) -> None:
-        found = [programs_compare.compare(*one, other[one[0]]) for one in mine if one[0] in other]
+        results = [programs_compare.compare(*recorded, other[recorded[0]]) for recorded in mine if recorded[0] in other]
         for theme in PROGRAMS:
-            tally = programs_compare.tally(found, theme)
+            tally = programs_compare.tally(results, theme)
             if not tally.programs:
                 result.skip(f"{theme}, compared with {name}", "none of its programs ran in this time, or is the same")
                 continue
@@ -122,8 +122,8 @@ def programs(folder: Path, options: argparse.Namespace) -> Result:
             sentence = f"{theme}, compared with {name}: {share} of the calls are equal; expected at least {least} %"
             result.check(sentence, holds=tally.call_share >= least)
 
-    same = {one[0]: one for one in earlier["programs"]}
-    kept = {one[0]: same[one[0]][3] for one in mine if one[0] in same and same[one[0]][2] == one[2]}
+    same = {program[0]: program for program in earlier["programs"]}
+    kept = {r[0]: same[r[0]][3] for r in mine if r[0] in same and same[r[0]][2] == r[2]}
     if kept:
         compared(f"the recording of {earlier['driver']}", kept, goals["machines"])
     else:
@@ -145,10 +145,10 @@ def _alike(
     count = _answers(real)
     table = result.table("Answers", "compared with", "answers", "different")
     for name, other in others.items():
-        found = differing(real, other)
-        table.row(name, count, len(found))
-        result.failures += [f"compared with {name}: {one}" for one in found]
-        result.passed += count - len(found)
+        different = differing(real, other)
+        table.row(name, count, len(different))
+        result.failures += [f"compared with {name}: {difference}" for difference in different]
+        result.passed += count - len(different)
     return _shortened(result)
 
 
@@ -156,7 +156,7 @@ def _answers(recording: dict[str, Any]) -> int:
     """Count the answers of a recording of fatbins or of occupancy."""
     if "kernels" in recording:
         return sum(len(kernel["answers"]) + 1 for kernel in recording["kernels"])
-    return sum(len(questions) for found in recording["answers"].values() for questions in found.values())
+    return sum(len(questions) for group in recording["answers"].values() for questions in group.values())
 
 
 def fatbins(folder: Path, _options: argparse.Namespace) -> Result:
@@ -187,7 +187,7 @@ def waits(folder: Path, options: argparse.Namespace) -> Result:
     out = folder / "waits.json.xz"
     _record("campaigns.hardware.waits", out, "--jobs=4", "--times=1", "--loading=LAZY", f"--seconds={options.seconds}")
     real = load(out)
-    others = {f"the recording of {name}": waits_compare.of(one) for name, one in waits_compare.recorded().items()}
+    others = {f"the recording of {name}": waits_compare.of(record) for name, record in waits_compare.recorded().items()}
     table = result.table("Which calls wait", "compared with", "rows", "equal")
     for name, other in {"the table": waits_compare.said, **others}.items():
         tally = waits_compare.compare(real, other)
@@ -212,7 +212,7 @@ def _said(*command: str) -> dict[str, Any]:
 
 def _shortened(result: Result) -> Result:
     """Return a result with a limited list of failures, which ends with a count."""
-    counted = Counter(one.partition(",")[0].partition(":")[0] for one in result.failures)
+    counted = Counter(failure.partition(",")[0].partition(":")[0] for failure in result.failures)
     if len(result.failures) > _SHOWN:
         rest = len(result.failures) - _SHOWN
         result.failures = [*result.failures[:_SHOWN], f"{rest} more, of {len(counted)} kinds"]
@@ -222,7 +222,7 @@ def _shortened(result: Result) -> Result:
 def main() -> int:
     """Record, compare and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    chosen = {one.__name__: one for one in (cases, programs, fatbins, occupancy, order, waits)}
+    chosen = {stage.__name__: stage for stage in (cases, programs, fatbins, occupancy, order, waits)}
     parser.add_argument("what", choices=chosen)
     parser.add_argument("--seconds", type=float, default=40)
     options = parser.parse_args()

@@ -37,9 +37,9 @@ class Result:
         else:
             self.failures.append(sentence)
 
-    def skip(self, what: str, why: str) -> None:
+    def skip(self, check: str, why: str) -> None:
         """Name something that cannot run here."""
-        self.skipped.append([what, why])
+        self.skipped.append([check, why])
 
     def write(self, said: Sequence[str] = ()) -> None:
         """Print the result as the last line of stdout."""

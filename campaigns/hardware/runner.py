@@ -53,7 +53,7 @@ def run_stage(stage: Stage) -> dict[str, Any]:
         "passed": result.passed,
         "failures": result.failures,
         "skipped": result.skipped,
-        "tables": [{"title": one.title, "columns": one.columns, "rows": one.rows} for one in result.tables],
+        "tables": [{"title": table.title, "columns": table.columns, "rows": table.rows} for table in result.tables],
     }
 
 
@@ -99,7 +99,7 @@ def _of_tests(out: Path, _said: str) -> Result:
     reasons: dict[str, int] = {}
     for case in ET.parse(out).iter("testcase"):
         name = f"{case.get('file', '')}::{case.get('name')}"
-        bad = [one for one in case if one.tag in ("failure", "error")]
+        bad = [element for element in case if element.tag in ("failure", "error")]
         skipped = case.find("skipped")
         if bad:
             text = (bad[0].get("message") or bad[0].text or "").strip()
@@ -115,27 +115,27 @@ def _of_tests(out: Path, _said: str) -> Result:
 
 def _of_program(_out: Path, said: str) -> Result:
     """Read the last line of a program of this folder."""
-    found = json.loads(said.strip().splitlines()[-1])
-    result = Result(found["passed"], found["failures"], found["skipped"])
-    for one in found["tables"]:
-        result.table(one["title"], *one["columns"]).rows = one["rows"]
+    printed = json.loads(said.strip().splitlines()[-1])
+    result = Result(printed["passed"], printed["failures"], printed["skipped"])
+    for table in printed["tables"]:
+        result.table(table["title"], *table["columns"]).rows = table["rows"]
     return result
 
 
 def _of_benchmark(out: Path, _said: str) -> Result:
     """Read the figures of a benchmark; a figure beyond its limit is a failure."""
-    found = json.loads(out.read_text(encoding="utf-8"))
+    figures = json.loads(out.read_text(encoding="utf-8"))
     result = Result()
-    times = result.table(found["title"], "what", "way", "median", "quartiles", "rounds")
-    for row in found["rows"]:
+    times = result.table(figures["title"], "what", "way", "median", "quartiles", "rounds")
+    for row in figures["rows"]:
         spread = f"{_time(row['low'])} to {_time(row['high'])}"
         times.row(row["table"], row["name"], _time(row["median"]), spread, row["rounds"])
     limits = result.table("Limits", "what", "figure", "limit")
-    for one in found["limits"]:
-        figure, limit = (f"{one[name]:.3f} {one['unit']}".strip() for name in ("figure", "limit"))
-        limits.row(one["what"], figure, limit)
-        result.check(f"{one['what']} is {figure}; expected at most {limit}", holds=bool(one["ok"]))
-    result.passed += not found["limits"]
+    for bound in figures["limits"]:
+        figure, limit = (f"{bound[name]:.3f} {bound['unit']}".strip() for name in ("figure", "limit"))
+        limits.row(bound["what"], figure, limit)
+        result.check(f"{bound['what']} is {figure}; expected at most {limit}", holds=bool(bound["ok"]))
+    result.passed += not figures["limits"]
     return result
 
 

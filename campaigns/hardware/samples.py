@@ -19,7 +19,7 @@ WAYS: tuple[tuple[str, Backend | None], ...] = (
 def dispatch() -> Result:
     """Return the versions that the probes find, and the decision for each kind of input; each way must link."""
     result = Result()
-    found = result.table("What the probes find", "what", "value")
+    table = result.table("What the probes find", "what", "value")
     arch = probes.device_arch()
     result.check("the device has no architecture; expected one such as sm_90", holds=arch is not None)
     for what, value in (
@@ -27,7 +27,7 @@ def dispatch() -> Result:
         ("device", arch),
         ("nvJitLink", f"{probes.nvjitlink_version()}"),
     ):
-        found.row(what, value)
+        table.row(what, value)
     chosen = result.table("Decisions", "input", "backend", "image", "reason")
     for mode, backend in WAYS:
         image, why = sample.link_sample(mode, arch or "sm_90", backend)

@@ -65,7 +65,7 @@ def test_the_page_shows_every_machine() -> None:
         assert pages.page(content) in shown["machines"]
         assert f"(#{name.replace('.', '-')})" in shown["list"]
     page = (pages.FOLDER / "index.md").read_text(encoding="utf-8")
-    assert [one for one in shown if f"{{generated}} campaigns.hardware.pages {one}\n" not in page] == []
+    assert [name for name in shown if f"{{generated}} campaigns.hardware.pages {name}\n" not in page] == []
     assert "[NVIDIA X1 (80GB), 580.1](#580-1-nvidia-x1-80gb) | 13.0 | 0 of 1 |" in pages.listing([results()])
 
 
@@ -106,9 +106,9 @@ def test_a_stage_on_the_emulated_driver(monkeypatch, toolkit) -> None:
     rows = {row[0]: row[1] for row in decided["tables"][1]["rows"]}
     assert (rows["ptx"], rows["ptx, driver forced"], rows["ltoir"]) == ("nvjitlink", "driver", "nvjitlink")
     for name, why in (("numbers", "executes no kernels"), ("touches", "through the kernel")):
-        found = run_stage(stages[name])
-        assert (found["outcome"], found["passed"]) == ("not run", 0)
-        assert why in found["skipped"][0][1]
+        result = run_stage(stages[name])
+        assert (result["outcome"], result["passed"]) == ("not run", 0)
+        assert why in result["skipped"][0][1]
 
 
 def test_a_stage_of_tests(monkeypatch, tmp_path: Path) -> None:
@@ -119,9 +119,13 @@ def test_a_stage_of_tests(monkeypatch, tmp_path: Path) -> None:
         "@pytest.mark.parametrize('n', [1, 2])\ndef test_c(n): pytest.skip('no such GPU')\n",
         encoding="utf-8",
     )
-    found = run_stage(Stage("x", "X", "tests", (str(file),)))
-    assert (found["outcome"], found["passed"], found["skipped"]) == ("failed", 1, [["2 of the tests", "no such GPU"]])
-    assert "assert 1 == 2" in found["failures"][0]
+    result = run_stage(Stage("x", "X", "tests", (str(file),)))
+    assert (result["outcome"], result["passed"], result["skipped"]) == (
+        "failed",
+        1,
+        [["2 of the tests", "no such GPU"]],
+    )
+    assert "assert 1 == 2" in result["failures"][0]
 
 
 @pytest.mark.parametrize(
@@ -135,9 +139,9 @@ def test_a_stage_without_a_result_is_red(tmp_path: Path, monkeypatch, code: str,
     """A program that says nothing, or takes too long, is a failure with its output."""
     (tmp_path / "silent.py").write_text(code, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = run_stage(Stage("x", "X", "program", ("silent",), seconds))
-    assert found["outcome"] == "failed"
-    assert why in found["failures"][0]
+    result = run_stage(Stage("x", "X", "program", ("silent",), seconds))
+    assert result["outcome"] == "failed"
+    assert why in result["failures"][0]
 
 
 def test_the_tests_are_the_checkouts_and_the_package_is_the_environments(tmp_path: Path, monkeypatch) -> None:
@@ -151,8 +155,8 @@ def test_the_tests_are_the_checkouts_and_the_package_is_the_environments(tmp_pat
     done = subprocess.run([python, "-m", "campaigns.hardware"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr == f"{package}\n"
     monkeypatch.setattr(sys, "executable", python)
-    found = run_stage(Stage("x", "X", "program", ("campaigns.hardware.doctor",)))
-    assert found["failures"] == [f"it ended with exit code 1 without a result\n{package}\n"]
+    result = run_stage(Stage("x", "X", "program", ("campaigns.hardware.doctor",)))
+    assert result["failures"] == [f"it ended with exit code 1 without a result\n{package}\n"]
 
 
 def test_without_a_driver(tmp_path: Path) -> None:
@@ -173,21 +177,21 @@ def test_without_a_driver(tmp_path: Path) -> None:
 
 def test_two_runs_of_a_day_become_one_page() -> None:
     """A stage that ran again has its later result, in the order of the stages; another day is an error."""
-    one, two = results(), results()
+    first, two = results(), results()
     two["stages"] = [{**two["stages"][0], "outcome": "passed"}, {**two["stages"][0], "name": "dispatch"}]
-    found = pages.merged(pages.completed(one), pages.completed(two))
-    outcomes = {stage["name"]: stage["outcome"] for stage in found["stages"]}
+    merged = pages.merged(pages.completed(first), pages.completed(two))
+    outcomes = {stage["name"]: stage["outcome"] for stage in merged["stages"]}
     assert list(outcomes) == [stage.name for stage in STAGES]
     assert {name: outcome for name, outcome in outcomes.items() if outcome != "not run"} == {
         "dispatch": "failed",
         "numbers": "passed",
     }
     two["stages"] = [stage for stage in two["stages"] if stage["name"] == "dispatch"]
-    kept = pages.merged(one, pages.completed(two))  # a stage that was not started again keeps its result
+    kept = pages.merged(first, pages.completed(two))  # a stage that was not started again keeps its result
     assert [stage["outcome"] for stage in kept["stages"] if stage["name"] == "numbers"] == ["failed"]
     two["facts"]["date"] = "2026-11-23"
     with pytest.raises(ValueError, match="expected one day"):
-        pages.merged(one, two)
+        pages.merged(first, two)
 
 
 def test_a_stage_that_was_not_started_is_red(tmp_path: Path, monkeypatch) -> None:

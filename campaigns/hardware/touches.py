@@ -152,13 +152,13 @@ def main() -> int:
         result.skip("the pages", "the emulated driver reads and writes through the kernel, where no page bites")
         result.write()
         return 0
-    found = touched()
+    answers = touched()
     for case, logged in CASES.items():
         table = result.table(f"{case}: {logged} is logged", "memory", *STEPS)
         for block in BLOCKS:
-            table.row(block, *(found[case, block, step] for step in STEPS))
+            table.row(block, *(answers[case, block, step] for step in STEPS))
             for step in STEPS:
-                answer, known = found[case, block, step], expected(case, block, step)
+                answer, known = answers[case, block, step], expected(case, block, step)
                 sentence = f"{case}: {block} at {step} is {answer!r}; expected {known!r}, as on driver 580.159.04"
                 result.check(sentence, holds=answer == known)
     result.write()

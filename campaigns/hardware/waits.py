@@ -317,11 +317,11 @@ class Machine:
         """A cubin of the kernels, or their PTX where the driver links none."""
         state = ctypes.c_uint64()
         image, size = ctypes.c_void_p(), ctypes.c_size_t()
-        found = self.do("cuLinkCreate_v2", 0, None, None, ctypes.byref(state)) or self.do(
+        code = self.do("cuLinkCreate_v2", 0, None, None, ctypes.byref(state)) or self.do(
             "cuLinkAddData_v2", state, 1, TEXT, len(PTX) + 1, b"waits", 0, None, None
         )
-        found = found or self.do("cuLinkComplete", state, ctypes.byref(image), ctypes.byref(size))
-        if found or not image.value or not size.value:
+        code = code or self.do("cuLinkComplete", state, ctypes.byref(image), ctypes.byref(size))
+        if code or not image.value or not size.value:
             return TEXT
         return ctypes.create_string_buffer(ctypes.string_at(image.value, size.value))
 
@@ -575,8 +575,8 @@ _IN_STREAM = re.compile(r"\br\.(stream|event|event_with|pooled|launched|second_l
 
 def expanded(name: str, text: str) -> Iterator[tuple[str, str]]:
     """A name and a text for each choice of the words in braces; in the text, $1 stands for that of the first braces."""
-    for words in itertools.product(*(one.split(",") for one in re.findall(r"\{(.*?)\}", name))):
-        made = re.sub(r"\$(\d)", lambda found, words=words: words[int(found[1]) - 1], text)
+    for words in itertools.product(*(group.split(",") for group in re.findall(r"\{(.*?)\}", name))):
+        made = re.sub(r"\$(\d)", lambda match, words=words: words[int(match[1]) - 1], text)
         yield re.sub(r"\{.*?\}", "%s", name) % words, made
 
 
@@ -715,20 +715,20 @@ def pose(machine: Machine, question: Question, stream: str, place: str) -> dict[
     row.close(place)
     if question.given in CURRENT:
         machine.must("cuCtxSetCurrent", machine.other_context if question.given == "from another" else 0)
-    found = timed(machine, call, machine.limits.get((question.name, stream), LIMIT))
+    answered = timed(machine, call, machine.limits.get((question.name, stream), LIMIT))
     if question.given in CURRENT:
         machine.must("cuCtxSetCurrent", machine.context)
-    found["after"] = row.end()
-    return found
+    answered["after"] = row.end()
+    return answered
 
 
 def timed(machine: Machine, call: Callable[[], int], seconds: float) -> dict[str, Any]:
     """Make a call; the gates open as soon as it has returned, or after the limit."""
     if machine.watch.rest():
         return {"answer": "the work behind the gate waits", "code": None}
-    found = timed_open(machine, call, seconds)
+    answered = timed_open(machine, call, seconds)
     machine.open()
-    return found
+    return answered
 
 
 def timed_open(machine: Machine, call: Callable[[], int], seconds: float = LIMIT) -> dict[str, Any]:
@@ -767,14 +767,14 @@ def held(
     made = machine.helper.submit(call)
     time.sleep(max(BEGINS, (machine.limits.get((waiting.name, stream), 0) - LIMIT)))
     if made.done():
-        found: dict[str, Any] = {"answer": "nobody waits", "code": None, "waiting": made.result()}
+        answered: dict[str, Any] = {"answer": "nobody waits", "code": None, "waiting": made.result()}
     else:
-        found = timed(machine, asked, machine.limits.get((other.name, second_stream), LIMIT))
-        found["answer"] = {"waits": "held", "returns": "free"}.get(found["answer"], found["answer"])
-        found["waiting"] = made.result()
-    found["after"] = first.end() + second.end()
+        answered = timed(machine, asked, machine.limits.get((other.name, second_stream), LIMIT))
+        answered["answer"] = {"waits": "held", "returns": "free"}.get(answered["answer"], answered["answer"])
+        answered["waiting"] = made.result()
+    answered["after"] = first.end() + second.end()
     machine.helper.submit(machine.do, "cuCtxSetCurrent", machine.context).result()
-    return found
+    return answered
 
 
 def limit(machine: Machine, call: str, to: str, source: str, stream: str, place: str) -> dict[str, Any]:
@@ -797,10 +797,10 @@ def depth(machine: Machine, question: Question) -> dict[str, Any]:
     row = Row(machine, "non-blocking")
     call = question.bound(machine, row)
     row.close("same")
-    count, found = 0, timed_open(machine, call)
-    while found["answer"] == "returns" and not found["code"] and count < DEEPEST:
-        count, found = count + 1, timed_open(machine, call)
-    code, answer = found["code"], count if found["answer"] == "waits" else f"none of {count} waits"
+    count, answered = 0, timed_open(machine, call)
+    while answered["answer"] == "returns" and not answered["code"] and count < DEEPEST:
+        count, answered = count + 1, timed_open(machine, call)
+    code, answer = answered["code"], count if answered["answer"] == "waits" else f"none of {count} waits"
     return {"answer": answer, "code": code, "after": row.end()}
 
 
@@ -841,9 +841,9 @@ def child(task: str, start: int) -> None:
     for number, item in enumerate(items(task)):
         if number >= start:
             print(json.dumps([number]), flush=True)
-            found = answer(machine, item)
-            print(json.dumps([number, found]), flush=True)
-            if found["after"]:
+            answered = answer(machine, item)
+            print(json.dumps([number, answered]), flush=True)
+            if answered["after"]:
                 break
     sys.stdout.flush()
     os._exit(0)  # whatever a real driver still has to do at exit
@@ -883,11 +883,11 @@ class Recorder:
         #: By row: the answers of lazy loading, and of eager loading.
         self.found: dict[Item, dict[str, list[dict[str, Any]]]] = {}
 
-    def note(self, loading: str, item: Item, found: dict[str, Any]) -> None:
+    def note(self, loading: str, item: Item, answered: dict[str, Any]) -> None:
         """Write a row down."""
         with self._lock:
-            self.found.setdefault(item, {}).setdefault(loading, []).append(found)
-            print(json.dumps([loading, item, found]), file=self._rows, flush=True)
+            self.found.setdefault(item, {}).setdefault(loading, []).append(answered)
+            print(json.dumps([loading, item, answered]), file=self._rows, flush=True)
 
     def run(self, task: str, loading: str) -> None:
         """Ask all rows of a task, in as many processes as it takes."""
@@ -915,10 +915,10 @@ class Recorder:
                     break
                 *lines, text = (text + chunk).split(b"\n")
                 for line in filter(None, lines):
-                    number, *found = json.loads(line)
+                    number, *answers = json.loads(line)
                     asked = number
-                    if found:
-                        self.note(loading, todo[number], found[0])
+                    if answers:
+                        self.note(loading, todo[number], answers[0])
                         start = number + 1
         os.close(reading)
         if hung:
@@ -945,18 +945,18 @@ class Recorder:
         counts = dict.fromkeys(counted, 0)
         for (kind, *words), by_loading in self.found.items():
             answers = {
-                way: [[each["answer"], each["code"]] for each in found if each["answer"] != NO_TIME]
-                for way, found in by_loading.items()
+                way: [[each["answer"], each["code"]] for each in group if each["answer"] != NO_TIME]
+                for way, group in by_loading.items()
             }
-            counts[NO_TIME] += any(each["answer"] == NO_TIME for found in by_loading.values() for each in found)
-            answers = {way: found for way, found in answers.items() if found}
-            every = [each for found in answers.values() for each in found]
+            counts[NO_TIME] += any(each["answer"] == NO_TIME for group in by_loading.values() for each in group)
+            answers = {way: group for way, group in answers.items() if group}
+            every = [each for group in answers.values() for each in group]
             if not every or every[0][0] == NO_DEVICE:
                 continue
             counts["rows"] += 1
             counts["askings"] += len(every)
-            counts["unequal"] += any(each != found[0] for found in answers.values() for each in found)
-            counts["differ by loading"] += len({str(found[0]) for found in answers.values()}) > 1
+            counts["unequal"] += any(each != group[0] for group in answers.values() for each in group)
+            counts["differ by loading"] += len({str(group[0]) for group in answers.values()}) > 1
             counts["wait without a gate"] += (
                 words[-1] == "none" and words[0] != OWN_GATE and any(each[0] == "waits" for each in every)
             )
@@ -967,7 +967,7 @@ class Recorder:
                 row = {"call": question.call, "given": question.given, **row}
             alike = len(answers) == len(LOADING) and all(each == every[0] for each in every)
             row |= {"answer": every[0]} if alike else {"answers": answers}
-            after = [each["after"] for found in by_loading.values() for each in found if each["after"]]
+            after = [each["after"] for group in by_loading.values() for each in group if each["after"]]
             rows[kind].append(row | ({"after": after} if after else {}))
         save(self.file, {"about": about | {"counts": counts}, **rows})
         print(json.dumps(about | {"counts": counts}))

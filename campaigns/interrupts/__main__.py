@@ -31,14 +31,14 @@ LIMIT = 600
 
 def allowed() -> dict[tuple[str, str], str]:
     """Return the reason of each place at which something is left, by function and text of the line."""
-    found, reason = {}, ""
+    reasons, reason = {}, ""
     for line in ALLOWED.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             reason = line[1:].strip()
         elif line.strip():
             function, _, source = line.partition(": ")
-            found[function, source] = reason
-    return found
+            reasons[function, source] = reason
+    return reasons
 
 
 def child(name: str, first: int) -> None:
@@ -50,14 +50,14 @@ def child(name: str, first: int) -> None:
         for number in itertools.count(first):  # a run after an interrupt may be longer than the one that was counted
             if not (walk.at(number) and walk.sound):
                 break
-        found = {
+        result = {
             "bytecodes": count,
             "walked": walk.walked,
             "signals": walk.signals,
             "failures": [[*place, place.source, str(place), problem] for place, problem in walk.failures],
             "next": None if walk.sound else number + 1,
         }
-    print(f"\n{json.dumps(found)}", flush=True)
+    print(f"\n{json.dumps(result)}", flush=True)
 
 
 def in_child(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -85,11 +85,11 @@ def walked(name: str) -> dict[str, Any]:
         if done.returncode:
             result["ended"] = f"exit code {done.returncode}, from bytecode {first} on: {done.stderr[-2000:]}"
             break
-        found = json.loads(done.stdout.splitlines()[-1])
-        result["bytecodes"] = max(result["bytecodes"], found["bytecodes"])
+        printed = json.loads(done.stdout.splitlines()[-1])
+        result["bytecodes"] = max(result["bytecodes"], printed["bytecodes"])
         for key in ("walked", "signals", "failures"):
-            result[key] += found[key]
-        first = found["next"]
+            result[key] += printed[key]
+        first = printed["next"]
     return result | {"seconds": time.monotonic() - started}
 
 
@@ -99,12 +99,13 @@ def disturbed(number: int, seed: int) -> bool:
     if done.returncode:
         print(f"exit code {done.returncode}: {done.stderr[-2000:]}")
         return False
-    found = json.loads(done.stdout.splitlines()[-1])
+    printed = json.loads(done.stdout.splitlines()[-1])
     print(
-        "links that a signal ended: " + ", ".join(f"{key} {value} of {number}" for key, value in found["ended"].items())
+        "links that a signal ended: "
+        + ", ".join(f"{key} {value} of {number}" for key, value in printed["ended"].items())
     )
-    print("\n".join(found["wrong"]) or "nothing was left behind")
-    return not found["wrong"]
+    print("\n".join(printed["wrong"]) or "nothing was left behind")
+    return not printed["wrong"]
 
 
 def unexpected(result: dict[str, Any], known: dict[tuple[str, str], str]) -> Counter[str]:
@@ -120,7 +121,7 @@ def show(result: dict[str, Any], known: dict[tuple[str, str], str]) -> None:
     """Print the result of a scenario."""
     if result["ended"]:
         print(f"{result['scenario']}: {result['ended']}")
-    kinds = Counter("signal" if one[4] else "bytecode" for one in result["failures"])
+    kinds = Counter("signal" if failure[4] else "bytecode" for failure in result["failures"])
     print(
         f"{result['scenario']}: {result['walked']} of {result['bytecodes']} bytecodes "
         f"({result['signals']} where a signal can arrive), {kinds['signal']} + {kinds['bytecode']} failures, "
@@ -160,7 +161,7 @@ def main() -> int:
         for result in pool.map(walked, names):
             results.append(result)
             show(result, known)
-    return any(one["ended"] or unexpected(one, known) for one in results)
+    return any(result["ended"] or unexpected(result, known) for result in results)
 
 
 if __name__ == "__main__":

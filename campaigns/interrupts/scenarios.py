@@ -102,7 +102,7 @@ class Held:
 
         def counted_free(answer: Any) -> None:
             plain["lw_free_answer"](answer)
-            answers[:] = [one for one in answers if one != id(answer._obj)]
+            answers[:] = [address for address in answers if address != id(answer._obj)]
 
         client.lw_open, client.lw_close, client.lw_free_answer = counted_open, counted_close, counted_free
         client.lw_add, client.lw_complete = partial(counted, "lw_add"), partial(counted, "lw_complete")
@@ -134,15 +134,15 @@ def _cuda() -> ctypes.CDLL:
 
 
 def _control() -> DriverControl:
-    found = preload.emulated_driver()
-    assert found is not None
-    return found
+    driver = preload.emulated_driver()
+    assert driver is not None
+    return driver
 
 
 def _current_context() -> int | None:
-    found = ctypes.c_void_p()
-    assert not _cuda().cuCtxGetCurrent(ctypes.byref(found))
-    return found.value
+    context = ctypes.c_void_p()
+    assert not _cuda().cuCtxGetCurrent(ctypes.byref(context))
+    return context.value
 
 
 def _primary_references() -> int:
@@ -157,14 +157,14 @@ def _primary_references() -> int:
 def _locks() -> dict[str, Any]:
     """The locks of the package's modules, by name."""
     kinds = (type(imports._starting), type(_control()._lock))
-    found = {
+    locks = {
         f"{name}.{key}": value
         for name, module in list(sys.modules.items())
         if name.startswith("pytest_cudalink")
         for key, value in vars(module).items()
         if isinstance(value, kinds)
     }
-    return found | {"DriverControl._lock": _control()._lock, "guard": routing.process_wide_guard_rails()._lock}
+    return locks | {"DriverControl._lock": _control()._lock, "guard": routing.process_wide_guard_rails()._lock}
 
 
 def _is_held(lock: Any) -> bool:
@@ -173,7 +173,7 @@ def _is_held(lock: Any) -> bool:
 
 def look(folder: Path | None = None) -> dict[str, object]:
     """Return what there is."""
-    states = [one for one in gc.get_objects() if isinstance(one, LinkState)]
+    states = [alive for alive in gc.get_objects() if isinstance(alive, LinkState)]
     return {
         "current context": _current_context(),
         "references to the primary context": _primary_references(),
@@ -182,12 +182,12 @@ def look(folder: Path | None = None) -> dict[str, object]:
         **{name: len(held) for name, held in HELD.objects.items()},
         "open linkers": len(_open_states()),
         "locks held": [name for name, lock in _locks().items() if _is_held(lock)]
-        + [type(one).__name__ for one in states if _is_held(one.lock)],
+        + [type(state).__name__ for state in states if _is_held(state.lock)],
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         "fakes": (probes.fakes(), len(probes.listeners)),
         "forced": (forcing.set_by_hand(), forcing.default_policy(), steering.linking_for("-")),
-        "steerings": [id(one) for one in steering._stack],
-        "finders": [id(one) for one in sys.meta_path],
+        "steerings": [id(entered) for entered in steering._stack],
+        "finders": [id(entered) for entered in sys.meta_path],
         "environment": dict(os.environ),
         "routed": (routing.present(), id(_found_by_name()), id(_USER.load_nvidia_dynamic_lib)),
         "unfinished files": sorted(map(str, folder.glob("toolchains/.*[!k]"))) if folder else [],
@@ -196,7 +196,7 @@ def look(folder: Path | None = None) -> dict[str, object]:
 
 def repair() -> None:
     """Open the locks that are held."""
-    for lock in (*_locks().values(), *(one.lock for one in gc.get_objects() if isinstance(one, LinkState))):
+    for lock in (*_locks().values(), *(alive.lock for alive in gc.get_objects() if isinstance(alive, LinkState))):
         while _is_held(lock):
             lock.release()
 
@@ -268,7 +268,7 @@ def next_link(backend: Backend = "driver", *, contained: bool = False) -> None:
 
 def other_context() -> None:
     """Link on the driver while another context is current than the one in which the linker was made."""
-    first, second, found = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    first, second, current = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     cuda = _cuda()
     assert not cuda.cuCtxCreate_v2(ctypes.byref(first), 0, 0)
     try:
@@ -278,8 +278,8 @@ def other_context() -> None:
             linker.link("cubin")
             linker.close()
         finally:
-            assert not cuda.cuCtxGetCurrent(ctypes.byref(found))
-            assert found.value == second.value, "another context is current"
+            assert not cuda.cuCtxGetCurrent(ctypes.byref(current))
+            assert current.value == second.value, "another context is current"
             linker = None  # type: ignore[assignment]
             gc.collect()
             assert not cuda.cuCtxDestroy_v2(second)
@@ -326,15 +326,15 @@ def check_forced() -> None:
 def steer() -> None:
     """Steer a run, and link in it."""
     events: list[object] = []
-    one = Steering(targets={"bundled": Bundled()}, on_link=events.append)
+    steering = Steering(targets={"bundled": Bundled()}, on_link=events.append)
     try:
-        one.start(BackendChoice())
-        one.force(BackendChoice("driver", "the walk"))
+        steering.start(BackendChoice())
+        steering.force(BackendChoice("driver", "the walk"))
         link_in_block("driver")
         assert len(events) == 1
-        one.stop()
+        steering.stop()
     except BaseException:
-        one.stop()
+        steering.stop()
         raise
 
 
@@ -352,9 +352,9 @@ def postpone() -> None:
 
 @cache
 def _steering() -> Steering:
-    one = Steering(targets={"bundled": Bundled()})
-    one.start(BackendChoice())
-    return one
+    steering = Steering(targets={"bundled": Bundled()})
+    steering.start(BackendChoice())
+    return steering
 
 
 def _use(fixture: Any, use: Callable[[Any], object], *arguments: Any) -> None:
@@ -391,12 +391,12 @@ def fixture_linker_factory() -> None:
 def fixture_emulated_driver() -> None:
     """Inject faults, and lose the device."""
 
-    def use(given: fixtures.EmulatedDriver) -> None:
-        given.inject("cuDeviceGetName", 2)
-        given.inject("cuDeviceGetCount", 2, nth=0)
-        given.lose_device()
+    def use(emulated: fixtures.EmulatedDriver) -> None:
+        emulated.inject("cuDeviceGetName", 2)
+        emulated.inject("cuDeviceGetCount", 2, nth=0)
+        emulated.lose_device()
         _faults()
-        given.events("cuDeviceGetCount")
+        emulated.events("cuDeviceGetCount")
 
     with warnings.catch_warnings(action="ignore"):
         _use(fixtures.emulated_driver, use, None)
@@ -478,7 +478,7 @@ def write_report() -> None:
 def check_report() -> None:
     """The file has one of both reports, and there is no other file."""
     file = _FOLDER / "report.html"
-    assert [one.name for one in _FOLDER.iterdir()] == [file.name]
+    assert [path.name for path in _FOLDER.iterdir()] == [file.name]
     assert file.read_text() in ("an old report", "a new report")
 
 

@@ -18,9 +18,9 @@ def acquire() -> int:
 
 def careless() -> None:
     """Take, and give back only after the ``try`` has begun."""
-    one = acquire()
+    acquired = acquire()
     try:
-        repr(one)
+        repr(acquired)
     finally:
         held.clear()
 
@@ -39,12 +39,12 @@ def careful() -> None:
 def test_the_walk_sees_what_is_left(monkeypatch, run: Callable[[], None], left: bool) -> None:
     """A handle that is noted after the call that made it is lost where a signal can arrive."""
     monkeypatch.setattr(walk, "_WALKED", (__file__,))
-    found = walk.Walk(run, lambda: {"held": list(held)}, lambda: None, held.clear)
-    count = found.count()
+    walked = walk.Walk(run, lambda: {"held": list(held)}, lambda: None, held.clear)
+    count = walked.count()
     for number in range(count):
-        assert found.at(number)
-    assert 0 < found.signals < found.walked == count
-    assert any(place.signal for place, _ in found.failures) is left
+        assert walked.at(number)
+    assert 0 < walked.signals < walked.walked == count
+    assert any(place.signal for place, _ in walked.failures) is left
 
 
 def test_every_place_has_a_reason() -> None:

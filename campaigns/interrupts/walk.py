@@ -52,18 +52,18 @@ class Place(NamedTuple):
 @cache
 def _bytecodes(code: CodeType) -> dict[int, tuple[str, bool]]:
     """Return name, and whether a signal may arrive, of each bytecode by its offset."""
-    found, before, at = {}, "", 0
+    opcodes, before, at = {}, "", 0
     handlers = getattr(dis, "_parse_exception_table")(code)  # noqa: B009 (unknown to mypy)
 
     def handler(offset: int) -> int | None:
-        return next((one.target for one in handlers if one.start <= offset < one.end), None)
+        return next((handler.target for handler in handlers if handler.start <= offset < handler.end), None)
 
-    for one in dis.get_instructions(code):
+    for instruction in dis.get_instructions(code):
         # a signal's exception comes from the call: the next bytecode shows the same only under the same handler
-        called = before.startswith("CALL") and handler(at) == handler(one.offset)
-        found[one.offset] = one.opname, called or one.opname in _BACKWARDS
-        before, at = one.opname, one.offset
-    return found
+        called = before.startswith("CALL") and handler(at) == handler(instruction.offset)
+        opcodes[instruction.offset] = instruction.opname, called or instruction.opname in _BACKWARDS
+        before, at = instruction.opname, instruction.offset
+    return opcodes
 
 
 class _Tracer:

@@ -19,11 +19,11 @@ LINKS = os.environ.get("CUDALINK_LINKS", "200")
 def needs(library: str, *versions: str) -> None:
     """Skip the test in an environment that was made for another library."""
     try:
-        found = metadata.version(library)
+        version = metadata.version(library)
     except metadata.PackageNotFoundError:
-        found = "none"
-    if os.environ.get("CUDALINK_LIBRARY") != library or (versions and found not in versions):
-        pytest.skip(f"needs the environment of {library} {' or '.join(versions)} (found {found}): nox -s libraries")
+        version = "none"
+    if os.environ.get("CUDALINK_LIBRARY") != library or (versions and version not in versions):
+        pytest.skip(f"needs the environment of {library} {' or '.join(versions)} (found {version}): nox -s libraries")
 
 
 def run(program: str, version: str, *arguments: str) -> dict[str, object]:

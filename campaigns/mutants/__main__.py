@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the mutants, print the survivors and a table; 0 if the survivors are those of the list."""
     options = _options(arguments)
     configuration = tomllib.loads(CONFIGURATION.read_text(encoding="utf-8"))
-    python = [(judged, one) for judged in judged_modules(configuration) for one in judged.mutants]
+    python = [(judged, mutant) for judged in judged_modules(configuration) for mutant in judged.mutants]
     c = native.mutants()
     listed = survivors(SURVIVORS.read_text(encoding="utf-8"))
     known = {judged.key(mutant) for judged, mutant in python} | {native.key(file, mutant) for file, mutant in c}
@@ -130,13 +130,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
     # sorted by numbers of their own, few have another place after an edit, and each run of a sample judges the same
-    python.sort(key=lambda one: zlib.crc32(f"{options.seed} {one[0].key(one[1])}".encode()))
-    c.sort(key=lambda one: zlib.crc32(f"{options.seed} {native.key(*one)}".encode()))
+    python.sort(key=lambda mutant: zlib.crc32(f"{options.seed} {mutant[0].key(mutant[1])}".encode()))
+    c.sort(key=lambda mutant: zlib.crc32(f"{options.seed} {native.key(*mutant)}".encode()))
     start, killers = time.monotonic(), dict[str, str]()
     if options.sample is not None:
         killers = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name)
         tally.faults += [f"in {SAMPLE.name}, but there is no such mutant: {key}" for key in killers if key not in known]
-        python, c = python[: options.sample], [one for one in c if native.key(*one) in killers]
+        python, c = python[: options.sample], [mutant for mutant in c if native.key(*mutant) in killers]
     if python and not _judge_python(python, options.jobs, tally):
         return 2
     # a random one is neither known nor looked for: enough of them must be killed
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tally.faults.append(f"{percent:.1f} % of the .{language} mutants are killed; expected {least} % or more")
     if reason:
         sys.stdout.write(f"campaigns.mutants: left out: {reason}\n")
-    sys.stdout.writelines(f"campaigns.mutants: {one}\n" for one in (*tally.notes, *tally.faults))
+    sys.stdout.writelines(f"campaigns.mutants: {note}\n" for note in (*tally.notes, *tally.faults))
     return 1 if tally.faults else 0
 
 
@@ -173,15 +173,15 @@ def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
     """Return the modules that the configuration names, with their mutants."""
     return [
         Judged(
-            one["file"],
-            (*one["tests"], *(() if one.get("fixtures") else (WITHOUT_FIXTURES,))),
+            entry["file"],
+            (*entry["tests"], *(() if entry.get("fixtures") else (WITHOUT_FIXTURES,))),
             tuple(
                 mutant
-                for mutant in weighed(mutants((ROOT / one["file"]).read_text(encoding="utf-8")))
-                if mutant.function.startswith(tuple(one.get("only", [""])))
+                for mutant in weighed(mutants((ROOT / entry["file"]).read_text(encoding="utf-8")))
+                if mutant.function.startswith(tuple(entry.get("only", [""])))
             ),
         )
-        for one in configuration["module"]
+        for entry in configuration["module"]
     ]
 
 
@@ -190,14 +190,14 @@ def survivors(text: str, name: str = SURVIVORS.name) -> dict[str, str]:
 
     Raises ValueError if a line gives none.
     """
-    found = {}
+    reasons = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             key, separator, reason = line.rpartition(" -- ")
             if not (separator and key and reason.strip()):
                 raise ValueError(f"{name}:{number} is {line!r}; expected 'MUTANT -- REASON'")
-            found[key] = reason.strip()
-    return found
+            reasons[key] = reason.strip()
+    return reasons
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -300,7 +300,7 @@ def _pytest(tests: Sequence[str], changed: str) -> int:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
-    for name in [one for one in sys.modules if one.partition(".")[0] == OURS[0]]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == OURS[0]]:
         del sys.modules[name]  # what `native.py` imported is not changed
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "sitecustomize.py").write_text(changed, encoding="utf-8")

@@ -136,9 +136,9 @@ class CSource:
         self.marks = 0  # how many there are
         self._insertions: list[tuple[int, str]] = []
         self._tokens = [
-            Token(found.lastgroup or "", found[0], found.start(), found.end())
-            for found in _TOKEN.finditer(text)
-            if found.lastgroup != "skip"
+            Token(match.lastgroup or "", match[0], match.start(), match.end())
+            for match in _TOKEN.finditer(text)
+            if match.lastgroup != "skip"
         ]
         self._last, self._done = _Bracket(), -1  # the last bracket that was closed, and statement behind `do`
         self._places = list(self._walk())
@@ -146,7 +146,7 @@ class CSource:
     def mutants(self) -> list[CMutant]:
         """Return every mutant, in the order of the source."""
         seen: Counter[tuple[str, str]] = Counter()
-        found = []
+        made = []
         for place in self._places:
             for start, end, replacement in self._changes(place):
                 change = self._shown(start, end, replacement)
@@ -154,14 +154,14 @@ class CSource:
                 number = seen[place.function, change]
                 is_text = self._tokens[place.at].kind == "text"
                 change = change if number == 1 else f"{change} (#{number})"
-                found.append(CMutant(place.function, change, start, end, replacement, is_text, place.mark))
-        return found
+                made.append(CMutant(place.function, change, start, end, replacement, is_text, place.mark))
+        return made
 
     def marked(self, first: int) -> str:
         """Return the text in which each statement says that it was reached; the marks count from a number on."""
         parts, last = [f"extern unsigned char *{REACHED};\n"], 0
-        for at, text in sorted(self._insertions, key=lambda one: one[0]):
-            parts += [self.text[last:at], _MARK.sub(lambda found: f"{REACHED}[{first + int(found[1])}] = 1", text)]
+        for at, text in sorted(self._insertions, key=lambda pair: pair[0]):
+            parts += [self.text[last:at], _MARK.sub(lambda match: f"{REACHED}[{first + int(match[1])}] = 1", text)]
             last = at
         return "".join([*parts, self.text[last:]])
 
@@ -220,7 +220,7 @@ class CSource:
             at -= 1
             if not depth:
                 pattern = _ENTRY_POINT if _BLOCKS.fullmatch(self._text(at)) else re.compile(".*")
-                return next(one.text for one in self._tokens[at:] if pattern.fullmatch(one.text))
+                return next(token.text for token in self._tokens[at:] if pattern.fullmatch(token.text))
 
     def _begins(self, at: int) -> bool:
         """Whether a statement begins at a token of a compound statement."""
@@ -263,7 +263,7 @@ class CSource:
             if depth == 1 and text in (",", ")") and first:
                 mark = self._insert(self._tokens[first].start, "(@, ")
                 self._insertions.append((self._tokens[here].start, ")"))
-                yield from (_Place(one, name, mark, begins=False) for one in range(first, here))
+                yield from (_Place(number, name, mark, begins=False) for number in range(first, here))
             if depth == 1 and text == ",":
                 first = here + 1 if name else 0
                 if not name and self._text(here + 1) == "(":

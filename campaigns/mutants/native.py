@@ -54,7 +54,7 @@ _PYTEST: Final = ("-q", "-n0", "-pno:cacheprovider", "-pno:randomly", "--assert=
 def mutants() -> list[tuple[str, CMutant]]:
     """Return every mutant of the C with its file, less some of those of texts."""
     judged = {str(source.relative_to(ROOT)) for _, library in _libraries(_PARTS) for source in library.sources}
-    return [(file, one) for file in sorted(judged) for one in weighed(_sources()[file].mutants())]
+    return [(file, mutant) for file in sorted(judged) for mutant in weighed(_sources()[file].mutants())]
 
 
 def key(file: str, mutant: CMutant) -> str:
@@ -78,7 +78,7 @@ def judge_all(
         return ""
     tests = configuration["tests"]
     if killers:
-        tests = sorted({_file(killers[key(*one)]) for one in chosen})
+        tests = sorted({_file(killers[key(*mutant)]) for mutant in chosen})
     equal, left_out = 0, []
     with tempfile.TemporaryDirectory(prefix="cudalink-mutants-") as folder:
         try:
@@ -90,11 +90,11 @@ def judge_all(
         if not killers:
             left_out = judges.learn()
 
-        def judge(one: tuple[str, CMutant]) -> str:
-            return judges.judge(*one, [killers[key(*one)]] if killers else judges.reaching(*one))
+        def judge(mutant: tuple[str, CMutant]) -> str:
+            return judges.judge(*mutant, [killers[key(*mutant)]] if killers else judges.reaching(*mutant))
 
         with ThreadPoolExecutor(jobs) as pool:
-            judged = {pool.submit(judge, one): one for one in chosen}
+            judged = {pool.submit(judge, mutant): mutant for mutant in chosen}
             for done in as_completed(judged):
                 (file, mutant), killer = judged[done], done.result()
                 if killer == EQUAL:
@@ -184,14 +184,14 @@ class Sources:
     def _compile_all(self, texts: dict[str, str], folder: str) -> dict[Unit, Path]:
         """Compile every unit; Raises CompilerError if one is not C."""
 
-        def one(unit: Unit) -> Path:
+        def compiled(unit: Unit) -> Path:
             made = self.compiled(unit, texts[str(unit.source.relative_to(ROOT))], self.folder / folder)
             if made is None:
                 raise compiler.CompilerError(f"{unit.source} does not compile; expected C; run: uv pip install -e .")
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return dict(zip(self.units, pool.map(one, self.units), strict=True))
+            return dict(zip(self.units, pool.map(compiled, self.units), strict=True))
 
     def link(self, library: compiler.SharedLibrary, objects: Iterable[Path], folder: Path) -> Path:
         made = folder / library.output
@@ -240,7 +240,7 @@ class Tests:
         request = {"tests": limits, "cpu": cpu, "marks": str(marks or "")}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return [(*one,) for one in self._answer()]
+        return [(*reply,) for reply in self._answer()]
 
     def close(self) -> None:
         """End the process."""
@@ -278,7 +278,7 @@ class Judges:
         self._seconds: dict[str, float] = {}
         self._reach: dict[str, int] = {}
         self._sound: dict[str, bool] = {}
-        self._whole = [one for one in tests if one.endswith(".py")]
+        self._whole = [test for test in tests if test.endswith(".py")]
 
     def learn(self) -> list[str]:
         """Find out what each test reaches, or read it from the cache; gives the tests that fail without a change."""
@@ -330,8 +330,8 @@ class Judges:
 
     def close(self) -> None:
         """End the processes of the tests."""
-        for one in self._free:
-            one.close()
+        for judge_process in self._free:
+            judge_process.close()
 
     def reaching(self, file: str, mutant: CMutant) -> list[str]:
         """Return the tests that reach the statement of a mutant, in the order in which they judge it."""
@@ -388,7 +388,7 @@ class Judges:
         for unit in [unit for unit in sources.units if unit.source == ROOT / file]:
             made = sources.compiled(unit, text, folder / "changed")
             if made is not None and made.read_bytes() != sources.objects[unit].read_bytes():
-                objects = [made if one == unit else sources.objects[one] for one in sources.units_of(unit.library)]
+                objects = [made if u == unit else sources.objects[u] for u in sources.units_of(unit.library)]
                 changed[unit.library] = sources.link(unit.library, objects, folder / "lib")
         return changed
 

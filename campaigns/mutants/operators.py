@@ -96,32 +96,32 @@ def mutants(source: str) -> list[Mutant]:
     which other tests compare with what CUDA ships; annotations and docstrings change nothing.
     """
     tree = ast.parse(source)
-    found: list[Mutant] = []
+    made: list[Mutant] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found += _inside(tree, node, node.name)
+            made += _inside(tree, node, node.name)
     seen: Counter[tuple[str, str]] = Counter()
     numbered = []
-    for one in found:
-        seen[one.function, one.change] += 1
-        number = seen[one.function, one.change]
-        change = one.change if number == 1 else f"{one.change} (#{number})"
+    for mutant in made:
+        seen[mutant.function, mutant.change] += 1
+        number = seen[mutant.function, mutant.change]
+        change = mutant.change if number == 1 else f"{mutant.change} (#{number})"
         numbered.append(
-            Mutant(one.tree, one.function, change, one.parent, one.field, one.index, one.replacement),
+            Mutant(mutant.tree, mutant.function, change, mutant.parent, mutant.field, mutant.index, mutant.replacement),
         )
     return numbered
 
 
-def weighed(found: Sequence[AnyMutant]) -> list[AnyMutant]:
+def weighed(every: Sequence[AnyMutant]) -> list[AnyMutant]:
     """Return the mutants of a file without some that change texts, so that at most a tenth of the rest does.
 
     Their names decide which stay, so that few others do after an edit.
     """
     texts = sorted(
-        (one for one in found if one.is_text), key=lambda one: zlib.crc32(f"{one.function}: {one.change}".encode())
+        (m for m in every if m.is_text), key=lambda mutant: zlib.crc32(f"{mutant.function}: {mutant.change}".encode())
     )
-    left_out = {id(one) for one in texts[(len(found) - len(texts)) // _OTHERS_FOR_A_TEXT :]}
-    return [one for one in found if id(one) not in left_out]
+    left_out = {id(text) for text in texts[(len(every) - len(texts)) // _OTHERS_FOR_A_TEXT :]}
+    return [mutant for mutant in every if id(mutant) not in left_out]
 
 
 def _inside(tree: ast.Module, node: ast.AST, function: str) -> Iterator[Mutant]:
@@ -152,10 +152,10 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST
             continue
         if isinstance(node, ast.JoinedStr) and field == "values":
             # the words of a message are changed all at once; the values in it one by one
-            yield from ((node, field, n, one) for n, one in enumerate(value) if isinstance(one, ast.FormattedValue))
+            yield from ((node, field, n, c) for n, c in enumerate(value) if isinstance(c, ast.FormattedValue))
         elif isinstance(value, list):
             skip = 1 if field == "body" and _has_docstring(node) else 0
-            yield from ((node, field, n, one) for n, one in enumerate(value) if n >= skip and isinstance(one, ast.AST))
+            yield from ((node, field, n, c) for n, c in enumerate(value) if n >= skip and isinstance(c, ast.AST))
         elif isinstance(value, ast.AST) and not (isinstance(node, ast.FormattedValue) and field == "format_spec"):
             yield node, field, None, value
 
@@ -215,8 +215,8 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
             yield value
         case ast.Attribute(attr="get") if len(node.args) == 2:
             yield ast.Call(node.func, node.args[:1], [])
-    for number in (number for number, one in enumerate(node.keywords) if one.arg not in _ASSERTIONS):
-        yield ast.Call(node.func, node.args, [one for other, one in enumerate(node.keywords) if other != number])
+    for number in (number for number, keyword in enumerate(node.keywords) if keyword.arg not in _ASSERTIONS):
+        yield ast.Call(node.func, node.args, [k for other, k in enumerate(node.keywords) if other != number])
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:

@@ -92,7 +92,7 @@ cuSee: API_WHEN(seen != NULL, cuSee, (int *seen), (seen)) { return *seen = 1, [C
 
 def test_each_place_is_changed() -> None:
     """Bodies and defaults; neither annotations, nor docstrings, nor tables of the module."""
-    assert [(one.function, one.change) for one in mutants(SOURCE)] == [
+    assert [(mutant.function, mutant.change) for mutant in mutants(SOURCE)] == [
         ("early", "1 => 2"),
         ("early", "a < b and (not b) => True"),
         ("early", "a < b and (not b) => False"),
@@ -118,15 +118,15 @@ def test_a_mutant_has_one_change() -> None:
     for number, mutant in enumerate(mutants(SOURCE)):
         tree = mutants(SOURCE)[number].apply()
         compile(tree, "x", "exec")
-        before, after = (ast.unparse(one).splitlines() for one in (ast.parse(SOURCE), tree))
+        before, after = (ast.unparse(module).splitlines() for module in (ast.parse(SOURCE), tree))
         changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
         assert len(changed) == 1, mutant.change
 
 
 def test_changes_alike_are_numbered() -> None:
     """Two places of one function that read the same have two keys."""
-    found = mutants("def f(a):\n    a.x(1)\n    a.x(1)\n")
-    assert [one.change for one in found] == [
+    made = mutants("def f(a):\n    a.x(1)\n    a.x(1)\n")
+    assert [mutant.change for mutant in made] == [
         "a.x(1) => pass",
         "a.x(1) => a.x(2)",
         "a.x(1) => pass (#2)",
@@ -145,8 +145,8 @@ def test_a_survivor_needs_a_reason() -> None:
 def test_every_listed_survivor_is_a_mutant() -> None:
     """A change of the source removes the lines that it makes pointless."""
     modules = judged_modules(tomllib.loads(CONFIGURATION.read_text(encoding="utf-8")))
-    known = {one.key(mutant) for one in modules for mutant in one.mutants}
-    known |= {native.key(*one) for one in native.mutants()}
+    known = {module.key(mutant) for module in modules for mutant in module.mutants}
+    known |= {native.key(*mutant) for mutant in native.mutants()}
     assert set(survivors(SURVIVORS.read_text(encoding="utf-8"))) <= known
 
 
@@ -169,10 +169,10 @@ def test_all_that_judges_is_there() -> None:
     The campaign itself begins with a run of these tests without a change.
     """
     configuration = tomllib.loads(CONFIGURATION.read_text(encoding="utf-8"))
-    assert [one.file for one in judged_modules(configuration) if not one.mutants] == []
+    assert [module.file for module in judged_modules(configuration) if not module.mutants] == []
     sample = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name)
-    assert sample.keys() <= {native.key(*one) for one in native.mutants()}
-    listed = [word for one in (*configuration["module"], configuration["native"]) for word in one["tests"]]
+    assert sample.keys() <= {native.key(*mutant) for mutant in native.mutants()}
+    listed = [word for entry in (*configuration["module"], configuration["native"]) for word in entry["tests"]]
     named = {word for word in listed if word.startswith("tests/")} | {*configuration["native"]["always"]}
     words = ["-q", "-n0", "--collect-only", *sorted(named | {test.partition("::")[0] for test in sample.values()})]
     done = subprocess.run(
@@ -184,13 +184,13 @@ def test_all_that_judges_is_there() -> None:
 
 def test_each_place_of_c_is_changed() -> None:
     """Bodies and what macros make functions of; neither tables nor declarations, comments and macros."""
-    assert [f"{one.function}: {one.change}" for one in CSource(C_SOURCE).mutants()] == C_CHANGES.splitlines()
+    assert [f"{mutant.function}: {mutant.change}" for mutant in CSource(C_SOURCE).mutants()] == C_CHANGES.splitlines()
 
 
 def test_a_macro_for_a_loop_takes_a_statement() -> None:
     """It begins with EACH; one of another name, which looks like a call without a semicolon, is an error."""
     source = "static void all(void) {\n  %s(at, list) {\n    use(at);\n  }\n}\n"
-    assert [one.change for one in CSource(source % "EACH_ITEM").mutants()] == ["[use(at); => ;]"]
+    assert [mutant.change for mutant in CSource(source % "EACH_ITEM").mutants()] == ["[use(at); => ;]"]
     with pytest.raises(ValueError, match="line 2 is 'ITEMS', expected a statement that ends in a semicolon"):
         list(CSource(source % "ITEMS").mutants())
 
@@ -200,7 +200,7 @@ def test_a_mutant_of_c_has_one_change() -> None:
     source = CSource(C_SOURCE)
     for mutant in source.mutants():
         before, after = (text.splitlines() for text in (C_SOURCE, mutant.apply(C_SOURCE)))
-        assert sum(one != other for one, other in zip(before, after, strict=True)) == 1, mutant.change
+        assert sum(old != other for old, other in zip(before, after, strict=True)) == 1, mutant.change
 
 
 def test_marks_say_what_was_reached(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ int main(int count, char **words) {
     subprocess.run([compiler.build(compiler.Executable("main", (file, reach), flags=flags), tmp_path)], check=True)
     reached = marks.read_bytes()
     lines = main.splitlines()
-    seen = {(lines[main[: one.start].count("\n")].strip(), reached[one.mark]) for one in source.mutants()}
+    seen = {(lines[main[: mutant.start].count("\n")].strip(), reached[mutant.mark]) for mutant in source.mutants()}
     assert {line for line, number in seen if number} - {"for (int at = 0; at < 2; at++) sum += at;"} == {
         *("int sum = 0;", "if (count > 1) return sum;", "else sum = 7;", "case 1: return 0;", "case 2: return 1;"),
     }
@@ -245,15 +245,15 @@ def test_a_test_that_ends_the_run_leaves_out_no_other(ends: set[str]) -> None:
         return [(name, True, 1.0, "f") for name in takewhile(lambda name: name not in ends, names)]
 
     assert [(name, passed) for name, passed, *_ in native.run_on("abcd", run)] == [
-        (one, one not in ends) for one in "abcd"
+        (letter, letter not in ends) for letter in "abcd"
     ]
 
 
 def test_a_tenth_of_the_mutants_changes_texts() -> None:
     """Which ones stay is decided by their names."""
     source = "def f(a):\n" + "".join(f"    a.x('{n}', {n})\n" for n in range(20))
-    found = mutants(source)
-    assert (len(found), sum(one.is_text for one in found)) == (60, 20)
-    kept = weighed(found)
-    assert (len(kept), sum(one.is_text for one in kept)) == (44, 4)
-    assert [one.change for one in weighed(mutants("def g():\n    pass\n" + source))] == [one.change for one in kept]
+    made = mutants(source)
+    assert (len(made), sum(mutant.is_text for mutant in made)) == (60, 20)
+    kept = weighed(made)
+    assert (len(kept), sum(mutant.is_text for mutant in kept)) == (44, 4)
+    assert [m.change for m in weighed(mutants("def g():\n    pass\n" + source))] == [m.change for m in kept]

@@ -35,7 +35,7 @@ class Warm:
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leave out what is not in the quick tier, unless it or its file is named."""
-        named = {(config.invocation_params.dir / one).resolve() for one in config.args}
+        named = {(config.invocation_params.dir / argument).resolve() for argument in config.args}
         slow = ("slow", "apart")
         items[:] = [
             item
@@ -58,12 +58,12 @@ class Warm:
             said = folder / "said"
             said.touch()
             _run_apart(session, [(items[name], seconds) for name, seconds in request["tests"]], request, said)
-            self._answer([json.loads(one) for one in said.read_text().splitlines()])
+            self._answer([json.loads(line) for line in said.read_text().splitlines()])
             for (
-                one
+                path
             ) in folder.iterdir():  # what tests share comes from a driver that was changed, but not what they compile
-                if one.stem != "compiled":
-                    shutil.rmtree(one, ignore_errors=True) if one.is_dir() else one.unlink()
+                if path.stem != "compiled":
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
         return True
 
     def _answer(self, answer: object) -> None:

@@ -81,22 +81,22 @@ def _check(path: Path) -> int:
 def _one_process() -> Iterator[None]:
     """Read records in this process: those of the campaign are enough."""
     module = sys.modules["pytest_cudalink.report.merge"]
-    found, module._PARALLEL_FROM = module._PARALLEL_FROM, sys.maxsize
+    before, module._PARALLEL_FROM = module._PARALLEL_FROM, sys.maxsize
     try:
         yield
     finally:
-        module._PARALLEL_FROM = found
+        module._PARALLEL_FROM = before
 
 
 @contextlib.contextmanager
 def _without_rich() -> Iterator[None]:
     """Print reports plainly, which takes a tenth of the time."""
     module = sys.modules["pytest_cudalink.report.text"]
-    found, module.find_spec = module.find_spec, lambda _: None
+    before, module.find_spec = module.find_spec, lambda _: None
     try:
         yield
     finally:
-        module.find_spec = found
+        module.find_spec = before
 
 
 def _report(folder: Path, saved: list[Path], records: list[Path]) -> Counter[str]:
@@ -119,7 +119,7 @@ def _report(folder: Path, saved: list[Path], records: list[Path]) -> Counter[str
     assert not cells[_SOUND]["damage"]
     known = {file for cell in report["cells"] for file in cell["files"]}
     assert {str(path) for path in records} <= known, "a record is not in the report"
-    told = " ".join([*report["damaged"], *(one for cell in report["cells"] for one in cell["damage"])])
+    told = " ".join([*report["damaged"], *(damage for cell in report["cells"] for damage in cell["damage"])])
     for path in saved:
         assert str(path) in told or code == 1, "a saved report is not in the report"
     if saved:
@@ -144,7 +144,7 @@ def _refuse(name: str) -> None:
 def try_batch(seed: int, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
     """Use the inputs together; if that fails, each alone, to find which one it is."""
     counts: Counter[str] = Counter()
-    found: list[tuple[int, str]] = []
+    findings: list[tuple[int, str]] = []
     together = ""
     alone = [number for number in numbers if number % 10 == 9]
     others = [number for number in numbers if number % 10 != 9]
@@ -157,10 +157,10 @@ def try_batch(seed: int, numbers: Sequence[int]) -> tuple[Counter[str], list[str
         try:
             counts += try_inputs(seed, [number])
         except Exception:  # noqa: BLE001
-            found.append((number, f"input {number} of seed {seed}:\n{_short(traceback.format_exc())}"))
-    if others and not any(number in others for number, _ in found):
-        found.append((numbers[0], f"inputs {numbers[0]} to {numbers[-1]} together:\n{together}"))
-    return counts, [text for _, text in found]
+            findings.append((number, f"input {number} of seed {seed}:\n{_short(traceback.format_exc())}"))
+    if others and not any(number in others for number, _ in findings):
+        findings.append((numbers[0], f"inputs {numbers[0]} to {numbers[-1]} together:\n{together}"))
+    return counts, [text for _, text in findings]
 
 
 def _short(text: str) -> str:
@@ -174,21 +174,21 @@ def campaign(inputs: int, seed: int, processes: int, first: int = 0, seconds: fl
     began = time.monotonic()
     batches = [range(at, min(at + BATCH, first + inputs)) for at in range(first, first + inputs, BATCH)]
     counts: Counter[str] = Counter()
-    found: list[str] = []
+    findings: list[str] = []
     tried = 0
     with ProcessPoolExecutor(processes) as pool:
         while batches and (not tried or time.monotonic() - began < seconds):
             wave, batches = batches[: 4 * processes], batches[4 * processes :]
             tried += sum(map(len, wave))
-            for one, bad in pool.map(partial(try_batch, seed), wave):
-                counts.update(one)
-                found += bad
+            for batch, bad in pool.map(partial(try_batch, seed), wave):
+                counts.update(batch)
+                findings += bad
                 for text in bad:
                     print(text, flush=True)
-    print(f"{tried} mutated inputs, seed {seed}, {time.monotonic() - began:.0f} s, {len(found)} findings")
+    print(f"{tried} mutated inputs, seed {seed}, {time.monotonic() - began:.0f} s, {len(findings)} findings")
     for name, number in sorted(counts.items()):
         print(f"  {name}: {number}")
-    return not found
+    return not findings
 
 
 def main() -> int:

@@ -56,12 +56,12 @@ def _test(number: int, outcome: str) -> list[Event]:
 
 def _record() -> list[dict[str, Any]]:
     run, *others = samples.EVENTS
-    (end,) = (one for one in others if isinstance(one, EndRecord))
+    (end,) = (other for other in others if isinstance(other, EndRecord))
     tests = [event for number, outcome in enumerate((*OUTCOMES, "passed")) for event in _test(number, outcome)]
-    noted = [one for one in others if isinstance(one, UnsteeredRecord | ViolationRecord | VerdictRecord | CrashRecord)]
+    noted = [r for r in others if isinstance(r, UnsteeredRecord | ViolationRecord | VerdictRecord | CrashRecord)]
     return [
-        {"event": one.__struct_config__.tag, **asdict(one), "time": 5.0 + number}
-        for number, one in enumerate((run, *tests, *noted, end))
+        {"event": event.__struct_config__.tag, **asdict(event), "time": 5.0 + number}
+        for number, event in enumerate((run, *tests, *noted, end))
     ]
 
 
@@ -183,12 +183,12 @@ def _mutate_lines(data: bytes, pick: random.Random) -> bytes:
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Return every place inside a value, as the container and the key."""
-    found = []
+    places = []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in items:
-        found.append((value, key))
-        found += _places(one)
-    return found
+    for key, child in items:
+        places.append((value, key))
+        places += _places(child)
+    return places
 
 
 def _mutate_value(value: Any, pick: random.Random) -> None:

@@ -36,8 +36,8 @@ def test_a_finding_is_named_by_its_input(fault, monkeypatch, capsys) -> None:
         return "a\x1b"
 
     monkeypatch.setattr(text, "markdown", faulty)
-    _, found = try_batch(1, [1, 2])
-    assert [text.splitlines()[0] for text in found] == ["input 1 of seed 1:", "input 2 of seed 1:"]
+    _, findings = try_batch(1, [1, 2])
+    assert [text.splitlines()[0] for text in findings] == ["input 1 of seed 1:", "input 2 of seed 1:"]
 
 
 def test_a_campaign_prints_its_counts(capsys) -> None:

@@ -27,11 +27,11 @@ def commit_time(root: Path) -> str | None:
     return done.stdout.strip() or None
 
 
-def _build(what: str, source: Path, output: Path, target: str = "") -> Path:
+def _build(kind: str, source: Path, output: Path, target: str = "") -> Path:
     """Build one sdist or wheel with the tools of this environment, and return it."""
     output.mkdir(parents=True, exist_ok=True)
     before = set(output.iterdir())
-    command = [sys.executable, "-m", "build", "--no-isolation", f"--{what}", "--outdir", str(output), str(source)]
+    command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(output), str(source)]
     env = {**os.environ, "CUDALINK_WHEEL_TARGET": target}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
@@ -43,14 +43,14 @@ def _build(what: str, source: Path, output: Path, target: str = "") -> Path:
 def _unpacked(sdist: Path, folder: Path) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
-    (found,) = folder.iterdir()
-    return found
+    (built,) = folder.iterdir()
+    return built
 
 
-def differences(one: Iterable[Path], other: Iterable[Path]) -> list[str]:
+def differences(before: Iterable[Path], other: Iterable[Path]) -> list[str]:
     """Files of two folders whose name or bytes differ."""
     first, second = (
-        {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths} for paths in (one, other)
+        {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths} for paths in (before, other)
     )
     return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
 
@@ -76,7 +76,7 @@ def build_all(root: Path, dist: Path, work: Path, *, short: bool) -> tuple[list[
             ("wheel", _unpacked(sdist, work / f"one-{machine}"), work / f"made-{machine}", target(machine))
             for machine in MACHINES
         ),
-        *(("wheel", _unpacked(sdist, work / f"another-folder-{one}"), second / one, target(one)) for one in twice),
+        *(("wheel", _unpacked(sdist, work / f"another-folder-{r}"), second / r, target(r)) for r in twice),
         ("sdist", _unpacked(sdist, work / "from-sdist"), second / "sdist", ""),
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -110,8 +110,8 @@ def _unpack(wheel: Path, folder: Path) -> Path:
 
 def _nvjitlink(machine: str, folder: Path) -> Path:
     _uv("--no-deps", "--target", folder, *_for(machine), NEEDS[1])
-    (found,) = folder.glob("nvidia/*/lib/libnvJitLink.so.*")
-    return found
+    (library,) = folder.glob("nvidia/*/lib/libnvJitLink.so.*")
+    return library
 
 
 def _for(machine: str) -> tuple[str, ...]:

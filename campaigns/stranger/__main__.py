@@ -28,12 +28,12 @@ LIMIT, OURS = 600, 300
 SAVED = ROOT / ".cudalink" / "stranger.json"
 
 
-def _walk(home: HomeFolder, path: Sequence[Step], what: str) -> list[float]:
+def _walk(user: HomeFolder, path: Sequence[Step], title: str) -> list[float]:
     """Walk the whole path; the seconds of each step."""
     took = []
     for step in path:
-        took.append(home.walk(step))
-        print(f"{what}: {took[-1]:6.1f} s  {step.command}", flush=True)
+        took.append(user.walk(step))
+        print(f"{title}: {took[-1]:6.1f} s  {step.command}", flush=True)
     return took
 
 
@@ -47,9 +47,9 @@ def _other_pythons() -> list[str]:
     """The versions that the package's classifiers name, without the one that runs this program."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = [
-        one.rpartition(" :: ")[2] for one in project["classifiers"] if one.startswith("Programming Language :: Python")
+        la.rpartition(" :: ")[2] for la in project["classifiers"] if la.startswith("Programming Language :: Python")
     ]
-    return [one for one in named if re.fullmatch(r"3\.\d+", one) and one != "{}.{}".format(*sys.version_info[:2])]
+    return [p for p in named if re.fullmatch(r"3\.\d+", p) and p != "{}.{}".format(*sys.version_info[:2])]
 
 
 def _size(folder: Path) -> int:

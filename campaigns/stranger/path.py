@@ -72,8 +72,8 @@ def _section(text: str, heading: str) -> str:
 
 def _scripts(text: str) -> list[str]:
     """Every line of the ``sh`` blocks."""
-    found = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [line for block in found for line in block.splitlines()]
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
 
 
 def _sessions(page: Path) -> list[Step]:

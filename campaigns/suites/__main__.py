@@ -121,17 +121,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def jobs_of(given: argparse.Namespace) -> list[Job]:
+def jobs_of(options: argparse.Namespace) -> list[Job]:
     """Return what the command line asks for."""
     jobs = []
-    for where in (path.resolve() for path in given.checkouts):
+    for where in (path.resolve() for path in options.checkouts):
         for name, suite in suites().items():
-            if not suite.is_in(where) or (given.suite and name not in given.suite):
+            if not suite.is_in(where) or (options.suite and name not in options.suite):
                 continue
             checkout = suite.at_commit(where, COPIES)
-            axes = product(given.driver or suite.drivers, given.backend or suite.backends)
-            files = suite.test_files(checkout, given.file)
-            limited = replace(suite, timeout=given.timeout or suite.timeout)
+            axes = product(options.driver or suite.drivers, options.backend or suite.backends)
+            files = suite.test_files(checkout, options.file)
+            limited = replace(suite, timeout=options.timeout or suite.timeout)
             jobs += [Job(limited, checkout, file, driver, backend) for (driver, backend), file in product(axes, files)]
     return jobs
 
@@ -149,11 +149,11 @@ def run_all(
         folders = [records_in and records_in / place / job.suite.name for job, place in zip(jobs, places, strict=True)]
         runs = [pool.submit(run_file, job, options, folder) for job, folder in zip(jobs, folders, strict=True)]
         for number, run in enumerate(runs, 1):
-            one = run.result()
-            results.append(one)
-            counts = ", ".join(f"{count} {name}" for name, count in sorted(one.counts.items()))
-            where = f"[{number}/{len(runs)}] {one.file} ({one.driver}, {one.backend})"
-            print(f"{where}: {counts} {one.status}, {one.seconds:.1f} s", file=sys.stderr, flush=True)
+            result = run.result()
+            results.append(result)
+            counts = ", ".join(f"{count} {name}" for name, count in sorted(result.counts.items()))
+            where = f"[{number}/{len(runs)}] {result.file} ({result.driver}, {result.backend})"
+            print(f"{where}: {counts} {result.status}, {result.seconds:.1f} s", file=sys.stderr, flush=True)
     return results
 
 
@@ -161,8 +161,8 @@ def fewer_than_expected(results: Sequence[FileResult]) -> list[str]:
     """Return a line for each suite, driver and backend of which fewer tests pass than expected."""
     expected = read_expected()
     passed: Counter[tuple[str, str, str]] = Counter()
-    for one in results:
-        passed[one.suite, one.driver, one.backend] += one.counts["passed"]
+    for result in results:
+        passed[result.suite, result.driver, result.backend] += result.counts["passed"]
     return [
         f"{' '.join(key)}: {count} passed, expected {expected[key]}"
         for key, count in passed.items()
@@ -187,8 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fewer = fewer_than_expected(results) if given.file == "*" else []
     verdicts = wrong(results)
     if given.write_expected and (given.because or not fewer):
-        found = {job.suite.name: job.suite.commit or commit_and_branch(job.checkout)[0] for job in jobs}
-        write_expected(results, {name: one for name, one in found.items() if one}, given.because)
+        commits = {job.suite.name: job.suite.commit or commit_and_branch(job.checkout)[0] for job in jobs}
+        write_expected(results, {name: commit for name, commit in commits.items() if commit}, given.because)
         fewer = []
     elif given.write_expected:
         print(f"{EXPECTED.name} was not written: fewer tests pass; say why with --because REASON")

@@ -80,16 +80,16 @@ class Suite:
         """
         folder = checkout / (self.sources or self.folder)
         wanted = pattern if any(letter in pattern for letter in "*?[") else f"*{pattern}*"
-        found = {str(path.relative_to(folder)) for one in self.files for path in folder.glob(one)}
+        paths = {str(path.relative_to(folder)) for pattern in self.files for path in folder.glob(pattern)}
         return sorted(
-            file for file in found if fnmatch(file, wanted) and not any(fnmatch(file, one) for one in self.skip)
+            file for file in paths if fnmatch(file, wanted) and not any(fnmatch(file, pattern) for pattern in self.skip)
         )
 
     def environment(self, checkout: Path) -> dict[str, str]:
         """Return the environment variables of a run."""
         if not (self.extends or self.names):
             return {}
-        folders = (f"{package}={checkout / path}" for package, path in (one.split("=") for one in self.extends))
+        folders = (f"{package}={checkout / path}" for package, path in (e.split("=") for e in self.extends))
         return {
             "CUDALINK_SUITE_SOURCES": os.pathsep.join(folders),
             "CUDALINK_SUITE_NAMES": os.pathsep.join(self.names),
@@ -101,7 +101,7 @@ class Suite:
         what = [file]
         if self.modules:
             what = ["--pyargs", ".".join((self.modules, *Path(file).with_suffix("").parts))]
-        left_out = [f"--deselect={one}" for one in self.skip if "::" in one]
+        left_out = [f"--deselect={nodeid}" for nodeid in self.skip if "::" in nodeid]
         return [sys.executable, "-P", "-m", "pytest", "-q", *self.options, *left_out, *what]
 
 
@@ -114,8 +114,8 @@ def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
         other = given.pop("like", "")
         return {**(values_of(other) if other else {"skip": {}, **content["defaults"]}), **given}
 
-    found = {}
+    defined = {}
     for name in content["suites"]:
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in values_of(name).items()}
-        found[name] = Suite(name=name, **values)
-    return found
+        defined[name] = Suite(name=name, **values)
+    return defined

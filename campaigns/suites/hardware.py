@@ -67,19 +67,21 @@ def wrong(results: Iterable[FileResult]) -> list[str]:
     Runs on drivers of other releases, and of a backend that was not run on the GPU, are not compared.
     """
     lines = []
-    for one in results:
-        there = kept()["suites"].get(one.suite, {}).get("tests", {})
-        suite = suites().get(one.suite)
-        if not suite or (one.driver, one.backend) != (EMULATED, "auto"):
+    for result in results:
+        there = kept()["suites"].get(result.suite, {}).get("tests", {})
+        suite = suites().get(result.suite)
+        if not suite or (result.driver, result.backend) != (EMULATED, "auto"):
             continue
-        missing = sum(name.startswith(f"{suite.record_name(one.file)}::") for name in there)
-        if missing and not any(test_name(suite.record_name(one.file), test) in there for test in one.tests):
-            lines.append(f"{one.suite}: {one.file}: {one.status} here; expected {missing} tests, as on the GPU")
-        for test in one.tests:
-            name = test_name(suite.record_name(one.file), test)
+        missing = sum(name.startswith(f"{suite.record_name(result.file)}::") for name in there)
+        if missing and not any(test_name(suite.record_name(result.file), test) in there for test in result.tests):
+            lines.append(
+                f"{result.suite}: {result.file}: {result.status} here; expected {missing} tests, as on the GPU"
+            )
+        for test in result.tests:
+            name = test_name(suite.record_name(result.file), test)
             verdict = there.get(name, "")[:1]
             if is_wrong(suite.name, name, verdict + letter(test)):
-                lines.append(f"{one.suite}: {name}: {test.outcome} here, {_WORDS[verdict]} on the GPU")
+                lines.append(f"{result.suite}: {name}: {test.outcome} here, {_WORDS[verdict]} on the GPU")
     return lines
 
 
@@ -91,7 +93,7 @@ def merged(folder: Path) -> dict[str, Verdicts]:
 
     `folder`: with the folders `real` and `13.0`.
     """
-    found: dict[str, Verdicts] = {}
+    by_suite: dict[str, Verdicts] = {}
     for suite in suites().values():
         there = dict(results_in(folder / REAL, suite))
         here = dict(results_in(folder / EMULATED, suite))
@@ -101,10 +103,10 @@ def merged(folder: Path) -> dict[str, Verdicts]:
             if name in here
         }
         if verdicts:
-            found[suite.name] = {"tests": verdicts}
+            by_suite[suite.name] = {"tests": verdicts}
             one_sided = len(there.keys() ^ here.keys())
             print(f"{suite.name}: {len(verdicts)} tests, and {one_sided} that ran on one side only")
-    return found
+    return by_suite
 
 
 def results_in(folder: Path, suite: Suite) -> Iterator[tuple[str, TestResult]]:
@@ -131,7 +133,7 @@ def rows() -> Iterator[tuple[str, Counter[str]]]:
             counts[letters] += 1
             counts["wrong"] += is_wrong(name, test, verdict)
             if letters == "PU":
-                counts["launch" if any(one.startswith(LAUNCHES) for one in refused) else "other"] += 1
+                counts["launch" if any(function.startswith(LAUNCHES) for function in refused) else "other"] += 1
         yield name, counts
 
 
@@ -152,7 +154,7 @@ def blocks() -> dict[str, str]:
         tests = sum(count for letters, count in counts.items() if len(letters) == len("PP"))
         named = [counts[letters] for letters in ("PP", "FF", "SS")] + [counts["launch"], counts["other"]]
         bad = counts["wrong"]
-        lines.append(f"| {name} | {' | '.join(f'{one:,}' for one in (tests, *named, tests - sum(named) - bad, bad))} |")
+        lines.append(f"| {name} | {' | '.join(f'{c:,}' for c in (tests, *named, tests - sum(named) - bad, bad))} |")
         total.update(counts if name != "all" else {})
     origin = kept()
     caption = (
@@ -167,15 +169,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("records", type=Path, metavar="RECORDS", help="a folder with records of both sides")
     parser.add_argument("--device", default="NVIDIA H200", metavar="NAME", help="the GPU (default: NVIDIA H200)")
     given = parser.parse_args(arguments)
-    found = merged(given.records)
+    fresh = merged(given.records)
     origin = {**kept(), "device": given.device, **origin_of(given.records / REAL)}
-    text = json.dumps({**origin, "suites": {**kept()["suites"], **found}}, sort_keys=True)
+    text = json.dumps({**origin, "suites": {**kept()["suites"], **fresh}}, sort_keys=True)
     RECORDED.parent.mkdir(exist_ok=True)
     RECORDED.write_bytes(lzma.compress(text.encode(), preset=9))
     bad = [
         f"{name}: {test}: {verdict}"
-        for name, one in found.items()
-        for test, verdict in one["tests"].items()
+        for name, suite in fresh.items()
+        for test, verdict in suite["tests"].items()
         if is_wrong(name, test, verdict)
     ]
     print("\n".join(bad))

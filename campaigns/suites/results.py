@@ -50,13 +50,13 @@ class FileResult:
 
 def results_of(recording: records.Recording) -> list[TestResult]:
     """Return the last attempt of each test; an attempt that has no result has crashed."""
-    found: dict[str, TestResult] = {}
+    results: dict[str, TestResult] = {}
     for test in recording.tests:
-        refused = tuple(sorted({str(one["function"]) for one in getattr(test, "refused", ())}))
-        found[test.nodeid] = TestResult(test.nodeid, test.outcome, test.reason, test.longrepr, refused)
+        refused = tuple(sorted({str(function["function"]) for function in getattr(test, "refused", ())}))
+        results[test.nodeid] = TestResult(test.nodeid, test.outcome, test.reason, test.longrepr, refused)
     for start in recording.unfinished:
-        found[start.nodeid] = TestResult(start.nodeid, "crashed", "the process ended during this test")
-    return list(found.values())
+        results[start.nodeid] = TestResult(start.nodeid, "crashed", "the process ended during this test")
+    return list(results.values())
 
 
 def counts_of(tests: Iterable[TestResult]) -> Counter[str]:
@@ -98,7 +98,7 @@ def grouped(results: Iterable[FileResult]) -> list[tuple[str, list[str]]]:
                 causes.setdefault(cause_of(test), []).append(test.nodeid)
         if result.status != "finished":
             causes.setdefault(f"{result.status}: {result.output.strip()[-400:]}", []).append(result.file)
-    return sorted(causes.items(), key=lambda one: (-len(one[1]), one[0]))
+    return sorted(causes.items(), key=lambda cause: (-len(cause[1]), cause[0]))
 
 
 def table(results: Sequence[FileResult], expected: Mapping[tuple[str, str, str], int], *, by_file: bool) -> list[str]:
@@ -114,9 +114,9 @@ def table(results: Sequence[FileResult], expected: Mapping[tuple[str, str, str],
         rows.setdefault((*key, ""), []).append(result)
     lines = []
     for (suite, driver, backend, file), of_row in sorted(rows.items(), key=lambda row: (*row[0][:3], row[0][3] or "~")):
-        counts = sum((one.counts for one in of_row), Counter())
+        counts = sum((result.counts for result in of_row), Counter())
         numbers = " / ".join(f"{counts[column]:>4}" for column in COLUMNS)
-        status = ", ".join(sorted({one.status for one in of_row if one.status != "finished"}))
+        status = ", ".join(sorted({result.status for result in of_row if result.status != "finished"}))
         least = expected.get((suite, driver, backend))
         name = file or f"{suite} on {driver}, {backend}"
         notes = [f"{share(counts):5.1f} %", *([f"expected {least}"] if least is not None and not file else []), status]

@@ -66,13 +66,13 @@ def test_command() -> None:
 
 def test_every_definition_can_be_read() -> None:
     """The suites of the file, each with a driver and a backend."""
-    found = suites()
+    defined = suites()
 
     numba = {"numba-cuda cudadrv", "numba-cuda nocuda", "numba-cuda cudapy", "numba-cuda-mlir cudadrv"}
-    assert {"cuda.core", "cuda.bindings", "nvmath-python", *numba} <= set(found)
-    assert all(suite.drivers and suite.backends and suite.packages for suite in found.values())
-    assert found["numba-cuda cudapy"].modules == found["numba-cuda cudadrv"].modules
-    assert "numba-cuda[cu12]==0.30.4" in found["numba-cuda cudapy"].packages_on("12.9")
+    assert {"cuda.core", "cuda.bindings", "nvmath-python", *numba} <= set(defined)
+    assert all(suite.drivers and suite.backends and suite.packages for suite in defined.values())
+    assert defined["numba-cuda cudapy"].modules == defined["numba-cuda cudadrv"].modules
+    assert "numba-cuda[cu12]==0.30.4" in defined["numba-cuda cudapy"].packages_on("12.9")
 
 
 SUITE = """
@@ -101,10 +101,10 @@ def test_a_run(tmp_path: Path, monkeypatch, capsys) -> None:
     assert runner.main([*arguments, "--write-expected"]) == 0
 
     files = (tmp_path / "records" / "13.0" / "s").glob("*.jsonl")
-    found = {file.stem: counts_of(results_of(records.read(file))) for file in files}
-    assert found["s-tests-test_some"] == {"passed": 1, "failed": 1, "unsupported": 1, "launch": 1}
-    assert found["s-tests-test_dies"] == {"passed": 1, "crashed": 1}
-    assert found["s-tests-test_broken"] == {"error": 1}
+    counts = {file.stem: counts_of(results_of(records.read(file))) for file in files}
+    assert counts["s-tests-test_some"] == {"passed": 1, "failed": 1, "unsupported": 1, "launch": 1}
+    assert counts["s-tests-test_dies"] == {"passed": 1, "crashed": 1}
+    assert counts["s-tests-test_broken"] == {"error": 1}
     said = capsys.readouterr().out
     assert "died of signal 6" in said
     assert "timeout after 8 s" in said
@@ -130,8 +130,8 @@ def test_a_lower_count_keeps_its_reason_and_every_count_its_commit(tmp_path: Pat
 
     def row(tests: int, commits: dict[str, str], because: str) -> tuple[int, int, str, str]:
         expectations.write_expected([FileResult("s", "13.0", "auto", "f", tests=[passed] * tests)], commits, because)
-        (found,) = expectations.read_rows()
-        return found["passed"], found["best"], found["commit"], found.get("because", "")
+        (row,) = expectations.read_rows()
+        return row["passed"], row["best"], row["commit"], row.get("because", "")
 
     assert row(4, {"s": "1a2b"}, "not lowered") == (4, 4, "1a2b", "")
     assert row(2, {"s": "3c4d"}, 'its "skips"') == (2, 4, "3c4d", 'its "skips"')
@@ -157,8 +157,8 @@ def test_no_row_of_the_file_fell_without_a_reason() -> None:
     best: Counter[tuple[str, str, str]] = Counter()
     for commit in commits:
         shown = ["git", "-C", str(file.parent), "show", f"{commit}:./{file.name}"]
-        found = subprocess.run(shown, capture_output=True, text=True, check=False).stdout
-        for row in tomllib.loads(found).get("run", []):
+        printed = subprocess.run(shown, capture_output=True, text=True, check=False).stdout
+        for row in tomllib.loads(printed).get("run", []):
             best[key_of(row)] = max(best[key_of(row)], row["passed"])
     assert [row for row in expectations.read_rows() if row["best"] < best[key_of(row)]] == []
 

@@ -67,15 +67,15 @@ def family(answer: AtlasAnswer) -> tuple[str, str, int, str]:
 
 def letters(atlas: Atlas) -> dict[tuple[str, str, int, str], str]:
     """The letter of every answer that is not a success: a wrong result and a crash have capitals."""
-    found: dict[tuple[str, str, int, str], str] = {}
+    marks: dict[tuple[str, str, int, str], str] = {}
     small, large = iter("abcdefghijklmnopqrstuvwxyz"), iter("WXYZABCDEFGHIJKLMNOPQRSTUV")
     for grid in atlas.grids:
-        places = [grid.consumers.index(one) for one in consumers(grid)]
+        places = [grid.consumers.index(consumer) for consumer in consumers(grid)]
         for letter in dict.fromkeys(row[place] for row in grid.rows.values() for place in places):
             key = family(answer := atlas.answers[letter])
-            if key not in found:
-                found[key] = MARKS.get(answer.status) or next(small if answer.status == "refused" else large)
-    return found
+            if key not in marks:
+                marks[key] = MARKS.get(answer.status) or next(small if answer.status == "refused" else large)
+    return marks
 
 
 def cells(atlas: Atlas, grid: Grid) -> Iterator[tuple[str, str, AtlasAnswer]]:
@@ -94,16 +94,16 @@ def consumers(grid: Grid) -> list[str]:
 
 def drawn(atlas: Atlas, grid: Grid, archs: Sequence[str], known: dict[tuple[str, str, int, str], str]) -> str:
     """A grid as HTML: a letter and a colour for each cell, with the code and the text on hover and focus."""
-    found = {(producer, consumer): answer for producer, consumer, answer in cells(atlas, grid)}
+    answers = {(producer, consumer): answer for producer, consumer, answer in cells(atlas, grid)}
     columns = consumers(grid)
     title, what, library = STEPS[grid.step]
     name = f"{grid.kind}-{grid.step}-{grid.arch}"
-    head = "".join(f'<th scope="col"><span>{one}</span></th>' for one in columns)
+    head = "".join(f'<th scope="col"><span>{column}</span></th>' for column in columns)
     rows = []
     for producer in map(str, grid.rows):
         parts = []
         for consumer in columns:
-            answer = found.get((producer, consumer))
+            answer = answers.get((producer, consumer))
             if answer is None:
                 parts.append("<td></td>")
                 continue
@@ -127,18 +127,18 @@ def drawn(atlas: Atlas, grid: Grid, archs: Sequence[str], known: dict[tuple[str,
 
 def legend(atlas: Atlas, grid: Grid, name: str, known: dict[tuple[str, str, int, str], str]) -> str:
     """The letters of one grid, each with its call, code and name, and one text for each of the file's answers."""
-    found: dict[str, dict[str, AtlasAnswer]] = {}
+    by_mark: dict[str, dict[str, AtlasAnswer]] = {}
     count: dict[str, int] = {}
     for producer, consumer, answer in cells(atlas, grid):
         mark = known[family(answer)]
-        texts = found.setdefault(mark, {})
+        texts = by_mark.setdefault(mark, {})
         texts.setdefault(grid.rows[producer][grid.consumers.index(consumer)], answer)
         count[mark] = count.get(mark, 0) + 1
     rows = []
-    for mark, texts in found.items():
+    for mark, texts in by_mark.items():
         first = next(iter(texts.values()))
         said = escape(found_words(AtlasAnswer(first.status, first.call, first.code, first.name, "")))
-        shown = [escape(one.text) for one in texts.values() if one.text]
+        shown = [escape(text.text) for text in texts.values() if text.text]
         more = "".join(f"<li><code>{text}</code></li>" for text in shown)
         if len(shown) > 2:
             more = f"<details><summary>{counted(len(shown), 'text')}</summary><ul>{more}</ul></details>"
@@ -167,7 +167,7 @@ class AtlasGrids(Directive):
         result: list[nodes.Node] = []
         for step, (title, _, _) in STEPS.items():
             grids = [grid for grid in atlas.grids if (grid.kind, grid.step) == (kind, step)]
-            grids = [grid for grid in grids if any(one.status != "not-made" for *_, one in cells(atlas, grid))]
+            grids = [grid for grid in grids if any(answer.status != "not-made" for *_, answer in cells(atlas, grid))]
             if not grids:
                 continue
             section = nodes.section(ids=[f"{kind}-{step}"])
@@ -178,7 +178,7 @@ class AtlasGrids(Directive):
                 same_marks = tuple((made, read, known[family(answer)]) for made, read, answer in cells(atlas, grid))
                 equal.setdefault(same_marks, []).append(grid)
             for same in equal.values():
-                section += html(drawn(atlas, same[0], [one.arch for one in same], known))
+                section += html(drawn(atlas, same[0], [grid.arch for grid in same], known))
             result.append(section)
         return result
 
@@ -197,7 +197,7 @@ def ranges(releases: Sequence[str], chosen: Sequence[str]) -> str:
             if not groups or releases[at - 1] != groups[-1][-1]:
                 groups.append([])
             groups[-1].append(release)
-    return ", ".join(one[0] if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in groups)
+    return ", ".join(group[0] if len(group) == 1 else f"{group[0]} to {group[-1]}" for group in groups)
 
 
 class AtlasExcerpt(Directive):
@@ -208,18 +208,18 @@ class AtlasExcerpt(Directive):
 
     def run(self) -> list[nodes.Node]:
         atlas, (step, kind) = load(), self.arguments
-        grids = [one for one in atlas.grids if (one.step, one.kind) == (step, kind)]
+        grids = [grid for grid in atlas.grids if (grid.step, grid.kind) == (step, kind)]
         equal: dict[tuple[str, ...], list[str]] = {}
         for grid in grids:
             asked = ((made, read) for read in grid.consumers for made in self.options["made"])
             answers = [atlas.ask(made, read, kind, step, grid.arch) for made, read in asked]
-            equal.setdefault(tuple("" if one is None else short(one) for one in answers), []).append(grid.arch)
+            equal.setdefault(tuple("" if answer is None else short(answer) for answer in answers), []).append(grid.arch)
         made = self.options["made"]
         rows: dict[tuple[str, ...], list[str]] = {}
         for at, read in enumerate(grids[0].consumers):
-            row = tuple(one for said in equal for one in said[at * len(made) : (at + 1) * len(made)])
+            row = tuple(cell for said in equal for cell in said[at * len(made) : (at + 1) * len(made)])
             rows.setdefault(row, []).append(read)
-        head = [f"{', '.join(archs)}: {one}" for archs in equal.values() for one in made]
+        head = [f"{', '.join(archs)}: {label}" for archs in equal.values() for label in made]
         return [
             table(
                 [STEPS[step][1], *head],
@@ -230,29 +230,29 @@ class AtlasExcerpt(Directive):
 
 def measured(date: str, command: str, machine: str, before: str = "") -> nodes.Node:
     """One measurement, in the form of every figure of the documentation."""
-    found = nodes.paragraph()
-    found += nodes.Text(f"{before}Measured {date} by ")
-    found += nodes.literal(text=command)
-    found += nodes.Text(f" on {machine}.")
-    return found
+    paragraph = nodes.paragraph()
+    paragraph += nodes.Text(f"{before}Measured {date} by ")
+    paragraph += nodes.literal(text=command)
+    paragraph += nodes.Text(f" on {machine}.")
+    return paragraph
 
 
 def atlas_measured() -> list[nodes.Node]:
     """When, where and by which command the atlas was measured."""
     atlas = load()
     result = [measured(str(atlas.measured["date"]), atlas.measured["command"], atlas.measured["machine"])]
-    machines = {one: f"an {one.device}, driver {one.driver} (CUDA {one.cuda})" for one in atlas.real}
-    return result + [measured(one.date, one.command, where, "Hardware: ") for one, where in machines.items()]
+    machines = {m: f"an {m.device}, driver {m.driver} (CUDA {m.cuda})" for m in atlas.real}
+    return result + [measured(m.date, m.command, where, "Hardware: ") for m, where in machines.items()]
 
 
 def atlas_wheels() -> list[nodes.Node]:
     """The wheels of every release."""
     wheels = load().wheels
-    names = list(dict.fromkeys(name for one in wheels.values() for name in one))
+    names = list(dict.fromkeys(name for versions in wheels.values() for name in versions))
     return [
         table(
             ["CUDA", *names],
-            [[str(release), *(one.get(name, "") for name in names)] for release, one in wheels.items()],
+            [[str(release), *(versions.get(name, "") for name in names)] for release, versions in wheels.items()],
         )
     ]
 
@@ -279,7 +279,7 @@ def atlas_chooser() -> list[nodes.Node]:
         grids.append({"step": grid.step, "kind": grid.kind, "arch": grid.arch, "rows": rows})
     data: dict[str, Any] = {
         "releases": list(map(str, atlas.releases)),
-        "kinds": {kind: KINDS[kind] for kind in KINDS if any(one["kind"] == kind for one in grids)},
+        "kinds": {kind: KINDS[kind] for kind in KINDS if any(grid["kind"] == kind for grid in grids)},
         "answers": answers,
         "grids": grids,
     }
@@ -295,12 +295,12 @@ def atlas_chooser() -> list[nodes.Node]:
 
 def atlas_disagreements() -> list[nodes.Node]:
     """Where NVIDIA's documentation and the measurements differ, by statement, each with its reproducer."""
-    found: dict[str, dict[tuple[str, ...], list[Any]]] = {}
-    for one in disagreements(load()):
-        key = (one.grid.step, one.grid.kind, one.where, found_words(one.answer))
-        found.setdefault(one.statement.name, {}).setdefault(key, []).append(one)
+    by_statement: dict[str, dict[tuple[str, ...], list[Any]]] = {}
+    for disagreement in disagreements(load()):
+        key = (disagreement.grid.step, disagreement.grid.kind, disagreement.where, found_words(disagreement.answer))
+        by_statement.setdefault(disagreement.statement.name, {}).setdefault(key, []).append(disagreement)
     result: list[nodes.Node] = []
-    for name, groups in found.items():
+    for name, groups in by_statement.items():
         statement = next(iter(groups.values()))[0].statement
         section = nodes.section(ids=[name])
         section += nodes.title(text=statement.says.rstrip("."))
@@ -310,7 +310,7 @@ def atlas_disagreements() -> list[nodes.Node]:
         section += source
         rows: list[list[str | nodes.Node]] = []
         for (step, kind, where, answer), same in groups.items():
-            archs = ", ".join(one.grid.arch for one in same)
+            archs = ", ".join(disagreement.grid.arch for disagreement in same)
             rows.append([f"{step}, {kind}, {archs}", where, answer, words([same[0].reproducer])])
         section += table(["grid", "made by, into", "measured", "reproducer"], rows)
         result.append(section)
@@ -320,25 +320,25 @@ def atlas_disagreements() -> list[nodes.Node]:
 def atlas_statements() -> list[nodes.Node]:
     """The statements of NVIDIA's documentation that the atlas is compared with."""
     result = nodes.bullet_list()
-    for one in statements():
-        text = nodes.paragraph(text=f"{one.says} ")
-        text += nodes.reference("", one.source, refuri=one.url)
-        doubt = "" if one.verified else " Unverified."
-        text += nodes.Text(f". Read: {one.read}.{doubt} For {', '.join(one.kinds)}, at {', '.join(one.steps)}.")
+    for claim in statements():
+        text = nodes.paragraph(text=f"{claim.says} ")
+        text += nodes.reference("", claim.source, refuri=claim.url)
+        doubt = "" if claim.verified else " Unverified."
+        text += nodes.Text(f". Read: {claim.read}.{doubt} For {', '.join(claim.kinds)}, at {', '.join(claim.steps)}.")
         result += nodes.list_item("", text)
     return [result]
 
 
 def atlas_contradictions() -> list[nodes.Node]:
     """Where our own rules and the measurements differ, each with the reason why the rule stays."""
-    found: dict[tuple[str, ...], int] = {}
-    for one in contradictions(load()):
-        reason = one.reason.because if one.reason else ""
-        does = "allows what fails" if one.prediction.works else "rejects what works"
-        key = (one.prediction.rule, does, one.step, one.kind, reason)
-        found[key] = found.get(key, 0) + 1
+    counts: dict[tuple[str, ...], int] = {}
+    for contradiction in contradictions(load()):
+        reason = contradiction.reason.because if contradiction.reason else ""
+        does = "allows what fails" if contradiction.prediction.works else "rejects what works"
+        key = (contradiction.prediction.rule, does, contradiction.step, contradiction.kind, reason)
+        counts[key] = counts.get(key, 0) + 1
     merged: dict[tuple[str, ...], list[tuple[str, int]]] = {}
-    for (rule, does, step, kind, reason), count in found.items():
+    for (rule, does, step, kind, reason), count in counts.items():
         merged.setdefault((rule, does, step, reason), []).append((kind, count))
     rows = [
         [rule, does, step, ", ".join(f"{kind} ({count})" for kind, count in kinds), reason]

@@ -28,33 +28,31 @@ def split(text: str) -> tuple[str, list[re.Match[str]]]:
             lines.append(line)
         else:
             lines[-1] += f" {line.strip()}"
-    return prose, [found for line in lines if (found := _ENTRY.match(line))]
+    return prose, [entry for line in lines if (entry := _ENTRY.match(line))]
 
 
 def _type(annotation: object, module: str) -> str:
     """An annotation as text; a name of a module for several types is replaced by them."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
-    known = {
-        name: one for name, one in vars(sys.modules[module]).items() if get_origin(one) in (Literal, UnionType, Union)
-    }
-    return re.sub(r"\w+", lambda found: str(known.get(found[0], found[0])), text).replace("typing.", "")
+    known = {name: a for name, a in vars(sys.modules[module]).items() if get_origin(a) in (Literal, UnionType, Union)}
+    return re.sub(r"\w+", lambda match: str(known.get(match[0], match[0])), text).replace("typing.", "")
 
 
-def _fields_of_call(what: str, called: object, entries: list[re.Match[str]]) -> Iterator[str]:
+def _fields_of_call(kind: str, called: object, entries: list[re.Match[str]]) -> Iterator[str]:
     """The fields of a function or a constructor: every parameter, what is returned, what is raised."""
-    parameters = {name: one for name, one in inspect.signature(called).parameters.items() if name != "self"}
-    said = {name: found[2] for found in entries if found[1] for name in re.findall(r"\w+", found[1])}
-    for name, one in parameters.items() if what != "exception" else ():
-        star = {one.VAR_POSITIONAL: r"\*", one.VAR_KEYWORD: r"\*\*"}.get(one.kind, "")
+    parameters = {name: parameter for name, parameter in inspect.signature(called).parameters.items() if name != "self"}
+    said = {name: entry[2] for entry in entries if entry[1] for name in re.findall(r"\w+", entry[1])}
+    for name, parameter in parameters.items() if kind != "exception" else ():
+        star = {parameter.VAR_POSITIONAL: r"\*", parameter.VAR_KEYWORD: r"\*\*"}.get(parameter.kind, "")
         yield f":param {star}{name}: {said.pop(name, '')}"
-        if one.annotation is not one.empty:
-            yield f":type {star}{name}: {_type(one.annotation, called.__module__)}"
+        if parameter.annotation is not parameter.empty:
+            yield f":type {star}{name}: {_type(parameter.annotation, called.__module__)}"
     yield from (f":ivar {name}: {text}" for name, text in said.items())
-    yield from (f":{found[3]}: {found[4]}" for found in entries if found[3])
+    yield from (f":{entry[3]}: {entry[4]}" for entry in entries if entry[3])
     result = inspect.signature(called).return_annotation
-    if what in ("function", "method") and result not in (None, "None", inspect.Signature.empty):
+    if kind in ("function", "method") and result not in (None, "None", inspect.Signature.empty):
         yield f":rtype: {_type(result, called.__module__)}"
-    yield from (f":raises {found[5]}: {found[6]}" for found in entries if found[5])
+    yield from (f":raises {entry[5]}: {entry[6]}" for entry in entries if entry[5])
 
 
 def _fields_of_class(described: type) -> Iterator[str]:
@@ -62,27 +60,31 @@ def _fields_of_class(described: type) -> Iterator[str]:
     lines = textwrap.dedent(inspect.getsource(described)).splitlines()
     (tree,) = ast.parse("\n".join(lines)).body
     fields = []
-    for one in tree.body:
-        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and not one.target.id.startswith("_"):
-            comment = lines[one.end_lineno - 1][one.end_col_offset :].partition("  # ")[2]
+    for field in tree.body:
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and not field.target.id.startswith("_")
+        ):
+            comment = lines[field.end_lineno - 1][field.end_col_offset :].partition("  # ")[2]
             if not comment or comment.startswith(("noqa", "type:")):
-                first = last = one.lineno - 1
+                first = last = field.lineno - 1
                 while lines[first - 1].strip().startswith("# "):
                     first -= 1
                 comment = " ".join(line.strip()[2:] for line in lines[first:last])
-            fields.append((one.target.id, ast.unparse(one.annotation), comment))
+            fields.append((field.target.id, ast.unparse(field.annotation), comment))
     if any(comment for *_, comment in fields):
         for name, annotation, comment in fields:
             yield f":ivar {name}: {comment}"
             yield f":vartype {name}: {_type(annotation, described.__module__)}"
 
 
-def describe(_app: Sphinx, what: str, _name: str, described: object, _options: object, lines: list[str]) -> None:
+def describe(_app: Sphinx, kind: str, _name: str, described: object, _options: object, lines: list[str]) -> None:
     """Put the fields of an object behind the prose of its docstring."""
     prose, entries = split("\n".join(lines))
     called = described.fget if isinstance(described, property) else described
-    fields = list(_fields_of_call(what, called, entries)) if entries and what != "module" else []
-    if what in ("class", "exception"):
+    fields = list(_fields_of_call(kind, called, entries)) if entries and kind != "module" else []
+    if kind in ("class", "exception"):
         fields += _fields_of_class(described)
     if fields:
         lines[:] = [*prose.splitlines(), "", *fields, ""]

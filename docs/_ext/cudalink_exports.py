@@ -21,13 +21,13 @@ def majors() -> Iterator[tuple[str, int, dict[str, Any]]]:
     for stem in exports.libraries():
         if exports.distributions(stem):
             content = json.loads((exports.DATA / f"{stem}.json").read_text(encoding="utf-8"))
-            for major, one in content["majors"].items():
-                yield stem, int(major), one
+            for major, exported in content["majors"].items():
+                yield stem, int(major), exported
 
 
-def release_of(one: dict[str, Any], wheel: str) -> str:
+def release_of(exported: dict[str, Any], wheel: str) -> str:
     """The first release that has a wheel."""
-    return next(release for release, versions in one["wheels"].items() if wheel in versions)
+    return next(release for release, versions in exported["wheels"].items() if wheel in versions)
 
 
 def some(names: list[str]) -> nodes.paragraph:
@@ -54,23 +54,23 @@ def exports_table() -> list[nodes.Node]:
 def known_bad_table() -> list[nodes.Node]:
     """Every known-bad combination."""
     rows = []
-    for one in known_bad.entries():
+    for entry in known_bad.entries():
         threads = nodes.paragraph()
-        for thread, address in zip(one.threads, one.links, strict=True):
+        for thread, address in zip(entry.threads, entry.links, strict=True):
             threads += [
                 *([nodes.Text(", ")] if threads.children else []),
                 nodes.reference("", thread, refuri=address),
             ]
-        rows.append([one.title, one.happens, threads, one.seen, words([one.test]) if one.test else ""])
+        rows.append([entry.title, entry.happens, threads, entry.seen, words([entry.test]) if entry.test else ""])
     return [table(["combination", "what happens", "threads", "seen", "test"], rows)]
 
 
 def vanished_table() -> list[nodes.Node]:
     """Symbols that a library lost within a major."""
     rows = [
-        [words([exports.sonames(stem)[major]]), release_of(one, change["wheel"]), some(change["removed"])]
-        for stem, major, one in majors()
-        for change in one["changes"]
+        [words([exports.sonames(stem)[major]]), release_of(exported, change["wheel"]), some(change["removed"])]
+        for stem, major, exported in majors()
+        for change in exported["changes"]
         if "removed" in change
     ]
     return [table(["library", "gone in", "symbols"], rows)]
@@ -79,10 +79,10 @@ def vanished_table() -> list[nodes.Node]:
 def updates_table() -> list[nodes.Node]:
     """Symbols that came or went with an update: not with the first wheel of a release."""
     rows: list[list[str | nodes.Node]] = []
-    for stem, major, one in majors():
-        for change in one["changes"]:
-            release = release_of(one, change["wheel"])
-            if change["wheel"] == one["wheels"][release][0]:
+    for stem, major, exported in majors():
+        for change in exported["changes"]:
+            release = release_of(exported, change["wheel"])
+            if change["wheel"] == exported["wheels"][release][0]:
                 continue
             for key in ("added", "removed"):
                 if key in change:
@@ -94,17 +94,17 @@ def updates_table() -> list[nodes.Node]:
 def other_wheels_table() -> list[nodes.Node]:
     """Wheels that no cuda-toolkit requires."""
     rows: dict[str, list[str]] = {}
-    for _, _, one in majors():
-        rows.setdefault(one["distribution"], one["inferred"])
-    return [table(["package", "versions"], [[words([name]), words(found)] for name, found in rows.items() if found])]
+    for _, _, exported in majors():
+        rows.setdefault(exported["distribution"], exported["inferred"])
+    return [table(["package", "versions"], [[words([name]), words(v)] for name, v in rows.items() if v])]
 
 
 def machines_table() -> list[nodes.Node]:
     """What the wheels for aarch64 export more and less."""
     rows = [
         [words([exports.sonames(stem)[major]]), other["wheel"], key, some(other[key])]
-        for stem, major, one in majors()
-        for other in one["aarch64"]
+        for stem, major, exported in majors()
+        for other in exported["aarch64"]
         for key in ("added", "removed")
         if key in other
     ]

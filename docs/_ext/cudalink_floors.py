@@ -30,8 +30,8 @@ HOUSES = {
 def contract(name: str) -> list[list[str]]:
     """Return the floors of a contract of import-linter, top to bottom."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["name"] == name)
-    return [re.findall(r"\w+", floor) for floor in found["layers"]]
+    (chosen,) = (contract for contract in config["tool"]["importlinter"]["contracts"] if contract["name"] == name)
+    return [re.findall(r"\w+", floor) for floor in chosen["layers"]]
 
 
 def module_row(folder: Path, name: str) -> list[str]:
@@ -59,10 +59,10 @@ def blocks() -> dict[str, str]:
     """Return each table by its name."""
     rooms = {"package": (PACKAGE, "floors"), "plugin": (PACKAGE / "plugin", "floors of plugin/")}
     made = {
-        name: table([module_row(folder, one) for one in floor] for floor in contract(title))
+        name: table([module_row(folder, module) for module in floor] for floor in contract(title))
         for name, (folder, title) in rooms.items()
     }
     return made | {
-        name: table([source_row(PACKAGE / folder, one) for one in floor] for floor in floors)
+        name: table([source_row(PACKAGE / folder, source) for source in floor] for floor in floors)
         for name, (folder, floors) in HOUSES.items()
     }

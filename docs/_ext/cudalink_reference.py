@@ -55,7 +55,7 @@ def section(title: str, identifier: str, *children: nodes.Node) -> nodes.section
 
 def subcommands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction | None:
     """The action of a parser that has its subcommands."""
-    return next((one for one in parser._actions if isinstance(one, argparse._SubParsersAction)), None)
+    return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
 
 
 def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -67,18 +67,18 @@ def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 def one_line_helps(parser: argparse.ArgumentParser) -> dict[str, str]:
     """The help lines of a parser's subcommands."""
     action = subcommands(parser)
-    return {one.dest: one.help or "" for one in action._choices_actions} if action else {}
+    return {action.dest: action.help or "" for action in action._choices_actions} if action else {}
 
 
 def command_parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command, by its name."""
-    found = {}
+    parsers = {}
     for name in COMMANDS:
         module = import_module(module_of(name))
         parser = argparse.ArgumentParser(prog=f"cudalink {name}", description=module.DESCRIPTION)
         module.configure(parser)
-        found[name] = parser
-    return found
+        parsers[name] = parser
+    return parsers
 
 
 def arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
@@ -144,8 +144,8 @@ def commands() -> list[nodes.Node]:
 
 def variables() -> dict[str, str]:
     """Every variable that a user of the project can set, with its meaning."""
-    found = {one.env: f"{one.help} (`{one.flag or one.ini}`)" for one in OPTIONS if one.env}
-    return dict(sorted((found | read_table("variables.toml")["parts"]).items()))
+    described = {option.env: f"{option.help} (`{option.flag or option.ini}`)" for option in OPTIONS if option.env}
+    return dict(sorted((described | read_table("variables.toml")["parts"]).items()))
 
 
 def internal_variables() -> dict[str, str]:
@@ -166,13 +166,13 @@ def internal_variables_table() -> list[nodes.Node]:
 
 def fixture_functions() -> dict[str, object]:
     """The fixtures of the plugin, by name, in the order of their module."""
-    found = {}
-    for name, one in vars(fixtures).items():
-        if type(one).__name__ == "FixtureFunctionDefinition":
-            function = one._get_wrapped_function()
+    functions = {}
+    for name, fixture in vars(fixtures).items():
+        if type(fixture).__name__ == "FixtureFunctionDefinition":
+            function = fixture._get_wrapped_function()
             if function.__module__ == fixtures.__name__:
-                found[name] = function
-    return found
+                functions[name] = function
+    return functions
 
 
 def hook_functions() -> dict[str, object]:
@@ -185,7 +185,7 @@ def documented(functions: dict[str, object], prefix: str) -> nodes.definition_li
     rows = []
     for name, function in functions.items():
         text, _entries = split(inspect.getdoc(function) or "")
-        paragraphs = [marked(one) for one in text.split("\n\n") if one.strip()]
+        paragraphs = [marked(paragraph) for paragraph in text.split("\n\n") if paragraph.strip()]
         rows.append((words([name]), paragraphs, f"{prefix}-{name.replace('_', '-')}"))
     return definitions(rows)
 
@@ -198,7 +198,12 @@ def fixtures_list() -> list[nodes.Node]:
 def hooks_list() -> list[nodes.Node]:
     """Every hook of the plugin, with its arguments."""
     hooks = hook_functions().items()
-    return [documented({f"{name}({', '.join(inspect.signature(one).parameters)})": one for name, one in hooks}, "hook")]
+    return [
+        documented(
+            {f"{name}({', '.join(inspect.signature(h).parameters)})": h for name, h in hooks},
+            "hook",
+        )
+    ]
 
 
 def marker_text() -> list[nodes.Node]:

@@ -176,7 +176,7 @@ def record_keys() -> list[nodes.Node]:
         return "object" if "$ref" in key else key.get("type", "string" if "enum" in key else "any")
 
     def meaning(key: dict[str, Any]) -> str:
-        values = ", ".join("none" if one is None else str(one) for one in key.get("enum", ()))
+        values = ", ".join("none" if entry is None else str(entry) for entry in key.get("enum", ()))
         return "; ".join(filter(None, (key.get("description", ""), values)))
 
     definitions = records.schema()["$defs"]

@@ -6,11 +6,11 @@ from pathlib import Path
 from pytest_cudalink.artifacts import inspect
 
 for name in sys.argv[1:]:
-    found = inspect(Path(name).read_bytes())
-    print(f"{Path(name).name}: {found.describe()}")
-    for problem in found.problems:
+    artifact = inspect(Path(name).read_bytes())
+    print(f"{Path(name).name}: {artifact.describe()}")
+    for problem in artifact.problems:
         print(f"  problem: {problem}")
-    if found.kernels:
-        print(f"  kernels: {', '.join(found.kernels)}")
-    if found.undefined:
-        print(f"  undefined: {', '.join(found.undefined)}")
+    if artifact.kernels:
+        print(f"  kernels: {', '.join(artifact.kernels)}")
+    if artifact.undefined:
+        print(f"  undefined: {', '.join(artifact.undefined)}")

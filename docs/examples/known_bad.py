@@ -7,8 +7,8 @@ import sys
 from pytest_cudalink.compat.known_bad import known_bad
 
 
-def main(*given: str) -> None:
-    versions = dict(one.split("=", 1) for one in given)
+def main(*packages: str) -> None:
+    versions = dict(pair.split("=", 1) for pair in packages)
     for entry in known_bad(versions, arch="sm_90"):
         print(f"{entry.text}\n  {entry.advice}")
 

@@ -43,7 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("paths", nargs="*", type=any_path, metavar="WHEEL|SO|DIR", help="audit these files and folders")
     parser.add_argument(
-        "--require", metavar="MAJORS", help="fail unless the wheel loads with these CUDA majors: 12,13, say, or none"
+        "--require",
+        metavar="MAJORS",
+        help="fail unless the wheel loads with these CUDA majors, such as 12,13, or without CUDA (none)",
     )
     parser.add_argument("--symbols", action="store_true", help="show every file, undefined symbol and note")
     audit_output.configure(parser)

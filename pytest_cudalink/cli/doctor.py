@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = (
     "Check whether the CUDA parts of this environment fit together and fit the driver, and show how to repair them. "
     "The verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is, "
-    "and what links at run time has an nvJitLink that does. Exit code 0: coherent, 1: incoherent, 2: not enough is "
-    "known, or a wrong option."
+    "and if what links at run time has a usable nvJitLink. Exit code 0: coherent, 1: incoherent, 2: not enough is "
+    "known, or an option is invalid."
 )
 
 _MARKS: Final = {

@@ -147,7 +147,7 @@ def insufficient_driver(said: str, driver: CudaVersion) -> Finding:
     release = f" ({DRIVER_RELEASES[needs]})" if needs in DRIVER_RELEASES else ""
     why = f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one"
     fix = (
-        f"take the build for CUDA {driver.major} of the library that has the runtime",
+        f"use the build for CUDA {driver.major} of the library that has the runtime",
         f"require a driver for CUDA {needs}{release} or newer",
     )
     return Finding("error", said, why=why, kind="skew", suggestion=fix)

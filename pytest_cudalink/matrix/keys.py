@@ -40,7 +40,7 @@ _T = TypeVar("_T", bound=Value)
 
 
 def release_fault(value: str) -> str:
-    """Return what is needed instead of a string that is not a CUDA release; empty if it is one."""
+    """Return what is expected instead of a string that is not a CUDA release; empty if it is one."""
     try:
         CudaVersion.parse(value)
     except ValueError:
@@ -73,9 +73,9 @@ def _argument_fault(value: str) -> str:
 
 
 def _variable_fault(name: str, value: str) -> tuple[str, str]:
-    """Return what is needed instead of the wrong part of an environment variable, and that part.
+    """Return what is expected instead of the wrong part of an environment variable, and that part.
 
-    What is needed is empty if a program can be given the variable.
+    What is expected is empty if a program can be given the variable.
     """
     if not re.fullmatch(r"[!-<>-~]+", name):
         return "names of environment variables: visible ASCII characters except '='", name
@@ -83,7 +83,7 @@ def _variable_fault(name: str, value: str) -> tuple[str, str]:
 
 
 def _project_name_fault(value: str) -> str:
-    """Return what is needed instead of a string that cannot name an extra or a dependency group; empty if it can."""
+    """Return what is expected instead of a string that cannot name an extra or a dependency group; empty if it can."""
     good = re.fullmatch(PACKAGE_PATTERN, value.replace(MAJOR, "13"))
     return "" if good else f"a name of letters, digits, '.', '_' and '-', or of these and {MAJOR}"
 
@@ -120,7 +120,7 @@ def _command_fault(value: str) -> str:
 
 
 def package_fault(name: str) -> str:
-    """Return what is needed instead of a string that cannot name a package with a version; empty if it can."""
+    """Return what is expected instead of a string that cannot name a package with a version; empty if it can."""
     if not re.fullmatch(PACKAGE_PATTERN, name):
         return "the name of a package, such as 'cuda-bindings'"
     # names of cells have both in braces, and the report shows both as axes
@@ -128,7 +128,7 @@ def package_fault(name: str) -> str:
 
 
 def _version_fault(value: str) -> str:
-    """Return what is needed instead of a string that does not choose a version of a package; empty if it does."""
+    """Return what is expected instead of a string that does not choose a version of a package; empty if it does."""
     if value in (LOWEST, LATEST):
         return ""
     try:
@@ -155,7 +155,7 @@ class CellKey:
     default: Value
     help: str
     words: tuple[str, ...] = ()  # values with a special meaning
-    # returns what is needed instead of another string, empty if it is valid. Without it only `words` are valid, or
+    # returns what is expected instead of another string, empty if it is valid. Without it only `words` are valid, or
     # every text where there are none.
     fault: Callable[[str], str] | None = None
     pattern: str | None = None  # for the JSON schema: matches every valid string besides `words`
@@ -166,7 +166,7 @@ class CellKey:
     only: Literal["", "test", "bare", "pytest"] = ""
 
     def wrong(self, value: object) -> list[tuple[str, object]]:
-        """Return each wrong part of a value, after what is needed instead; empty if the value is valid."""
+        """Return each wrong part of a value, after what is expected instead; empty if the value is valid."""
         if isinstance(self.default, bool):
             return [] if isinstance(value, bool) else [("true or false", value)]
         if isinstance(self.default, str):
@@ -185,7 +185,7 @@ class CellKey:
         return [(needed, wrong) for needed, wrong in faults if needed]
 
     def _needed(self, value: str) -> str:
-        """Return what is needed instead of one string; empty if it is valid."""
+        """Return what is expected instead of one string; empty if it is valid."""
         if value in self.words:
             return ""
         if self.words and self.fault is None:

@@ -190,7 +190,7 @@ def _groups(cell: Cell, root: Path) -> list[str]:
     try:
         return list(nox.project.dependency_groups(nox.project.load_toml(pyproject), *cell.values.groups))
     except (LookupError, ValueError) as error:
-        msg = f"{pyproject} lacks a dependency group of the cell {cell.name}; needed {', '.join(cell.values.groups)}"
+        msg = f"{pyproject} lacks a dependency group of the cell {cell.name}; expected {', '.join(cell.values.groups)}"
         raise CellsError([msg]) from error
 
 

@@ -70,7 +70,7 @@ _PLACEHOLDER: Final = r"\{([a-z0-9-]+)\}"
 class CellsError(ValueError):
     """The file of cells cannot be used.
 
-    `faults`: everything that is wrong, each as ``FILE:LINE: KEY: what was needed, what was found``.
+    `faults`: everything that is wrong, each as ``FILE:LINE: KEY: what was expected, what was found``.
     """
 
     def __init__(self, faults: Iterable[str]) -> None:
@@ -220,7 +220,7 @@ class _Reader:
         """Return the value if it is a table; otherwise add a fault and return an empty table."""
         if isinstance(value, dict):
             return value
-        self.fault(place, f"needed a table, found {_kind(value)}")
+        self.fault(place, f"expected a table, found {_kind(value)}")
         return {}
 
     def good(self, place: lines.Path, key: CellKey, value: object) -> bool:
@@ -228,7 +228,7 @@ class _Reader:
         wrong = key.wrong(value)
         for needed, part in wrong[:_MOST_NAMED]:
             shown = _shortened(repr(part)) if isinstance(part, str) else _kind(part)
-            self.fault(place, f"needed {needed}, found {shown}")
+            self.fault(place, f"expected {needed}, found {shown}")
         if more := and_more(len(wrong) - _MOST_NAMED):
             self.fault(place, f"{more.strip()} of its values are wrong")
         return not wrong
@@ -256,7 +256,7 @@ class _Reader:
         """Add the version of a package to what is given, by normalized name; with `lists`, also several versions."""
         name = str(place[-1])
         if needed := package_fault(name):
-            self.fault(place, f"needed {needed}, found {name!r}")
+            self.fault(place, f"expected {needed}, found {name!r}")
             return
         if (known := str(canonicalize_name(name))) in {**values.versions, **values.lists}:
             self.fault(place, f"the package {known!r} is named twice")
@@ -276,7 +276,7 @@ class _Reader:
     def toolkit(self, place: lines.Path, release: str, value: object) -> None:
         """Read a table of packages."""
         if release != LATEST and (needed := release_fault(release)):
-            self.fault(place, f"needed 'latest' or {needed}, found {release!r}")
+            self.fault(place, f"expected 'latest' or {needed}, found {release!r}")
         table = self.table(place, value)
         self.unknown(place, table, ("packages",))
         packages = table.get("packages")
@@ -292,7 +292,7 @@ class _Reader:
             self.fault(naming, f"{name!r} is not a name; expected {expected}")
             return
         if len(name) > _MOST_NAME:
-            self.fault(naming, f"the name of a cell has {len(name)} characters; needed at most {_MOST_NAME}")
+            self.fault(naming, f"the name of a cell has {len(name)} characters; expected at most {_MOST_NAME}")
             return
         if name in self.cells:
             self.fault(naming, f"makes a second cell {name!r}; the first is on line {self.cells[name].line}")
@@ -371,7 +371,7 @@ class _Reader:
                 return None
         unnamed = [key for key, values in lists.items() if len(values) > 1 and f"{{{key}}}" not in str(template)]
         if not isinstance(template, str):
-            self.fault((*place, "name"), f"needed a string, found {_kind(template)}")
+            self.fault((*place, "name"), f"expected a string, found {_kind(template)}")
         elif not lists:
             known = ", ".join(key for key, spec in KEYS.items() if spec.axis)
             self.fault(place, f"needs a list of values for at least one of {known}, or of a package")
@@ -385,7 +385,7 @@ class _Reader:
     def expand(self, axes: _Axes) -> None:
         """Add the cells of all combinations except the excluded ones, and check the reasons of the excludes."""
         if (count := math.prod(map(len, axes.lists.values()))) > _MOST_CELLS:
-            self.fault(axes.place, f"makes {count} cells; needed at most {_MOST_CELLS}")
+            self.fault(axes.place, f"makes {count} cells; expected at most {_MOST_CELLS}")
             return
         left_out = []
         for name, values in axes.combinations():
@@ -409,7 +409,7 @@ class _Reader:
     def excludes(self, place: lines.Path, tables: object, lists: dict[str, list[str]]) -> list[_Exclude]:
         """Return the valid excludes of a table of axes."""
         if not isinstance(tables, list):
-            self.fault(place, f"needed an array of tables, [[axes.NAME.exclude]], found {_kind(tables)}")
+            self.fault(place, f"expected an array of tables, [[axes.NAME.exclude]], found {_kind(tables)}")
             return []
         places = [((*place, number), table) for number, table in enumerate(tables)]
         excludes = [self.exclude(here, self.table(here, table), lists) for here, table in places]
@@ -428,7 +428,7 @@ class _Reader:
         elif not isinstance(because, str) or because not in REASONS:
             given = "found nothing" if because is None else f"found {because!r}"
             known = ", ".join([*REASONS, *REASONS_WITH])
-            self.fault((*place, "because"), f"needed a reason that can be checked: {known}; {given}")
+            self.fault((*place, "because"), f"expected a reason that can be checked: {known}; {given}")
             return None
         if not where:
             self.fault(place, f"needs a value of at least one axis: {', '.join(lists)}")

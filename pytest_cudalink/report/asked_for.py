@@ -41,7 +41,7 @@ KINDS: Final = {
     "delays": _Words("run under a schedule|runs under a schedule", "was made|were made", "left out"),
     "workers": _Words(
         "worker of pytest-xdist|workers of pytest-xdist",
-        "handed over what it has seen|handed over what they have seen",
+        "reported what it has seen|reported what they have seen",
         "lost",
     ),
     "checks": _Words("part|parts", "is on|are on", ""),

@@ -84,20 +84,20 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
     return made
 
 
-def told(found: EnvironmentAudit) -> list[str]:
+def told(audited: EnvironmentAudit) -> list[str]:
     """Everything that the findings say; ``@`` stands for the prefix."""
     lines = []
-    for one in found.findings:
-        lines.append(f"{one.severity} {one.kind}: {one.what}")
-        lines += [f"needs {claim_line(claim)}" for claim in one.evidence]
-        lines += [f"there {one.place}"] if one.place else []
-        remedies = one.remedies
+    for finding in audited.findings:
+        lines.append(f"{finding.severity} {finding.kind}: {finding.what}")
+        lines += [f"needs {claim_line(claim)}" for claim in finding.evidence]
+        lines += [f"there {finding.place}"] if finding.place else []
+        remedies = finding.remedies
         lines += map(" ".join, zip(("do", "or"), remedies, strict=False))
-    return [line.replace(found.prefix, "@").replace("/lib/python3.12/site-packages", "") for line in lines]
+    return [line.replace(audited.prefix, "@").replace("/lib/python3.12/site-packages", "") for line in lines]
 
 
-def claim_line(one: Claim) -> str:
-    return f"{one}: {one.name}, {one.how}, {one.satisfied}, {Path(one.file).name}, {one.evidence}"
+def claim_line(claim: Claim) -> str:
+    return f"{claim}: {claim.name}, {claim.how}, {claim.satisfied}, {Path(claim.file).name}, {claim.evidence}"
 
 
 CUDART, CUDART_13 = "libcudart.so.12", "libcudart.so.13"
@@ -135,8 +135,8 @@ def test_floors(made: Faked) -> None:
         files=(made.put("s/a.so", cusolver, cusolverDnXpolar_bufferSize=cusolver),),
     )
     made.wheel("sound", "1", files=(made.put("s/b.so", cusolver, cusolverDnCreate=cusolver),))
-    found = made.audit()
-    assert told(found) == [
+    audited = made.audit()
+    assert told(audited) == [
         f"error floor: nvidia-cuda-runtime-cu12 is 12.4.127; expected >=12.5 (x 1): {NEEDED}; x declares >=12.0",
         f"needs >=12.5 (x 1): nvidia-cuda-runtime-cu12, symbols, False, b.so, {NEEDED}; x declares >=12.0",
         "there nvidia-cuda-runtime-cu12 12.4.127 (@/n/libcudart.so.12)",
@@ -152,19 +152,17 @@ def test_floors(made: Faked) -> None:
         "there nvidia-cusolver 12.1.0.51 (@/n/libcusolver.so.12)",
         "do pip --python @ install 'nvidia-cusolver>=12.2.0.1,>=12.0.3.29'",
     ]
-    (sound,) = (one for one in found.claims if one.by == "sound 1")
+    (sound,) = (claim for claim in audited.claims if claim.by == "sound 1")
     assert claim_line(sound).startswith(">=12.0.3.29 (sound 1): nvidia-cusolver, symbols, True, b.so, ")
     assert sound.evidence.endswith("; sound declares no requirement on nvidia-cusolver")
     assert sound.file == made.path("s/b.so")
-    assert found.files == 12
+    assert audited.files == 12
 
 
 def on_machine(made: Faked, driver: str, gpu: str = "") -> list[str]:
     """What the audit says about a machine, each with its remedy."""
-    found = audit_environment(made.prefix, driver=driver, gpu=gpu)
-    return [
-        f"{one.severity}: {one.what}; do: {one.fix or one.otherwise}" for one in found.findings if one.kind == "machine"
-    ]
+    audited = audit_environment(made.prefix, driver=driver, gpu=gpu)
+    return [f"{f.severity}: {f.what}; do: {f.fix or f.otherwise}" for f in audited.findings if f.kind == "machine"]
 
 
 def test_machine_without_a_function_or_a_gpu(made: Faked) -> None:
@@ -173,13 +171,13 @@ def test_machine_without_a_function_or_a_gpu(made: Faked) -> None:
     made.wheel("x", "1", files=(wants,))
     assert on_machine(made, "13.1") == []
     (function,) = on_machine(made, "13.0")
-    assert "x 1" in [one.place for one in audit_environment(made.prefix, driver="13.0").findings]
+    assert "x 1" in [finding.place for finding in audit_environment(made.prefix, driver="13.0").findings]
     assert function.startswith("error: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA ")
     for gpu, driver, expected in (("B200", "12.6", "12.8 to 13.5"), ("V100", "13.1", "12.0 to 13.0")):
         (no_gpu,) = on_machine(made, driver, gpu)
-        assert "" in [one.place for one in audit_environment(made.prefix, driver=driver, gpu=gpu).findings]
-        assert no_gpu.startswith(f"error: a driver of CUDA {driver} drives no sm_")
-        assert no_gpu.endswith(f"do: take a driver of CUDA {expected}")
+        assert "" in [finding.place for finding in audit_environment(made.prefix, driver=driver, gpu=gpu).findings]
+        assert no_gpu.startswith(f"error: a driver of CUDA {driver} does not support sm_")
+        assert no_gpu.endswith(f"do: use a driver of CUDA {expected}")
     with pytest.raises(ValueError, match="gpu = 'A100' is given without a driver"):
         audit_environment(made.prefix, gpu="A100")
 
@@ -194,7 +192,7 @@ def test_machine_and_the_newest_of_several(made: Faked) -> None:
     ))  # fmt: skip
     (function,) = on_machine(made, "12.4")
     assert function == (
-        "error: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA 12.4; do: take a driver "
+        "error: a.so of x 1 wants cuDevSmResourceSplit of CUDA 13.1; this driver is of CUDA 12.4; do: use a driver "
         "of CUDA 13.1 (590.44.01) or newer"
     )
 
@@ -224,11 +222,11 @@ def test_machine_and_device_code(code: tuple[str, ...], driver: str, gpu: str, e
     made.wheel("x", "1", files=tuple(files))
     told = on_machine(made, driver, gpu)
     assert len(told) == bool(expected)
-    assert all(one.startswith(expected) for one in told)
+    assert all(text.startswith(expected) for text in told)
     newer = ", or a newer driver" if any(outcome in expected for outcome in ("200", "222")) or len(code) == 3 else ""
-    end = f"; do: take a build of x for {'sm_80' if gpu == 'A100' else 'sm_90'} and drivers of CUDA {driver}{newer}"
-    assert all(one.endswith(end) for one in told)
-    assert all((" and 1 more; do: " in one) is (len(code) == 3) for one in told)
+    end = f"; do: use a build of x for {'sm_80' if gpu == 'A100' else 'sm_90'} and drivers of CUDA {driver}{newer}"
+    assert all(text.endswith(end) for text in told)
+    assert all((" and 1 more; do: " in text) is (len(code) == 3) for text in told)
     machine = f" on a driver of CUDA {driver} ({570}){' with sm_' if gpu else ':'}"
     assert machine in audit_environment(made.prefix, driver=driver, gpu=gpu).summary
 
@@ -270,7 +268,7 @@ def test_what_is_declared_and_missing_is_said_once(made: Faked) -> None:
     made.wheel("a", "1", "nvidia-cuda-runtime", files=(made.put("a/a.so", CUDART_13),))
     made.wheel("b", "1", "nvidia-nccl-cu13", files=(made.put("b/b.so", "libnccl.so.2"),))
     made.wheel("c", "1", "nvidia-cuda-nvrtc", files=(made.put("c/c.so", CUDART_13),))
-    assert [one.what.partition(";")[0] for one in made.audit().findings] == [
+    assert [finding.what.partition(";")[0] for finding in made.audit().findings] == [
         "nvidia-cuda-nvrtc is missing", "nvidia-cuda-runtime is missing", "nvidia-nccl-cu13 is missing",
         "libcudart.so.13 is missing",
     ]  # fmt: skip
@@ -288,8 +286,8 @@ def test_what_is_declared_and_missing_is_said_once(made: Faked) -> None:
 def test_library_for_which_an_extra_has_the_package(made: Faked, requires: str, severity: str, remedy: str) -> None:
     """It is a plug-in that users ask for, as cuDSS's for NCCL; an extra with other packages excuses nothing."""
     made.wheel("x", "1", requires, files=(made.put("x/a.so", "libnccl.so.2"),))
-    (found,) = made.audit().findings
-    assert (found.severity, found.otherwise.startswith(remedy)) == (severity, True)
+    (finding,) = made.audit().findings
+    assert (finding.severity, finding.otherwise.startswith(remedy)) == (severity, True)
 
 
 def test_library_whose_distribution_lost_its_metadata(made: Faked) -> None:
@@ -314,7 +312,7 @@ def test_libraries_that_are_only_opened(made: Faked) -> None:
 def test_a_library_of_either_major_will_do(made: Faked) -> None:
     """A distribution may have a file for each major, of which a program loads one."""
     made.wheel("x", "1", files=(made.put("x/a.so", CUDART), made.put("x/b.so", CUDART_13)))
-    assert [one.what.partition(" ")[0] for one in made.audit().findings] == [CUDART_13]
+    assert [finding.what.partition(" ")[0] for finding in made.audit().findings] == [CUDART_13]
     made.wheel("nvidia-cuda-runtime-cu12", "12.4.127", files=(made.put("n/libcudart.so.12"),))
     assert made.audit().findings == ()
 
@@ -335,15 +333,15 @@ def test_what_is_read_of_a_library(made: Faked) -> None:
     made.wheel("damaged", "1", files=(made.put("a.so"), made.put("b.so"), made.put("c.so", JITLINK)))
     made.read[made.path("a.so")] = ValueError("its header is damaged")
     made.read[made.path("b.so")] = PermissionError(13, "Permission denied", "b.so")
-    found = made.audit()
+    audited = made.audit()
     says = "declares no requirement on nvidia-nvjitlink-cu12"
     jitify = "opens libnvJitLink through jitify, which refuses one older than its build; built with CUDA 12.9"
-    assert [claim_line(one) for one in found.claims] == [
+    assert [claim_line(claim) for claim in audited.claims] == [
         f">=12.9 (both 1): nvidia-nvjitlink-cu12, ltoir, False, both.so, has LTO-IR of CUDA 12.9; both {says}",
         f">=12.9 (jitify 1): nvidia-nvjitlink-cu12, opened, False, jitify.so, {jitify}; jitify {says}",
         f">=12.9 (package 1): nvidia-nvjitlink-cu12, ltoir, False, package.so, has LTO-IR of CUDA 12.9; package {says}",
     ]
-    assert found.unreadable == (
+    assert audited.unreadable == (
         Unreadable(made.path("a.so"), "its header is damaged: install damaged 1 again"),
         Unreadable(made.path("b.so"), "Permission denied: install damaged 1 again"),
     )
@@ -385,7 +383,7 @@ def test_an_installed_package_without_its_library(made: Faked) -> None:
     made.wheel("nvidia-cuda-runtime", "13.0.96")
     made.wheel("a", "1", "nvidia-cuda-runtime", files=(made.put("a/a.so", CUDART_13),))
     made.wheel("b", "1", files=(made.put("b/b.so", CUDART_13, "libnccl.so.2"),))
-    assert [(one.kind, bool(one.fix)) for one in made.audit().findings] == [
+    assert [(finding.kind, bool(finding.fix)) for finding in made.audit().findings] == [
         ("unprovided", True), ("unprovided", True), ("unprovided", False),
     ]  # fmt: skip
 
@@ -451,18 +449,18 @@ def test_what_distributions_declare(
 ) -> None:
     """Requirements on CUDA's, those of an extra where another distribution requires it; what is invalid is named."""
     unreadable: list[Unreadable] = []
-    found = list(declared_claims(Place(Path("/x"), (), "3.12"), distributions, unreadable))
-    assert [f"{one}: {one.name} {one.satisfied}" for one in found] == claims
-    assert [(one.path, one.text) for one in unreadable] == faults
-    assert all((one.how, one.file) == ("declared", "") for one in found)
+    listed = list(declared_claims(Place(Path("/x"), (), "3.12"), distributions, unreadable))
+    assert [f"{claim}: {claim.name} {claim.satisfied}" for claim in listed] == claims
+    assert [(unread.path, unread.text) for unread in unreadable] == faults
+    assert all((claim.how, claim.file) == ("declared", "") for claim in listed)
 
 
 def test_evidence_of_a_requirement() -> None:
     """Three hundred characters of its line."""
     line = f"nvidia-x{RANGES}"
-    (found,) = declared_claims(Place(Path("/x"), (), "3.12"), [installed("a 1", line), installed("nvidia-x 1.7")], [])
-    assert found.evidence == f"Requires-Dist: {install_targets.parse_requirement(line)}"[:300]
-    assert (len(found.evidence), found.satisfied) == (300, False)
+    (claim,) = declared_claims(Place(Path("/x"), (), "3.12"), [installed("a 1", line), installed("nvidia-x 1.7")], [])
+    assert claim.evidence == f"Requires-Dist: {install_targets.parse_requirement(line)}"[:300]
+    assert (len(claim.evidence), claim.satisfied) == (300, False)
 
 
 @pytest.mark.parametrize(
@@ -488,7 +486,7 @@ def test_the_target_of_an_environment(
     marker = f"sys_platform == '{system}' and platform_machine == '{machine}' and python_version == '{python}'"
     distributions = [installed("x 1", path="/missing"), installed("a 1", f"nvidia-x; {marker}", path=str(tmp_path))]
     place = Place(tmp_path, (), "3.12", windows=windows)
-    assert [one.name for one in declared_claims(place, distributions, [])] == ["nvidia-x"]
+    assert [claim.name for claim in declared_claims(place, distributions, [])] == ["nvidia-x"]
 
 
 def test_what_conda_packages_claim() -> None:
@@ -503,12 +501,12 @@ def test_what_conda_packages_claim() -> None:
     ]
     for given, asked in ((driver, [(">=12", "__cuda", "depends", True)]), (None, [])):
         unreadable: list[Unreadable] = []
-        found = list(conda_claims(packages, rules, unreadable, given))
-        assert [(one.versions, one.name, one.how, one.satisfied) for one in found if one.name != "libcublas"] == [
+        listed = list(conda_claims(packages, rules, unreadable, given))
+        assert [(c.versions, c.name, c.how, c.satisfied) for c in listed if c.name != "libcublas"] == [
             (">=12", "cuda-nvcc", "depends", True), *asked, (">=9", "cudnn", "constrains", False),
             ("<12", "cuda-nvcc", "constrains", False),
         ]  # fmt: skip
-        assert [(one.by, one.evidence, one.file) for one in found if one.name in ("cudnn", "libcublas")] == [
+        assert [(claim.by, claim.evidence, claim.file) for claim in listed if claim.name in ("cudnn", "libcublas")] == [
             ("x 1", f"depends: {depends[2]}"[:300], ""), ("x 1", "constrains: cudnn >=9", ""),
         ]  # fmt: skip
         (fault,) = unreadable
@@ -523,7 +521,7 @@ def test_packages_of_conda_do_not_serve_requirements_of_wheels(made: Faked) -> N
     made.wheel("x", "1", "cuda-nvrtc>=1")
     (finding,) = made.audit().findings
     assert finding.what == "cuda-nvrtc is missing; expected >=1 (x 1)"
-    assert [one.by for one in finding.evidence] == ["x 1"]
+    assert [claim.by for claim in finding.evidence] == ["x 1"]
     assert str(finding.fix) == f"pip --python {made.prefix} install 'cuda-nvrtc>=1'"
 
 
@@ -535,7 +533,7 @@ def test_rules_of_versions(made: Faked) -> None:
     made.wheel("nvidia-cublas-cu12", "12.8.4.1")
     made.wheel("a", "1", "nvidia-cublas-cu12===12.8.4.1")
     made.wheel("b", "1", "nvidia-cublas-cu12>=12.9")
-    assert [(one.kind, str(one.fix)) for one in made.audit().findings] == [
+    assert [(finding.kind, str(finding.fix)) for finding in made.audit().findings] == [
         ("pair", f"conda update --prefix {made.prefix} y z"),
         ("pair", f"pip --python {made.prefix} install --upgrade a b"),
     ]
@@ -588,7 +586,7 @@ def test_a_pair_and_a_version(made: Faked, monkeypatch: pytest.MonkeyPatch) -> N
     made.wheel("a", "1", "nvidia-cuda-nvrtc-cu12<12.5")
     made.wheel("b", "1", "nvidia-cuda-nvrtc-cu12>=12.6")
     made.wheel("c", "1", "nvidia-cuda-nvrtc-cu12!=12.8.93")
-    assert [one.kind for one in made.audit().findings] == ["pair", "version"]
+    assert [finding.kind for finding in made.audit().findings] == ["pair", "version"]
     monkeypatch.setattr(environment, "_MOST_SPECIFIERS", 2)
     (finding,) = made.audit().findings
     assert finding.what == "nvidia-cuda-nvrtc-cu12 is 12.8.93; expected <12.5 (a 1) and 1 more"
@@ -643,10 +641,10 @@ def test_copies(made: Faked) -> None:
             "expected one major, unless the programs that use them differ"
         ),
         "there @/o/libnvJitLink.so.13, @/m/libnvJitLink.so.12, @/conda/libnvJitLink.so.12",
-        "do nothing, if that is meant",
+        "do nothing, if this is on purpose",
     ]
     made.wheel("again", "1", files=(old,))
-    (_, same) = (one for one in made.audit().findings if one.kind == "same-file")
+    (_, same) = (finding for finding in made.audit().findings if finding.kind == "same-file")
     assert str(same.fix) == (
         f"pip --python {made.prefix} uninstall -y again && conda install --prefix {made.prefix} libnvjitlink==12.9.86"
     )
@@ -668,11 +666,11 @@ def test_files_of_two_distributions(made: Faked, names, files, digest, expected)
     for name in names:
         made.wheel(name, "1", files=files, digest=digest)
     findings = made.audit().findings
-    found = [f"{one.severity} {one.what}" for one in findings]
-    assert [bool(one.fix) for one in findings] == [one.severity == "error" for one in findings]
-    assert all(one.fix or one.otherwise == "nothing, if no program imports this file" for one in findings)
+    texts = [f"{finding.severity} {finding.what}" for finding in findings]
+    assert [bool(finding.fix) for finding in findings] == [finding.severity == "error" for finding in findings]
+    assert all(finding.fix or finding.otherwise == "nothing, if no program imports this file" for finding in findings)
     wanted = (expected or "").replace("@@", str(made.prefix / "lib")).replace("@", str(made.site))
-    assert [one.startswith(wanted) for one in found] == ([True] if expected else []), found
+    assert [text.startswith(wanted) for text in texts] == ([True] if expected else []), texts
 
 
 @pytest.mark.parametrize(
@@ -695,9 +693,9 @@ def test_a_variant_that_nothing_requires(made: Faked, requires, content, severit
         (made.wheel(name, "1") / "RECORD").write_text(f"nccl.h,sha256={digest},4\n", encoding="utf-8")
     for name in requires:
         made.wheel(f"user-{name}", "1", name)
-    (found,) = (one for one in made.audit().findings if one.kind == "same-file")
-    assert (found.severity, bool(found.fix)) == (severity, severity == "error")
-    assert ("those of nccl-cu12" in found.otherwise) == (severity == "note")
+    (finding,) = (finding for finding in made.audit().findings if finding.kind == "same-file")
+    assert (finding.severity, bool(finding.fix)) == (severity, severity == "error")
+    assert ("those of nccl-cu12" in finding.otherwise) == (severity == "note")
 
 
 @pytest.mark.parametrize(
@@ -725,11 +723,11 @@ def test_a_library_of_another_variant(made: Faked, monkeypatch, file, content, o
         (made.wheel(name, version) / "RECORD").write_text(f"x/{file},sha256={digest},4\n", encoding="utf-8")
     made.wheel("user", "1", "x-cu12")
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
-    (found,) = (one for one in made.audit().findings if one.kind == "same-file")
-    on_old = (one.severity for one in audit_environment(made.prefix, driver="12.8").findings if one.kind == "same-file")
+    (finding,) = (finding for finding in made.audit().findings if finding.kind == "same-file")
+    on_old = (f.severity for f in audit_environment(made.prefix, driver="12.8").findings if f.kind == "same-file")
     assert [*on_old] == ["note" if content == b"cu12" else "error"]
     alone = content == b"cu12"  # which something requires, and not the other
-    assert (found.severity, "serve the others" in found.otherwise) == (severity, severity == "note" and not alone)
+    assert (finding.severity, "serve the others" in finding.otherwise) == (severity, severity == "note" and not alone)
 
 
 @pytest.mark.parametrize(
@@ -745,13 +743,13 @@ def test_an_extra_that_nobody_asked_for(made: Faked, requires: str, version: str
     """Its versions are those that a package was tried with: others are a note, and an error where it was asked for."""
     made.wheel("plugin", "1", requires, 'cudnn-cu12<9; extra == "old"')
     made.wheel(requires.partition("<")[0], version)
-    found = made.audit().findings
-    assert [one.severity for one in found] == ["note"] * bool(words)
+    findings = made.audit().findings
+    assert [finding.severity for finding in findings] == ["note"] * bool(words)
     remedy = "install 'plugin[with-cuda]' where plugin uses it"
-    assert [(one.kind, one.otherwise) for one in found] == [("version", remedy)] * bool(words)
-    assert all(words in one.what for one in found)
+    assert [(finding.kind, finding.otherwise) for finding in findings] == [("version", remedy)] * bool(words)
+    assert all(words in finding.what for finding in findings)
     made.wheel("framework", "1", "plugin[with-cuda]")
-    assert [one.severity for one in made.audit().findings] == ["error"] * (bool(words) or version == "8.1")
+    assert [finding.severity for finding in made.audit().findings] == ["error"] * (bool(words) or version == "8.1")
 
 
 @pytest.mark.parametrize(
@@ -779,8 +777,8 @@ def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> No
         path = made.site / listed
         path.parent.mkdir(parents=True)
         path.write_bytes(b"x" * there)
-    found = [line for line in told(audit_environment(made.prefix, measure=False)) if "lacks" in line or "do " in line]
-    assert found == (
+    lines = [line for line in told(audit_environment(made.prefix, measure=False)) if "lacks" in line or "do " in line]
+    assert lines == (
         [
             f"error lost: {name} 12.8.93 lacks @/{listed}: missing or cut off; expected what its RECORD lists",
             f"do uv pip install --python @ --reinstall --no-deps {name}==12.8.93",
@@ -808,7 +806,7 @@ def test_whatever_a_distribution_of_cuda_requires(made: Faked, name, requires, t
     made.wheel(name, "1", requires)
     if there:
         made.wheel(there, "1")
-    assert [one.what[: len(text)] for one, text in zip(made.audit().errors, expected, strict=True)] == expected
+    assert [error.what[: len(text)] for error, text in zip(made.audit().errors, expected, strict=True)] == expected
 
 
 @pytest.mark.parametrize(
@@ -830,9 +828,9 @@ def test_a_package_whose_metadata_is_gone(made: Faked, package: str, line: str, 
     (made.site / package).mkdir(parents=True)
     (made.site / package / "__init__.py").write_text(f"import importlib.metadata\n{line}\n", encoding="utf-8")
     name = "nvmath_python" if "_python" in line else "nvmath-python"
-    found = [(one.severity, one.kind, one.place, str(one.fix)) for one in made.audit().findings]
+    rows = [(finding.severity, finding.kind, finding.place, str(finding.fix)) for finding in made.audit().findings]
     place = made.path(f"{package}/__init__.py")
-    assert found == ([("error", "lost", place, f"pip --python {made.prefix} install {name}")] if red else [])
+    assert rows == ([("error", "lost", place, f"pip --python {made.prefix} install {name}")] if red else [])
 
 
 @pytest.mark.parametrize(("kept", "expected"), [("", ["other 1"]), ("o/__init__.py", [])])
@@ -845,9 +843,9 @@ def test_a_requirement_whose_files_are_gone(made: Faked, requires: str, kept: st
     (made.wheel("other", "1") / "RECORD").write_text(rows, encoding="utf-8")
     if kept:
         made.put(kept, content=b"x")
-    lost = [one for one in made.audit().errors if one.kind == "lost"]
-    assert [one.place for one in lost] == (expected if requires == "other" else [])
-    assert all("/o/__init__.py and 1 more: " in one.what for one in lost)
+    lost = [error for error in made.audit().errors if error.kind == "lost"]
+    assert [error.place for error in lost] == (expected if requires == "other" else [])
+    assert all("/o/__init__.py and 1 more: " in error.what for error in lost)
 
 
 @pytest.mark.parametrize(
@@ -862,7 +860,7 @@ def test_metadata_that_stayed_where_conda_has_the_files(made: Faked, left: bool,
         made.put("n/libnvrtc-builtins.so.13.0", content=b"x")
     (made.prefix / "lib" / by_conda).touch()
     made.conda("cuda-nvrtc", "13.1.115", files=[f"lib/{by_conda}"])
-    assert [one.severity for one in made.audit().findings if one.kind == "lost"] == [severity]
+    assert [finding.severity for finding in made.audit().findings if finding.kind == "lost"] == [severity]
 
 
 def test_files_of_a_release_that_left_its_list(made: Faked) -> None:
@@ -880,7 +878,7 @@ def test_a_list_of_files_that_cannot_be_read(made: Faked) -> None:
     """It is named, and the other distributions are compared."""
     record = made.wheel("a", "1", files=("m.so",)) / "RECORD"
     record.write_text('"m.so\0,sha256=x,1\n' + "x" * 200_000, encoding="utf-8")
-    assert any(one.path == str(record) or "RECORD" in one.what for one in made.audit().unreadable)
+    assert any(unread.path == str(record) or "RECORD" in unread.what for unread in made.audit().unreadable)
 
 
 def test_order_of_copies(made: Faked) -> None:
@@ -928,14 +926,14 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
     made.wheel("cuda-core", "1.0.0")
     made.conda("cuda-bindings", "13.0.3")
     made.wheel("numba", "0.61.2")
-    found = [one for one in made.audit().findings if one.kind == "known-bad"]
-    assert "cuda-bindings 13.0.3, cuda-core 1.0.0" in [one.place for one in found]
-    (note,) = (one for one in found if one.severity == "note")
+    findings = [finding for finding in made.audit().findings if finding.kind == "known-bad"]
+    assert "cuda-bindings 13.0.3, cuda-core 1.0.0" in [finding.place for finding in findings]
+    (note,) = (finding for finding in findings if finding.severity == "note")
     assert note.what.endswith("; only on drivers >=580")
-    assert all((one.severity, one.what[-1]) == ("error", ")") for one in found if one is not note)
+    assert all((finding.severity, finding.what[-1]) == ("error", ")") for finding in findings if finding is not note)
     for driver, numba in (("12.8", []), ("13.0", [("note", note.what.partition(";")[0])])):
         on_it = audit_environment(made.prefix, driver=driver).findings
-        assert [(one.severity, one.what) for one in on_it if "numba" in one.what] == numba
+        assert [(finding.severity, finding.what) for finding in on_it if "numba" in finding.what] == numba
 
 
 def test_libraries_of_the_system_that_are_known_to_fail(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -946,14 +944,14 @@ def test_libraries_of_the_system_that_are_known_to_fail(made: Faked, monkeypatch
     made.wheel("nvidia-cuda-runtime-cu12", "12.6.77")
     assert told(made.audit()) == []
     made.wheel("cuda-bindings", "12.9.0")
-    of_cccl, of_bindings = (one.what for one in made.audit().findings if one.kind == "known-bad")
+    of_cccl, of_bindings = (finding.what for finding in made.audit().findings if finding.kind == "known-bad")
     assert ("without NVRTC 12" in of_bindings, "CCCL of CUDA 13" in of_cccl) == (True, True)
     jitlink = made.path(made.put(JITLINK, content=b"\0__nvJitLinkCreate_12_8\0"))
     made.wheel("cuda-core", "1.0.0")
-    for systems, found in (([nvrtc], (True, False)), ([nvrtc, jitlink], (False, True))):
+    for systems, expected in (([nvrtc], (True, False)), ([nvrtc, jitlink], (False, True))):
         monkeypatch.setattr(library_search, "_system_libraries", lambda systems=systems: systems)
-        known = [one for one in made.audit().findings if one.kind == "known-bad"]
-        assert (any("links by the driver" in one.what for one in known), "" in [one.place for one in known]) == found
+        known = [finding for finding in made.audit().findings if finding.kind == "known-bad"]
+        assert (any("links by the driver" in f.what for f in known), "" in [f.place for f in known]) == expected
 
 
 def test_gpus_that_are_known_to_fail(made: Faked) -> None:
@@ -962,7 +960,7 @@ def test_gpus_that_are_known_to_fail(made: Faked) -> None:
     made.wheel("nvidia-cuda-nvrtc", "13.0.88")
     for gpu, said in (("", "for sm_100, sm_100f, sm_120, if it links cubin"), ("B200", "if it links cubin")):
         findings = audit_environment(made.prefix, driver="13.0", gpu=gpu).findings
-        assert [one.what.partition("; only ")[2] for one in findings if one.kind == "known-bad"] == [said]
+        assert [finding.what.partition("; only ")[2] for finding in findings if finding.kind == "known-bad"] == [said]
 
 
 @pytest.mark.parametrize(
@@ -1032,8 +1030,8 @@ def test_release_of_a_library(stem: str, owner: str, release: str | None) -> Non
 )  # fmt: skip
 def test_libraries_that_others_load(path: str, counts: bool) -> None:
     """Those of the toolkit under their own names: a copy that auditwheel has renamed serves its own wheel alone."""
-    found = Providers([Installed("x", "1", "pip", "", files=(path,))])
-    assert [(one.library, one.path, str(one)) for one in found.all] == [(path[2:], path, "x 1")] * counts
+    providers = Providers([Installed("x", "1", "pip", "", files=(path,))])
+    assert [(copy.library, copy.path, str(copy)) for copy in providers.all] == [(path[2:], path, "x 1")] * counts
 
 
 def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1045,31 +1043,34 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     nvrtc = Installed("nvrtc", "12.9.86", "conda", "", files=(files["conda/libnvrtc.so.12.9"], str(link)))
     other = Installed("other", "13.0", "conda", "", files=(str(link), str(link), files["conda/libnvrtc.so.13"]))
     new, old = (Installed(name, "1", "pip", "", files=(files[f"{name}/libnvrtc.so.12"],)) for name in ("new", "old"))
-    found = Providers([nvrtc, other, new, old])
-    assert [(one.library, str(one.owner)) for one in found.all] == [
+    providers = Providers([nvrtc, other, new, old])
+    assert [(copy.library, str(copy.owner)) for copy in providers.all] == [
         ("libnvrtc.so.12", "nvrtc 12.9.86"), ("libnvrtc.so.13", "other 13.0"), ("libnvrtc.so.12", "new 1"),
         ("libnvrtc.so.12", "old 1"),
     ]  # fmt: skip
-    assert found.owners() == {str(link): [nvrtc, other, other]}
+    assert providers.owners() == {str(link): [nvrtc, other, other]}
     user = made.path(made.put("x/x.so"))
     rows = [((), "new 1"), (("$ORIGIN/../old",), "old 1"), (("/x", "${ORIGIN}/../conda"), "nvrtc 12.9.86")]
     for rpaths, owner in rows:
         made.read[user] = LoadableLibrary("x.so", (), rpaths, (), (), frozenset(), frozenset())
-        assert str(found.of("libnvrtc", 12, user)) == owner
+        assert str(providers.of("libnvrtc", 12, user)) == owner
     for damage in (ElfError("damaged"), OSError("missing"), None):
         made.read[user] = damage
-        assert str(found.of("libnvrtc", 12, user)) == "new 1"
+        assert str(providers.of("libnvrtc", 12, user)) == "new 1"
     older = Installed("older", "12.8", "conda", "", files=(files["old/libnvrtc.so.12"],))
     for several, first in (([nvrtc, other], nvrtc), ([older, nvrtc], older), ([nvrtc, new], new)):
         assert str(Providers(several).of("libnvrtc", 12, user)) == str(first)
-    assert str(found.of("libnvrtc", 13, user)) == "other 13.0"
-    assert found.of("libcudart", 12, user) is None
+    assert str(providers.of("libnvrtc", 13, user)) == "other 13.0"
+    assert providers.of("libcudart", 12, user) is None
     curand = Providers([Installed("nvidia-curand-cu12", "10.3.9.90", "pip", "", files=("c/libcurand.so.10",))])
     assert [curand.of("libcurand", major, user) is None for major in (12, 13)] == [False, True]
     systems = [f"/s/{name}" for name in ("libcudart.so", "libnvrtc.so.12", "libcudart.so.12", "libcudart.so.12.9")]
     monkeypatch.setattr(library_search, "_system_libraries", lambda: systems)
-    assert found.of("libcudart", 12, user) == Provider("libcudart.so.12", systems[2], None, None)
-    assert (str(found.of("libcudart", 12, user)), found.of("libcudart", 13, user)) == (f"{systems[2]} (system)", None)
+    assert providers.of("libcudart", 12, user) == Provider("libcudart.so.12", systems[2], None, None)
+    assert (str(providers.of("libcudart", 12, user)), providers.of("libcudart", 13, user)) == (
+        f"{systems[2]} (system)",
+        None,
+    )
 
 
 def test_where_a_library_comes_from_with_the_variable(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1084,12 +1085,12 @@ def test_where_a_library_comes_from_with_the_variable(made: Faked, monkeypatch: 
         ("", ("$ORIGIN/../ld",), (), "ld"),
     ]  # fmt: skip
     for variable, rpath, runpath, expected in rows:
-        folders = (str(made.site / one) if one else "" for one in variable.split(":"))
+        folders = (str(made.site / folder) if folder else "" for folder in variable.split(":"))
         monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(folders))
         made.read[user] = LoadableLibrary("x.so", (), rpath, runpath, (), frozenset(), frozenset())
-        found = Providers(owners).of("libnvrtc", 12, user)
-        assert found is not None
-        assert (Path(found.path).parent.name, found.owner is None) == (expected, expected == "ld")
+        provider = Providers(owners).of("libnvrtc", 12, user)
+        assert provider is not None
+        assert (Path(provider.path).parent.name, provider.owner is None) == (expected, expected == "ld")
     monkeypatch.chdir(made.site / "ld")  # an empty part of the variable is no folder here
     monkeypatch.setenv("LD_LIBRARY_PATH", "")
     made.read[user] = None
@@ -1114,7 +1115,7 @@ def test_a_runtime_where_the_loader_does_not_look(
     monkeypatch.setattr(library_search, "_cached", tuple)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path) if variable else "")
     made.wheel(name, "1", files=(made.put(f"n/{library}", CUDART_13),))
-    assert [one.kind for one in made.audit().errors] == ["unprovided"] * errors
+    assert [error.kind for error in made.audit().errors] == ["unprovided"] * errors
     made.wheel("nvidia-cuda-runtime", "13.0.96", files=(made.put("r/libcudart.so.13"),))
     assert made.audit().errors == ()
 
@@ -1123,7 +1124,7 @@ def test_parts_of_another_cudnn(made: Faked, tmp_path: Path, monkeypatch: pytest
     """Parts open each other by name: an error if one of them comes from elsewhere, and none if all of them do."""
     graph = b"libcudnn_ops.so\0libcudnn_engines_tensor_ir.so\0"
     files = ("c/libcudnn.so.9", "c/libcudnn_graph.so.9", "c/libcudnn_ops.so.9")
-    made.wheel("nvidia-cudnn-cu13", "9.20.0.48", files=[made.put(one, content=graph) for one in files])
+    made.wheel("nvidia-cudnn-cu13", "9.20.0.48", files=[made.put(file, content=graph) for file in files])
     other = tmp_path / "other"
     other.mkdir()
     monkeypatch.setenv("LD_LIBRARY_PATH", str(other))
@@ -1162,7 +1163,7 @@ def test_parts_that_nobody_opens(made: Faked, monkeypatch: pytest.MonkeyPatch, t
 
     def missing(*systems: Path) -> list[str]:
         monkeypatch.setattr(library_search, "_system_libraries", lambda: list(map(str, systems)))
-        return [one.what.partition(" ")[0] for one in made.audit().findings]
+        return [finding.what.partition(" ")[0] for finding in made.audit().findings]
 
     part = b"\0libcudnn_ops.so.9\0"
     (nvrtc := tmp_path / "libnvrtc.so.13").write_bytes(part)
@@ -1199,15 +1200,15 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return SimpleNamespace(stdout=said)
 
     monkeypatch.setattr(loader_log.subprocess, "run", run)
-    found = list(map(Path, SYSTEM_LIBRARIES()))
+    libraries = list(map(Path, SYSTEM_LIBRARIES()))
     every = [folder / name for folder in folders.values() for name in ("libcudart.so.12", "libnvrtc.so.12")]
     every.remove(folders["cached"] / "libnvrtc.so.12")
-    assert found == every
+    assert libraries == every
     assert [words[1:] for words, _ in asked] == [["-p"]]
     for name in ("LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(name)
     monkeypatch.setattr(loader_log.shutil, "which", lambda name, path: None)
-    assert [Path(one).parent.name for one in SYSTEM_LIBRARIES()] == ["system", "system"]
+    assert [Path(library).parent.name for library in SYSTEM_LIBRARIES()] == ["system", "system"]
 
 
 @pytest.mark.parametrize(
@@ -1238,9 +1239,9 @@ def test_release_of_a_library_of_the_system(
     if content:
         (tmp_path / version_file / "version.json").write_text(content, encoding="utf-8")
     monkeypatch.setattr(library_search, "_system_libraries", lambda: [str(link)])
-    found = Providers([]).of(library_search.stem_of(link.name), 12, "")
-    assert found is not None
-    assert str(found.release) == str(release)
+    provider = Providers([]).of(library_search.stem_of(link.name), 12, "")
+    assert provider is not None
+    assert str(provider.release) == str(release)
 
 
 # -- conda
@@ -1264,9 +1265,9 @@ def test_conda(made: Faked) -> None:
     made.wheel("x", "1", files=(wheel,), installer="uv")
     made.wheel("known-to-conda", "1", files=(user,), installer="conda")
     made.wheel("unknown-to-conda", "1", files=(made.put("z.so"),), installer="conda")
-    found = made.audit()
+    audited = made.audit()
     wants = "wants __nvJitLinkCreate_12_9 of CUDA 12.9; x declares no requirement on libnvjitlink"
-    assert [line for line in told(found) if not line.startswith("needs")] == [
+    assert [line for line in told(audited) if not line.startswith("needs")] == [
         "error version: __cuda is 13.0; expected >=13.1 (y 1) and 1 more",
         "there __cuda 13.0 (the driver)",
         "do install a driver of CUDA >=13.1 and >=13.2",
@@ -1279,7 +1280,7 @@ def test_conda(made: Faked) -> None:
         "there libnvjitlink 12.8.93 (@/lib/libnvJitLink.so.12)",
         "do conda install --prefix @ 'libnvjitlink >=12.9'",
     ]
-    assert (found.distributions, found.files) == (5, 4)
+    assert (audited.distributions, audited.files) == (5, 4)
 
 
 @pytest.mark.parametrize(
@@ -1307,9 +1308,9 @@ def test_driver_of_conda(variable: str | None, driver: object, told: list[str], 
     if variable is not None:
         monkeypatch.setenv("CONDA_OVERRIDE_CUDA", variable)
     made.conda("y", "1", "__cuda >=13.1")
-    found = made.audit()
-    assert [one.what.partition(";")[0] for one in found.findings] == told
-    assert found.unreadable == ()
+    audited = made.audit()
+    assert [finding.what.partition(";")[0] for finding in audited.findings] == told
+    assert audited.unreadable == ()
 
 
 def test_conda_records(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1368,9 +1369,9 @@ def test_records_of_conda(changed: Any, expected: CondaPackage | str, tmp_path: 
         assert conda.read_packages(tmp_path) == ([], [Unreadable(str(record), text)])
         return
     kept = tuple(f"{tmp_path}/{path}" for path in expected.installed.files)
-    for files, found in ((kept, conda.read_packages(tmp_path)), ((), conda.read_packages(tmp_path, files=False))):
+    for files, packages in ((kept, conda.read_packages(tmp_path)), ((), conda.read_packages(tmp_path, files=False))):
         installed = replace(expected.installed, path=str(record), files=files)
-        assert found == ([replace(expected, installed=installed)], [])
+        assert packages == ([replace(expected, installed=installed)], [])
 
 
 def test_records_that_cannot_be_read(tmp_path: Path) -> None:
@@ -1380,10 +1381,10 @@ def test_records_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / "conda-meta" / name).write_text("{}", encoding="utf-8")
     (tmp_path / "conda-meta/a.json").write_text(json.dumps({"name": "x", "version": 10**79, "build": 10**79}))
     os.mkfifo(tmp_path / "conda-meta/c.json")
-    found, unreadable = conda.read_packages(tmp_path)
-    assert found == []
-    assert [Path(one.path).name[0] for one in unreadable] == [*"abcdef"]
-    texts = [one.text.removeprefix("conda's record is invalid (").partition("): ")[0] for one in unreadable]
+    packages, unreadable = conda.read_packages(tmp_path)
+    assert packages == []
+    assert [Path(unread.path).name[0] for unread in unreadable] == [*"abcdef"]
+    texts = [unread.text.removeprefix("conda's record is invalid (").partition("): ")[0] for unread in unreadable]
     number = f"'1{'0' * 79}'"
     assert texts[0] == f"version is {number}, build is {number}; expected texts"[:200]
     assert texts[1:4] == [
@@ -1440,13 +1441,13 @@ def test_what_conda_packages_ask_of_cuda() -> None:
     names = ["cuda", "cuda-nvcc >=12", "libcublas", "libcublas-dev", "nccl", "__cuda", "xcuda", "libcurl", "cudax", "*"]
     package = replace(X, installed=replace(X.installed, requires=tuple(names)), constrains=("cudnn <9", "numpy"))
     assert list(conda.cuda_specs(package)) == [
-        *((one.partition(" ")[0], one, True) for one in names[:6]),
+        *((name.partition(" ")[0], name, True) for name in names[:6]),
         ("cudnn", "cudnn <9", False),
     ]
     assert conda.name_of("*") == ""
     driver = conda.virtual_driver("13.0")
-    one = driver.installed
-    assert (str(one), one.path, one.manager) == ("__cuda 13.0", "the driver", "conda")
+    virtual = driver.installed
+    assert (str(virtual), virtual.path, virtual.manager) == ("__cuda 13.0", "the driver", "conda")
     rules = conda.rules()
     assert rules is not None
     assert [rules.matches(spec, driver) for spec in ("__cuda >=13", "__cuda 13.0 0", "__cuda >=13.1")] == [
@@ -1476,11 +1477,11 @@ def test_order(made: Faked) -> None:
     made.wheel("cuda-core", "1.0.0")
     made.wheel("cuda-bindings", "13.0.3")
     kinds = ["missing", "unprovided", "same-file", "known-bad"]
-    assert list(dict.fromkeys(one.kind for one in made.audit().findings)) == kinds
+    assert list(dict.fromkeys(finding.kind for finding in made.audit().findings)) == kinds
     seconds = [made.audit().seconds for _ in range(3)]
-    assert all(0 <= one < 600 and round(one, 3) == one for one in seconds)
+    assert all(0 <= second < 600 and round(second, 3) == second for second in seconds)
     declared = audit_environment(made.prefix, measure=False)
-    assert list(dict.fromkeys(one.kind for one in declared.findings)) == ["missing", "known-bad"]
+    assert list(dict.fromkeys(finding.kind for finding in declared.findings)) == ["missing", "known-bad"]
     assert declared.files == 0
 
 
@@ -1515,19 +1516,19 @@ NOTE = Finding("note", "two", otherwise="nothing", kind="copies")
 )  # fmt: skip
 def test_verdict(findings, unreadable, files: int, code: int, summary: str) -> None:
     """Notes do not count, and errors outweigh what cannot be read, as in the doctor's verdict."""
-    found = EnvironmentAudit("/p", "3.12", 1, (), findings, unreadable, files, 1.0)
-    assert (found.exit_code, found.verdict, found.summary) == (code, VERDICTS[code], summary)
-    content = found.to_json()
+    audited = EnvironmentAudit("/p", "3.12", 1, (), findings, unreadable, files, 1.0)
+    assert (audited.exit_code, audited.verdict, audited.summary) == (code, VERDICTS[code], summary)
+    content = audited.to_json()
     assert [content[name] for name in ("verdict", "summary", "exit_code")] == [VERDICTS[code], summary, code]
-    assert [one["fix"] for one in content["findings"]] == [""] * len(findings)
-    reasons = ["  x is missing: install x"] * len(found.errors) + ["  /f: no"] * len(unreadable)
+    assert [finding["fix"] for finding in content["findings"]] == [""] * len(findings)
+    reasons = ["  x is missing: install x"] * len(audited.errors) + ["  /f: no"] * len(unreadable)
     if code:
         with pytest.raises(AssertionError) as caught:
-            found.check()
+            audited.check()
         assert str(caught.value) == "\n".join(["/p", *reasons])
     else:
-        found.check()
-    assert found == EnvironmentAudit("/p", "3.12", 1, (), findings, unreadable, files, 2.0)
+        audited.check()
+    assert audited == EnvironmentAudit("/p", "3.12", 1, (), findings, unreadable, files, 2.0)
 
 
 def test_the_own_environment(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,9 +50,9 @@ def read(site: Path, **options: bool) -> tuple[list[Installed], list[Unreadable]
 
 def files(site: Path) -> list[str]:
     """The libraries of the only distribution of a folder, below it."""
-    ((one,), unreadable) = read(site)
+    ((distribution,), unreadable) = read(site)
     assert unreadable == []
-    return [os.path.relpath(file, site) for file in one.files]
+    return [os.path.relpath(file, site) for file in distribution.files]
 
 
 # -- places
@@ -91,8 +91,8 @@ def test_the_place_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             [f"lib64/{THREADED[4:]}", "local/lib/python3.11/dist-packages", "lib/python3/dist-packages"], "3.13",
         ),
         (
-            [f"lib/python{one}/site-packages/" for one in ("3.9", "3.13", "3.10", "3.11")], "", "",
-            [f"lib/python{one}/site-packages" for one in ("3.10", "3.11", "3.13", "3.9")], "3.10",
+            [f"lib/python{name}/site-packages/" for name in ("3.9", "3.13", "3.10", "3.11")], "", "",
+            [f"lib/python{name}/site-packages" for name in ("3.10", "3.11", "3.13", "3.9")], "3.10",
         ),
         (["lib/python3.12/site-packages/", "lib/pythonx/site-packages"], "", "", [PACKAGES], "3.12"),
         ([f"site-packages/{PACKAGES}/"], "site-packages", "site-packages", [f"site-packages/{PACKAGES}"], "3.12"),
@@ -120,10 +120,10 @@ def test_no_place(tmp_path: Path) -> None:
     expected = "expected lib/pythonX.Y/site-packages, Lib/site-packages or conda-meta in it"
     give = "give a prefix, its Python or a site-packages folder"
     for path, said in (
-        (tmp_path / "x", f"there is no such environment; {give}"),
-        (tmp_path, f"no environment; {expected}: {give}"),
+        (tmp_path / "x", f": there is no such environment; {give}"),
+        (tmp_path, f" is not an environment; {expected}: {give}"),
     ):
-        with pytest.raises(AuditError, match=f"^{re.escape(f'{path}: {said}')}$"):
+        with pytest.raises(AuditError, match=f"^{re.escape(f'{path}{said}')}$"):
             find_place(path)
 
 
@@ -150,7 +150,7 @@ def test_packages_of_the_system(
     write("venv/pyvenv.cfg", text.format(tmp_path / "system"))
     own, *others = find_place(tmp_path / "venv").sites
     assert own == tmp_path / "venv/lib/python3.12/site-packages"
-    assert sorted(str(one.relative_to(tmp_path / "system")) for one in others) == expected
+    assert sorted(str(other.relative_to(tmp_path / "system")) for other in others) == expected
 
 
 # -- metadata
@@ -168,11 +168,11 @@ def test_metadata(write, tmp_path: Path) -> None:
     write("two/my.package-2.dist-info/METADATA", "Name: my.package\nVersion: 2\n")
     write("two/other.dist-info/METADATA", f"Name: o{'x' * 201}\nVersion: {'1' * 300}\n")
     folders = tmp_path / "one", tmp_path / "two"
-    found, unreadable = read_distributions(Place(tmp_path, folders, "3.12"))
+    distributions, unreadable = read_distributions(Place(tmp_path, folders, "3.12"))
     path = str(tmp_path / "one/My_Package-1.0.dist-info")
     first = Installed("my-package", "1.0", f"uv{'v' * 38}", path, ("a", "b; extra == 'c'"), (), editable=True)
     other = Installed(f"o{'x' * 201}", "1" * 200, "", str(tmp_path / "two/other.dist-info"))
-    assert (found, unreadable) == ([first, other], [])
+    assert (distributions, unreadable) == ([first, other], [])
     assert str(first) == "my-package 1.0"
 
 
@@ -196,8 +196,8 @@ def test_editable(content: str | None, editable: bool, write, tmp_path: Path) ->
     write("x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
     if content is not None:
         write("x-1.dist-info/direct_url.json", content)
-    ((one,), _) = read(tmp_path)
-    assert one.editable is editable
+    ((distribution,), _) = read(tmp_path)
+    assert distribution.editable is editable
 
 
 def test_egg_info(write, tmp_path: Path) -> None:
@@ -210,9 +210,9 @@ def test_egg_info(write, tmp_path: Path) -> None:
     write("four-4.egg-info/PKG-INFO", "Name: four\nVersion: 4\n")
     write("five-5.dist-info/METADATA", "Name: five\nVersion: 5\n")
     write("five-5.dist-info/requires.txt", "f\n")
-    found, unreadable = read(tmp_path)
+    distributions, unreadable = read(tmp_path)
     assert unreadable == []
-    assert [(str(one), one.requires) for one in found] == [
+    assert [(str(distribution), distribution.requires) for distribution in distributions] == [
         ("five 5", ()), ("four 4", ()), ("one 1", ("a>=1", 'b; extra == "more"')), ("three 3", ("d",)),
         ("two 2", ("c",)),
     ]  # fmt: skip
@@ -235,8 +235,8 @@ def test_damaged_metadata(content: str | None, said: str, write, tmp_path: Path)
     if content is not None:
         write("x-1.dist-info/METADATA", content)
     write("y-1.dist-info/METADATA", "Name: y\nVersion: 1\n")
-    found, unreadable = read(tmp_path)
-    assert [one.name for one in found] == ["y"]
+    distributions, unreadable = read(tmp_path)
+    assert [distribution.name for distribution in distributions] == ["y"]
     assert unreadable == [Unreadable(str(tmp_path / "x-1.dist-info"), f"{said}: install the distribution again")]
 
 
@@ -245,20 +245,20 @@ def test_metadata_that_cannot_be_opened(write, tmp_path: Path) -> None:
     write("x-1.dist-info/METADATA/x")
     write("y-1.dist-info", "Name: y\nVersion: 1\n")
     place = Place(tmp_path, (tmp_path / "missing", tmp_path), "3.12")
-    found, unreadable = read_distributions(place, files=False)
-    assert [(os.path.relpath(one.path, tmp_path), one.text) for one in unreadable] == [
+    distributions, unreadable = read_distributions(place, files=False)
+    assert [(os.path.relpath(unread.path, tmp_path), unread.text) for unread in unreadable] == [
         ("missing", "cannot be listed: No such file or directory"),
         ("x-1.dist-info", "Is a directory: install the distribution again"),
         ("y-1.dist-info", "Not a directory: install the distribution again"),
     ]
-    assert found == []
+    assert distributions == []
 
 
 def test_metadata_that_is_not_utf_8(write, tmp_path: Path) -> None:
     """The ASCII of it is read, and the first other byte is named."""
     file = write("x-1.dist-info/METADATA", b"Name: x\nVersion: 1\nAuthor: \xe9\n")
-    found, unreadable = read(tmp_path)
-    assert [str(one) for one in found] == ["x 1"]
+    distributions, unreadable = read(tmp_path)
+    assert [str(distribution) for distribution in distributions] == ["x 1"]
     assert unreadable == [Unreadable(str(file), "not UTF-8 (byte 0xe9 at 27): install the distribution again")]
 
 
@@ -299,8 +299,8 @@ def test_two_releases_in_one_folder(first: str, second: str | None, version: str
         write(f"{name}.dist-info/RECORD", record)
     for path in ("s/x/a.py", "s/x/b.py", "t/x/a.py", "s/x/folder.py/c"):
         write(path, "abc")
-    ((one,), _) = read_distributions(Place(tmp_path, (tmp_path / "s", tmp_path / "t"), "3.12"))
-    assert one.version == version
+    ((distribution,), _) = read_distributions(Place(tmp_path, (tmp_path / "s", tmp_path / "t"), "3.12"))
+    assert distribution.version == version
 
 
 def test_libraries_of_a_record(write, tmp_path: Path) -> None:
@@ -321,8 +321,8 @@ def test_libraries_of_a_record(write, tmp_path: Path) -> None:
     ):
         write(path)
     assert files(tmp_path / "v/site") == ["x/a.so", "x/b,c.so.1", "../../lib/d.dll", "x/f.pyd"]
-    ((one,), _) = read(tmp_path / "v/site", files=False)
-    assert one.files == ()
+    ((distribution,), _) = read(tmp_path / "v/site", files=False)
+    assert distribution.files == ()
 
 
 def test_damaged_record(write, tmp_path: Path) -> None:
@@ -373,11 +373,11 @@ def test_linked_folders(write, tmp_path: Path) -> None:
     write("site/folder.pth/x")
     for name in ("#../three", "import ../four", "import\t../five"):
         write(f"site/{name}/wrong.egg-info/PKG-INFO", "Name: wrong\nVersion: 1\n")
-    found, unreadable = read(tmp_path / "site")
-    assert [one.name for one in found] == ["one", "two", "important"]
-    assert [os.path.relpath(one.path, tmp_path) for one in unreadable] == ["one/broken.dist-info"]
+    distributions, unreadable = read(tmp_path / "site")
+    assert [distribution.name for distribution in distributions] == ["one", "two", "important"]
+    assert [os.path.relpath(broken.path, tmp_path) for broken in unreadable] == ["one/broken.dist-info"]
     write("site/a.pth", "../important")
-    assert [one.name for one in read(tmp_path / "site")[0]] == ["important", "one", "two"]
+    assert [distribution.name for distribution in read(tmp_path / "site")[0]] == ["important", "one", "two"]
 
 
 def test_source_tree_of_a_path_file(write, tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_source_tree_of_a_finder(write, tmp_path: Path, monkeypatch: pytest.Monk
     )
     folder = str(tmp_path)
     finder = [f"{folder}/a/__init__.py", f"{folder}/b", f"{folder}/c/\\0", "b/c/rel", "/", "/usr", 7, f"{folder}/d.so"]
-    write("site/__editable___x_finder.py", "\n".join(f"A = {one!r}" for one in finder).replace("\\\\0", "\\0"))
+    write("site/__editable___x_finder.py", "\n".join(f"A = {line!r}" for line in finder).replace("\\\\0", "\\0"))
     for name in ("x/editable.py", "other.py", "editable.txt"):
         write(f"site/{name}", f"A = '{tmp_path}/no'")
     for path in ("a/x.so", "b/x.so", "c/x.so", "no/x.so", "d.so", "cwd/b/c/rel/x.so"):
@@ -428,9 +428,9 @@ def test_folders_of_a_source_tree(write, tmp_path: Path, monkeypatch: pytest.Mon
     write("tree/pkg/sub/b.so")
     write("tree/a.so")
     assert files(tmp_path / "site") == ["../tree/a.so", "../tree/pkg/a.so", "../tree/pkg/sub/b.so"]
-    for most, found in ((12, 3), (11, 2), (10, 1), (9, 1), (8, 0)):
+    for most, number in ((12, 3), (11, 2), (10, 1), (9, 1), (8, 0)):
         monkeypatch.setattr(installed, "_MOST_ENTRIES", most)
-        assert len(files(tmp_path / "site")) == found, most
+        assert len(files(tmp_path / "site")) == number, most
 
 
 def test_hashes_of_a_record(write, tmp_path: Path) -> None:
@@ -439,8 +439,8 @@ def test_hashes_of_a_record(write, tmp_path: Path) -> None:
     lines = ("p/a.py,sha256=a,1", "p/b.py,,", own, "../bin/t,sha256=t,1", "", "p/d.py,,7", "p/c.py,sha256=c")
     rows = "\n".join(lines)
     folder = write("s/p-1.dist-info/RECORD", rows).parent
-    found = [*recorded_hashes(Installed("p", "1", "pip", str(folder)))]
-    assert found == [(f"{tmp_path}/s/p/a.py", "sha256=a"), (f"{tmp_path}/bin/t", "sha256=t")]
+    hashes = [*recorded_hashes(Installed("p", "1", "pip", str(folder)))]
+    assert hashes == [(f"{tmp_path}/s/p/a.py", "sha256=a"), (f"{tmp_path}/bin/t", "sha256=t")]
     egg = write("s/q-1.egg-info/RECORD", rows).parent
     assert [*recorded_hashes(Installed("q", "1", "pip", str(egg)))] == []
 
@@ -465,15 +465,15 @@ def test_packages_that_ask_for_a_version_in_vain(write, tmp_path: Path) -> None:
 def test_metadata_of_another_release(write, tmp_path: Path, mark: str, name: str) -> None:
     """Nothing is lost by the RECORD of another release than a library says that it is of."""
     libraries = f"n/lib{name}.so.13", f"old/lib{name}.so.13", "n/libother.so.13"  # an empty one, and another library
-    rows = "".join(f"{one},sha256=x,0\n" for one in libraries)
+    rows = "".join(f"{library},sha256=x,0\n" for library in libraries)
     record = write("s/nvidia_nvjitlink-13.2.51.dist-info/RECORD", f"n/include/x.h,sha256=x,9\n{rows}")
     write(f"s/{libraries[1]}")
     write(f"s/{libraries[2]}", f"\0{mark}0\0")
-    one = Installed("nvidia-nvjitlink", "13.2.51", "pip", str(record.parent))
-    for release, lost in ((2, [(one, [f"{tmp_path}/s/n/include/x.h"])]), (0, [])):
+    package = Installed("nvidia-nvjitlink", "13.2.51", "pip", str(record.parent))
+    for release, lost in ((2, [(package, [f"{tmp_path}/s/n/include/x.h"])]), (0, [])):
         path = write(f"s/n/lib{name}.so.13", f"\0{mark}{release}\0")
         exports.numbers_in.cache_clear()
-        assert [*lost_files([one])] == lost, path
+        assert [*lost_files([package])] == lost, path
 
 
 def test_files_that_are_lost(write, tmp_path: Path) -> None:
@@ -481,11 +481,11 @@ def test_files_that_are_lost(write, tmp_path: Path) -> None:
     gone = [f"n/include/{letter}.h" for letter in "fbdace"]
     rows = ["n/include/nosize.h,,", "n/include/cut.h", "../x/include/y.h,sha256=x,1", "n/libc.so.1,sha256=x,9000"]
     write("s/n/libc.so.1", Path(sys.executable).read_bytes()[:5000])
-    record = write("s/n-1.dist-info/RECORD", "\n".join([*rows, *(f"{one},sha256=x,1" for one in gone)]))
+    record = write("s/n-1.dist-info/RECORD", "\n".join([*rows, *(f"{path},sha256=x,1" for path in gone)]))
     write("s/n-0.dist-info/RECORD", "\n".join(f"n/bin/a{number},sha256=x,1" for number in range(9)))
-    one = Installed("n", "1", "pip", str(record.parent))
+    package = Installed("n", "1", "pip", str(record.parent))
     lost = sorted([*gone, "n/libc.so.1"])
-    assert [*lost_files([one])] == [(one, [f"{tmp_path}/s/{path}" for path in lost])]
+    assert [*lost_files([package])] == [(package, [f"{tmp_path}/s/{path}" for path in lost])]
     there = {"whole.h": 4, "cut.h": 3, "other.h": 2, "libstripped.so.1": 1}
     for name, size in there.items():
         write(f"s/t/include/{name}", b"x" * size)
@@ -495,7 +495,7 @@ def test_files_that_are_lost(write, tmp_path: Path) -> None:
     assert [*lost_files([two, three])] == [(two, [f"{tmp_path}/s/t/include/cut.h"])]
     egg = write("s/n-1.egg-info/PKG-INFO").parent
     every = [
-        Installed("n", "1", "pip", f"{tmp_path}/s/n-{one}") for one in ("0.dist-info", "1.dist-info", "1.egg-info")
+        Installed("n", "1", "pip", f"{tmp_path}/s/n-{name}") for name in ("0.dist-info", "1.dist-info", "1.egg-info")
     ]
-    assert [is_gone(one) for one in every] == [True, False, False]
+    assert [is_gone(package) for package in every] == [True, False, False]
     assert [*lost_files([Installed("n", "1", "pip", str(egg))])] == []

@@ -26,8 +26,8 @@ def image(kind: str, arch: str, isa: tuple[int, int] | None = (8, 0)) -> DeviceI
 
 def test_outcomes_that_fail() -> None:
     """From good to bad; what no driver drives is no fault of the code."""
-    assert [str(one) for one in DriverOutcome if one.fails] == ["222", "218", "200", "209"]
-    assert [one.severity for one in DriverOutcome] == [*range(8)]
+    assert [str(outcome) for outcome in DriverOutcome if outcome.fails] == ["222", "218", "200", "209"]
+    assert [outcome.severity for outcome in DriverOutcome] == [*range(8)]
     assert DriverOutcome.NATIVE.fails is False
 
 
@@ -50,7 +50,7 @@ def test_outcomes_that_fail() -> None:
 def test_in_any_order(code: str, arch: str, driver: CudaVersion, outcome: str, chosen: str | None) -> None:
     """Images for different architectures may stand in any order."""
     for words in permutations(code.split(", ")):
-        answer = what_happens([image(*one.split()) for one in words], arch, driver)
+        answer = what_happens([image(*word.split()) for word in words], arch, driver)
         assert str(answer.outcome) == outcome
         assert (answer.image and answer.image.arch) == chosen
 
@@ -58,8 +58,8 @@ def test_in_any_order(code: str, arch: str, driver: CudaVersion, outcome: str, c
 def test_tile_ir_beside_ptx() -> None:
     """The driver compiles PTX where there is some, and Tile IR elsewhere."""
     both = [image("tileir", ""), image("ptx", "sm_90")]
-    found = {arch: what_happens(both, arch, NEW).image for arch in ("sm_90", "sm_80")}
-    assert {arch: one and one.kind for arch, one in found.items()} == {"sm_90": "ptx", "sm_80": "tileir"}
+    chosen = {arch: what_happens(both, arch, NEW).image for arch in ("sm_90", "sm_80")}
+    assert {arch: image and image.kind for arch, image in chosen.items()} == {"sm_90": "ptx", "sm_80": "tileir"}
 
 
 @pytest.mark.parametrize(
@@ -133,15 +133,15 @@ def test_groups(images: list[DeviceImage | UnreadImage], groups: list[tuple[tupl
     """Images of one fatbin, and files that a program chooses by their name; equal groups are one."""
     code = code_of("x.whl", images)
     assert code.path == "x.whl"
-    assert code.faults == tuple(one for one in images if one is FAULT)
+    assert code.faults == tuple(image for image in images if image is FAULT)
     assert [
-        (one.paths, one.count, ", ".join(f"{image.kind} {image.arch}" for image in one.images), one.for_linker)
-        for one in code.groups
+        (group.paths, group.count, ", ".join(f"{image.kind} {image.arch}" for image in group.images), group.for_linker)
+        for group in code.groups
     ] == groups
     assert all(
         (image.path, image.at, image.group, image.data) == ("", 0, 0, None)
-        for one in code.groups
-        for image in one.images
+        for group in code.groups
+        for image in group.images
     )
 
 
@@ -176,7 +176,7 @@ ALL, OLDER = "535 to 580 (CUDA 12.2 to 13.0)", "535 to 575 (CUDA 12.2 to 12.9)"
 def test_what_fails(images: list[DeviceImage], code: str, drivers: str, why: str) -> None:
     """A sentence says the code, the drivers that answer it, and why."""
     assert code_of("x", images).failures(["sm_90"], DRIVERS) == [f"a.so: {code} on sm_90 with driver {drivers}: {why}"]
-    assert [one.endswith("...") for one in code_of("x", images[:12]).failures(["sm_90"], DRIVERS)] == [False]
+    assert [failure.endswith("...") for failure in code_of("x", images[:12]).failures(["sm_90"], DRIVERS)] == [False]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_fails(images: list[DeviceImage], code: str, drivers: str, why: str
         (("sm_90",), "*", ["a.so and 2 more files: 209 on sm_90", "d.so: 209 on sm_90"]),
         (("sm_90",), "b*", ["a.so and 2 more files: 209 on sm_90"]),
         (("sm_90",), "d*", ["d.so: 209 on sm_90"]),
-        (("sm_90",), "e*", ["files is 'e*', and no file with device code matches; expected a pattern of one"]),
+        (("sm_90",), "e*", ["files is 'e*'; no file with device code matches; expected a pattern that matches one"]),
         ((), "e*", []),
         (("sm_80", "sm_75"), "a*", ["a.so and 2 more files: 209 on sm_75"]),
     ],
@@ -193,14 +193,14 @@ def test_what_fails(images: list[DeviceImage], code: str, drivers: str, why: str
 def test_patterns_of_files(archs: tuple[str, ...], files: str, said: list[str]) -> None:
     """A group counts if one of its files matches; a pattern that matches none is a failure, if GPUs are asked for."""
     code = code_of("x", [*(made("cubin", "sm_80", f"{name}.so") for name in "abc"), made("cubin", "sm_86", "d.so")])
-    assert [one.partition(" with driver")[0] for one in code.failures(archs, DRIVERS, files)] == said
+    assert [failure.partition(" with driver")[0] for failure in code.failures(archs, DRIVERS, files)] == said
     assert DeviceCode("x", (), ()).failures(["sm_80"], DRIVERS) == []
 
 
 def test_answers_of_groups() -> None:
     """The worst first; a file is served whose groups are all taken, by each driver that knows the GPU."""
-    found = [SM_80, made("cubin", "sm_90", group=2), made("cubin", "sm_80", "b.so", relocatable=False)]
-    code = code_of("x", found)
+    listed = [SM_80, made("cubin", "sm_90", group=2), made("cubin", "sm_80", "b.so", relocatable=False)]
+    code = code_of("x", listed)
     assert [(group.count, str(answer.outcome)) for group, answer in code.answers("sm_80", DRIVERS[0])] == [
         (1, "209"), (1, "native"), (1, "native"),
     ]  # fmt: skip
@@ -208,12 +208,12 @@ def test_answers_of_groups() -> None:
     assert code.served("sm_103", DRIVERS) == dict.fromkeys(DRIVERS[1:], 0)
     assert code_of("x", [SM_90, made("cubin", "sm_80", group=2)]).served("sm_80", DRIVERS[:1]) == {DRIVERS[0]: 0}
     for others, taken in ((["cubin sm_90a"], 1), (["cubin sm_90a", "cubin sm_90"], 0), (["ptx sm_75a"], 0)):
-        beside = [made(*one.split(), group=2) for one in others]
+        beside = [made(*other.split(), group=2) for other in others]
         assert code_of("x", [SM_80, *beside]).served("sm_80", DRIVERS[:1]) == {DRIVERS[0]: taken}
     lto = made("ltoir", "sm_90", "c.so", relocatable=True)
     host = made("cubin", "sm_90", "e.so", empty=True)
-    for found, judged in (([SM_80, lto, host], ["a.so"]), ([lto, made("tileir", "", "d.so")], ["c.so", "d.so"])):
-        assert [group.paths[0] for group in code_of("x", found).judged] == judged
+    for listed, judged in (([SM_80, lto, host], ["a.so"]), ([lto, made("tileir", "", "d.so")], ["c.so", "d.so"])):
+        assert [group.paths[0] for group in code_of("x", listed).judged] == judged
     code_of("x", [SM_80]).check(["A100"], ["535", "13.0"])
     code_of("x", [SM_80, made("cubin", "sm_90", "b.so")]).check(["H100"], files="b*")
 

@@ -102,7 +102,7 @@ def test_suite(run_pytest, pytester, toolchain, conftest: str) -> None:
     assert "cuStreamSynchronize waits for" in "\n".join(lines_of(result.stdout.str(), "test_block"))
     records = [json.loads(line) for line in Path("found.jsonl").read_text(encoding="utf-8").splitlines()]
     noted = [record for record in records if record["event"] == "violation"]
-    assert [(one["check"], one["call"]) for one in noted] == [
+    assert [(event["check"], event["call"]) for event in noted] == [
         ("wait", "cuMemFree_v2"),
         ("wait", "cuStreamSynchronize"),
     ]
@@ -128,12 +128,12 @@ print(json.dumps(found))
 
 def test_planted_waits(check: Callable[..., str]) -> None:
     """The table finds the call of each planted wait, as gates do, and none in the twins."""
-    found, sound = json.loads(check(PLANTED))
-    assert {name: [call for call, *_ in waits] for name, waits in found.items()} == {
+    named, sound = json.loads(check(PLANTED))
+    assert {name: [call for call, *_ in waits] for name, waits in named.items()} == {
         name: [call] for name, call in WAITS.items()
     }
     assert sound == {name: [] for name in WAITS}
-    for name, ((_, python, native),) in found.items():
+    for name, ((_, python, native),) in named.items():
         assert any(line.endswith(f" in {name}") for line in python), python
         assert native[0].startswith("libcuda.so")
 
@@ -152,7 +152,7 @@ def test_no_gates(run_pytest, pytester, toolchain) -> None:
     result = run_pytest(*OPTIONS, "-rs")
     result.assert_outcomes(skipped=2)
     reason = (
-        "cudalink: no_wait needs a driver in whose streams gates can stand (found cuStreamWaitValue32_v2 answers 801)"
+        "cudalink: no_wait needs a driver whose streams can wait for a value (found cuStreamWaitValue32_v2 answers 801)"
     )
     assert reason in result.stdout.str()
 
@@ -281,11 +281,11 @@ def test_each_row_reads() -> None:
     """Each call of the table has a sentence for what it waits for, what is documented, and a change."""
     for row in waits():
         for call in row.calls:
-            found = violation_of_wait(call, waits_for=row.waits_for)
-            why, fix = found.advice.splitlines()
+            violation = violation_of_wait(call, waits_for=row.waits_for)
+            why, fix = violation.advice.splitlines()
             assert why.startswith("It waits for ")
             assert "(an H100, driver 580.159.04). CUDA's documentation" in why
-            assert fix == found.fix
+            assert fix == violation.fix
             assert fix.endswith(f', or allow it: no_wait=["{call.partition("_v")[0]}"].')
 
 
@@ -328,27 +328,32 @@ ADVICE = {
 @pytest.mark.parametrize(("call", "waits_for"), ADVICE)
 def test_advice(call: str, waits_for: str) -> None:
     """What all rows of a call agree on is said: the promise, and the call that does not wait."""
-    found = violation_of_wait(call, waits_for=waits_for)
+    violation = violation_of_wait(call, waits_for=waits_for)
     waits, said, (change, allowed) = ADVICE[call, waits_for]
     fix = f'{change}, or allow it: no_wait=["{allowed}"].' if allowed else f"{change}."
     why = f"It waits for {waits} (an H100, driver 580.159.04). CUDA's documentation{said}"
-    assert (found.advice.splitlines(), found.fix) == ([why, fix], fix)
+    assert (violation.advice.splitlines(), violation.fix) == ([why, fix], fix)
 
 
 def test_seen() -> None:
     """What a gate has shown is said instead of a recording."""
-    found = violation_of_wait(
+    violation = violation_of_wait(
         "cuKernelGetFunction", python_stack=["a.py:1 in f"], native_stack=["x"], number=3, noted=True
     )
-    assert found.advice.startswith(
+    assert violation.advice.startswith(
         "It waits for all streams of the context (it came back when a gate in a stream opened). CUDA's documentation: "
     )
-    assert (found.check, found.number, found.rule, found.call) == ("wait", 3, "no_wait", "cuKernelGetFunction")
-    assert (found.python_stack, found.native_stack) == (("a.py:1 in f",), ("x",))
-    assert found.text == "cuKernelGetFunction waits for unfinished work, which no_wait forbids"
+    assert (violation.check, violation.number, violation.rule, violation.call) == (
+        "wait",
+        3,
+        "no_wait",
+        "cuKernelGetFunction",
+    )
+    assert (violation.python_stack, violation.native_stack) == (("a.py:1 in f",), ("x",))
+    assert violation.text == "cuKernelGetFunction waits for unfinished work, which no_wait forbids"
     unknown = violation_of_wait("cuLaunchKernelX", noted=True).advice
     assert "On an H100, driver 580.159.04, this call waits only where a stream holds about 1,020 pieces of" in unknown
-    assert "1,020" not in found.advice
+    assert "1,020" not in violation.advice
     assert "1,020" not in violation_of_wait("cuLaunchKernelX").advice
     assert (violation_of_wait("").number, violation_of_wait("").handle) == (0, 0)
     assert violation_of_wait("cuMemFree_v2").what == "waits for all streams of the context"

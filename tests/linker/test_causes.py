@@ -57,9 +57,9 @@ def of_nvjitlink(*images: str, code: int = 6, **changes: object) -> Refusal:
 
 def recorded(cause: Finding) -> CauseRecord:
     """What a record has of a cause, which is all of it."""
-    found = cause_record(cause)
-    assert cause_of(found) == cause
-    return found
+    record = cause_record(cause)
+    assert cause_of(record) == cause
+    return record
 
 
 def needs(driver: str) -> str:
@@ -327,19 +327,19 @@ LIBRARIES = ("driver", "nvjitlink")
 KINDS = st.sampled_from(["ptx", "ltoir", "cubin", "linked-cubin"])
 
 
-def _helped(given: Refusal, kind: str, fix: str) -> Refusal | None:
+def _helped(refusal: Refusal, kind: str, fix: str) -> Refusal | None:
     """The refusal after a change; None for a line that changes no version."""
-    if found := re.search(r"cuda-toolkit\[nvrtc\]==(\d+)\.(\d+|\*)", fix):
-        release = CudaVersion(int(found[1]), 0 if found[2] == "*" else int(found[2]))
-        if kind == "ltoir" and given.backend == "driver":  # it is nvJitLink that links
-            given = replace(given, backend="nvjitlink", call="nvJitLinkAddData")
-        return replace(given, image=read_words([words(kind, release)])) if release in NVVM_IR else None
-    if found := re.search(r"require a driver for CUDA (\d+\.\d+)", fix):
-        version = CudaVersion.parse(found[1])
-        given = replace(given, version=version)
-        return replace(given, backend="nvjitlink", version=max(version, V13_5)) if kind == "ltoir" else given
-    if found := re.search(r"'nvidia-nvjitlink\S*[>=]=(\d+\.\d+)", fix):
-        return replace(given, backend="nvjitlink", call="nvJitLinkAddData", version=CudaVersion.parse(found[1]))
+    if match := re.search(r"cuda-toolkit\[nvrtc\]==(\d+)\.(\d+|\*)", fix):
+        release = CudaVersion(int(match[1]), 0 if match[2] == "*" else int(match[2]))
+        if kind == "ltoir" and refusal.backend == "driver":  # it is nvJitLink that links
+            refusal = replace(refusal, backend="nvjitlink", call="nvJitLinkAddData")
+        return replace(refusal, image=read_words([words(kind, release)])) if release in NVVM_IR else None
+    if match := re.search(r"require a driver for CUDA (\d+\.\d+)", fix):
+        version = CudaVersion.parse(match[1])
+        refusal = replace(refusal, version=version)
+        return replace(refusal, backend="nvjitlink", version=max(version, V13_5)) if kind == "ltoir" else refusal
+    if match := re.search(r"'nvidia-nvjitlink\S*[>=]=(\d+\.\d+)", fix):
+        return replace(refusal, backend="nvjitlink", call="nvJitLinkAddData", version=CudaVersion.parse(match[1]))
     return None
 
 
@@ -425,8 +425,8 @@ def test_a_device_that_is_not_known() -> None:
     for made, offered in ((FIRST_USABLE_NVJITLINK, True), (V12_2, False)):
         ptx = read_words([words("ptx", made)])
         fixes = explain(Refusal("cuModuleLoadData", 222, ptx, "driver", CudaVersion(12, 0), loads=True)).suggestion
-        assert not any("compile to a cubin" in one for one in fixes)
-        assert any(f"link it with nvJitLink {made}" in one for one in fixes) is offered
+        assert not any("compile to a cubin" in fix for fix in fixes)
+        assert any(f"link it with nvJitLink {made}" in fix for fix in fixes) is offered
     linked = refusal(words("ptx", V12_9), call="cuLinkAddData", version=V12_2)
     for asked in (linked, refusal(words("ltoir", V12_9))):  # only PTX that is loaded could be a cubin
         assert "compile to a cubin" not in str(explain(asked).suggestion)
@@ -441,7 +441,7 @@ def test_a_runtime_of_a_newer_major(driver: CudaVersion, needs: str) -> None:
     why = f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one"
     assert cause.why == why
     assert cause.suggestion == (
-        f"take the build for CUDA {driver.major} of the library that has the runtime",
+        f"use the build for CUDA {driver.major} of the library that has the runtime",
         f"require a driver for CUDA {needs} or newer",
     )
 

@@ -51,25 +51,25 @@ def test_toolkits_are_pinned() -> None:
 
 def test_defaults_axes_and_cells(cells) -> None:
     """A cell's value replaces the default's, except what adds up; axes make every combination."""
-    found = cells(
+    made = cells(
         '[defaults]\ntests = ["t"]\nenv = { A = "1", B = "{ctk}" }\ntags = ["x"]\nguard-rails = "best_effort"\n'
         '[cells.one]\nctk = "12.5"\nenv = { A = "2" }\ntests = ["u"]\ntags = ["y"]\n'
         '[axes.a]\nctk = ["12.9", "13.0"]\ndriver = ["absent", "13.2"]\npython = "3.12"\n'
     )
     names = [f"ctk-{ctk}-driver-{driver}" for ctk in ("12.9", "13.0") for driver in ("absent", "13.2")]
-    assert list(found) == ["one", *names]
-    one = found["one"]
-    assert (one.values.tests, one.tags) == (("u",), ("x", "y"))
-    assert one.environment("r") == {
+    assert list(made) == ["one", *names]
+    cell = made["one"]
+    assert (cell.values.tests, cell.tags) == (("u",), ("x", "y"))
+    assert cell.environment("r") == {
         "CUDALINK_CELL": "one",
         "CUDALINK_REPORT": "r/one.jsonl",
         "CUDALINK_GUARD_RAILS": "best_effort",
         "A": "2",
         "B": "12.5",
     }
-    assert {"cuda-toolkit[cudart,nvjitlink,nvrtc]==12.5.1", "nvidia-nvjitlink-cu12==12.5.40"} <= set(one.packages)
-    assert "cuda-bindings==12.9.*" in one.packages
-    last = found["ctk-12.9-driver-13.2"]
+    assert {"cuda-toolkit[cudart,nvjitlink,nvrtc]==12.5.1", "nvidia-nvjitlink-cu12==12.5.40"} <= set(cell.packages)
+    assert "cuda-bindings==12.9.*" in cell.packages
+    last = made["ctk-12.9-driver-13.2"]
     assert last.environment("r")["CUDALINK_DRIVER"] == "13.2"
     assert last.tags == ("x", "skew", "cross-major")
     assert last.environment("r")["CUDALINK_GUARD_RAILS"] == "off"
@@ -88,20 +88,20 @@ def test_defaults_axes_and_cells(cells) -> None:
 def test_local_cells_use_a_mini_toolkit(cells, monkeypatch, tmp_path) -> None:
     """A local cell has no toolkit wheels; CUDA_HOME is its folder, or the mini toolkit of the cache."""
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
-    found = cells(
+    made = cells(
         '[cells.a]\nctk = "13.0"\nsource = "local"\n[cells.b]\nctk = "13.0"\nsource = "local"\nlocal = "/opt/cuda"\n'
     )
-    assert found["a"].packages == ("cuda-bindings==13.0.*",)
-    assert found["a"].environment("r")["CUDA_HOME"] == str(tmp_path / "toolchains" / "13.0-ctk")
-    assert found["a"].toolchains == (("13.0", "ctk"),)
-    assert found["b"].environment("r")["CUDA_PATH"] == "/opt/cuda"
-    assert found["b"].toolchains == ()
+    assert made["a"].packages == ("cuda-bindings==13.0.*",)
+    assert made["a"].environment("r")["CUDA_HOME"] == str(tmp_path / "toolchains" / "13.0-ctk")
+    assert made["a"].toolchains == (("13.0", "ctk"),)
+    assert made["b"].environment("r")["CUDA_PATH"] == "/opt/cuda"
+    assert made["b"].toolchains == ()
 
 
 def test_own_packages_for_a_toolkit(cells) -> None:
     """A project may say which packages make a toolkit."""
-    found = cells('[toolkits."13.0"]\npackages = ["mine==1"]\n[cells.a]\nctk = "13.0"\npackages = ["numpy"]\n')
-    assert found["a"].packages == ("mine==1", "numpy")
+    made = cells('[toolkits."13.0"]\npackages = ["mine==1"]\n[cells.a]\nctk = "13.0"\npackages = ["numpy"]\n')
+    assert made["a"].packages == ("mine==1", "numpy")
     assert cells('[toolkits.latest]\npackages = ["mine"]\n[cells.a]\nctk = "latest"\n')["a"].packages == ("mine",)
 
 
@@ -166,7 +166,7 @@ def test_a_date_passes_everywhere_at_once(cells, monkeypatch, zone: str) -> None
             'zzz = "1"\ndriver = "12.9"\nbecause = "driver-too-old"',
             "5: axes.x.exclude.1.zzz: unknown key; known: ctk, driver, because, cell, issue, until, note",
         ),
-        ('driver = "12.9"\nbecause = "slow"', "6: axes.x.exclude.1.because: needed a reason that can be checked: "),
+        ('driver = "12.9"\nbecause = "slow"', "6: axes.x.exclude.1.because: expected a reason that can be checked: "),
         (
             'driver = "12.8"\nbecause = "no-skew"',
             "5: axes.x.exclude.1.driver: '12.8' is not a value of the axis; expected '12.9', ",
@@ -183,7 +183,7 @@ def test_a_date_passes_everywhere_at_once(cells, monkeypatch, zone: str) -> None
 def test_excludes_that_do_not_hold(exclude, fault, cells) -> None:
     """An exclude without a reason that is true is an error, with its line."""
     faults = cells(AXES + exclude)
-    assert any(fault in one for one in faults), faults
+    assert any(fault in message for message in faults), faults
 
 
 HOLDS = {
@@ -240,18 +240,18 @@ def test_as_many_cells_as_are_allowed(cells, monkeypatch) -> None:
     monkeypatch.setattr(reading, "_MOST_CELLS", 4)
     axes = '[axes.x]\nctk = ["13.0", "13.2"]\ndriver = ["12.9", "13.0"{}]\n'
     assert len(cells(axes.format(""))) == 4
-    assert cells(axes.format(', "13.2"')) == ["1: axes.x: makes 6 cells; needed at most 4"]
+    assert cells(axes.format(', "13.2"')) == ["1: axes.x: makes 6 cells; expected at most 4"]
 
 
 def test_packages_are_axes(cells) -> None:
     """In `[axes.packages]` or in a table of any axes; names of cells are deterministic, and an exclude names one."""
-    found = cells(PACKAGES)
-    assert list(found) == [f"cuda-bindings-{name}" for name in ("lowest", "12.9", "latest")]
-    assert found["cuda-bindings-12.9"].packages == ("cuda-bindings==12.9.*", "cuda-core==1.0.0")
-    assert found["cuda-bindings-lowest"].axes["cuda-bindings"] == "lowest"
-    assert found["cuda-bindings-lowest"].axes["cuda-core"] == "1.0.0"
-    assert found["cuda-bindings-latest"].packages == ("cuda-bindings", "cuda-core==1.0.0")
-    keys = json.loads(found["cuda-bindings-12.9"].environment("r")["CUDALINK_CELL_KEYS"])
+    made = cells(PACKAGES)
+    assert list(made) == [f"cuda-bindings-{name}" for name in ("lowest", "12.9", "latest")]
+    assert made["cuda-bindings-12.9"].packages == ("cuda-bindings==12.9.*", "cuda-core==1.0.0")
+    assert made["cuda-bindings-lowest"].axes["cuda-bindings"] == "lowest"
+    assert made["cuda-bindings-lowest"].axes["cuda-core"] == "1.0.0"
+    assert made["cuda-bindings-latest"].packages == ("cuda-bindings", "cuda-core==1.0.0")
+    keys = json.loads(made["cuda-bindings-12.9"].environment("r")["CUDALINK_CELL_KEYS"])
     assert keys == {"packages": {"cuda-bindings": "12.9.*", "cuda-core": "1.0.0"}}
     exclude = '[[axes.packages.exclude]]\n{}\nbecause = "known-issue"\nissue = "1"\nuntil = 2999-01-01\n'
     for words in ('cuda-bindings = "lowest"', 'packages.cuda_bindings = ["lowest"]'):
@@ -267,7 +267,7 @@ def test_packages_are_axes(cells) -> None:
     assert list(named) == ["2.7-on-13.0", "lowest-on-13.0"]
     assert list(cells('[axes.x]\nname = "a"\nctk = ["13.0"]\n')) == ["a"]
     # the version of the table replaces that of the toolkit
-    bindings = [one for one in other["13.0-0.3-0.4"].packages if one.startswith("cuda-bindings")]
+    bindings = [package for package in other["13.0-0.3-0.4"].packages if package.startswith("cuda-bindings")]
     assert bindings == ["cuda-bindings==12.9.1"]
     assert other["12.9-0.4.0"].versions == {"numba-cuda": "0.4.0", "cuda-bindings": "12.9.1"}
     assert other["12.9-0.4.0"].packages[-2:] == ("cuda-bindings==12.9.1", "numba-cuda==0.4.0")
@@ -292,31 +292,31 @@ def test_package_that_looks_like_a_slip(cells) -> None:
 
 def test_what_a_cell_hides_and_where_its_libraries_come_from(cells) -> None:
     """Keys that are no setting of the plugin reach the run in one variable, and the report as axes."""
-    one = cells(
+    made = cells(
         '[cells.a]\nresolution = "lowest-direct"\nprovenance = "wheels"\nhidden = ["/usr/local/cuda*"]\n[cells.b]\n'
     )
-    environment = one["a"].environment("r")
+    environment = made["a"].environment("r")
     assert environment["CUDALINK_PROVENANCE"] == "wheels"
     assert json.loads(environment["CUDALINK_CELL_KEYS"]) == {
         "axes": {"resolution": "lowest-direct", "provenance": "wheels"},
         "hidden": ["/usr/local/cuda*"],
     }
-    assert one["a"].axes["hidden"] == "yes"
-    assert one["a"].description == "no toolkit, resolution lowest-direct, provenance wheels, without /usr/local/cuda*"
-    assert not {"CUDALINK_CELL_KEYS", "CUDALINK_PROVENANCE"} & set(one["b"].environment("r"))
+    assert made["a"].axes["hidden"] == "yes"
+    assert made["a"].description == "no toolkit, resolution lowest-direct, provenance wheels, without /usr/local/cuda*"
+    assert not {"CUDALINK_CELL_KEYS", "CUDALINK_PROVENANCE"} & set(made["b"].environment("r"))
 
 
 def test_bare_cells(cells) -> None:
     """A bare cell takes over nothing that other cells have besides the project, and hides the usual places."""
     defaults = '[defaults]\nctk = "13.0"\ngroups = ["test"]\nextras = ["x"]\npackages = ["numpy"]\ntests = ["t"]\n'
-    found = cells(
+    made = cells(
         defaults + 'backend = "driver"\nprovenance = "wheels"\nhidden = ["/odd/cuda"]\n'
         '[cells.a]\nkind = "bare"\nimports = ["m.n"]\n'
         'driver = "13.0"\npackages = { numpy = "lowest" }\n'
         '[cells.b]\nkind = "bare"\ncommand = "pytest --pyargs m"\nprovenance = "wheels"\nhidden = []\n'
         "[cells.c]\n"
     )
-    a, b, c = found.values()
+    a, b, c = made.values()
     assert (a.packages, a.ctk, a.values.install, a.values.extras, a.tags) == ((), "none", "wheel", (), ("bare",))
     assert (a.values.backend, b.values.backend, c.values.backend) == ("auto", "auto", "driver")
     assert a.values.hidden[0] == "/usr/local/cuda*"
@@ -333,8 +333,8 @@ def test_bare_defaults(cells) -> None:
     """Settings beside `kind = "bare"` reach the cells that can have them, and are a fault, once, where none can."""
     bare = '[defaults]\nkind = "bare"\nhidden = ["/odd/cuda"]\nbackend = "driver"\n'
     bare_cells = '[cells.a]\n{}\n[cells.b]\nkind = "bare"\n{}\n'
-    for found in cells(bare + 'command = "pytest"\n' + bare_cells.format("", "")).values():
-        assert (found.values.backend, found.values.install, found.values.hidden) == ("driver", "wheel", ("/odd/cuda",))
+    for cell in cells(bare + 'command = "pytest"\n' + bare_cells.format("", "")).values():
+        assert (cell.values.backend, cell.values.install, cell.values.hidden) == ("driver", "wheel", ("/odd/cuda",))
     backend, extras = cells(bare + 'extras = ["x"]\n' + bare_cells.format(*2 * ['imports = ["m"]']))
     assert backend.startswith("4: defaults.backend: is a setting of the plugin")
     assert extras.startswith("5: defaults.extras: is not for kind = 'bare'")
@@ -348,15 +348,15 @@ def test_bare_defaults(cells) -> None:
 
 def test_defaults_of_a_cell(cells) -> None:
     """What fits is no contradiction: a default that is written, a toolkit that nothing hides, a setting of pytest."""
-    found = cells(
+    made = cells(
         '[cells.a]\ninstall = "wheel"\n[cells.b]\ngpu = true\n[cells.c]\ngpu = true\ndriver = "real"\n'
         '[cells.d]\nsource = "local"\nlocal = "/opt/a"\nhidden = ["/opt/b"]\n'
         '[cells.e]\nkind = "bare"\nimports = ["m"]\ninstall = "wheel"\nhidden = []\n'
         '[cells.f]\nkind = "bare"\ncommand = "pytest"\nbackend = "driver"\n'
         f'[cells.{"x" * 100}]\nctk = "latest"\n'
     )
-    assert list(found) == [*"abcdef", "x" * 100]
-    latest = found["x" * 100]
+    assert list(made) == [*"abcdef", "x" * 100]
+    latest = made["x" * 100]
     assert latest.packages == ("cuda-toolkit[cudart,nvjitlink,nvrtc]", "nvidia-nvjitlink", "cuda-bindings")
 
 
@@ -364,10 +364,10 @@ def test_the_major_release_of_the_toolkit(cells) -> None:
     """It is filled into extras, groups and requirements of a cell."""
     given = 'extras = ["cu{major}"]\ngroups = ["test-cu{major}"]\npackages = ["cupy-cuda{major}x"]\n'
     for ctk in ("12.9", "13.0", "latest"):
-        one = cells(f'[cells.a]\nctk = "{ctk}"\n{given}')["a"]
+        cell = cells(f'[cells.a]\nctk = "{ctk}"\n{given}')["a"]
         major = "13" if ctk == "latest" else ctk[:2]
-        assert (one.values.extras, one.values.groups) == ((f"cu{major}",), (f"test-cu{major}",))
-        assert one.packages[-1] == f"cupy-cuda{major}x"
+        assert (cell.values.extras, cell.values.groups) == ((f"cu{major}",), (f"test-cu{major}",))
+        assert cell.packages[-1] == f"cupy-cuda{major}x"
     wanted = {"extras": "cu{major}", "groups": "test-cu{major}", "packages": "cupy-cuda{major}x"}
     assert cells(f'[cells.a]\nctk = "none"\n{given}') == [
         f"{line}: cells.a.{key}: '{text}' needs the release of a toolkit, found ctk = 'none'"
@@ -376,16 +376,16 @@ def test_the_major_release_of_the_toolkit(cells) -> None:
 
 
 def test_same_as(cells) -> None:
-    one = '[cells.a]\nctk = "13.0"\ndriver = "13.0"\n'
+    base = '[cells.a]\nctk = "13.0"\ndriver = "13.0"\n'
     axes = '[axes.x]\nctk = ["13.0"]\ndriver = ["13.0", "12.9"]\n[[axes.x.exclude]]\nbecause = "same-as"\ncell = "a"\n'
-    assert list(cells(one + axes + 'driver = "13.0"')) == ["a", "ctk-13.0-driver-12.9"]
-    (fault,) = cells(one + axes + 'driver = "12.9"')
+    assert list(cells(base + axes + 'driver = "13.0"')) == ["a", "ctk-13.0-driver-12.9"]
+    (fault,) = cells(base + axes + 'driver = "12.9"')
     assert fault == (
         "9: axes.x.exclude.1.cell: 'a' is not the same as 'ctk-13.0-driver-12.9': driver is '13.0', not '12.9'"
     )
     for more in ('tags = ["x"]', 'tests = ["t"]', 'description = "d"'):
-        assert list(cells(f'{one}{more}\n{axes}driver = "13.0"')) == ["a", "ctk-13.0-driver-12.9"]
-    (fault,) = cells(f'{one}hidden = ["/opt/x"]\n{axes}driver = "13.0"')
+        assert list(cells(f'{base}{more}\n{axes}driver = "13.0"')) == ["a", "ctk-13.0-driver-12.9"]
+    (fault,) = cells(f'{base}hidden = ["/opt/x"]\n{axes}driver = "13.0"')
     assert fault.endswith(": hidden is ('/opt/x',), not ()")
     real = axes.replace('"13.0", "12.9"', '"real"') + 'driver = "real"'
     (fault,) = cells(f'[cells.a]\nctk = "13.0"\ndriver = "real"\ngpu = true\n{real}')
@@ -394,7 +394,9 @@ def test_same_as(cells) -> None:
     assert any(": kind is 'bare', not 'test'" in fault for fault in bare)
     (fault,) = cells(f"{axes.replace('cell = ', 'cell = 1 # ')}driver = '13.0'")
     assert "because = 'same-as' (another cell has the same values) needs the key 'cell'" in fault
-    (fault,) = cells(f"{one}[cells.b]\n{axes.replace('cell = ', 'cell = `c` # ').replace('`', chr(34))}driver = '13.0'")
+    (fault,) = cells(
+        f"{base}[cells.b]\n{axes.replace('cell = ', 'cell = `c` # ').replace('`', chr(34))}driver = '13.0'"
+    )
     assert fault.endswith(": there is no cell 'c' above; known: a, b, ctk-13.0-driver-12.9")
 
 
@@ -421,14 +423,14 @@ because = "no-wheels"
         ("[cells", ["1: not TOML: "]),
         ("\n\n[cells", ["3: not TOML: "]),
         ("\n[cells\n\n\n", ["2: not TOML: "]),
-        ("axes = 1", ["1: axes: needed a table, found a number (1)"]),
-        ("toolkits = 1", ["1: toolkits: needed a table, found a number (1)"]),
-        ("[axes]\nx = 1", ["2: axes.x: needed a table, found a number (1)", "2: axes.x: needs a list of values for"]),
-        ('[cells.a]\nctk = ["13.0"]', ["2: cells.a.ctk: needed a string, found a list (['13.0'])"]),
-        ("[cells.a]\nctk = true", ["2: cells.a.ctk: needed a string, found a boolean (True)"]),
+        ("axes = 1", ["1: axes: expected a table, found a number (1)"]),
+        ("toolkits = 1", ["1: toolkits: expected a table, found a number (1)"]),
+        ("[axes]\nx = 1", ["2: axes.x: expected a table, found a number (1)", "2: axes.x: needs a list of values for"]),
+        ('[cells.a]\nctk = ["13.0"]', ["2: cells.a.ctk: expected a string, found a list (['13.0'])"]),
+        ("[cells.a]\nctk = true", ["2: cells.a.ctk: expected a string, found a boolean (True)"]),
         ('[cells.a]\nnvjitlink = "12.7"', ["2: cells.a.nvjitlink: NVIDIA published no wheels of CUDA 12.7; use 12."]),
         ('[cells.a]\nlocal = "/opt/cuda"\nhidden = ["/opt/cuda*"]', ["2: cells.a.local: is only for source"]),
-        ('cells.a = "b"', ["1: cells.a: needed a table, found a string ('b')"]),
+        ('cells.a = "b"', ["1: cells.a: expected a table, found a string ('b')"]),
         ('[cells.a]\nnvjitlink = "absent"\nbackend = "nvjitlink"', ["3: cells.a.backend: 'nvjitlink' cannot be"]),
         (
             '[cells.a]\nkind = "bare"\nimports = ["m"]\ncommand = "pytest"',
@@ -436,7 +438,7 @@ because = "no-wheels"
         ),
         (
             f"[cells.{'x' * 101}]",
-            [f"1: cells.{'x' * 101}: the name of a cell has 101 characters; needed at most 100"],
+            [f"1: cells.{'x' * 101}: the name of a cell has 101 characters; expected at most 100"],
         ),
         ('[toolkits."13.0"]\npackages = []\nx = 1', ['3: toolkits."13.0".x: unknown key; known: packages']),
         (
@@ -459,7 +461,7 @@ because = "no-wheels"
         (
             '[axes.packages]\na = ["1.0"]\n[[axes.packages.exclude]]\npackages = 1\nbecause = "no-wheels"',
             [
-                "4: axes.packages.exclude.1.packages: needed a table, found a number (1)",
+                "4: axes.packages.exclude.1.packages: expected a table, found a number (1)",
                 "3: axes.packages.exclude.1: needs a value of at least one axis: a",
             ],
         ),
@@ -473,31 +475,31 @@ because = "no-wheels"
         ('[cells.a]\ncuda = "13.0"', ["2: cells.a.cuda: unknown key; known: kind, python, ctk, "]),
         ('[cell.a]\nctk = "13.0"', ["1: cell: unknown key; did you mean 'cells'?"]),
         ("[defaults]\npyhton = '3.12'", ["2: defaults.pyhton: unknown key; did you mean 'python'?"]),
-        ("\ndefaults = 1", ["2: defaults: needed a table, found a number (1)"]),
-        ("[cells]\na = 2020-01-01", ["2: cells.a: needed a table, found a value (datetime.date(2020, 1, 1))"]),
-        ("[cells.a]\nctk = 13.0", ["2: cells.a.ctk: needed a string, as in '13.0', found a number (13.0)"]),
+        ("\ndefaults = 1", ["2: defaults: expected a table, found a number (1)"]),
+        ("[cells]\na = 2020-01-01", ["2: cells.a: expected a table, found a value (datetime.date(2020, 1, 1))"]),
+        ("[cells.a]\nctk = 13.0", ["2: cells.a.ctk: expected a string, as in '13.0', found a number (13.0)"]),
         ('[cells.a]\nctk = "14.0"', ["2: cells.a.ctk: no wheels of CUDA 14.0 are known; known: 12.0, "]),
         ('[cells.a]\n\nctk = "12.7"', ["3: cells.a.ctk: NVIDIA published no wheels of CUDA 12.7; use 12.6 or 12.8"]),
-        ('[cells.a]\ntests = [\n "a",\n 1]', ["2: cells.a.tests: needed a list of strings, found a list (['a', 1])"]),
-        ("[cells.a]\nenv.A = 1", ["2: cells.a.env: needed a table of strings, found a table ({'A': 1})"]),
+        ('[cells.a]\ntests = [\n "a",\n 1]', ["2: cells.a.tests: expected a list of strings, found a list (['a', 1])"]),
+        ("[cells.a]\nenv.A = 1", ["2: cells.a.env: expected a table of strings, found a table ({'A': 1})"]),
         ('[cells.a]\nsource = "local"', ["2: cells.a.source: 'local' needs the release of the toolkit, or its folder"]),
         ('[cells.a]\nlocal = "/opt"', ["2: cells.a.local: is only for source = 'local'"]),
         ('[cells.a]\ngpu = true\ndriver = "13.0"', ["2: cells.a.gpu: a real GPU needs driver = 'real', found '13.0'"]),
         ('[cells.a]\ndriver = "absent"\nbackend = "driver"', ["3: cells.a.backend: 'driver' cannot be forced where"]),
         ('[cells."a b"]\nctk = "13.0"', ["1: cells.\"a b\": 'a b' is not a name; expected letters, digits"]),
-        ("cells = 1", ["1: cells: needed a table, found a number (1)"]),
+        ("cells = 1", ["1: cells: expected a table, found a number (1)"]),
         ('[axes.x]\nctk = "13.0"', ["1: axes.x: needs a list of values for at least one of python, ctk, "]),
         ("[axes.x]\nctk = []", ["2: axes.x.ctk: an axis needs at least one value", "1: axes.x: needs a list"]),
         (
             '[axes.x]\nctk = ["13.0", 1, []]',
-            ["2: axes.x.ctk: needed a string, found a number (1)", "2: axes.x.ctk: needed"],
+            ["2: axes.x.ctk: expected a string, found a number (1)", "2: axes.x.ctk: expected"],
         ),
         (
             '[axes.x]\nname = "a"\nctk = ["13.0", "13.2"]',
             ["2: axes.x.name: needs {ctk}, else several cells have one name"],
         ),
-        ('[axes.x]\nname = 1\nctk = ["13.0"]', ["2: axes.x.name: needed a string, found a number (1)"]),
-        ('[axes.x]\nctk = ["13.0"]\nexclude = 1', ["3: axes.x.exclude: needed an array of tables"]),
+        ('[axes.x]\nname = 1\nctk = ["13.0"]', ["2: axes.x.name: expected a string, found a number (1)"]),
+        ('[axes.x]\nctk = ["13.0"]\nexclude = 1', ["3: axes.x.exclude: expected an array of tables"]),
         (
             '[cells."ctk-13.0"]\nctk = "13.0"\n[axes.x]\nctk = ["13.0"]',
             ["3: axes.x.name: makes a second cell 'ctk-13.0'; the first is on line 1"],
@@ -505,16 +507,16 @@ because = "no-wheels"
         (
             '[axes.packages]\nnumpy = ["1.*", "new one"]\ndrvier = ["13.0"]',
             [
-                "2: axes.packages.numpy: needed 'lowest', 'latest', a version such as '1.0.0'",
+                "2: axes.packages.numpy: expected 'lowest', 'latest', a version such as '1.0.0'",
                 "3: axes.packages.drvier: unk",
             ],
         ),
         (
             '[cells.a.packages]\nnumpy = ["1.0"]\narch = "1"\n"a b" = "1"\n',
             [
-                "2: cells.a.packages.numpy: needed a string, found a list",
-                "3: cells.a.packages.arch: needed a package ",
-                '4: cells.a.packages."a b": needed the name of a package',
+                "2: cells.a.packages.numpy: expected a string, found a list",
+                "3: cells.a.packages.arch: expected a package ",
+                '4: cells.a.packages."a b": expected the name of a package',
             ],
         ),
         (
@@ -524,12 +526,12 @@ because = "no-wheels"
         ('[cells.a]\nkind = "bare"', ["2: cells.a.kind: 'bare' needs imports, a list of modules, or a command"]),
         (
             '[cells.a]\nkind = "bare"\nimports = ["a-b"]',
-            ["3: cells.a.imports: needed the name of a module", "2: cells"],
+            ["3: cells.a.imports: expected the name of a module", "2: cells"],
         ),
         (
             '[cells.a]\nkind = "bare"\nimports = ["m"]\nextras = ["x"]\nbackend = "driver"\ncommand = "\'"',
             [
-                "6: cells.a.command: needed a command with balanced quotes",
+                "6: cells.a.command: expected a command with balanced quotes",
                 "4: cells.a.extras: is not for kind = 'bare'",
                 "5: cells.a.backend: is a setting of the plugin; a bare cell has the plugin only where its command is",
             ],
@@ -542,17 +544,20 @@ because = "no-wheels"
             '[cells.a]\nsource = "local"\nlocal = "/opt/cuda/13"\nhidden = ["/opt/cuda*"]',
             ["4: cells.a.hidden: '/opt/cuda*' hides the toolkit of the cell, local = '/opt/cuda/13'"],
         ),
-        ("[toolkits.x]\npackages = []", ["1: toolkits.x: needed 'latest' or a CUDA release such as '13.0', found 'x'"]),
-        ('[toolkits."13.0"]', ['1: toolkits."13.0".packages: needed a list of strings, found nothing']),
+        (
+            "[toolkits.x]\npackages = []",
+            ["1: toolkits.x: expected 'latest' or a CUDA release such as '13.0', found 'x'"],
+        ),
+        ('[toolkits."13.0"]', ['1: toolkits."13.0".packages: expected a list of strings, found nothing']),
     ],
 )
 def test_bad_files(text, faults, cells) -> None:
-    """Every fault has its line, its key, what was needed and what was found."""
-    found = cells(text)
-    assert isinstance(found, list)
+    """Every fault has its line, its key, what was expected and what was found."""
+    messages = cells(text)
+    assert isinstance(messages, list)
     for fault in faults:
-        assert any(one.startswith(fault) for one in found), found
-    assert len(found) == len(faults)
+        assert any(message.startswith(fault) for message in messages), messages
+    assert len(messages) == len(faults)
 
 
 @pytest.mark.parametrize(("length", "shown"), [(78, f"'{'x' * 78}'"), (79, f"'{'x' * 79}… (81 characters)")])
@@ -566,15 +571,15 @@ def test_long_values(length: int, shown: str, cells) -> None:
 
 def test_all_faults_at_once(cells) -> None:
     """A file with several faults gets all of them, in the order of the lines."""
-    found = cells('[cells.a]\nctk = "9"\nx = 1\n[cells.b]\ngpu = 2\n')
-    assert [one.partition(":")[0] for one in found] == ["2", "3", "5"]
-    found = cells("\n\n[cells]\na.zzz = 1\n\n\n\n\n\nb = { zzz = 1, aaa = 2 }")
-    assert [one.partition(": unknown")[0] for one in found] == ["4: cells.a.zzz", "10: cells.b.zzz", "10: cells.b.aaa"]
+    faults = cells('[cells.a]\nctk = "9"\nx = 1\n[cells.b]\ngpu = 2\n')
+    assert [fault.partition(":")[0] for fault in faults] == ["2", "3", "5"]
+    faults = cells("\n\n[cells]\na.zzz = 1\n\n\n\n\n\nb = { zzz = 1, aaa = 2 }")
+    assert [f.partition(": unknown")[0] for f in faults] == ["4: cells.a.zzz", "10: cells.b.zzz", "10: cells.b.aaa"]
 
 
 def test_each_field_is_a_key() -> None:
     """The versions alone are no key: `packages` has them, as a table."""
-    assert [one.name.replace("_", "-") for one in fields(CellValues)] == [*KEYS, "versions"]
+    assert [field.name.replace("_", "-") for field in fields(CellValues)] == [*KEYS, "versions"]
     assert all(CellValues().value(name) == key.default for name, key in KEYS.items())
 
 
@@ -601,7 +606,8 @@ def test_schema_and_reader_agree(tmp_path_factory, table) -> None:
         load_cells(file)
         faults = []
     except CellsError as error:
-        faults = [fault for fault in error.faults if "needed" in fault or "unknown key" in fault]
+        shapes = (": expected ", "; expected at most", "unknown key")
+        faults = [fault for fault in error.faults if any(words in fault for words in shapes)]
     if valid:  # which versions and architectures can be emulated is not in the schema
         faults = [fault for fault in faults if "can be emulated" not in fault]
     assert valid == (not faults), faults

@@ -39,11 +39,11 @@ def test_a_key_of_very_many_parts(text: str, line: int, tmp_path) -> None:
     """It is refused before tomllib takes gigabytes for it."""
     tracemalloc.start()
     try:
-        found = faults(tmp_path / "c.toml", text)
+        messages = faults(tmp_path / "c.toml", text)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert found == [f"{line}: tables or lists are nested more than 32 deep"]
+    assert messages == [f"{line}: tables or lists are nested more than 32 deep"]
     assert peak < 20_000_000
 
 
@@ -51,7 +51,7 @@ def test_dots_in_strings_are_no_key(tmp_path) -> None:
     """A string and a comment may have as many as they like."""
     dots = ".".join("a" * 100)
     strings = (f'"{dots}"', f"'{dots}'", f'"""\n{dots}\n"""', f"'''\n{dots}\n'''")
-    text = "".join(f"[cells.c{number}]\ntests = [{one}] # {dots}\n" for number, one in enumerate(strings))
+    text = "".join(f"[cells.c{number}]\ntests = [{string}] # {dots}\n" for number, string in enumerate(strings))
     assert faults(tmp_path / "c.toml", text) == []
 
 
@@ -100,10 +100,10 @@ def test_all_values_of_a_key(key, shown, count, more, tmp_path) -> None:
     names = [shown.format(number).replace("'", '"') for number in range(count)]
     values = f"{{ {', '.join(f'{name} = {chr(34)}1{chr(34)}' for name in names)}, B = '1' }}"
     listed = f"[{', '.join(names)}, 'numpy']"
-    found = faults(tmp_path / "c.toml", f"[cells.a]\n{key} = {values if key == 'env' else listed}\n")
+    messages = faults(tmp_path / "c.toml", f"[cells.a]\n{key} = {values if key == 'env' else listed}\n")
     ends = [*(f", found {shown.format(number)}" for number in range(min(count, 20))), *more]
-    assert len(found) == len(ends)
-    assert all(fault.endswith(end) for fault, end in zip(found, ends, strict=True)), found
+    assert len(messages) == len(ends)
+    assert all(fault.endswith(end) for fault, end in zip(messages, ends, strict=True)), messages
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_deep_nesting(text: str, tmp_path) -> None:
 def test_as_deep_as_allowed(tmp_path) -> None:
     """The values alone are wrong then."""
     (fault,) = faults(tmp_path / "c.toml", f"[defaults]\nenv = {'[' * 30}{']' * 30}")
-    assert fault.startswith("2: defaults.env: needed a table of strings")
+    assert fault.startswith("2: defaults.env: expected a table of strings")
 
 
 def test_values_of_many_lines(tmp_path) -> None:
@@ -175,7 +175,7 @@ def test_axes_that_multiply(tmp_path) -> None:
     text = f'[axes.a]\nname = "{{python}}-{{arch}}-{{driver}}"\npython = {json.dumps(pythons)}\n'
     text += f"driver = {json.dumps([f'12.{number}' for number in range(10)] + ['13.0', '13.1', '13.2'])}\n"
     text += f"arch = {json.dumps([f'sm_{number}' for number in (70, 75, 80, 86, 89, 90, 100, 120)])}\n"
-    assert "1: axes.a: makes 10400 cells; needed at most 10000" in faults(tmp_path / "c.toml", text)
+    assert "1: axes.a: makes 10400 cells; expected at most 10000" in faults(tmp_path / "c.toml", text)
 
 
 def test_how_large_a_file_may_be(tmp_path) -> None:

@@ -53,8 +53,8 @@ def site(wheel, once) -> dict[str, str]:
         run(uv, "pip", "install", "-q", "--python", str(folder / "bin" / "python"), package, cwd=folder)
 
     folder = once("site", install)
-    found = run(str(folder / "bin" / "python"), "-c", "import pytest_cudalink; print(pytest_cudalink)", cwd=folder)
-    assert str(folder) in found
+    printed = run(str(folder / "bin" / "python"), "-c", "import pytest_cudalink; print(pytest_cudalink)", cwd=folder)
+    assert str(folder) in printed
     return {
         "PATH": f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin",
         "CUDALINK_REQUIREMENT": str(wheel),
@@ -114,7 +114,7 @@ def test_init_keeps_what_is_there(project, capsys) -> None:
 def outcome(folder: Path) -> dict[str, tuple]:
     """What the records of a project say, without times and paths."""
     return {
-        cell.name: (cell.outcomes, cell.axes, cell.links, {name: one["found"] for name, one in cell.versions.items()})
+        cell.name: (cell.outcomes, cell.axes, cell.links, {name: v["found"] for name, v in cell.versions.items()})
         for cell in merge([folder / ".cudalink"]).cells
     }
 
@@ -179,7 +179,7 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     said = nox("-s", "report")
     assert re.search(r"bad\s+pytest ended with exit code 2", said)
     assert re.search(r"unmade\s+no records", said)
-    assert "lacks a dependency group of the cell unmade; needed nope" in said
+    assert "lacks a dependency group of the cell unmade; expected nope" in said
     assert "incomplete: 3" in said
     (tmp_path / "few.toml").write_text('[defaults]\ninstall = "none"\n[cells.future]\npython = "3.99"\n')
     nox("--session=report", CUDALINK_CELLS="few.toml")
@@ -197,7 +197,7 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
 @pytest.mark.parametrize("runner", init.RUNNERS)
 def test_github_workflow(runner, tmp_path) -> None:
     """Others can call it, it runs each cell by name, and its records always come; test_workflows evaluates it."""
-    (change,) = [one for one in init.plan_changes(tmp_path, runner, "github") if one.path.suffix == ".yml"]
+    (change,) = [change for change in init.plan_changes(tmp_path, runner, "github") if change.path.suffix == ".yml"]
     workflow = yaml.safe_load(change.content)
     assert "defaults" not in workflow  # only in a folder
     assert "workflow_call" in workflow[True]  # YAML 1.1 reads "on" as true
@@ -300,7 +300,7 @@ ADVICE = "put this into {}, or add to what is there:\n{}"
 def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advice) -> None:
     """What configures the project's own runs gets advice, lists are appended to, and line ends stay as they are."""
     (tmp_path / name).write_bytes(before.encode())
-    (change,) = (one for one in init.plan_changes(tmp_path, ci="none") if str(one.path) == name)
+    (change,) = (change for change in init.plan_changes(tmp_path, ci="none") if str(change.path) == name)
     assert change.action == ("keep" if content is None else "append")
     assert change.content == (before if content is None else content)
     assert change.advice == (ADVICE.format(name, advice) if advice and advice != NOXFILE else advice)
@@ -322,7 +322,7 @@ def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advic
 def test_init_beside_a_session_report(tmp_path, session, taken) -> None:
     """The session that merges the records gets another name, and the user hears it."""
     (tmp_path / "noxfile.py").write_text(f"import nox\n{session}", encoding="utf-8")
-    (change,) = (one for one in init.plan_changes(tmp_path, ci="none") if str(one.path) == "noxfile.py")
+    (change,) = (change for change in init.plan_changes(tmp_path, ci="none") if str(change.path) == "noxfile.py")
     given = ', report="cudalink-report"' if taken else ""
     assert change.content.endswith(GUARDED.format(given))
     assert ("`nox -s cudalink-report` runs the cells" in change.advice) is taken
@@ -367,11 +367,11 @@ def test_the_workflow_installs_what_the_noxfile_imports(tmp_path, noxfile, group
     (tmp_path / "noxfile.py").write_text(noxfile)
     (tmp_path / "helper.py").touch()
     (tmp_path / "tools").mkdir()
-    (change,) = (one for one in init.plan_changes(tmp_path) if one.path.suffix == ".yml")
+    (change,) = (change for change in init.plan_changes(tmp_path) if change.path.suffix == ".yml")
     assert f'- run: uvx --with "$CUDALINK_REQUIREMENT" {more}nox\n' in change.content
     advice = f"noxfile.py imports {unknown}: put --with and the package that has it before `nox` in the job test"
     assert change.advice == (advice if unknown else "")
-    (tox,) = (one for one in init.plan_changes(tmp_path, "tox") if one.path.suffix == ".yml")
+    (tox,) = (change for change in init.plan_changes(tmp_path, "tox") if change.path.suffix == ".yml")
     assert (" --with tox-uv tox run\n" in tox.content, tox.advice) == (True, "")
 
 
@@ -400,7 +400,7 @@ def test_the_workflow_runs_on_the_default_branch(tmp_path, branches, head, expec
     if head:
         git(tmp_path, "update-ref", f"refs/remotes/origin/{head}", "HEAD")
         git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{head}")
-    (change,) = (one for one in init.plan_changes(tmp_path) if one.path.suffix == ".yml")
+    (change,) = (change for change in init.plan_changes(tmp_path) if change.path.suffix == ".yml")
     assert f"    branches: [{expected}]\n" in change.content
 
 
@@ -410,7 +410,7 @@ def test_the_workflow_brings_submodules(tmp_path) -> None:
     (tmp_path / ".gitmodules").touch()
     for root in (tmp_path, tmp_path / "part"):
         root.mkdir(exist_ok=True)
-        (change,) = (one for one in init.plan_changes(root) if one.path.suffix == ".yml")
+        (change,) = (change for change in init.plan_changes(root) if change.path.suffix == ".yml")
         jobs = yaml.safe_load(change.content)["jobs"]
         asked = {name: job["steps"][0]["with"].get("submodules") for name, job in jobs.items()}
         assert asked == {"cells": None, "test": "recursive", "report": None}
@@ -516,8 +516,8 @@ def test_init_above_the_projects(tmp_path, monkeypatch, capsys) -> None:
 @pytest.mark.parametrize(
     ("pytest_of_tests", "told"),
     [
-        *((one, True) for one in ("pytest==7.3.2", "pytest<8", "pytest===x")),
-        *((one, False) for one in ("pytest~=8.0", "pytest==8.4", "pytest==9.1.*", "pytest")),
+        *((requirement, True) for requirement in ("pytest==7.3.2", "pytest<8", "pytest===x")),
+        *((requirement, False) for requirement in ("pytest~=8.0", "pytest==8.4", "pytest==9.1.*", "pytest")),
     ],
 )
 def test_init_says_that_no_cell_can_be_installed(tmp_path, pytest_of_tests: str, told: bool) -> None:
@@ -754,11 +754,7 @@ OF_POETRY = ["pytest<9,>=8.4", "mock", "scikit-optimize==0.10.2", "nox-poetry[a,
             ["pytest-cov", "pytest-xdist"],
             ["pytest-cov: pytest's addopts has --cov\n", "pytest-xdist: pytest's addopts has -n2\n"],
         ),
-        (
-            {"pyproject.toml": '[tool.pytest]\naddopts = ["-n2"]\n[dependency-groups]\ndev = ["pytest_xdist"]'},
-            [],
-            [],
-        ),
+        ({"pyproject.toml": '[tool.pytest]\naddopts = ["-n2"]\n[dependency-groups]\ndev = ["pytest_xdist"]'}, [], []),
         (
             {
                 "pytest.ini": "[pytest]\nrequired_plugins = pytest-mock>=3 %s pytest-mock\n",
@@ -778,8 +774,8 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "cells.toml").write_text(written := init.plan_changes(tmp_path)[0].content)
-    (cell,) = [one for one in load_cells(tmp_path / "cells.toml") if one.name == "ctk-13.0"]
-    assert [one for one in reasons if one not in written] == []
+    (cell,) = [cell for cell in load_cells(tmp_path / "cells.toml") if cell.name == "ctk-13.0"]
+    assert [reason for reason in reasons if reason not in written] == []
     assert list(cell.packages[-len(packages) :] if packages else []) == packages
     assert tomllib.loads(written)["defaults"]["packages"] == packages
     # a run in which tests are skipped covers less than the project wants of all
@@ -802,12 +798,7 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
         (["a/b/tests/test_a.py", "testing/pytest.ini"], "", ["-c", "testing/pytest.ini"], ""),
         (["a/tests/test_a.py", "ci/pytest.ini", "b/pytest.ini"], "", [], "perhaps the tests: a/tests"),
         (["tests/a.py", "b/pytest.ini"], "[tool.pytest.ini_options]\nxfail_strict = true\n", ["tests"], ""),
-        (
-            ["test-requirements.txt", "requirements.txt"],
-            "",
-            [],
-            "from files of requirements: test-requirements.txt\n",
-        ),
+        (["test-requirements.txt", "requirements.txt"], "", [], "from files of requirements: test-requirements.txt\n"),
         (
             ["requirements/dev.txt", "requirements/docs.txt", "tests-requirements.txt"],
             "",
@@ -895,8 +886,8 @@ def test_a_project_of_the_name_of_a_cuda_module(tmp_path) -> None:
 
 def test_cells_skip_what_needs_a_gpu(project) -> None:
     """A test that launches a kernel is skipped in the cells that init writes."""
-    environments = [one.environment("r") for one in load_cells(project / "matrices" / "cells.toml")]
-    assert {one.get("CUDALINK_UNSUPPORTED") for one in environments if one.get("CUDALINK_DRIVER")} == {"skip"}
+    environments = [cell.environment("r") for cell in load_cells(project / "matrices" / "cells.toml")]
+    assert {e.get("CUDALINK_UNSUPPORTED") for e in environments if e.get("CUDALINK_DRIVER")} == {"skip"}
 
 
 @pytest.mark.parametrize(

@@ -58,17 +58,17 @@ def project(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def defined(monkeypatch) -> dict[str, tuple[dict, object]]:
     """The options and functions of the sessions that a noxfile defines, besides that of its own, ``lint``."""
-    found: dict[str, tuple[dict, object]] = {}
+    sessions: dict[str, tuple[dict, object]] = {}
 
     def session(*, allow_parallel=None, **options):
         chosen = options if allow_parallel is None else {**options, "allow_parallel": allow_parallel}
-        return lambda function: found.update({chosen.pop("name"): (chosen, function)})
+        return lambda function: sessions.update({chosen.pop("name"): (chosen, function)})
 
     monkeypatch.setattr(nox, "session", session)
     monkeypatch.setattr(nox.registry, "get", lambda: {"lint": None})
     monkeypatch.setattr(nox.options, "error_on_missing_interpreters", True)
     monkeypatch.setattr(sys, "argv", ["nox", "-l"])
-    return found
+    return sessions
 
 
 def test_sessions_of_a_file(project, defined, monkeypatch) -> None:
@@ -261,22 +261,22 @@ def test_a_cell_that_exits_with_0_in_a_test(run, project) -> None:
 def test_a_command_that_fails(run, error, keys, how, concluded) -> None:
     """The note says how, and how to see why; what was concluded is a warning; a judged session is skipped."""
     for judged, said in ((False, "died"), (False, ""), (True, "died")):
-        asked, found, note = run(keys, Session(run=error), said, judged=judged)
-        asked = [one for one in asked if one[0] not in ("install", "run", "log")]
+        asked, verdicts, note = run(keys, Session(run=error), said, judged=judged)
+        asked = [call for call in asked if call[0] not in ("install", "run", "log")]
         warned = [("warn", "died")] if concluded and said else []
         assert asked == [*warned, *([("skip", f"RED: {how}")] if judged else [])]
-        assert found == [True, *([concluded] if concluded else []), *([] if judged else ["raised"])]
+        assert verdicts == [True, *([concluded] if concluded else []), *([] if judged else ["raised"])]
         assert note == f"{how}; `nox -s a` shows why"
 
 
 def test_an_installation_that_fails(run) -> None:
     """Where the plugin was not found the note says how to name another; nothing is concluded."""
-    asked, found, note = run("", Session(install=failure(1)))
-    assert (asked[1][0], found, note) == ("warn", [True, "raised"], asked[1][1])
+    asked, verdicts, note = run("", Session(install=failure(1)))
+    assert (asked[1][0], verdicts, note) == ("warn", [True, "raised"], asked[1][1])
     assert note.startswith("the plugin cannot be installed into the cell a: 'pytest-cudalink' is not found")
-    asked, found, note = run(BARE, Session(install=failure(1)), judged=True)
+    asked, verdicts, note = run(BARE, Session(install=failure(1)), judged=True)
     assert asked[1:] == [("skip", "RED: the installation ended with exit code 1")]
-    assert (found, note) == ([True], "the installation ended with exit code 1; `nox -s a` shows why")
+    assert (verdicts, note) == ([True], "the installation ended with exit code 1; `nox -s a` shows why")
 
 
 @pytest.mark.parametrize("error", [CellsError(["no such version"]), ToolchainError("no network"), OSError("no space")])
@@ -286,7 +286,7 @@ def test_what_cannot_be_made(run, error) -> None:
 
 
 def test_a_group_that_is_missing(run, project) -> None:
-    words = f"{project / 'pyproject.toml'} lacks a dependency group of the cell a; needed no, such"
+    words = f"{project / 'pyproject.toml'} lacks a dependency group of the cell a; expected no, such"
     assert run('groups = ["no", "such"]', Session())[0] == [("error", words)]
 
 

@@ -143,9 +143,9 @@ def test_modules_that_no_seen_link_made(monkeypatch) -> None:
 class Saw(Check):
     """Shows what a test prepared, and notes what it was asked."""
 
-    def __init__(self, run: Run, **seen: Finding) -> None:
+    def __init__(self, run: Run, **findings: Finding) -> None:
         super().__init__(run)
-        self.seen, self.asked, self.left = seen, [], False
+        self.seen, self.asked, self.left = findings, [], False
 
     def _show(self, where: str) -> list[Finding]:
         self.asked.append(where)
@@ -176,12 +176,12 @@ class Saw(Check):
         return ["a line"]
 
 
-def watched(**seen: Finding) -> tuple[Run, Saw]:
+def watched(**findings: Finding) -> tuple[Run, Saw]:
     """A run with a check that sees something, and with one that never does."""
     run = begun()
-    check = Saw(run, **seen)
-    for one in (check, Check(run)):
-        run.config.pluginmanager.register(one)
+    check = Saw(run, **findings)
+    for part in (check, Check(run)):
+        run.config.pluginmanager.register(part)
     return run, check
 
 
@@ -259,7 +259,7 @@ def test_what_a_check_shows_is_safe() -> None:
     run, _ = watched(call=Finding("unknown", "text\x1b[1m", why="why\x1b[1m", kind="T\x1b[1m"))
     report = reported(run, "call")
     ((title, text),) = report.sections
-    assert [one for one in (title, text, report.longrepr[2]) if "\x1b" in one] == []
+    assert [text for text in (title, text, report.longrepr[2]) if "\x1b" in text] == []
 
 
 def test_how_a_report_fails() -> None:
@@ -330,7 +330,7 @@ class Source(ViolationCheck):
         return tuple(self.pending)
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
-        self.pending = [one for one in self.pending if one not in violations]
+        self.pending = [violation for violation in self.pending if violation not in violations]
 
     def belongs_to(self, nodeid: str | None, violation: Violation) -> bool:
         return violation not in self.strangers and super().belongs_to(nodeid, violation)
@@ -409,7 +409,7 @@ def test_violations_of_a_test(mode: str) -> None:
     of_processes = violation(4, 1, process="child", test="B"), violation(5, 1, process="child")
     assert shown("teardown", *of_processes) == "child: text 4\nThe process was started by B.\n\nchild: text 5"
     made = [(0, None, None), (1, "A", "A"), (2, "A", "0"), (3, None, "0"), (4, "A", "B"), (5, "A", None)]
-    assert told == [(True, *one) for one in made]
+    assert told == [(True, *violation) for violation in made]
 
 
 def test_violations_that_no_report_shows() -> None:
@@ -520,7 +520,7 @@ def test_lifetimes(driver: Mock, below: Mock, mode: str, fails: bool, elsewhere:
     (lost,) = check.finish()
     assert (lost.kind, lost.severity) == ("cudalink lifetimes", "error")
     assert lost.what == (
-        "2 lifetime violations could not be shown: the driver counted more than the plugin was handed; the output on "
+        "2 lifetime violations could not be shown: the driver counted more than the plugin received; the output on "
         "stderr says why. Run with -o cudalink_events=FILE and look there"
     )
 
@@ -635,7 +635,7 @@ def test_the_last_look(driver: Mock, below: Mock) -> None:
     driver.violations = late
     assert last_look(run) is False
     said = [call.say((late[at],), fails=fails) for at, fails in ((2, True), (1, True), (0, False))]
-    assert [one for one in below.mock_calls if one[0] == "say"] == said
+    assert [call for call in below.mock_calls if call[0] == "say"] == said
     assert driver.consume.mock_calls == [call((late[at],)) for at in (2, 1, 0)]
     below.say.side_effect = lambda _, fails: fails
     assert last_look(run) is True
@@ -694,10 +694,10 @@ def test_the_contract_of_nvjitlink(contract: Mock, mode: str) -> None:
     run = begun(jitlink_contract=mode)
     check_nvjitlink(run)
     check = run.part(JITLINK_CONTRACT)
-    one = violation(1)._replace(check="jitlink-contract")
-    contract.take.side_effect = [[one, violation(2)], [], [one], [], [one], []]
-    assert check.violations == (one, violation(2))
-    check.consume((one,))
+    broken = violation(1)._replace(check="jitlink-contract")
+    contract.take.side_effect = [[broken, violation(2)], [], [broken], [], [broken], []]
+    assert check.violations == (broken, violation(2))
+    check.consume((broken,))
     assert check.violations == (violation(2),)
     check.consume((violation(2),))
     check.between()
@@ -789,7 +789,7 @@ def test_tests_after_an_error_that_stays() -> None:
         for after in ("A", "B", "C", f"after {nodeid}", f"after {nodeid}", f"more after {nodeid}"):
             totals.count_after_sticky(after, worker)
     totals.count_after_sticky("D", "gw2")
-    assert [one["after"] for one in totals.sticky] == [4, 2, 2]
+    assert [sticky["after"] for sticky in totals.sticky] == [4, 2, 2]
 
 
 def test_a_lost_record_is_one_problem() -> None:
@@ -877,7 +877,7 @@ def test_attempts_that_a_ledger_adds_up() -> None:
         assert (book.totals.refused, book.totals.sticky[0]["after"]) == (left, int(when == "teardown"))
     report.cudalink = facts(sticky={"code": 2, "error": "E"}).as_json()
     run.config.hook.pytest_runtest_logreport(report=report)
-    assert [one["worker"] for one in book.totals.sticky] == ["gw1", "gw1"]
+    assert [sticky["worker"] for sticky in book.totals.sticky] == ["gw1", "gw1"]
 
 
 # -- links that no target steers
@@ -993,7 +993,7 @@ def test_who_asks_for_the_driver(plan: MarkerPlan | None, settings: dict[str, st
     run = begun(**settings)
     run.part(Require)
     reports = [reported(run, when, Item(plan)) for when in PHASES]
-    assert [getattr(one, "cudalink_on_driver", None) for one in reports] == [None, None, "ran" if asks else None]
+    assert [getattr(report, "cudalink_on_driver", None) for report in reports] == [None, None, "ran" if asks else None]
 
 
 @pytest.mark.parametrize(
@@ -1049,7 +1049,7 @@ def ask(run: Run, answers: dict[str, int], links: int = 0, missing: int = 0) -> 
 
 
 @pytest.mark.parametrize(
-    ("require", "values", "asked"),
+    ("require", "values", "required"),
     [
         ("none", {"answers": {"skipped": 1}}, []),
         ("auto", {"answers": {}}, [AskedFor("driver", 0, 0)]),
@@ -1069,12 +1069,12 @@ def ask(run: Run, answers: dict[str, int], links: int = 0, missing: int = 0) -> 
         ("driver,links", {"answers": {"ran": 1}, "links": 2}, [AskedFor("driver", 1, 1), AskedFor("links", 2, 2)]),
     ],
 )
-def test_what_a_run_asks_for(require: str, values, asked: list[AskedFor]) -> None:
+def test_what_a_run_asks_for(require: str, values, required: list[AskedFor]) -> None:
     """How many tests ran on the driver that they asked for, how many links were made, and what allows the rest."""
     run = begun(require=require)
     part = run.part(Require)
     ask(run, **values)
-    assert part.asked_for() == asked
+    assert part.asked_for() == required
 
 
 @pytest.mark.parametrize("properties", ["on", "off"])
@@ -1091,7 +1091,7 @@ def test_what_a_run_misses(properties: str, monkeypatch) -> None:
     end(run)
     assert (written, run.part(Account).as_json()) == ([run.part(Account).entries], [])
     assert {*run.part(Account).unmet} == {NO_LINK, TWO_OF_THREE}
-    assert {one for _, _, one in added} == ({NO_LINK, TWO_OF_THREE} if properties == "on" else set())
+    assert {value for _, _, value in added} == ({NO_LINK, TWO_OF_THREE} if properties == "on" else set())
     assert {given[:2] for given in added} <= {(run.config, "cudalink.require")}
 
 

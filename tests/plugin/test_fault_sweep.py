@@ -76,7 +76,7 @@ def test_finding(sweep) -> None:
             "  repeat: *pytest 'test_it.py::test[[]two_buffers[]]' *--cudalink-driver=13.0 --cudalink-fault-sweep=5:2",
         ]
     )
-    assert [one["fault"] for one in findings(result)] == ["5:2"]
+    assert [finding["fault"] for finding in findings(result)] == ["5:2"]
 
 
 @pytest.mark.slow
@@ -84,10 +84,7 @@ def test_repeating_a_finding(sweep) -> None:
     """Its run is red at a terminal; the fault that no program survives finds nothing. `test_repeat` has the command."""
     again = sweep("BROKEN", ("two_buffers",), "--cudalink-fault-sweep=5:2", "--color=yes")
     again.stdout.fnmatch_lines(
-        [
-            "*[[]31m*[[]1mThe run fails because of 1 finding of the fault sweep.*",
-            "*[[]31m====* *1 passed*",
-        ]
+        ["*[[]31m*[[]1mThe run fails because of 1 finding of the fault sweep.*", "*[[]31m====* *1 passed*"]
     )
     again.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 1 finding"])
     for stays in ("5:46:device", "5:700"):
@@ -378,8 +375,8 @@ def test_calls_of_the_compiler(swept) -> None:
             "  repeat: *pytest '*::test[[]broken[]]' * --cudalink-driver=13.0 --cudalink-fault-sweep=3:1+NVRTC",
         ]
     )
-    found = {(one["name"], one["kind"], one["function"]) for one in findings(result)}
-    assert found == {
+    rows = {(finding["name"], finding["kind"], finding["function"]) for finding in findings(result)}
+    assert rows == {
         *(("broken", "leak", f"nvrtc{name}") for name in ("CompileProgram", "GetPTXSize", "GetPTX")),
         ("broken", "swallowed", "nvrtcAddNameExpression"),
         ("broken", "no-cause", "nvrtcCompileProgram"),
@@ -406,7 +403,7 @@ def test_baseline(sweep, pytester: pytest.Pytester) -> None:
     assert sweep("BROKEN", ("two_buffers",), *options).ret == 0
     other = sweep("BROKEN", ("every_error_is_one",), *options)
     assert other.ret == 1
-    assert [one["kind"] for one in findings(other)] == ["no-cause"]
+    assert [finding["kind"] for finding in findings(other)] == ["no-cause"]
     other.stdout.no_fnmatch_line("not found any more*")  # the test makes no such call
     mended = sweep("MENDED", ("two_buffers",), *options)
     mended.stdout.fnmatch_lines([f"not found any more in these tests, and can leave known.txt: {line}"])
@@ -431,9 +428,9 @@ def test_hot():
             raise
 """
     option = "--cudalink-fault-sweep=cuStreamQuery"
-    found = swept(module, option)
-    assert found.ret == 1
-    found.stdout.fnmatch_lines(["violation: cuStreamQuery (call *) failed *: *no_wait, noticed by cuMemFree_v2: *"])
+    again = swept(module, option)
+    assert again.ret == 1
+    again.stdout.fnmatch_lines(["violation: cuStreamQuery (call *) failed *: *no_wait, noticed by cuMemFree_v2: *"])
     baseline = "-ocudalink_fault_baseline=known.txt"
     assert [swept(module, option, baseline).ret for _ in range(2)] == [1, 0]
     (line,) = pytester.path.joinpath("known.txt").read_text(encoding="utf-8").splitlines()[1:]
@@ -463,10 +460,7 @@ def test_going_on_after_an_interruption(swept, pytester: pytest.Pytester) -> Non
     pytester.path.joinpath("mended").touch()
     again = swept(module, "--cudalink-fault-sweep=resume")
     again.stdout.fnmatch_lines(
-        [
-            "cudalink: 2 runs with a fault, 0 findings: *::test_second",
-            "fault sweep: 4 runs of 2 tests, 1 finding",
-        ]
+        ["cudalink: 2 runs with a fault, 0 findings: *::test_second", "fault sweep: 4 runs of 2 tests, 1 finding"]
     )
     again.stdout.no_fnmatch_line("cudalink: *::test_first")
     assert findings(again) == findings(result)
@@ -499,11 +493,7 @@ def test_tests_that_are_not_swept(swept, more: str, code: int) -> None:
     assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
     failed = ["1 test not swept: failed in a separate process"] if more else []
     result.stdout.fnmatch_lines(
-        [
-            "fault sweep: 0 runs of 0 tests, 0 findings",
-            *failed,
-            "2 tests not swept: skipped in a separate process",
-        ]
+        ["fault sweep: 0 runs of 0 tests, 0 findings", *failed, "2 tests not swept: skipped in a separate process"]
     )
 
 
@@ -543,13 +533,13 @@ def test_xdist_and_record(sweep, pytester: pytest.Pytester) -> None:
     result = sweep("BROKEN", names, "-n1", functions, "--cudalink-report=run.jsonl")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["fault sweep: 5 runs of 2 tests, 2 findings"])
-    assert {one["name"] for one in findings(result)} == set(names)
+    assert {finding["name"] for finding in findings(result)} == set(names)
     recorded = read(pytester.path / "run.jsonl").findings
-    assert {one.category for one in recorded} == {"fault"}
-    (found,) = (one for one in recorded if "every_error_is_one" in one.repeat)
-    assert found.kind == "no-cause"
-    assert found.what.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_INVALID_CONTEXT")
-    assert " --cudalink-driver=13.0 --cudalink-fault-sweep=4:" in found.repeat
+    assert {finding.category for finding in recorded} == {"fault"}
+    (finding,) = (finding for finding in recorded if "every_error_is_one" in finding.repeat)
+    assert finding.kind == "no-cause"
+    assert finding.what.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_INVALID_CONTEXT")
+    assert " --cudalink-driver=13.0 --cudalink-fault-sweep=4:" in finding.repeat
 
 
 @pytest.mark.slow
@@ -566,8 +556,8 @@ def test_planted_bugs(sweep, names) -> None:
     """Each planted bug is found, by a finding of its kind."""
     result = sweep("BROKEN", names, "--cudalink-processes=deadline=4")
     result.assert_outcomes(passed=len(names))
-    found = {(one["name"], one["kind"]) for one in findings(result)}
-    assert found >= {(name, PLANTED[name]) for name in names}
+    rows = {(finding["name"], finding["kind"]) for finding in findings(result)}
+    assert rows >= {(name, PLANTED[name]) for name in names}
 
 
 @pytest.mark.slow
@@ -614,7 +604,7 @@ def test_thread_that_runs(swept, pytester: pytest.Pytester) -> None:
     module = THREADS.format("def spin():\n    while True: pass\nstart(spin, 'spin')")
     result = swept(module, "--cudalink-report=run.jsonl")
     assert result.ret == 1
-    why = "a thread that does not rest: 'spin'"
+    why = "a running thread: 'spin'"
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 0 runs of 0 of 1 test, 0 findings",
@@ -642,7 +632,7 @@ def test_worker_that_dies_at_its_end(swept, pytester: pytest.Pytester) -> None:
         [
             "fault sweep: 2 runs of 1 test, 1 finding",
             "1 worker of pytest-xdist lost: gw0 died while no test ran",
-            "The run fails because no worker of pytest-xdist handed over what it has seen (1: gw0 died while no *",
+            "The run fails because no worker of pytest-xdist reported what it has seen (1: gw0 died while no *",
         ]
     )
 

@@ -113,12 +113,9 @@ def link(backend: str, outcome: str = "ok") -> dict:
         ),
         # versions are axes as major and minor; what a run has none of is "none", but for an architecture
         *(
-            (
-                [{**RUN, "versions": {name: version(found)}, "arch": NO_ARCH}, END],
-                {"axes": {name: axis}},
-            )
+            ([{**RUN, "versions": {name: version(number)}, "arch": NO_ARCH}, END], {"axes": {name: axis}})
             for name in ("ctk", "driver", "nvjitlink")
-            for found, axis in (("13.0.88", "13.0"), (None, "none"))
+            for number, axis in (("13.0.88", "13.0"), (None, "none"))
         ),
         (
             [{"event": "found", "versions": {"driver": version("13.0.1")}, "arch": {**NO_ARCH, "found": "sm_90"}}, END],
@@ -188,7 +185,7 @@ def test_a_run_without_an_end(tmp_path) -> None:
     assert "ended by SIGSEGV" in cell.details["b"].text
     assert all("--cudalink-processes=isolated" in detail.text for detail in cell.details.values())
     assert all(len(detail.text.splitlines()) == 2 for detail in cell.details.values()), "a title without lines"
-    assert [(one.nodeid, one.signal) for one in cell.crashes] == [("b", "SIGSEGV"), ("c", None)]
+    assert [(crash.nodeid, crash.signal) for crash in cell.crashes] == [("b", "SIGSEGV"), ("c", None)]
     assert not cell.finished
     assert not cell.truncated
     ended = cell_of(lines(tmp_path / "e.jsonl", RUN, *starts, result("a"), END))
@@ -223,20 +220,16 @@ def test_libraries_of_a_cell_and_its_shards(tmp_path) -> None:
     cudart, other = loaded(name="libcudart", real_path="/a"), loaded(name="libcudart", real_path="/b")
     nvrtc = loaded(name="libnvrtc", real_path="/a")
     one_shard = cell_of(lines(tmp_path / "a.jsonl", RUN, cudart, other, {**cudart, "nodeid": "t.py::t"}, END))
-    assert [(found.name, found.real_path) for found in one_shard.libraries] == [
+    assert [(library.name, library.real_path) for library in one_shard.libraries] == [
         ("libcudart", "/a"),
         ("libcudart", "/b"),
     ]
     later = cell_of(lines(tmp_path / "b.jsonl", RUN, nvrtc, {**cudart, "nodeid": "t.py::later"}, END))
     joined = one_shard.joined(later).libraries
     assert [
-        (found.name, found.real_path, found.nodeid)
-        for found in sorted(joined, key=lambda found: found.name + found.real_path)
-    ] == [
-        ("libcudart", "/a", None),
-        ("libcudart", "/b", None),
-        ("libnvrtc", "/a", None),
-    ]
+        (library.name, library.real_path, library.nodeid)
+        for library in sorted(joined, key=lambda library: library.name + library.real_path)
+    ] == [("libcudart", "/a", None), ("libcudart", "/b", None), ("libnvrtc", "/a", None)]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +297,7 @@ def test_nothing_is_claimed_of_events_that_are_not_read(end, tmp_path) -> None:
     assert newer.fault == newer.damage[0]
     assert report.not_run == {}
     report.plan = Plan({name: {"ctk": ctk} for name, ctk in (("b", "13.2"), ("c", "13.0"), ("d", "12.9"))})
-    assert [one.explanation for one in report.partial] == ["ctk 12.9"]
+    assert [test.explanation for test in report.partial] == ["ctk 12.9"]
     assert list(report.plan.lacking(report.cells)) == []
     (tmp_path / "saved.json").write_text(report.as_json())
     assert merge([tmp_path / "saved.json"]).cells == report.cells
@@ -428,8 +421,8 @@ def test_unsteered_links_are_counted_by_place(tmp_path) -> None:
     lines(tmp_path / "b.jsonl", {**RUN, "time": 7.0}, UNSTEERED, {**END, "unlinked_modules": 1})
     (cell,) = merge([tmp_path]).cells
 
-    assert {one.via for one in cell.unsteered} == {"cuda.bindings.nvjitlink"}
-    assert [(one.where, one.forced, one.number) for one in cell.unsteered] == [
+    assert {use.via for use in cell.unsteered} == {"cuda.bindings.nvjitlink"}
+    assert [(use.where, use.forced, use.number) for use in cell.unsteered] == [
         ("helper.py:3", None, 2),
         ("", "driver", 1),
         ("helper.py:3", None, 1),
@@ -510,7 +503,7 @@ def test_tests_of_several_records() -> None:
     """Those with one outcome are counted; the others have each outcome with its files, or the number of the record."""
     first = CellRun("c", ["a.jsonl", "b.jsonl"], outcomes={"same": "P", "other": "F", "alone": "P"}, repeated=2)
     second, third = CellRun("c", outcomes={"same": "P", "new": "S"}), CellRun("c", outcomes={"same": "P", "other": "P"})
-    found = joined([first, second, third])
-    assert found.outcomes == {"same": "P", "other": "P", "alone": "P", "new": "S"}
-    assert found.differing == {"other": [["F", "a.jsonl, b.jsonl"], ["P", "record 3"]]}
-    assert found.repeated == 3
+    cell = joined([first, second, third])
+    assert cell.outcomes == {"same": "P", "other": "P", "alone": "P", "new": "S"}
+    assert cell.differing == {"other": [["F", "a.jsonl, b.jsonl"], ["P", "record 3"]]}
+    assert cell.repeated == 3

@@ -194,7 +194,7 @@ def test_a_plugin_or_a_link_may_have_tests(pytester) -> None:
     "word",
     [
         "--help",
-        *(pytest.param(f"--{one}", marks=pytest.mark.slow) for one in ("markers", "fixtures")),
+        *(pytest.param(f"--{option}", marks=pytest.mark.slow) for option in ("markers", "fixtures")),
         "--collect-only",
     ],
 )
@@ -285,13 +285,13 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
         first = pool.submit(toolchains.provide, [RELEASE], hear)
         assert fetching.wait(60)
         second = pool.submit(toolchains.provide, [RELEASE], hear)
-        found = [one for each in (first, second) for one in each.result(60)]
+        lines = [line for each in (first, second) for line in each.result(60)]
     assert said == [
         f"fetching the toolchain {VERSION} (44 to 133 MB) from https://index.example/simple into {cache / VERSION}",
         f"waiting for the process that fetches the toolchain {VERSION} into {cache / VERSION}",
     ]
-    assert [one.rpartition(" into ")[2] for one in found] == [str(cache / VERSION)] * 2
-    assert found[0].startswith(f"toolchain {VERSION} was fetched from https://index.example/simple (2 MB on the disk, ")
+    assert [line.rpartition(" into ")[2] for line in lines] == [str(cache / VERSION)] * 2
+    assert lines[0].startswith(f"toolchain {VERSION} was fetched from https://index.example/simple (2 MB on the disk, ")
     assert toolchains.provide([RELEASE], hear) == []
     made = cache / VERSION / "include"
     assert [str(path.relative_to(made)) for path in sorted(made.rglob("*"))] == ["__algorithm", "__algorithm/copy.h"]
@@ -310,11 +310,11 @@ def test_what_a_release_downloads(monkeypatch, capsys) -> None:
 
     def files(_index: str, name: str) -> list[IndexedFile]:
         return [
-            IndexedFile(f"{name}-{platform}.whl", "", Version(one["version"]), size, sha256, yanked=False)
+            IndexedFile(f"{name}-{platform}.whl", "", Version(library["version"]), size, sha256, yanked=False)
             for entry in toolchains.releases_table().values()
-            for one in (*entry["libs"], *entry["ctk"])
-            if one["name"] == name
-            for (platform, size), sha256 in zip(cycle(platforms), one["sha256"], strict=False)
+            for library in (*entry["libs"], *entry["ctk"])
+            if library["name"] == name
+            for (platform, size), sha256 in zip(cycle(platforms), library["sha256"], strict=False)
         ]
 
     before = make_toolchains.TARGET.read_bytes()

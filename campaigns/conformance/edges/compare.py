@@ -70,14 +70,14 @@ def ours(name: str, build: Callable[[str, Path], Path] = build) -> dict[str, str
 
 def answers(text: str) -> dict[str, str]:
     """Answers by their questions; one that is asked again has a number."""
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for line in text.splitlines():
         question, _, answer = f"{line.rstrip()} ".partition(": ")
         number = 1
-        while (key := question if number == 1 else f"{question} ({number})") in found:
+        while (key := question if number == 1 else f"{question} ({number})") in answers:
             number += 1
-        found[key] = answer.rstrip()
-    return found
+        answers[key] = answer.rstrip()
+    return answers
 
 
 def recorded(name: str) -> dict[str, str]:
@@ -85,45 +85,43 @@ def recorded(name: str) -> dict[str, str]:
     return answers((HERE / "recorded" / f"{name}.txt").read_text(encoding="utf-8"))
 
 
-def same(theirs: str, found: str) -> bool:
+def same(theirs: str, answer: str) -> bool:
     """Whether an answer is the recorded one; where a driver died, any error is."""
-    code = found.partition(" ")[0]
-    return theirs == found or (theirs.startswith("dies of ") and code not in ("0", "nothing", "dies", "hangs"))
+    code = answer.partition(" ")[0]
+    return theirs == answer or (theirs.startswith("dies of ") and code not in ("0", "nothing", "dies", "hangs"))
 
 
-def compared(theirs: dict[str, str], found: dict[str, str]) -> list[str]:
+def compared(theirs: dict[str, str], answers: dict[str, str]) -> list[str]:
     """The questions that are compared: none that a case asks after a call that the recorded driver did not survive."""
     ends = {question for question, answer in theirs.items() if _END.fullmatch(question) and answer.startswith(_ENDS)}
     ended = {question.rpartition("/end")[0] for question in ends}
-    asked = {**theirs, **found}.keys() - ends
-    return [
-        one for one in {**theirs, **found} if one in asked and (one in theirs or one.partition("/")[0] not in ended)
-    ]
+    asked = {**theirs, **answers}.keys() - ends
+    return [q for q in {**theirs, **answers} if q in asked and (q in theirs or q.partition("/")[0] not in ended)]
 
 
-def differences(name: str, theirs: dict[str, str], found: dict[str, str]) -> list[str]:
+def differences(name: str, theirs: dict[str, str], answers: dict[str, str]) -> list[str]:
     """A line for each question whose answers are not the same."""
-    asked = compared(theirs, found)
-    pairs = {question: (theirs.get(question, "nothing"), found.get(question, "nothing")) for question in asked}
+    asked = compared(theirs, answers)
+    pairs = {question: (theirs.get(question, "nothing"), answers.get(question, "nothing")) for question in asked}
     return [f"{name} {question}: {a} | {b}" for question, (a, b) in pairs.items() if not same(a, b)]
 
 
 def known() -> dict[str, list[str]]:
     """The lines of `differences.txt` by their programs; comments give the reasons of the lines below them."""
-    found: dict[str, list[str]] = {}
+    by_program: dict[str, list[str]] = {}
     for line in (HERE / "differences.txt").read_text(encoding="utf-8").splitlines():
         if line and line[0] != "#":
-            found.setdefault(line.partition(" ")[0], []).append(line)
-    return found
+            by_program.setdefault(line.partition(" ")[0], []).append(line)
+    return by_program
 
 
 def main() -> int:
     """Print the differences and the share of equal lines; the exit code is 0 if all are equal."""
     lines, different = 0, 0
     for name in sys.argv[1:] or PROGRAMS:
-        theirs, found = recorded(name), ours(name)
-        unlike = differences(name, theirs, found)
-        lines += len(compared(theirs, found))
+        theirs, answers = recorded(name), ours(name)
+        unlike = differences(name, theirs, answers)
+        lines += len(compared(theirs, answers))
         different += len(unlike)
         print(*unlike, sep="\n", end="\n" if unlike else "")
     print(f"{lines - different} of {lines} lines are equal, {100 * (lines - different) / max(lines, 1):.2f} %")

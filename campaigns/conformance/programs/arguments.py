@@ -19,7 +19,7 @@ NODE_TYPES = (
 
 def va_size(g: Generator) -> int:
     """The size of the pointer in front of it, or another."""
-    sizes = [one.facts.get("size", 2 * MIB) for one in g.live.get("va", ()) if one.reference == g.call[1]]
+    sizes = [handle.facts.get("size", 2 * MIB) for handle in g.live.get("va", ()) if handle.reference == g.call[1]]
     return g.number(sizes or (2 * MIB,), (0, 2 * MIB, 4 * MIB, 4096, 1 << 60))
 
 
@@ -32,12 +32,12 @@ def va_place(g: Generator) -> Any:
 
 def vmh_like(g: Generator) -> Any:
     """Memory as large as the range in front of it, when the call is to be valid."""
-    found = g.of_type("vmh", size=g.call[2]) if g.careful else None
-    return found.reference if found else g.handle("vmh")
+    handle = g.of_type("vmh", size=g.call[2]) if g.careful else None
+    return handle.reference if handle else g.handle("vmh")
 
 
 def managed_size(g: Generator) -> int:
-    sizes = [one.facts.get("size", 4096) for one in g.live.get("mptr", ()) if one.reference in g.call]
+    sizes = [handle.facts.get("size", 4096) for handle in g.live.get("mptr", ()) if handle.reference in g.call]
     return g.number(sizes or (4096,), (0, 1, 4096, 1 << 40))
 
 
@@ -46,10 +46,10 @@ def host(g: Generator) -> Any:
         return 0
     alive = g.live.get("hptr")
     if alive and g.chance(0.3):
-        found = g.pick(alive)
-        room = found.facts.get("size", 64)
+        picked = g.pick(alive)
+        room = picked.facts.get("size", 64)
         g.facts["room"] = min(room, g.facts.get("room", room))
-        return found.reference
+        return picked.reference
     return f"@{g.pick((0, 4096, 65536, MIB))}"
 
 
@@ -64,9 +64,9 @@ def register(g: Generator) -> Any:
 
 def place(g: Generator) -> Any:
     """One side of a copy or a filling."""
-    reference, found = g.pointer()
-    g.facts["room"] = min(found, g.facts.get("room", found))
-    return _offset(g, reference, found)
+    reference, room = g.pointer()
+    g.facts["room"] = min(room, g.facts.get("room", room))
+    return _offset(g, reference, room)
 
 
 def _offset(g: Generator, reference: Any, room: int) -> Any:
@@ -79,8 +79,8 @@ def _offset(g: Generator, reference: Any, room: int) -> Any:
 def count(g: Generator, width: str = "") -> int:
     """How many bytes are copied, or how many values of a width are filled in."""
     room = min(g.facts.get("room", 64), MIB)
-    found = g.number((room, max(room // 2, 1), min(room, 4), min(room, 16)), (0, 0, room + 1, 1 << 60))
-    return max(found // int(width), 1) if width else found
+    length = g.number((room, max(room // 2, 1), min(room, 4), min(room, 16)), (0, 0, room + 1, 1 << 60))
+    return max(length // int(width), 1) if width else length
 
 
 def inside(g: Generator) -> Any:
@@ -89,14 +89,14 @@ def inside(g: Generator) -> Any:
 
 def free(g: Generator) -> Any:
     reference, _ = g.pointer(("dptr", "mptr"))
-    g.gone += [one for kind in ("dptr", "mptr") for one in g.live.get(kind, ()) if one.reference == reference]
+    g.gone += [handle for kind in ("dptr", "mptr") for handle in g.live.get(kind, ()) if handle.reference == reference]
     return _offset(g, reference, 64) if not g.careful else reference
 
 
 def device_attribute(g: Generator) -> int:
     machine = (33, 34, 50, 123)  # PCI and the NUMA node of the host belong to a machine
-    found = g.number(range(1, 146), (0, 146, 150, 200, -1))
-    return 1 if found in machine else found
+    number = g.number(range(1, 146), (0, 146, 150, 200, -1))
+    return 1 if number in machine else number
 
 
 def ctx_params(g: Generator) -> Any:
@@ -112,8 +112,8 @@ def affinity(g: Generator) -> Any:
 
 
 def image(g: Generator) -> Any:
-    g.facts["image"] = found = IMAGES[g.number((0, 0, 0, 0, 1, 6, 6, 9), tuple(range(2, len(IMAGES))))]
-    return 0 if g.wrong(0.1) else "!" + found
+    g.facts["image"] = image = IMAGES[g.number((0, 0, 0, 0, 1, 6, 6, 9), tuple(range(2, len(IMAGES))))]
+    return 0 if g.wrong(0.1) else "!" + image
 
 
 def ptx_image(g: Generator) -> Any:
@@ -142,8 +142,8 @@ def _options(g: Generator, name: str) -> tuple[list[int], list[int]]:
     """The options of the call, chosen once."""
     if name not in g.facts:
         g.facts[name] = g.pick(_OPTIONS[name][not g.careful])
-    found: tuple[list[int], list[int]] = g.facts[name]
-    return found
+    numbers: tuple[list[int], list[int]] = g.facts[name]
+    return numbers
 
 
 def option_count(g: Generator, name: str) -> int:
@@ -162,9 +162,9 @@ def option_values(g: Generator, name: str) -> Any:
 
 def _image_of(g: Generator) -> str:
     """The image of the module or library that the call just named."""
-    for one in (*g.live.get("mod", ()), *g.live.get("lib", ())):
-        if one.reference == g.call[-1]:
-            return str(one.facts.get("image", "program"))
+    for handle in (*g.live.get("mod", ()), *g.live.get("lib", ())):
+        if handle.reference == g.call[-1]:
+            return str(handle.facts.get("image", "program"))
     return "program"
 
 
@@ -249,7 +249,7 @@ def pointer_attributes(g: Generator) -> None:
     several = [g.number((1, 2, 3, 4, 6, 8, 9, 11, 12, 13), (0, 99)) for _ in range(3)]
     g.push(g.number((3,), (0, 1)))
     g.push(["L", "I", several])
-    g.push(["L", "Q", [_pointer_out(one) for one in several]])
+    g.push(["L", "Q", [_pointer_out(argument) for argument in several]])
     g.push(_any_pointer(g))
 
 
@@ -363,8 +363,8 @@ def zero_list(g: Generator) -> Any:
 
 
 def copy_attributes(g: Generator) -> Any:
-    one = g.value("@copy_attribute")
-    return ["A", [one, one]]
+    argument = g.value("@copy_attribute")
+    return ["A", [argument, argument]]
 
 
 # pools, arrays and textures
@@ -453,23 +453,23 @@ def tensor_im2col(g: Generator) -> None:
 
 def _graph_here(g: Generator) -> str | None:
     """The graph that the call in the making names."""
-    return next((one.reference for one in g.live.get("graph", ()) if one.reference in g.call), None)
+    return next((handle.reference for handle in g.live.get("graph", ()) if handle.reference in g.call), None)
 
 
 def node(g: Generator, kind: str = "") -> Any:
     """A node, of the graph that the call names when there is one."""
     if g.careful:
         wanted = {"graph": _graph_here(g), "type": kind}
-        found = g.of_type("node", **{name: value for name, value in wanted.items() if value})
-        if found:
-            return found.reference
+        node = g.of_type("node", **{name: value for name, value in wanted.items() if value})
+        if node:
+            return node.reference
     return g.handle("node")
 
 
 def deps(g: Generator) -> Any:
     g.facts["graph"] = graph = _graph_here(g)
     g.facts["type"] = _NODE_OF.get(g.call[0], "")
-    nodes = [one.reference for one in g.live.get("node", ()) if one.facts.get("graph") == graph]
+    nodes = [handle.reference for handle in g.live.get("node", ()) if handle.facts.get("graph") == graph]
     several: list[Any] = []
     if nodes and g.chance(0.6):
         several = [g.pick(nodes)]
@@ -520,9 +520,9 @@ def parameters(g: Generator, reference: Any) -> Any:
     """What the kernel behind a handle takes."""
     name = ""
     for kind in ("fun", "ker"):
-        for one in g.live.get(kind, ()):
-            if one.reference == reference:
-                name = one.facts.get("kernel", "")
+        for handle in g.live.get(kind, ()):
+            if handle.reference == reference:
+                name = handle.facts.get("kernel", "")
     if g.wrong(0.15) or not KERNELS.get(name):
         return 0
     return ["P", [g.pointer(("dptr",))[0], 1, 2]]
@@ -604,15 +604,15 @@ def fun_launch(g: Generator) -> None:
     if g.chance(0.8):
         place = int(g.random.random() * 7)
         dimensions[place] = g.pick(too_many[place])
-    for one in (reference, *dimensions):
-        g.push(one)
+    for argument in (reference, *dimensions):
+        g.push(argument)
 
 
 def launch_params(g: Generator) -> Any:
-    for one in g.call:
-        found = parameters(g, one) if isinstance(one, str) else None
-        if found is not None:
-            return found
+    for argument in g.call:
+        values = parameters(g, argument) if isinstance(argument, str) else None
+        if values is not None:
+            return values
     return 0
 
 

@@ -63,20 +63,20 @@ def part_of(theme: str) -> str:
 
 def tally(results: list[Result], part: str) -> Tally:
     """Calls and programs of one of the `PARTS`."""
-    found = Tally()
-    for one in results:
-        if part_of(one.theme) == part:
-            found.calls += one.counted
-            found.equal_calls += one.equal
-            found.programs += 1
-            found.equal_programs += not one.differences
-    return found
+    total = Tally()
+    for result in results:
+        if part_of(result.theme) == part:
+            total.calls += result.counted
+            total.equal_calls += result.equal
+            total.programs += 1
+            total.equal_programs += not result.differences
+    return total
 
 
 def compare(seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]) -> Result:
     """The comparison of one program's answers, without those that `open_answers` lists."""
     left_out = set().union(*left_open(theme, program, real, ours).values())
-    compared = [None if number in left_out else one for number, one in enumerate(real)]
+    compared = [None if number in left_out else answer for number, answer in enumerate(real)]
     return grade.compare(seed, theme, program, compared, ours)
 
 
@@ -102,7 +102,7 @@ def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -
                 [
                     seed,
                     program,
-                    [number for number, one in enumerate(real) if one and one[-1] == WAITED],
+                    [number for number, answer in enumerate(real) if answer and answer[-1] == WAITED],
                     [number for number, pair in enumerate(zip(program, real, strict=False)) if done(*pair)],
                 ]
                 for seed, _, program, real in programs[job::processes]
@@ -110,15 +110,15 @@ def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -
             source.write_text(json.dumps(share), encoding="utf-8")
             command = [sys.executable, "-m", __name__ if __name__ != "__main__" else __spec__.name, "--worker"]
             running.append(subprocess.Popen([*command, str(source), str(source.with_suffix(".out"))], env=environment))
-        codes = [one.wait() for one in running]
+        codes = [process.wait() for process in running]
         if any(codes):
             raise RuntimeError(f"replay ended with {codes}; expected 0 of every process; see its error above")
-        found: dict[int, list[Answer]] = {}
+        by_seed: dict[int, list[Answer]] = {}
         for path in Path(folder).glob("*.out"):
             for line in path.read_text(encoding="utf-8").splitlines():
                 seed, answers = json.loads(line)
-                found[seed] = answers
-    return found
+                by_seed[seed] = answers
+    return by_seed
 
 
 def _worker(source: str, target: str) -> int:
@@ -153,12 +153,12 @@ def _text(argument: Any) -> str:
 
 
 def _answer(answer: Answer) -> str:
-    return "left out" if answer is None else " ".join(str(one) for one in answer)
+    return "left out" if answer is None else " ".join(str(answer) for answer in answer)
 
 
 def show(program: Program, real: list[Answer], ours: list[Answer], result: Result) -> None:
     """Print a program with both answers; differences are marked with ``!``."""
-    different = {one.call for one in result.differences}
+    different = {difference.call for difference in result.differences}
     for number, call in enumerate(program):
         theirs = _answer(real[number]) if number < len(real) else "(ended)"
         own = _answer(ours[number]) if number < len(ours) else "(ended)"
@@ -170,11 +170,11 @@ def show(program: Program, real: list[Answer], ours: list[Answer], result: Resul
 def _print_groups(results: list[Result], name: str) -> None:
     """Print groups of differences, most frequent first, each with the first programs and calls that have it."""
     groups: dict[tuple[str, str, str], list[Difference]] = {}
-    for one in (one for result in results for one in result.differences if name.lower() in one.symbol.lower()):
-        groups.setdefault((one.symbol, one.real[:60], one.ours[:60]), []).append(one)
+    for each in (diff for result in results for diff in result.differences if name.lower() in diff.symbol.lower()):
+        groups.setdefault((each.symbol, each.real[:60], each.ours[:60]), []).append(each)
     print(f"{sum(map(len, groups.values()))} differences in {len(groups)} groups:  count function: real -> ours")
     for (symbol, real, ours), several in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:40]:
-        seeds = ", ".join(f"{one.seed}:{one.call}" for one in several[:4])
+        seeds = ", ".join(f"{diff.seed}:{diff.call}" for diff in several[:4])
         print(f"{len(several):5} {symbol}: {real} -> {ours}  seed:call {seeds}")
 
 
@@ -193,17 +193,17 @@ def main() -> int:  # noqa: C901 (one branch for each option)
     recording = load(options.file)
     programs = recording["programs"]
     if options.theme:
-        programs = [one for one in programs if one[1] in options.theme.split(",")]
+        programs = [program for program in programs if program[1] in options.theme.split(",")]
     if options.show is not None or options.seeds:
         seeds = {options.show} if options.seeds is None else {*seeds_of(options.seeds)}
-        programs = [one for one in programs if one[0] in seeds]
+        programs = [program for program in programs if program[0] in seeds]
     if options.function:
-        programs = [one for one in programs if any(options.function.lower() in call[0].lower() for call in one[2])]
+        programs = [p for p in programs if any(options.function.lower() in call[0].lower() for call in p[2])]
     ours = replay(recording, programs, options.processes)
     results = [compare(seed, theme, program, real, ours[seed]) for seed, theme, program, real in programs]
     if options.show is not None:
-        for one, result in zip(programs, results, strict=True):
-            show(one[2], one[3], ours[one[0]], result)
+        for recorded, result in zip(programs, results, strict=True):
+            show(recorded[2], recorded[3], ours[recorded[0]], result)
         return 0
     for part in PARTS:
         found_tally = tally(results, part)

@@ -64,10 +64,10 @@ class Generator:
     def weighted(self, several: Sequence[tuple[float, T]]) -> T:
         """One of several by weight."""
         place = self.random.random() * sum(weight for weight, _ in several)
-        for weight, one in several:
+        for weight, choice in several:
             place -= weight
             if place < 0:
-                return one
+                return choice
         return several[-1][1]
 
     def wrong(self, share: float = 0.35) -> bool:
@@ -126,26 +126,26 @@ class Generator:
             if what < 0.64 and self.dead.get(kind):
                 return self.pick(self.dead[kind]).reference
             if 0.64 <= what < 0.73:
-                others = [one for name in KINDS for one in self.live.get(name, ()) if name != kind]
+                others = [handle for name in KINDS for handle in self.live.get(name, ()) if name != kind]
                 if others:
                     return self.pick(others).reference
             if 0.73 <= what < 0.75:
                 return self.pick((16, 4096, 3735928559))
-        found = self.need(kind)
-        return found.reference if found else 0
+        handle = self.need(kind)
+        return handle.reference if handle else 0
 
     def pointer(self, kinds: Sequence[str] = ("dptr", "mptr", "aptr", "va")) -> tuple[Any, int]:
         """A pointer to device memory and its size."""
         if self.wrong(0.2):
             return self.handle(self.pick(kinds)), 64
-        alive = [one for kind in kinds for one in self.live.get(kind, ())]
-        found = self.pick(alive) if alive else self.need(kinds[0])
-        return (found.reference, found.facts.get("size", 64)) if found else (0, 64)
+        alive = [handle for kind in kinds for handle in self.live.get(kind, ())]
+        handle = self.pick(alive) if alive else self.need(kinds[0])
+        return (handle.reference, handle.facts.get("size", 64)) if handle else (0, 64)
 
     def of_type(self, kind: str, **facts: Any) -> Handle | None:
         """A live handle of which these facts are true; None without one."""
-        found = [one for one in self.live.get(kind, ()) if all(one.facts.get(k) == v for k, v in facts.items())]
-        return self.pick(found) if found else None
+        fitting = [h for h in self.live.get(kind, ()) if all(h.facts.get(k) == v for k, v in facts.items())]
+        return self.pick(fitting) if fitting else None
 
     # calls
 
@@ -206,10 +206,10 @@ class Generator:
             return 0 if self.wrong(int(share[1]) / 100) else self.value(word[share.end() :])
         if rest[:1] == "(":
             valid, invalid = _choices(rest[1:-1])
-            found = self.pick(valid) if sign == "p" else self.number(valid, invalid)
+            number = self.pick(valid) if sign == "p" else self.number(valid, invalid)
             if sign == "s":
-                self.facts["size"] = found
-            return found
+                self.facts["size"] = number
+            return number
         if sign == "@":
             name, _, detail = rest.partition(":")
             return self.value(WORDS[name]) if name in WORDS else getattr(arguments, name)(self, *filter(None, [detail]))
@@ -220,14 +220,14 @@ class Generator:
             return ["io", letter, self.value(before)] if before else self.out(letter[0], int(letter[1:]))
         if sign == "~":
             reference = self.handle(rest)
-            self.gone += [one for one in self.live.get(rest, ()) if one.reference == reference]
+            self.gone += [handle for handle in self.live.get(rest, ()) if handle.reference == reference]
             return reference
         if sign == "{":
-            reads = [one for one in rest[:-1].split()[1:] if "=" not in one]
+            reads = [word for word in rest[:-1].split()[1:] if "=" not in word]
             return ["S", rest.split()[0], self._set(rest), *([reads] if reads else [])]
         if sign == "[":
             letter, *several = rest[:-1].split()
-            return ["L", letter, [self.value(one) for one in several]]
+            return ["L", letter, [self.value(argument) for argument in several]]
         if sign == "*":
             return self.pointer()[0]
         if word == "dev":
@@ -253,14 +253,14 @@ class Generator:
         return self._set(WORDS[name].partition("{")[2], prefix)
 
     def _set(self, words: str, prefix: str = "") -> dict[str, Any]:
-        pairs = (one.split("=", 1) for one in words.rstrip("}").split() if "=" in one)
+        pairs = (word.split("=", 1) for word in words.rstrip("}").split() if "=" in word)
         return {f"{prefix}{field}": self.value(word) for field, word in pairs}
 
 
 @cache
 def _choices(text: str) -> list[list[Any]]:
     """What stands on either side of the bar."""
-    return [[_literal(one) for one in side.split(",")] if side else [] for side in text.partition("|")[::2]]
+    return [[_literal(word) for word in side.split(",")] if side else [] for side in text.partition("|")[::2]]
 
 
 def _literal(text: str) -> Any:
@@ -326,16 +326,16 @@ def _step_order(generator: Generator, function: Function) -> None:
 
 def _written(program: Program) -> list[str]:
     """The words and counters that a program's work writes."""
-    found = [call[WRITES[name]] for call in program if (name := call[0].partition("@")[0]) in WRITES]
-    return [one for one in found if isinstance(one, str) and "+" in one]
+    written = [call[WRITES[name]] for call in program if (name := call[0].partition("@")[0]) in WRITES]
+    return [reference for reference in written if isinstance(reference, str) and "+" in reference]
 
 
 def _end_order(generator: Generator) -> None:
     """What they end with: open gates, and all words."""
     program = generator.program
-    program += [["!open", one] for one in generator.closed]
+    program += [["!open", handle] for handle in generator.closed]
     program.append(["cuCtxSynchronize"])
-    program += [["!read", one] for one in _written(program)]
+    program += [["!read", reference] for reference in _written(program)]
 
 
 def generate(seed: int, length: int = 40, theme: str | None = None) -> tuple[str, Program]:

@@ -38,8 +38,8 @@ class _Order:
     closed: set[str] = field(default_factory=set)
     captures: set[Any] = field(default_factory=set)  # streams and events whose work goes into a graph
 
-    def stream(self, given: Any, thread: str) -> Any:
-        return f"own{thread}" if given == 2 else 0 if given in (0, 1) else given
+    def stream(self, argument: Any, thread: str) -> Any:
+        return f"own{thread}" if argument == 2 else 0 if argument in (0, 1) else argument
 
     def blocking(self, stream: Any) -> bool:
         return self.flags.get(stream, str(stream).startswith("own"))
@@ -48,8 +48,8 @@ class _Order:
         """What stands in front of new work in a stream; that of the legacy stream waits for every blocking one."""
         mine = self.streams.setdefault(stream, set())
         if stream == 0:
-            for one, gates in self.streams.items():
-                if self.blocking(one):
+            for reference, gates in self.streams.items():
+                if self.blocking(reference):
                     mine |= gates
         elif self.blocking(stream):
             mine |= self.streams.get(0, set())
@@ -95,7 +95,7 @@ class _Order:
         elif symbol == "cuStreamQuery":
             gates = self.streams.get(self.stream(call[1], thread), set())
         else:
-            gates = set().union(*(self.events.get(one, ()) for one in call[1:] if isinstance(one, str)))
+            gates = set().union(*(self.events.get(argument, ()) for argument in call[1:] if isinstance(argument, str)))
         return bool(gates & self.closed)
 
 
@@ -111,29 +111,29 @@ def done(call: list[Any], answer: Answer) -> bool | None:
 
 def hasty(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
     """The calls of a program about order whose work hardware was free to hold up, and the emulated driver has done."""
-    order, found = _Order(), set()
+    order, calls = _Order(), set()
     for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
         if done(call, theirs) is False and done(call, own) and not order.holds(call):
-            found.add(number)
+            calls.add(number)
         if WAITED in (theirs or [])[1:]:
             order.closed.clear()
         if theirs and theirs[0] == 0:
             order.step(number, call)
-    return found
+    return calls
 
 
 def _makers() -> dict[tuple[str, int], str]:
     """Which kind of handle a function gives as its value number so and so."""
-    found: dict[tuple[str, int], str] = {}
+    kinds: dict[tuple[str, int], str] = {}
     for function in FUNCTIONS:
-        written = [one for one in function.parameters if one[0] == ">"]
-        if len(written) == sum(one[0] in ">@" for one in function.parameters):
-            found |= {(function.symbol, at): one[1:].removeprefix("=") for at, one in enumerate(written)}
-    return found
+        written = [parameter for parameter in function.parameters if parameter[0] == ">"]
+        if len(written) == sum(parameter[0] in ">@" for parameter in function.parameters):
+            kinds |= {(function.symbol, at): parameter[1:].removeprefix("=") for at, parameter in enumerate(written)}
+    return kinds
 
 
 _MAKES = _makers()
-_TAKES = {one.symbol: one.parameters for one in FUNCTIONS}
+_TAKES = {function.symbol: function.parameters for function in FUNCTIONS}
 #: Kinds of pointers, which many functions take for each other.
 _POINTERS = {"dptr", "mptr", "aptr", "hptr", "reg", "va"}
 
@@ -144,7 +144,7 @@ def strangers(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
     A handle is an address to the driver, which reads whatever the object of the other kind has there: the code is an
     accident of that memory. That of NULL, and of an object that was destroyed, is compared.
     """
-    found = set()
+    calls = set()
     for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
         if not theirs or not own or not _refused(theirs) or not _refused(own):
             continue
@@ -152,24 +152,24 @@ def strangers(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
             if kind in _POINTERS:
                 continue
             if argument[0] == "@":
-                found.add(number)  # memory of the program, which is not a handle at all
+                calls.add(number)  # memory of the program, which is not a handle at all
                 continue
             maker, _, place = argument[1:].partition("+")[0].partition(".")
             made = _MAKES.get((program[int(maker)][0].partition("@")[0], int(place or 0)))
             if made and made != kind:
-                found.add(number)
-    return found
+                calls.add(number)
+    return calls
 
 
 def _destroyed(program: Program, real: list[Answer]) -> list[frozenset[int]]:
     """For each call the earlier ones whose objects had been destroyed by then."""
-    gone, found = frozenset[int](), []
+    gone, states = frozenset[int](), []
     for call, theirs in zip(program, real, strict=False):
-        found.append(gone)
+        states.append(gone)
         symbol = call[0].partition("@")[0]
         if theirs and theirs[0] == 0 and symbol in ENDS:
             gone |= {*references(call[ENDS[symbol] + 1])}
-    return found
+    return states
 
 
 def _refused(answer: list[Any]) -> bool:
@@ -191,10 +191,10 @@ def ended_contexts(  # noqa: C901 (a branch for each kind of call)
     """For each call the earlier ones whose objects were in a context that had ended by then."""
     current: list[Any] = [None]
     context: dict[int, Any] = {}
-    retained, gone, found = 0, frozenset[int](), []
+    retained, gone, states = 0, frozenset[int](), []
     names: dict[str, Any] = {}  # what stands for a context that a call gave again
     for number, (call, theirs) in enumerate(zip(program, real, strict=False)):
-        found.append(gone)
+        states.append(gone)
         context[number] = current[-1]
         if not theirs or theirs[0] != 0:
             continue
@@ -222,8 +222,8 @@ def ended_contexts(  # noqa: C901 (a branch for each kind of call)
             case "cuCtxDestroy_v2" | "cuCtxDetach":
                 ends = names.get(str(call[1]), call[1])
         if ends:
-            gone |= {one for one, where in context.items() if ends in (where, names.get(f"${one}"), f"${one}")}
-    return found
+            gone |= {owned for owned, where in context.items() if ends in (where, names.get(f"${owned}"), f"${owned}")}
+    return states
 
 
 def _objects(call: list[Any]) -> Iterator[tuple[str, str]]:
@@ -240,13 +240,13 @@ def left_behind(program: Program, real: list[Answer], ours: list[Answer]) -> set
     cuda.h: to pass resources of a destroyed context "will result in undefined behavior". Hardware has refused a
     destroyed event with 400, 709, 201 and 1.
     """
-    ended, destroyed, found = ended_contexts(program, real), _destroyed(program, real), set()
+    ended, destroyed, calls = ended_contexts(program, real), _destroyed(program, real), set()
     for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
         if theirs and own and _refused(theirs) and _refused(own):
-            used = {one for _, argument in _objects(call) for one in references(argument)}
+            used = {reference for _, argument in _objects(call) for reference in references(argument)}
             if used & (destroyed[number] | ended[number]):
-                found.add(number)
-    return found
+                calls.add(number)
+    return calls
 
 
 def addresses(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
@@ -256,25 +256,25 @@ def addresses(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
     address out again and the other has not: one refuses it, and the other does not. So is the base of the mapping
     that a driver puts several small allocations of managed memory into.
     """
-    freed, found = set[int](), set()
+    freed, calls = set[int](), set()
     same: dict[int, int] = {}  # calls that gave an address again, with the first one that gave it
     for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
         if not theirs or not own:
             continue
         symbol = call[0].partition("@")[0]
-        used = {same.get(one, one) for one in references(call[1:])}
+        used = {same.get(reference, reference) for reference in references(call[1:])}
         if {theirs[0], own[0]} == {0, 1} and used & freed:
-            found.add(number)
+            calls.add(number)
         if symbol == "cuPointerGetAttribute" and call[2] == _MAPPING_BASE and theirs[0] == own[0] == 0:
-            found.add(number)
+            calls.add(number)
         if symbol == "cuMemUnmap" and _goes_on(program, call):
-            found.add(number)
+            calls.add(number)
         if theirs[0] == 0 and isinstance(theirs[-1], (int, str)):
-            for name in (one for one in theirs[1:] if isinstance(one, str) and one[:1] == "="):
+            for name in (argument for argument in theirs[1:] if isinstance(argument, str) and argument[:1] == "="):
                 same[number] = int(name[1:].partition(".")[0])
         if theirs[0] == 0 and symbol in _FREES:
             freed |= used
-    return found
+    return calls
 
 
 _MAPPING_BASE = 19
@@ -295,22 +295,22 @@ def undefined(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
     references are released"; a count of two descriptions in front of one reads whatever lies behind it; and an object
     with a view of a destroyed array describes memory that is gone.
     """
-    found, released, destroyed = set(), set[str](), _destroyed(program, real)
+    calls, released, destroyed = set(), set[str](), _destroyed(program, real)
     for number, (call, _) in enumerate(zip(program, real, strict=False)):
         symbol = call[0].partition("@")[0]
         if symbol in ("cuMemPoolSetAccess", "cuMemSetAccess") and isinstance(call[-2], list) and call[-1] > 1:
-            found.add(number)
+            calls.add(number)
         if symbol.startswith(("cuUserObject", "cuGraphRetainUser", "cuGraphReleaseUser")) and released & {
             *map(str, call)
         }:
-            found.add(number)
+            calls.add(number)
         if symbol == "cuGraphReleaseUserObject" or (symbol == "cuUserObjectRelease" and call[2] != 0):
             released.add(str(call[2 if symbol == "cuGraphReleaseUserObject" else 1]))
         if symbol in ("cuTexObjectGetResourceDesc", "cuSurfObjectGetResourceDesc"):
-            viewed = {deep for one in references(call[2]) for deep in references(program[one][1:])}
+            viewed = {deep for reference in references(call[2]) for deep in references(program[reference][1:])}
             if viewed & destroyed[number]:
-                found.add(number)
-    return found
+                calls.add(number)
+    return calls
 
 
 def shared_pages(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
@@ -319,16 +319,16 @@ def shared_pages(program: Program, real: list[Answer], ours: list[Answer]) -> se
     A driver puts several small allocations into one page, so that what was advised, prefetched and written for one,
     also before it was freed, is reported of the other: where they lie is not promised.
     """
-    found, made = set[int](), 0
+    calls, made = set[int](), 0
     for number, (call, theirs) in enumerate(zip(program, real, strict=False)):
         made += call[0] in ("cuMemAllocManaged", "cuLibraryGetManaged") and bool(theirs and theirs[0] == 0)
         if call[0].startswith("cuMemRangeGetAttribute") and made > 1:
-            found.add(number)
-    return found
+            calls.add(number)
+    return calls
 
 
 def left_open(theme: str, program: Program, real: list[Answer], ours: list[Answer]) -> dict[str, set[int]]:
     """The calls of a program whose recorded answers are not compared, by the reason."""
     reasons = (machine, strangers, left_behind, addresses, undefined, shared_pages)
-    found = {one.__name__: one(program, real, ours) for one in reasons}
-    return found | ({"hasty": hasty(program, real, ours)} if theme == "order" else {})
+    named = {reason.__name__: reason(program, real, ours) for reason in reasons}
+    return named | ({"hasty": hasty(program, real, ours)} if theme == "order" else {})

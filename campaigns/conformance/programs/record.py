@@ -25,21 +25,21 @@ from .images import image
 
 def seeds_of(text: str) -> list[int]:
     """Seeds of ``A:B``, several of them joined by a comma."""
-    found: list[int] = []
+    seeds: list[int] = []
     for part in text.split(","):
         first, _, end = part.partition(":")
-        found += range(int(first), int(end or int(first) + 1))
-    return found
+        seeds += range(int(first), int(end or int(first) + 1))
+    return seeds
 
 
 def load(path: Path) -> dict[str, Any]:
     """A recording: its driver, and of each program the seed, theme, calls and answers, with those of the package."""
-    found: dict[str, Any] = recorder.load(path)
-    if name := found.pop("and", ""):
+    recording: dict[str, Any] = recorder.load(path)
+    if name := recording.pop("and", ""):
         answers = recorder.load(recorder.PROGRAMS.with_name(name))["answers"]["programs"]
-        more = [[*one, answers[str(one[0])]] for one in recorder.load(recorder.PROGRAMS)]
-        found["programs"] = sorted([*found["programs"], *more], key=lambda row: int(row[0]))
-    return found
+        more = [[*program, answers[str(program[0])]] for program in recorder.load(recorder.PROGRAMS)]
+        recording["programs"] = sorted([*recording["programs"], *more], key=lambda row: int(row[0]))
+    return recording
 
 
 def _work(job: int, jobs: int, seeds: Sequence[int], devices: int, deadline: float, folder: str) -> None:
@@ -114,7 +114,7 @@ def main() -> int:
     options = parser.parse_args()
     started = time.monotonic()
     earlier = load(options.add_to)["programs"] if options.add_to else []
-    done = {one[0] for one in earlier}
+    done = {program[0] for program in earlier}
     seeds = [seed for seed in seeds_of(options.seeds) if seed not in done]
     # when the time ends, every range of seeds has its share
     seeds.sort(key=lambda seed: (seed % 100000) * (6 if seed >= 100000 else 1))

@@ -14,7 +14,7 @@ from pytest_cudalink.linker import sample
 
 Device().set_current()
 internals._driver, internals._use_nvjitlink_backend, internals._inited = bindings, False, False
-codes = [ObjectCode.from_ptx(one.code, name=one.name) for one in sample.compile_modules("ptx", "sm_90")]
+codes = [ObjectCode.from_ptx(module.code, name=module.name) for module in sample.compile_modules("ptx", "sm_90")]
 control = preload.emulated_driver()
 control.start_watching()
 red, options, before = 0, set(), control.event_count()
@@ -25,7 +25,7 @@ for number in range(int(sys.argv[1])):
         linker.close()
     del linker
     gc.collect()
-    options |= {one.rule for one in control.violations}
+    options |= {violation.rule for violation in control.violations}
     red += bool(control.violations)
     control.consume(control.violations)
 links = sum("result" in event and event["call"] == "cuLinkComplete" for event in control.events(before))

@@ -18,7 +18,7 @@ facts["ptx"] = program.compile("ptx").code.lstrip()[:2].decode()
 cubin = program.compile("cubin")
 facts["kernel"] = cubin.get_kernel("twice").attributes.max_threads_per_block
 for kind in ("ptx", "ltoir"):
-    codes = [getattr(ObjectCode, f"from_{kind}")(one.code, name=one.name) for one in sample.compile_modules(kind, arch)]
+    codes = [getattr(ObjectCode, f"from_{kind}")(m.code, name=m.name) for m in sample.compile_modules(kind, arch)]
     options = LinkerOptions(arch=arch, link_time_optimization=kind == "ltoir")
     linker = Linker(*codes, options=options)
     facts[f"{kind} backend"] = str(Linker.which_backend())

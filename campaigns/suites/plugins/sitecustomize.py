@@ -12,7 +12,7 @@ from pytest_cudalink.loader.imports import ImportWatch
 
 def entries(variable: str) -> list[list[str]]:
     """The entries of a variable, each ``WHERE=WHAT``."""
-    return [one.split("=") for one in os.environ.get(variable, "").split(os.pathsep) if one]
+    return [pair.split("=") for pair in os.environ.get(variable, "").split(os.pathsep) if pair]
 
 
 FOLDERS = dict(entries("CUDALINK_SUITE_SOURCES"))

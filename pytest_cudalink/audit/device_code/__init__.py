@@ -247,7 +247,7 @@ class DeviceCode:
         drivers, archs, lines = tuple(drivers), tuple(archs), []
         matches = [any(fnmatch(path, files) for path in group.paths) for group in self.judged]
         if archs and files != "*" and not any(matches):
-            return [f"files is {files!r}, and no file with device code matches; expected a pattern of one"]
+            return [f"files is {files!r}; no file with device code matches; expected a pattern that matches one"]
         for arch in archs:
             by_driver = [list(self._faults(arch, driver)) for driver in drivers]
             for faults in compress(zip(*by_driver, strict=True), matches):

@@ -425,7 +425,7 @@ def _several(library: str, copies: Sequence[Provider], severity: Severity) -> Fi
     expected = "one release: which one a process gets depends on what loads first"
     fix = f"keep one of {', '.join(sorted({copy.owner.name for copy in copies if copy.owner}))}"
     if severity == "note":
-        expected, fix = "one major, unless the programs that use them differ", "nothing, if that is meant"
+        expected, fix = "one major, unless the programs that use them differ", "nothing, if this is on purpose"
     text, place = f"{library} is installed as {listed}; expected {expected}", ", ".join(copy.path for copy in copies)
     return Finding(severity, text, otherwise=fix, place=place, kind="copies")
 

@@ -63,10 +63,8 @@ def misfits(
     if machine.arch and what_happens((), machine.arch, machine.driver).outcome is DriverOutcome.UNDRIVEN:
         drivers = [release for release in DRIVER_RELEASES if what_happens((), machine.arch, release).outcome.fails]
         expected = f"CUDA {drivers[0]} to {drivers[-1]}"
-        yield _finding(
-            "error", f"a driver of CUDA {machine.driver} drives no {machine.arch}; expected one of {expected}", None,
-            f"take a driver of {expected}",
-        )  # fmt: skip
+        text = f"a driver of CUDA {machine.driver} does not support {machine.arch}; expected one of {expected}"
+        yield _finding("error", text, None, f"use a driver of {expected}")
         return
     everything = list(everything)
     yield from _of_functions(machine, everything, needs)
@@ -77,7 +75,7 @@ def misfits(
 
 def _newer(release: CudaVersion) -> str:
     known = f" ({DRIVER_RELEASES[release]})" if release in DRIVER_RELEASES else ""
-    return f"take a driver of CUDA {release}{known} or newer"
+    return f"use a driver of CUDA {release}{known} or newer"
 
 
 def _of_functions(
@@ -110,5 +108,5 @@ def _of_device_code(machine: TargetMachine, owner: Installed) -> Iterator[Findin
     newer = ", or a newer driver" if any(outcome in _TOO_OLD for outcome in fails) else ""
     which, why = "" if nothing else "some ", f"{sentences[0]}{and_more(len(sentences) - 1)}"
     text = f"{which}device code of {owner} does not run: {why}"
-    remedy = f"take a build of {owner.name} for {machine.arch} and drivers of CUDA {machine.driver}{newer}"
+    remedy = f"use a build of {owner.name} for {machine.arch} and drivers of CUDA {machine.driver}{newer}"
     yield _finding("error" if nothing else "note", text, owner, remedy)

@@ -94,7 +94,7 @@ class _Asking:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-            return "does not come back"
+            return "does not return"
         code = self._process.returncode
         return f"ends its process with {signal.Signals(-code).name}" if code < 0 else f"ends its process with {code}"
 

@@ -75,7 +75,7 @@ class Faults:
         never = [fault for at, fault in enumerate(self._faults) if at not in self.triggered]
         if self.complete or not never:
             return self._entry(len(self._faults), never)
-        lost = {"a process ended before it said which it met": len(never)}
+        lost = {"a process ended before it reported its faults": len(never)}
         return [AskedFor("faults", len(self._faults), len(self._faults) - len(never), allowed=lost)]
 
     def _entry(self, due: int, never: Sequence[str]) -> list[AskedFor]:

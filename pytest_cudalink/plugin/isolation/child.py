@@ -375,7 +375,7 @@ def _hazard_of(busy: set[int]) -> str:
     """Return which thread a copy would miss: one that runs, or a native one; empty for none."""
     names = {thread.native_id: f"{thread.name!r}" for thread in threading.enumerate()}
     if busy:
-        return f"a thread that does not rest: {listed([names.get(thread, str(thread)) for thread in sorted(busy)])}"
+        return f"a running thread: {listed([names.get(thread, str(thread)) for thread in sorted(busy)])}"
     others = _others()
     if _are_of_python(others):
         return ""

@@ -158,7 +158,7 @@ class Isolation:
         if self._failure[0] != before:
             return ""
         item.session.shouldfail = (
-            f"cudalink: two processes in a row {end} before they came to a test, with the error that "
+            f"cudalink: two processes in a row {end} before they reached a test, with the error that "
             f"{shown or item.nodeid} shows; no further test was run"
         )
         return shown

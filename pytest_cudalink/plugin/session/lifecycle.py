@@ -427,7 +427,7 @@ def _run_again(run: Run, totals: Totals) -> list[str]:
     if not broken:
         return []
     why = f"violations in {listed([*broken])}, which passed when run again"
-    return [f"The run fails because of {why}: what is broken now and then is broken"]
+    return [f"The run fails because of {why}: a rule that is broken in some runs is broken"]
 
 
 def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:

@@ -156,7 +156,7 @@ class HandOver:
         self._lost.discard(pytest_private.worker_of(report) or "")
 
     def asked_for(self) -> list[AskedFor]:
-        """Return how many workers handed over what they have seen, if any did not."""
+        """Return how many workers reported what they have seen, if any did not."""
         if not self._lost:
             return []
         left = {f"{name} died while no test ran": 1 for name in sorted(self._lost)}

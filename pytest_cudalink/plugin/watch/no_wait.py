@@ -45,7 +45,7 @@ class NoWait(ViolationCheck):
             closed.__enter__()
         except gates.NoGatesError as error:
             self._run.part(LEDGER).test.missing = "gates in streams"
-            reason = f"cudalink: no_wait needs a driver in whose streams gates can stand (found {error})"
+            reason = f"cudalink: no_wait needs a driver whose streams can wait for a value (found {error})"
             raise pytest.skip.Exception(reason, _use_item_location=True) from None
         try:
             yield
@@ -81,6 +81,6 @@ class NoWait(ViolationCheck):
             self._gave_up = False
             text = (
                 f"cudalink: no_wait opened the gates after {gates.LONGEST:.0f} s, because the block had not ended, and "
-                "saw no call after that; make the block shorter, and do not ask in a loop for the end of its work"
+                "saw no call after that; make the block shorter, and do not poll for the end of its work"
             )
             yield Finding("warning", text, kind=self.title)

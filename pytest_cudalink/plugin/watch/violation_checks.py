@@ -272,7 +272,7 @@ class Lifetimes(DriverCheck):
         if lost := self.driver.lost_violations:
             text = (
                 f"{counted(lost, 'lifetime violation')} could not be shown: the driver counted more than the plugin "
-                "was handed; the output on stderr says why. Run with -o cudalink_events=FILE and look there"
+                "received; the output on stderr says why. Run with -o cudalink_events=FILE and look there"
             )
             yield Finding("error", text, kind=self.title)
 
