@@ -81,13 +81,13 @@ def renew(program: Path, folder: Path, work: Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
     there = {path.read_bytes() for path in samples.iterdir()}
     fresh = (path for path in merged.iterdir() if path.read_bytes() not in there)
-    found = sorted(fresh, key=lambda path: path.stat().st_size)
+    inputs = sorted(fresh, key=lambda path: path.stat().st_size)
     room = MOST
     with zipfile.ZipFile(CORPUS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as corpus:
-        for path in found:
+        for path in inputs:
             if (room := room - path.stat().st_size) >= 0:
                 corpus.writestr(zipfile.ZipInfo(path.name), path.read_bytes(), zipfile.ZIP_DEFLATED)
-        print(f"{len(corpus.namelist())} of {len(found)} inputs in {CORPUS}")
+        print(f"{len(corpus.namelist())} of {len(inputs)} inputs in {CORPUS}")
 
 
 def main() -> int:

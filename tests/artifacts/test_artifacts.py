@@ -23,18 +23,18 @@ TOOLKITS = ["12.9", "13.0", "13.2", "13.5"]
 def test_kind(name: str) -> None:
     """Each sample is what its name says, and sound."""
     kind = {"o": "object", "a": "library"}.get(name.rsplit(".", 1)[1], name.rsplit(".", 1)[1])
-    found = inspect(SAMPLES[name])
-    assert (found.kind, found.problems, found.size) == (kind, (), len(SAMPLES[name]))
+    artifact = inspect(SAMPLES[name])
+    assert (artifact.kind, artifact.problems, artifact.size) == (kind, (), len(SAMPLES[name]))
 
 
 @pytest.mark.parametrize("toolkit", TOOLKITS)
 @pytest.mark.parametrize("name", ["main.ptx", "main.ltoir", "main.cubin", "linked.cubin", "user-sm_100.cubin"])
 def test_producer(toolkit: str, name: str) -> None:
     """PTX, LTO-IR and cubins name the release that made them; so do cubins whose ELF ABI does not."""
-    found = inspect(SAMPLES[f"{toolkit}/{name}"])
-    assert found.producer == CudaVersion.parse(toolkit)
-    assert found.needs == Needs(CudaVersion.parse(toolkit))
-    assert found.arch == ("sm_100" if "sm_100" in name else "sm_90")
+    artifact = inspect(SAMPLES[f"{toolkit}/{name}"])
+    assert artifact.producer == CudaVersion.parse(toolkit)
+    assert artifact.needs == Needs(CudaVersion.parse(toolkit))
+    assert artifact.arch == ("sm_100" if "sm_100" in name else "sm_90")
 
 
 @pytest.mark.parametrize("toolkit", TOOLKITS)
@@ -53,10 +53,10 @@ def test_symbols(toolkit: str, kind: str) -> None:
 
 def test_ptx_facts() -> None:
     """ISA version and target come from the directives, also without NVIDIA's comment."""
-    found = inspect(b"/* mine */ // really\n.version 8.5 .target sm_80, debug\n.address_size 64\n")
-    assert (found.ptx_isa, found.target, found.producer) == ((8, 5), "sm_80", None)
-    assert found.needs == Needs(CudaVersion(12, 5))
-    assert found.describe() == "ptx for sm_80, PTX ISA 8.5"
+    artifact = inspect(b"/* mine */ // really\n.version 8.5 .target sm_80, debug\n.address_size 64\n")
+    assert (artifact.ptx_isa, artifact.target, artifact.producer) == ((8, 5), "sm_80", None)
+    assert artifact.needs == Needs(CudaVersion(12, 5))
+    assert artifact.describe() == "ptx for sm_80, PTX ISA 8.5"
 
 
 PTX = b""".version 9.0
@@ -82,10 +82,10 @@ PTX = b""".version 9.0
 
 def test_ptx_symbols() -> None:
     """Declarations define nothing; weak and internal symbols do not clash; a later definition resolves an extern."""
-    found = inspect(PTX)
-    assert found.kernels == ("kernel", "hidden")
-    assert found.defined == ("later", "kernel", "table", "scale", "$a_9")
-    assert found.undefined == ("declared", "elsewhere")
+    artifact = inspect(PTX)
+    assert artifact.kernels == ("kernel", "hidden")
+    assert artifact.defined == ("later", "kernel", "table", "scale", "$a_9")
+    assert artifact.undefined == ("declared", "elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ def test_ptx_symbols() -> None:
 )
 def test_containers(name: str, leaves: list[tuple[str, bool]], lto: bool) -> None:
     """Fatbins, objects and archives are opened as far as they are not packed."""
-    found = inspect(SAMPLES[name])
-    assert [(leaf.kind, leaf.compressed) for leaf in found.leaves] == leaves
-    assert found.needs_lto is lto
-    assert found.arch == "sm_90"
+    artifact = inspect(SAMPLES[name])
+    assert [(leaf.kind, leaf.compressed) for leaf in artifact.leaves] == leaves
+    assert artifact.needs_lto is lto
+    assert artifact.arch == "sm_90"
 
 
 def test_uncompressed_parts_are_inspected() -> None:
     """Unpacked parts of a fatbin are checked like separate files."""
-    found = inspect(SAMPLES["nvcc/user-plain.fatbin"])
-    assert found.producer == CudaVersion(13, 0)
+    artifact = inspect(SAMPLES["nvcc/user-plain.fatbin"])
+    assert artifact.producer == CudaVersion(13, 0)
     damaged = SAMPLES["nvcc/user-plain.fatbin"].replace(b"\x7fELF\x02", b"\x7fELF\x01")
     assert "64-bit" in inspect(damaged).problems[0]
 
@@ -118,9 +118,9 @@ def test_uncompressed_parts_are_inspected() -> None:
 @pytest.mark.parametrize("data", [b"", b"\0", b"hello", b"\x7fEL", b"!<arch>", b"\xed\x43\x4e", b"// only a comment\n"])
 def test_unknown(data: bytes) -> None:
     """What no linker reads is said to be so."""
-    found = inspect(data)
-    assert found.kind == "unknown"
-    assert "not an image that a CUDA linker reads" in found.problems[0]
+    artifact = inspect(data)
+    assert artifact.kind == "unknown"
+    assert "not an image that a CUDA linker reads" in artifact.problems[0]
 
 
 def test_takes_bytes_only() -> None:
@@ -144,10 +144,10 @@ def test_damage_never_raises(name: str, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(image) - 1))
         image[at] = data.draw(st.integers(0, 255))
-    found = inspect(image)
-    assert isinstance(found.describe(), str)
-    assert isinstance(found.needs_lto, bool)
-    assert list(found.leaves)
+    artifact = inspect(image)
+    assert isinstance(artifact.describe(), str)
+    assert isinstance(artifact.needs_lto, bool)
+    assert list(artifact.leaves)
 
 
 @pytest.mark.parametrize("name", ["nvcc/user.fatbin", "nvcc/user-plain.fatbin", "nvcc/user.o", "nvcc/user.a"])
@@ -346,8 +346,8 @@ def test_a_lost_word_of_ltoir() -> None:
 
 def test_unknown_nvvm_ir_is_newer() -> None:
     """An NVVM IR number after the table is "newer than" the last known release, and has no producer."""
-    found = inspect(field(SAMPLES["13.2/main.ltoir"], 7, "<B", 250))
-    assert (found.producer, found.needs) == (None, Needs(CudaVersion(13, 5), newer_than=True))
+    artifact = inspect(field(SAMPLES["13.2/main.ltoir"], 7, "<B", 250))
+    assert (artifact.producer, artifact.needs) == (None, Needs(CudaVersion(13, 5), newer_than=True))
 
 
 TILE = SAMPLES["tile/add-13.5.tileir"]
@@ -356,9 +356,9 @@ TILE = SAMPLES["tile/add-13.5.tileir"]
 @pytest.mark.parametrize("version", ["13.1", "13.3", "13.5"])
 def test_tile_ir(version: str) -> None:
     """Bytecode of CUDA Tile has the number of the release whose tileiras reads it, and no architecture."""
-    found = inspect(SAMPLES[f"tile/add-{version}.tileir"])
-    assert (found.needs, found.arch, found.producer) == (Needs(CudaVersion.parse(version)), None, None)
-    assert found.describe() == f"tileir, for tileiras of CUDA {version}"
+    artifact = inspect(SAMPLES[f"tile/add-{version}.tileir"])
+    assert (artifact.needs, artifact.arch, artifact.producer) == (Needs(CudaVersion.parse(version)), None, None)
+    assert artifact.describe() == f"tileir, for tileiras of CUDA {version}"
 
 
 @pytest.mark.parametrize("name", ["add", "add-plain"])
@@ -372,17 +372,17 @@ def test_tile_ir_in_a_fatbin(name: str) -> None:
 @pytest.mark.parametrize(("major", "minor"), [(13, 255), (14, 0)])
 def test_tile_ir_that_no_known_release_reads(major: int, minor: int) -> None:
     """A version that is not known yet is newer than the last known one."""
-    found = inspect(field(TILE, 8, "<H", minor << 8 | major))
-    assert found.problems == ()
-    assert found.needs is not None
-    assert found.needs.newer_than
-    assert found.describe().startswith("tileir, for tileiras newer than CUDA 13.")
+    artifact = inspect(field(TILE, 8, "<H", minor << 8 | major))
+    assert artifact.problems == ()
+    assert artifact.needs is not None
+    assert artifact.needs.newer_than
+    assert artifact.describe().startswith("tileir, for tileiras newer than CUDA 13.")
 
 
 def test_a_cubin_of_tileiras() -> None:
     """It is a cubin as others are, with its kernel."""
-    found = inspect(SAMPLES["tile/add.cubin"])
-    assert (found.kernels, found.arch, found.relocatable) == (("add",), "sm_90", False)
+    artifact = inspect(SAMPLES["tile/add.cubin"])
+    assert (artifact.kernels, artifact.arch, artifact.relocatable) == (("add",), "sm_90", False)
 
 
 @pytest.mark.parametrize(

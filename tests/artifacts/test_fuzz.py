@@ -32,8 +32,8 @@ def test_kept_inputs() -> None:
 
 def answer(image: bytes) -> str:
     """What the reader finds in an image, in one line."""
-    found = inspect(image)
-    return ascii("; ".join(found.problems) or [[*vars(one).values()] for one in (found, *found.leaves)])
+    code = inspect(image)
+    return ascii("; ".join(code.problems) or [[*vars(part).values()] for part in (code, *code.leaves)])
 
 
 def damaged(image: bytes) -> Iterator[bytes]:
@@ -66,12 +66,12 @@ def test_answers(samples, as_kept) -> None:
     """The reader's answers are the kept ones: of the corpus, and of damaged samples, numbers and names as a sum."""
     with zipfile.ZipFile(fuzz.CORPUS) as corpus:
         inputs = {"corpus": [corpus.read(name) for name in corpus.namelist()]}
-    found = defaultdict(list)
+    counts = defaultdict(list)
     others = ((name, damaged(samples.get(name, PTX))) for name in DAMAGED)
     for name, images in chain(inputs.items(), others):
         for text, count in Counter(map(answer, images)).items():
-            found[name, re.sub(r"0x[0-9a-f]+|\d+|[.$][\w.$]+", "#", text)].append((count, text))
-    lines = (f"{name} {crc32(ascii(texts).encode()):08x} {text}\n" for (name, text), texts in sorted(found.items()))
+            counts[name, re.sub(r"0x[0-9a-f]+|\d+|[.$][\w.$]+", "#", text)].append((count, text))
+    lines = (f"{name} {crc32(ascii(texts).encode()):08x} {text}\n" for (name, text), texts in sorted(counts.items()))
     as_kept(fuzz.SAMPLES.parent / "reader_answers.txt", "".join(lines))
 
 

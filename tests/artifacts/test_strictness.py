@@ -89,8 +89,8 @@ def test_relocations_of_debug_frames(toolkit: str, sample: str, name: str, known
         start, _ = content_of(image, name.replace(".rela", ".rel"))
     base = min(known) & 0x10000
     for kind in range(base, base + 0x100):
-        found = inspect(changed(image, start + 8, "<I", kind)).problems
-        assert bool(found) == (kind not in known), hex(kind)
+        problems = inspect(changed(image, start + 8, "<I", kind)).problems
+        assert bool(problems) == (kind not in known), hex(kind)
 
 
 @pytest.mark.parametrize("at", [4, 40, 58, 60, 62])

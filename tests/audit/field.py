@@ -26,15 +26,17 @@ def audit_on_index(name: str) -> Audit:
         return audit_scan(scan_members(name, members_of_archive(name, file, budget), budget))
 
 
-def row(found: Audit) -> str:
+def row(audited: Audit) -> str:
     """The row of a wheel: its verdict, its findings by kind, and where its device code runs."""
-    name, version = Path(found.path).name.split("-")[:2]
-    verdict = "fails" if found.errors else "passes"
-    majors = ", ".join(found.majors)
-    kinds = Counter(f"`{one.kind}`{'' if one.severity == 'error' else ' (note)'}" for one in found.findings)
+    name, version = Path(audited.path).name.split("-")[:2]
+    verdict = "fails" if audited.errors else "passes"
+    majors = ", ".join(audited.majors)
+    kinds = Counter(f"`{f.kind}`{'' if f.severity == 'error' else ' (note)'}" for f in audited.findings)
     findings = ", ".join(kind if count == 1 else f"{count} × {kind}" for kind, count in kinds.items()) or "–"
     code = (
-        "; ".join(line.partition("device code  ")[2] for line in served(found.device_code)) if found.device_code else ""
+        "; ".join(line.partition("device code  ")[2] for line in served(audited.device_code))
+        if audited.device_code
+        else ""
     )
     return f"| {name.replace('_', '-')} {version} | {verdict} | {majors} | {findings} | {code or '–'} |"
 

@@ -54,15 +54,15 @@ def test_wheel_that_needs_one_major(cuda_library, built, make_wheel) -> None:
     user = built("libuse.so", {cuda_library(name, symbol): symbol for name, symbol in calls.items()})
     files = {"pkg/libuse.so": user, "pkg/libother.so": built("libother.so", {}), "pkg/__init__.py": b""}
     requires = "nvidia-cuda-runtime-cu12", "nvidia-nvjitlink-cu12>=12.9"
-    found = audit(make_wheel("x-1-py3-none-any.whl", files, *requires))
-    assert found.majors == ("12",)
-    assert found.libraries == dict.fromkeys(calls, ("pkg/libuse.so",))
-    by_path = {file.path: file for file in found.files}
+    audited = audit(make_wheel("x-1-py3-none-any.whl", files, *requires))
+    assert audited.majors == ("12",)
+    assert audited.libraries == dict.fromkeys(calls, ("pkg/libuse.so",))
+    by_path = {file.path: file for file in audited.files}
     assert by_path["pkg/libother.so"].majors == ("11", "12", "13", "none")
-    symbols = [one.symbols for one in by_path["pkg/libuse.so"].dependencies]
+    symbols = [dependency.symbols for dependency in by_path["pkg/libuse.so"].dependencies]
     assert symbols == [(f"{symbol}@{name}",) for name, symbol in calls.items()]
-    assert found.errors == ()
-    assert found.lacking(["12", "13", "none"]) == dict.fromkeys(("13", "none"), tuple(calls))
+    assert audited.errors == ()
+    assert audited.lacking(["12", "13", "none"]) == dict.fromkeys(("13", "none"), tuple(calls))
 
 
 USES = "extern int cudaMalloc(); int f(void) { return cudaMalloc(); }"
@@ -99,17 +99,17 @@ def test_bundled_for_another_library(tags: str, needs: tuple[str, ...], reached:
     flags = ("-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN/../pkg.libs", f"-Wl,{tags}", "-Wl,--allow-shlib-undefined")
     top = compile_c(tmp_path / "pkg/libtop.so", "int x;", *flags, *(str(libs / name) for name in needs))
 
-    found = audit(tmp_path)
+    audited = audit(tmp_path)
 
-    assert ("none" in found.majors) == reached
+    assert ("none" in audited.majors) == reached
     assert (run(f"import ctypes; ctypes.CDLL({str(top)!r})").returncode == 0) == reached
 
 
 def test_our_stubs_pass(stubs) -> None:
     """Our own stubs load anywhere, and no search takes them for the real libraries."""
-    found = audit(stubs["cudart"].parent)
-    found.check("11", "12", "13", "none")
-    assert found.libraries == {}
+    audited = audit(stubs["cudart"].parent)
+    audited.check("11", "12", "13", "none")
+    assert audited.libraries == {}
 
 
 def test_table_and_exit_codes(cuda_library, built, tmp_path, capsys) -> None:
@@ -193,11 +193,11 @@ def test_damaged_files(end, changes, sample, tmp_path_factory) -> None:
     path = tmp_path_factory.mktemp("damaged") / "libuse.so"
     path.write_bytes(bytes_)
     try:
-        found = audit(path)
+        audited = audit(path)
     except AuditError as error:
         assert "has no library" in str(error)
     else:
-        assert found.files or found.findings
+        assert audited.files or audited.findings
 
 
 @pytest.fixture(scope="module")
@@ -248,11 +248,11 @@ def test_damaged_wheels(data, sample_wheel, tmp_path_factory) -> None:
     path = tmp_path_factory.mktemp("damaged") / "x.whl"
     path.write_bytes(changed[: len(changed) - data.draw(st.sampled_from([0, 0, 0, 1, 30, 200]))])
     try:
-        found = audit(path)
+        audited = audit(path)
     except AuditError as error:
         assert str(path) in str(error)
     else:
-        assert found.files or found.findings
+        assert audited.files or audited.findings
 
 
 def test_tables_that_never_end(sample, tmp_path) -> None:
@@ -277,7 +277,7 @@ def test_a_long_name_of_every_symbol(tmp_path) -> None:
     data = bytearray(path.read_bytes())
     elf = ELFFile(io.BytesIO(bytes(data)))
     symbols = elf.get_section_by_name(".dynsym")
-    long = next(one["st_name"] for one in symbols.iter_symbols() if one.name == name)
+    long = next(symbol["st_name"] for symbol in symbols.iter_symbols() if symbol.name == name)
     for index in range(1, symbols.num_symbols()):
         at = symbols["sh_offset"] + index * symbols["sh_entsize"]
         data[at : at + 4] = long.to_bytes(4, "little")
@@ -327,14 +327,14 @@ def test_names_of_libraries(name: str, stem: str, majors: tuple[str, ...] | None
 def test_libraries_without_cuda(name: str, system: bool) -> None:
     """Those of the system, of compilers and of Python."""
     assert is_system(name) is system
-    found = [is_foreign(f"libmine.so{end}", followed=followed) for followed in (True, False) for end in ("", ".1")]
-    assert found == [True, False, True, True]
+    foreign = [is_foreign(f"libmine.so{end}", followed=followed) for followed in (True, False) for end in ("", ".1")]
+    assert foreign == [True, False, True, True]
 
 
 def test_functions_and_parts_of_names() -> None:
     """The forms of functions of libraries without symbol versions, and names that a search takes for CUDA's."""
     pairs = "libcuda.so.1 cuInit, libcuda.so.1 cudaMalloc, libcuda.so.1 xcuInit, libnvidia-ml.so.1 nvmlInit"
-    asked = [is_unversioned_symbol(*one.split()) for one in f"{pairs}, libcudart.so.12 cuInit".split(", ")]
+    asked = [is_unversioned_symbol(*word.split()) for word in f"{pairs}, libcudart.so.12 cuInit".split(", ")]
     assert asked == [True, False, False, True, False]
     names = "libcudart_stub.so", "my-libnvrtc.so", "libnvJitLink-1.so", "libcuda.so", "libmine.so"
     assert [*map(sought_part, names)] == ["libcudart", "libnvrtc", "libnvJitLink", "libcuda.so", None]
@@ -447,10 +447,10 @@ def test_what_is_read_of_a_library(cuda_library, tmp_path: Path) -> None:
     quick = LoadableLibrary(
         "libx.so", needed, ("/a", "$ORIGIN"), (), (("cuOther", "", ""), *versioned), frozenset(), frozenset(), weak
     )
-    found = read_dynamic(path)
-    assert found is not None
-    assert replace(found, undefined=tuple(sorted(found.undefined))) == quick
-    assert found.machine == ""
+    dynamic = read_dynamic(path)
+    assert dynamic is not None
+    assert replace(dynamic, undefined=tuple(sorted(dynamic.undefined))) == quick
+    assert dynamic.machine == ""
     content = bytearray(path.read_bytes())
     for number, machine in ((62, "x86_64"), (183, "aarch64"), (3, "")):
         content[18:20] = number.to_bytes(2, "little")
@@ -464,9 +464,9 @@ def test_what_is_read_of_a_library(cuda_library, tmp_path: Path) -> None:
     user = compile_c(
         tmp_path / "liby.so", "extern int cuOther(void); int y(void) { return cuOther(); }", new, str(other)
     )
-    found = read_dynamic(user)
-    assert found is not None
-    assert (found.rpath, found.runpath, found.rpaths, found.undefined) == ((), ("/b",), ("/b",), ())
+    dynamic = read_dynamic(user)
+    assert dynamic is not None
+    assert (dynamic.rpath, dynamic.runpath, dynamic.rpaths, dynamic.undefined) == ((), ("/b",), ("/b",), ())
 
 
 @pytest.mark.parametrize(
@@ -530,7 +530,7 @@ def elf(*needed: str, soname: str | None = None, **more: Any) -> LoadableLibrary
     """A library that needs others; ``undefined`` is ``"SYMBOL@LIBRARY …"``, and sets are words."""
     undefined = tuple(
         (symbol, library, library)
-        for symbol, _, library in (one.partition("@") for one in more.pop("undefined", "").split())
+        for symbol, _, library in (word.partition("@") for word in more.pop("undefined", "").split())
     )
     wanted, defined = (frozenset(more.pop(name, "").split()) for name in ("wanted", "defined"))
     rpath, runpath = more.pop("old", ()), more.pop("rpath", ())
@@ -539,14 +539,14 @@ def elf(*needed: str, soname: str | None = None, **more: Any) -> LoadableLibrary
 
 def judged(elves: dict[str, LoadableLibrary], *requires: str, path: str = "x.whl", **more: Any) -> Audit:
     """The audit of a wheel with these libraries and requirements."""
-    lines = ["Metadata-Version: 2.1", "Name: x", "Version: 1", *(f"Requires-Dist: {one}" for one in requires), "", ""]
+    lines = ["Metadata-Version: 2.1", "Name: x", "Version: 1", *(f"Requires-Dist: {n}" for n in requires), "", ""]
     metadata = {"x-1.dist-info/METADATA": "\n".join(lines).encode()}
     return audit_scan(Scan(path, **{"elves": elves, "metadata": metadata, **more}))
 
 
-def said(found: Audit, kind: str = "") -> list[tuple[str, str, str]]:
+def said(audited: Audit, kind: str = "") -> list[tuple[str, str, str]]:
     """Path, severity and text of the findings, or of those of a kind."""
-    return [(one.place, one.severity, one.what) for one in found.findings if kind in ("", one.kind)]
+    return [(f.place, f.severity, f.what) for f in audited.findings if kind in ("", f.kind)]
 
 
 CUDART, CUDART_13, DRIVER = "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"
@@ -587,9 +587,9 @@ def test_a_copy_without_its_parts(whole, parts, there, runpath, old, severity, w
     user = elf(whole, **{"old" if old else "rpath": ("$ORIGIN/../x.libs",)})  # an RPATH is also that of what it loads
     copy = {"x/user.so": user, f"x.libs/{whole}": elf(rpath=(runpath,) if runpath else ())}
     opened = {f"x.libs/{whole}": tuple(map(OpenedLibrary, parts.split()))}
-    found = judged({**copy, **({there: elf()} if there else {})}, opened=opened)
-    assert [one[1] for one in said(found, "unprovided")] == [severity] * bool(severity)
-    assert all(words in text for _, _, text in said(found, "unprovided"))
+    audited = judged({**copy, **({there: elf()} if there else {})}, opened=opened)
+    assert [outcome[1] for outcome in said(audited, "unprovided")] == [severity] * bool(severity)
+    assert all(words in text for _, _, text in said(audited, "unprovided"))
 
 
 def test_what_a_file_depends_on() -> None:
@@ -616,11 +616,11 @@ def test_what_a_file_depends_on() -> None:
         ("$ORIGIN/../lib",),
         ("12",),
     )
-    found = judged(elves)
-    assert found.bundled == ("lib/libcufft.so.11", "other/mine.so")
-    assert found.libraries == {cublas: ("x/a.so",), DRIVER: ("x/a.so",), CUDART: ("x/a.so",)}
-    assert list(found.libraries) == sorted(found.libraries)
-    assert (found.path, found.majors) == ("x.whl", ("12",))
+    audited = judged(elves)
+    assert audited.bundled == ("lib/libcufft.so.11", "other/mine.so")
+    assert audited.libraries == {cublas: ("x/a.so",), DRIVER: ("x/a.so",), CUDART: ("x/a.so",)}
+    assert list(audited.libraries) == sorted(audited.libraries)
+    assert (audited.path, audited.majors) == ("x.whl", ("12",))
 
 
 TWELVE, THIRTEEN, BOTH = elf(CUDART), elf(CUDART_13), elf(CUDART, CUDART_13)
@@ -658,9 +658,9 @@ def test_majors(
     path: str, elves: dict[str, LoadableLibrary], majors: tuple[str, ...], findings: dict[str, str]
 ) -> None:
     """Those that have every needed library; a file whose path says a major counts for that one alone."""
-    found = judged(elves, RUNTIME, "nvidia-cuda-runtime", path=path)
-    assert found.majors == majors
-    assert {name: text for name, _, text in said(found, "majors")} == findings
+    audited = judged(elves, RUNTIME, "nvidia-cuda-runtime", path=path)
+    assert audited.majors == majors
+    assert {name: text for name, _, text in said(audited, "majors")} == findings
 
 
 NOWHERE = "and needs no library that has it: link it with CUDA's or a stub"
@@ -688,8 +688,8 @@ NOWHERE = "and needs no library that has it: link it with CUDA's or a stub"
 )  # fmt: skip
 def test_functions_that_no_library_has(elves: dict[str, LoadableLibrary], text: str) -> None:
     """The file itself, what it loads and what loads it may have them, and an unknown library may load CUDA's."""
-    found = said(judged(elves), "symbols")
-    assert found == ([("a.so", "error", text)] if text else [])
+    faults = said(judged(elves), "symbols")
+    assert faults == ([("a.so", "error", text)] if text else [])
 
 
 SEARCHED = "so that a search for a part of CUDA's name finds it: rename it"
@@ -759,9 +759,9 @@ def test_findings(
     elves: dict[str, LoadableLibrary], requires: tuple[str, ...], kind: str, findings: list[tuple[str, ...]]
 ) -> None:
     """Each finding names the file, what is wrong with it, and what to do."""
-    found = judged(elves, *requires)
-    assert sorted(said(found)) == sorted(findings)
-    assert {one.kind for one in found.findings} == ({kind} if kind else set())
+    audited = judged(elves, *requires)
+    assert sorted(said(audited)) == sorted(findings)
+    assert {finding.kind for finding in audited.findings} == ({kind} if kind else set())
 
 
 @pytest.mark.parametrize(
@@ -780,9 +780,9 @@ def test_findings(
 )
 def test_metadata_of_a_wheel(more: dict[str, Any], text: str) -> None:
     """A wheel that needs something of CUDA has one METADATA; what it vendors does not count."""
-    found = said(judged(**{"elves": {"a.so": TWELVE}, **more}), "metadata")
-    assert [one[:2] for one in found] == ([("x.whl", "error")] if text else [])
-    assert all(one.startswith(text) for *_, one in found)
+    faults = said(judged(**{"elves": {"a.so": TWELVE}, **more}), "metadata")
+    assert [fault[:2] for fault in faults] == ([("x.whl", "error")] if text else [])
+    assert all(words.startswith(text) for *_, words in faults)
 
 
 X86, ARM, WINDOWS = (f"{RUNTIME}; {name}" for name in (
@@ -805,8 +805,8 @@ X86, ARM, WINDOWS = (f"{RUNTIME}; {name}" for name in (
 )
 def test_requirements_of_each_target(elves: dict[str, LoadableLibrary], requires: str, lacking: list[str]) -> None:
     """A finding of some targets names the first of them; which targets there are follows from the libraries."""
-    found = [text for *_, text in said(judged(elves, requires), "undeclared")]
-    assert [one.partition(f"needs {CUDART}")[0] for one in found] == lacking
+    texts = [text for *_, text in said(judged(elves, requires), "undeclared")]
+    assert [text.partition(f"needs {CUDART}")[0] for text in texts] == lacking
 
 
 def test_requirements_of_each_python() -> None:
@@ -817,11 +817,11 @@ def test_requirements_of_each_python() -> None:
     assert text.partition(": ")[0] == "Python 3.12 on Linux x86_64"
     metadata = f"Metadata-Version: 2.1\nName: x\nRequires-Python: <3.12\nRequires-Dist: {lines}\n\n".encode()
     assert said(judged({"a.so": TWELVE}, metadata={"x-1.dist-info/METADATA": metadata}), "undeclared") == []
-    found = judged(
+    audited = judged(
         {"a.so": TWELVE}, path="folder",
         metadata={"a/x/y.dist-info/METADATA": f"Requires-Dist: {RUNTIME}\n\n".encode(), "a/x.dist-info/METADATA": b""},
     )  # fmt: skip
-    assert [one.kind for one in found.findings] == ["undeclared"]
+    assert [finding.kind for finding in audited.findings] == ["undeclared"]
 
 
 @pytest.mark.parametrize(
@@ -837,22 +837,22 @@ def test_files_that_need_other_wheels(needed: str, weight: str) -> None:
     A name with a version is the system's where no requirement can bring it.
     """
     library, *requires = needed.split()
-    found = judged({"a.so": elf(CUDART, library), "libmine.so": elf()}, *requires)
-    assert [one[1] for one in said(found, "undeclared")] == [weight]
+    audited = judged({"a.so": elf(CUDART, library), "libmine.so": elf()}, *requires)
+    assert [outcome[1] for outcome in said(audited, "undeclared")] == [weight]
 
 
 def test_what_an_audit_is_asked() -> None:
     """Majors that are missing, what is bundled, and everything that is an error, in one message."""
     cufft, cublas = ("lib/libcufft.so.11", "lib/libcublas.so.12")
     user = elf("libnvrtc.so.12", CUDART, "libcudnn.so.9")
-    found = judged({"a.so": TWELVE, "b.so": user, cufft: elf(), cublas: elf()}, RUNTIME)
-    assert found.lacking(("12", "13")) == {"13": (CUDART, "libnvrtc.so.12")}
-    assert found.lacking(("none",)) == {"none": (CUDART, "libcudnn.so.9", "libnvrtc.so.12")}
+    audited = judged({"a.so": TWELVE, "b.so": user, cufft: elf(), cublas: elf()}, RUNTIME)
+    assert audited.lacking(("12", "13")) == {"13": (CUDART, "libnvrtc.so.12")}
+    assert audited.lacking(("none",)) == {"none": (CUDART, "libcudnn.so.9", "libnvrtc.so.12")}
     with pytest.raises(AuditError, match="^major '14': expected one of 11, 12, 13, none$"):
-        found.lacking(("14",))
+        audited.lacking(("14",))
     with pytest.raises(AssertionError) as caught:
-        found.check("13", "none", bundles=False)
-    (error,) = found.errors
+        audited.check("13", "none", bundles=False)
+    (error,) = audited.errors
     assert str(caught.value).splitlines() == [
         "x.whl",
         f"  b.so: {error.what}",
@@ -871,20 +871,20 @@ def test_what_an_audit_is_asked() -> None:
 def test_audit_as_data() -> None:
     """Plain data under the names of the attributes."""
     image = DeviceImage("a.so", "cubin", "sm_80", group=1)
-    found = judged({"a.so": TWELVE}, RUNTIME, images=[image])
-    plain = found.to_json()
+    audited = judged({"a.so": TWELVE}, RUNTIME, images=[image])
+    plain = audited.to_json()
     assert list(plain) == [
         *("path", "files", "findings", "majors", "needs", "suggestions", "bundled", "device_code", "libraries")
     ]
     assert (plain["path"], plain["majors"], plain["libraries"]) == ("x.whl", ("12",), {CUDART: ("a.so",)})
-    assert plain["suggestions"] == {"libcudart (CUDA 12)": found.suggestions["libcudart (CUDA 12)"]}
+    assert plain["suggestions"] == {"libcudart (CUDA 12)": audited.suggestions["libcudart (CUDA 12)"]}
     (group,) = plain["device_code"]
     assert (group["paths"], next(iter(group["answers"])), group["answers"]["sm_80"]["12.0"]) == (
         ["a.so"],
         "sm_70",
         "native",
     )
-    assert replace(found, device_code=None).to_json()["device_code"] == []
+    assert replace(audited, device_code=None).to_json()["device_code"] == []
     assert Audit("x", (), (), ()).to_json()["suggestions"] == {}
 
 

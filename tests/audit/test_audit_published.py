@@ -42,17 +42,17 @@ def published(request) -> tuple[str, Path, Audit]:
 
 def test_majors(published) -> None:
     """Each wheel loads with the major that it is made for; one made with stubs loads with all and with none."""
-    name, _, found = published
+    name, _, audited = published
     majors, libraries = KNOWN[name]
-    assert found.majors == majors
-    assert libraries <= set(found.libraries)
-    assert not [finding for finding in found.findings if finding.kind in ("unreadable", "majors", "name")]
+    assert audited.majors == majors
+    assert libraries <= set(audited.libraries)
+    assert not [finding for finding in audited.findings if finding.kind in ("unreadable", "majors", "name")]
 
 
 def test_agrees_with_readelf(published, tmp_path) -> None:
     """Needed libraries and versioned symbols are those that readelf sees, file by file."""
-    _, path, found = published
-    files = [file for file in found.files if file.dependencies][:8]
+    _, path, audited = published
+    files = [file for file in audited.files if file.dependencies][:8]
     archive = zipfile.ZipFile(path)
     for file in files:
         extracted = archive.extract(file.path, tmp_path)
@@ -69,16 +69,17 @@ def test_agrees_with_readelf(published, tmp_path) -> None:
 @pytest.mark.parametrize("known", PUBLISHED["wheel"], ids=lambda known: known["name"].split("-cp")[0].split("-py")[0])
 def test_checked_by_hand(known: dict[str, object]) -> None:
     """Majors, floors and errors of wheels that were checked with readelf, strings and their METADATA."""
-    found = audit_on_index(known["name"])
+    audited = audit_on_index(known["name"])
     floors = {
         f"{need.stem} {need.major} {need.floor}"
-        for need in found.needs
+        for need in audited.needs
         if need.floor
-        and need.floor == max(o.floor for o in found.needs if o.floor and (o.stem, o.major) == (need.stem, need.major))
+        and need.floor
+        == max(o.floor for o in audited.needs if o.floor and (o.stem, o.major) == (need.stem, need.major))
     }
-    assert list(found.majors) == known["majors"]
+    assert list(audited.majors) == known["majors"]
     assert floors == set(known["floors"])
-    assert [f"{one.kind} {one.suggestion[0]}" for one in found.errors] == known["errors"]
+    assert [f"{error.kind} {error.suggestion[0]}" for error in audited.errors] == known["errors"]
 
 
 @pytest.mark.parametrize("name", PUBLISHED["sound"]["wheels"], ids=lambda name: name.split("-manylinux")[0])

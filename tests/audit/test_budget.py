@@ -83,13 +83,13 @@ class RecordingBudget(list):
 
 def contents(members: Members) -> dict[str, bytes]:
     """What members of a wheel or folder have; each can be read from its start."""
-    found = {}
+    contents = {}
     for name, opened in members:
         with opened() as stream:
-            found[name] = stream.read()
+            contents[name] = stream.read()
             stream.seek(0)
-            assert stream.read() == found[name]
-    return found
+            assert stream.read() == contents[name]
+    return contents
 
 
 def members(path: Path, **options: bool) -> dict[str, bytes]:
@@ -215,10 +215,10 @@ def test_members_that_are_not_read_cost_nothing(make_wheel, monkeypatch) -> None
 def test_names_without_end(make_wheel) -> None:
     """Of very many names of libraries in one file, the first thousand count, and it is said."""
     source = "import ctypes\n" + "".join(f"ctypes.CDLL('libnvrtc.so.{n}')\n" for n in range(1001))
-    found = audit(make_wheel("x-1-py3-none-any.whl", {"x/a.py": source.encode()}, "nvidia-cuda-nvrtc-cu12"))
-    (error,) = (one for one in found.errors if one.kind == "unreadable")
+    audited = audit(make_wheel("x-1-py3-none-any.whl", {"x/a.py": source.encode()}, "nvidia-cuda-nvrtc-cu12"))
+    (error,) = (error for error in audited.errors if error.kind == "unreadable")
     assert error.what == "names 1001 libraries of CUDA; expected at most 1000: the rest was not compared"
-    assert 1000 <= len({need.evidence for need in found.needs}) <= 1001
+    assert 1000 <= len({need.evidence for need in audited.needs}) <= 1001
 
 
 def test_a_chain_of_libraries() -> None:
@@ -230,7 +230,7 @@ def test_a_chain_of_libraries() -> None:
         for name, after in zip(names, [*names[1:], "libc.so.6"], strict=True)
     }
     asked: list[None] = []
-    found, loaders = resolve(elves, lambda: asked.append(None))
+    resolved, loaders = resolve(elves, lambda: asked.append(None))
     assert len(asked) == 2 * count
-    assert [found[name] for name in names[:2]] == [{names[1]: names[1]}, {names[2]: names[2]}]
+    assert [resolved[name] for name in names[:2]] == [{names[1]: names[1]}, {names[2]: names[2]}]
     assert loaded_by(names[-1], loaders) == names[-2::-1]

@@ -128,8 +128,8 @@ ESCAPED = re.compile(r"::(error|notice) (?:file=([^,:]*),)?title=([^:,]*)::(.*)"
 
 def annotations(text: str) -> list[tuple[str, str, str, str]]:
     """Level, file, title and text of each annotation, read as the runner of GitHub Actions reads them."""
-    found = [match.groups("") for line in text.splitlines() if (match := ESCAPED.fullmatch(line))]
-    return [tuple(re.sub("%([0-9A-F]{2})", lambda hit: chr(int(hit[1], 16)), part) for part in one) for one in found]
+    notes = [match.groups("") for line in text.splitlines() if (match := ESCAPED.fullmatch(line))]
+    return [tuple(re.sub("%([0-9A-F]{2})", lambda hit: chr(int(hit[1], 16)), part) for part in note) for note in notes]
 
 
 def test_annotations(user, make_wheel, tmp_path, monkeypatch, capsys) -> None:
@@ -214,8 +214,8 @@ class FakeLink:
         self.asked.append((library, *options))
         self.answer = self.answers[0]
 
-    def add(self, *given: object) -> WorkerAnswer:
-        self.asked.append(given)
+    def add(self, *arguments: object) -> WorkerAnswer:
+        self.asked.append(arguments)
         return self.answers[1]
 
     def complete(self, kind: int) -> WorkerAnswer:
@@ -261,9 +261,9 @@ def test_what_comes_of_a_link(answers, outcome, log, fails, linked, tmp_path, mo
     text = PTX.replace("sm_80", "sm_90a")
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/k\xff.ptx"))
     path.write_text(text, encoding="utf-8")
-    (one,) = assembled(tmp_path)
-    assert (one.path, one.arch, one.outcome, one.log, one.fails) == (path.name, "sm_90a", outcome, log, fails)
-    assert (one.image.arch, one.image.data) == ("sm_90a", None)
+    (link,) = assembled(tmp_path)
+    assert (link.path, link.arch, link.outcome, link.log, link.fails) == (path.name, "sm_90a", outcome, log, fails)
+    assert (link.image.arch, link.image.data) == ("sm_90a", None)
     calls = [("/13.0/nvJitLink", "-arch=sm_90a"), (2, f"{text}\0".encode(), b"k\\udcff.ptx"), 0]
     assert linked == [*calls[: len(answers)], "close"]
 
@@ -280,7 +280,7 @@ def test_for_which_architectures(arch: str, archs: list[str], linked, tmp_path) 
     """Those for which the newest driver would compile it; equal PTX once."""
     for name in "ab":
         (tmp_path / f"{name}.ptx").write_text(PTX.replace("sm_80", arch), encoding="utf-8")
-    assert [(one.path, one.arch, one.outcome) for one in assembled(tmp_path)] == [
+    assert [(outcome.path, outcome.arch, outcome.outcome) for outcome in assembled(tmp_path)] == [
         ("a.ptx", arch, "assembled") for arch in archs
     ]
     assert linked.count("close") == len(archs)
@@ -289,11 +289,11 @@ def test_for_which_architectures(arch: str, archs: list[str], linked, tmp_path) 
 def test_ptx_beside_cubins(linked, monkeypatch) -> None:
     """Where a cubin of the same fatbin runs, PTX is not compiled; packed PTX cannot be."""
     size = DATA / "device_code/size.fatbin"
-    assert [one.arch for one in assembled(size)] == ["sm_87", "sm_110", "sm_120", "sm_121"]
+    assert [outcome.arch for outcome in assembled(size)] == ["sm_87", "sm_110", "sm_120", "sm_121"]
     del linked[:]
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    (one,) = assembled(size)
-    assert (one.outcome, one.log, one.path, one.arch) == (
+    (outcome,) = assembled(size)
+    assert (outcome.outcome, outcome.log, outcome.path, outcome.arch) == (
         "not tried", "the package zstandard is not installed (pytest-cudalink[audit])", "size.fatbin", "sm_80",
     )  # fmt: skip
     assert linked == []
@@ -311,8 +311,8 @@ def test_ptx_beside_cubins(linked, monkeypatch) -> None:
 def test_what_a_release_cannot_assemble(change: tuple[str, str], release: str, said: str, linked, tmp_path) -> None:
     """Neither an architecture nor an ISA that is newer."""
     (tmp_path / "k.ptx").write_text(PTX.replace(*change), encoding="utf-8")
-    (one,) = assembled(tmp_path, release)
-    assert (one.outcome, one.log) == (("not tried", said) if said else ("assembled", ""))
+    (outcome,) = assembled(tmp_path, release)
+    assert (outcome.outcome, outcome.log) == (("not tried", said) if said else ("assembled", ""))
 
 
 def test_which_toolchain_assembles(monkeypatch) -> None:
@@ -388,11 +388,11 @@ def test_table_on_the_page(capsys) -> None:
 )
 def test_invalid_requirement(line, user, make_wheel) -> None:
     """A requirement on CUDA's that cannot be compared is a finding; the audit goes on."""
-    found = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user}, line))
-    assert [finding.kind for finding in found.errors] == ["metadata", "undeclared"]
-    assert found.errors[0].place == "x-1.dist-info/METADATA"
-    assert "expected NAME[EXTRAS] SPECIFIER; MARKER" in found.errors[0].what
-    assert len(found.errors[0].what) < 200
+    audited = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user}, line))
+    assert [finding.kind for finding in audited.errors] == ["metadata", "undeclared"]
+    assert audited.errors[0].place == "x-1.dist-info/METADATA"
+    assert "expected NAME[EXTRAS] SPECIFIER; MARKER" in audited.errors[0].what
+    assert len(audited.errors[0].what) < 200
 
 
 # -- what is said

@@ -123,17 +123,17 @@ def test_first_version_within_a_release() -> None:
     needs = [need("libcusolver", 13, "13.2", wheel="12.2.0.1")]
     first, second = exports.wheel_versions("libcusolver", CudaVersion(13, 2))[:2]
     assert second == "12.2.0.1"
-    for version, found in ((first, [("floor", "error")]), (second, [])):
-        assert kinds(needs, f"nvidia-cusolver>={version},<13", name="x") == found
+    for version, expected in ((first, [("floor", "error")]), (second, [])):
+        assert kinds(needs, f"nvidia-cusolver>={version},<13", name="x") == expected
 
 
 def test_removed_symbol() -> None:
     """Requirements that allow a release without a function that the file wants."""
     needs = [need("libcufft", 12, "12.0", below=CudaVersion(12, 3))]
     assert kinds(needs, "nvidia-cufft-cu12") == [("ceiling", "error")]
-    for release, found in ((CudaVersion(12, 0), []), (CudaVersion(12, 3), [("ceiling", "error")])):
+    for release, expected in ((CudaVersion(12, 0), []), (CudaVersion(12, 3), [("ceiling", "error")])):
         first = exports.wheel_versions("libcufft", release)[0]
-        assert kinds(needs, f"nvidia-cufft-cu12=={first}") == found
+        assert kinds(needs, f"nvidia-cufft-cu12=={first}") == expected
 
 
 def test_a_version_between_known_ones() -> None:
@@ -352,10 +352,10 @@ def test_read_requirements() -> None:
         "undefined": "d; os_name ~= 'x'",
         "invalid": "???",
     }
-    found = read_requirements(metadata(*lines.values(), extras=("all", "one"), name="X"))
-    b, one, two, both, other, everything = map(Requirement, [*lines.values()][:-2])
-    assert found == Declared(
-        "x", (b, other), {"all": (everything, two, both, one), "one": (one, both)}, ("???",), followed=False
+    declared = read_requirements(metadata(*lines.values(), extras=("all", "one"), name="X"))
+    b, single, two, both, other, everything = map(Requirement, [*lines.values()][:-2])
+    assert declared == Declared(
+        "x", (b, other), {"all": (everything, two, both, single), "one": (single, both)}, ("???",), followed=False
     )
     assert read_requirements(b"") == Declared("", (), {})
 
@@ -364,13 +364,13 @@ def test_requirements_hold_on_a_target() -> None:
     """The markers are those of the target; the default is the newest Python on Linux of x86_64."""
     (aarch64,) = targets_of("x-1-cp312-cp312-manylinux_2_28_aarch64.whl")
     newest = targets_of("")[-1]
-    assert (newest.minor, newest.machine) == (max(one.minor for one in targets_of("")), "x86_64")
+    assert (newest.minor, newest.machine) == (max(target.minor for target in targets_of("")), "x86_64")
     text = metadata(
         "old; python_version == '3.12' and platform_machine == 'aarch64'",
         f"new; python_version == '3.{newest.minor}' and platform_machine == 'x86_64' and sys_platform == 'linux'",
     )
-    assert [one.name for one in read_requirements(text).always] == ["new"]
-    assert [one.name for one in read_requirements(text, aarch64).always] == ["old"]
+    assert [requirement.name for requirement in read_requirements(text).always] == ["new"]
+    assert [requirement.name for requirement in read_requirements(text, aarch64).always] == ["old"]
 
 
 LIBRARIES = [(stem, major) for stem in exports.libraries() for major in exports.distributions(stem)]

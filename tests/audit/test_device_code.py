@@ -52,7 +52,7 @@ OLD, NEW, NEXT = CudaVersion(12, 2), CudaVersion(12, 9), CudaVersion(13, 0)
 
 def facts(path: Path) -> list[tuple]:
     """Kind, architecture and PTX ISA of each image, with what only the unpacked image says."""
-    return [(one.kind, one.arch, one.ptx_isa, one.producer) for one in images(path)]
+    return [(image.kind, image.arch, image.ptx_isa, image.producer) for image in images(path)]
 
 
 def ptx(arch: str, isa: tuple[int, int] = (8, 0)) -> DeviceImage:
@@ -76,7 +76,7 @@ def command(*arguments: object) -> tuple[int, str]:
     parser = argparse.ArgumentParser()
     audit.configure(parser)
     out = io.StringIO()
-    options = parser.parse_args([str(one) for one in arguments])
+    options = parser.parse_args([str(argument) for argument in arguments])
     assert audit.mode_of(options) == ("device_code", "")
     with redirect_stdout(out):
         code = audit_device_code.run(options)
@@ -97,10 +97,10 @@ def test_packed_images_say_what_unpacked_ones_do() -> None:
         ("cubin", "sm_100f", None, (13, 0)),
     ]
     for name in ("speed", "size"):
-        found = list(images(SAMPLES / f"{name}.fatbin"))
-        assert [(i.kind, i.arch, i.ptx_isa) for i in found] == [fact[:3] for fact in expected]
-        assert [i.producer for i in found if i.kind == "cubin"] == [NEXT] * 3
-        (lto,) = (one for one in found if one.kind == "ltoir")
+        listed = list(images(SAMPLES / f"{name}.fatbin"))
+        assert [(i.kind, i.arch, i.ptx_isa) for i in listed] == [fact[:3] for fact in expected]
+        assert [i.producer for i in listed if i.kind == "cubin"] == [NEXT] * 3
+        (lto,) = (image for image in listed if image.kind == "ltoir")
         assert lto.needs == Needs(NEXT)
         assert lto.data is None
         assert "scrambled" in lto.note
@@ -111,13 +111,13 @@ def test_without_the_packages_the_headers_remain(name, package, monkeypatch) -> 
     """Kind, architecture and PTX ISA are in the headers; the note says which package would tell more."""
     monkeypatch.setitem(sys.modules, "lz4.block", None)
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    found = list(images(SAMPLES / f"{name}.fatbin"))
-    assert [(i.kind, i.arch, i.ptx_isa) for i in found] == [fact[:3] for fact in facts(SAMPLES / "none.fatbin")]
-    packed = [one for one in found if one.packed and one.kind == "ptx"]
+    listed = list(images(SAMPLES / f"{name}.fatbin"))
+    assert [(i.kind, i.arch, i.ptx_isa) for i in listed] == [fact[:3] for fact in facts(SAMPLES / "none.fatbin")]
+    packed = [image for image in listed if image.packed and image.kind == "ptx"]
     assert packed
-    assert all(package in one.note and one.data is None for one in packed)
-    old = [one for one in found if one.kind == "cubin" and one.number < 100]
-    assert {one.needs for one in old} == {Needs(NEXT)}  # the form of the cubin is in the header, too
+    assert all(package in image.note and image.data is None for image in packed)
+    old = [image for image in listed if image.kind == "cubin" and image.number < 100]
+    assert {image.needs for image in old} == {Needs(NEXT)}  # the form of the cubin is in the header, too
 
 
 def test_cubin_whose_sections_lie_behind_its_tables(tmp_path) -> None:
@@ -130,27 +130,27 @@ def test_cubin_whose_sections_lie_behind_its_tables(tmp_path) -> None:
     content += content[offset : offset + length]
     file = tmp_path / "libx.so"
     file.write_bytes(b"in front " + bytes(content) + b" behind" * 99)
-    (found,) = images(file)
-    assert found.data is not None
-    assert len(found.data) == len(content)
+    (image,) = images(file)
+    assert image.data is not None
+    assert len(image.data) == len(content)
 
 
 def test_virtual_architecture() -> None:
     """The PTX architecture that a cubin was made from is shown where it is another one."""
-    (one,) = images(SAMPLES / "virtual.cubin")
-    assert (one.arch, one.virtual_arch) == ("sm_86", "sm_80")
+    (image,) = images(SAMPLES / "virtual.cubin")
+    assert (image.arch, image.virtual_arch) == ("sm_86", "sm_80")
     assert "cubin for sm_86 made from PTX for sm_80" in command(SAMPLES / "virtual.cubin", "--device-code")[1]
 
 
 def test_archives_and_objects() -> None:
     """The fatbins of host objects are for a linker, in an archive, too."""
     for name in ("user.o", "user.a"):
-        found = list(images(DATA / "artifacts" / "nvcc" / name))
-        assert {(one.kind, one.arch, one.section) for one in found} == {
+        listed = list(images(DATA / "artifacts" / "nvcc" / name))
+        assert {(image.kind, image.arch, image.section) for image in listed} == {
             ("cubin", "sm_90", "__nv_relfatbin"),
             ("ptx", "sm_90", "__nv_relfatbin"),
         }
-        assert all(one.relocatable for one in found)
+        assert all(image.relocatable for image in listed)
 
 
 def library(path: Path, section: str, content: Path) -> Path:
@@ -163,14 +163,14 @@ def test_library_in_a_wheel(tmp_path) -> None:
     """A fatbin in .nv_fatbin, one in .rodata, and PTX in a string of it, each with its section and its group."""
     both = library(tmp_path / "liba.so", ".nv_fatbin", SAMPLES / "size.fatbin").read_bytes()
     text = library(tmp_path / "libb.so", ".rodata", DATA / "artifacts" / "12.9" / "user.ptx").read_bytes()
-    found = list(images(wheel(tmp_path / "x.whl", liba__so=both, libb__so=text)))
-    assert [(one.path, one.section, one.kind) for one in found if one.kind == "ptx"] == [
+    listed = list(images(wheel(tmp_path / "x.whl", liba__so=both, libb__so=text)))
+    assert [(image.path, image.section, image.kind) for image in listed if image.kind == "ptx"] == [
         ("pkg/liba.so", ".nv_fatbin", "ptx"),
         ("pkg/libb.so", ".rodata", "ptx"),
     ]
-    assert len(found) == 6
-    assert found[-1].producer == (12, 9)  # by the compiler's comment in front of .version
-    assert artifacts.inspect(found[-1].data).problems == ()
+    assert len(listed) == 6
+    assert listed[-1].producer == (12, 9)  # by the compiler's comment in front of .version
+    assert artifacts.inspect(listed[-1].data).problems == ()
 
 
 TILE = Path(__file__).parents[1] / "data" / "artifacts" / "tile"
@@ -182,9 +182,9 @@ def test_tile_ir(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
     packed, plain, code = ((TILE / name).read_bytes() for name in ("add.fatbin", "add-plain.fatbin", "add-13.3.tileir"))
     path = wheel(tmp_path / "x.whl", a=packed, b=plain, c=code, d=b"?" + code)
-    found = list(images(path))
+    listed = list(images(path))
     expected = ("tileir", "", Needs(CudaVersion(13, 3)), "")
-    assert [(one.kind, one.arch, one.needs, one.note) for one in found] == [expected] * 4
+    assert [(image.kind, image.arch, image.needs, image.note) for image in listed] == [expected] * 4
     assert "    Tile IR for every GPU that its compiler knows; needs CUDA 13.3\n" in command("--device-code", path)[1]
     (newer,) = images(wheel(tmp_path / "y.whl", a=code[:9] + b"\x63" + code[10:]))
     assert newer.needs is not None
@@ -200,8 +200,8 @@ def test_dll(tmp_path) -> None:
     image = (b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x80)).ljust(0x80, b"\0") + header + row
     file = tmp_path / "x.dll"
     file.write_bytes(image.ljust(start, b"\0") + code)
-    assert {one.section for one in images(file)} == {".nv_fatb"}
-    assert [one.arch for one in images(file)] == ["sm_80", "sm_80", "sm_90a", "sm_90a", "sm_100f"]
+    assert {image.section for image in images(file)} == {".nv_fatb"}
+    assert [image.arch for image in images(file)] == ["sm_80", "sm_80", "sm_90a", "sm_90a", "sm_100f"]
 
 
 def test_ptx_in_sources(tmp_path) -> None:
@@ -209,9 +209,9 @@ def test_ptx_in_sources(tmp_path) -> None:
     code = 'A = """\n.version 8.4\n.target sm_80\n.address_size 64\n"""\nB = ".version 1 .target"\n'
     for name in ("a.py", "a.md", "a.h"):
         (tmp_path / name).write_text(code, encoding="utf-8")
-    (one,) = images(tmp_path)
-    assert (one.path, one.arch, one.ptx_isa) == ("a.py", "sm_80", (8, 4))
-    assert one.data.endswith(b".address_size 64\n")
+    (image,) = images(tmp_path)
+    assert (image.path, image.arch, image.ptx_isa) == ("a.py", "sm_80", (8, 4))
+    assert image.data.endswith(b".address_size 64\n")
 
 
 @pytest.mark.parametrize(("isa", "said"), [("7.8", ""), ("8.0", "; needs CUDA 12.0"), ("8.1", "; needs CUDA 12.1")])
@@ -236,11 +236,11 @@ def test_what_cannot_be_read_is_named(tmp_path) -> None:
     raw = bytearray(path.read_bytes())
     raw[200] ^= 0xFF
     path.write_bytes(raw)
-    found = device_code(path)
-    assert {fault.path for fault in found.faults} == {"pkg/a.fatbin", "pkg/b.fatbin"}
-    assert {name for group in found.groups for name in group.paths} == {"pkg/b.fatbin", "pkg/c.fatbin"}
+    code = device_code(path)
+    assert {fault.path for fault in code.faults} == {"pkg/a.fatbin", "pkg/b.fatbin"}
+    assert {name for group in code.groups for name in group.paths} == {"pkg/b.fatbin", "pkg/c.fatbin"}
     with pytest.raises(AssertionError, match=r"pkg/b\.fatbin: fatbin at byte 0"):
-        found.check([])
+        code.check([])
 
 
 def test_member_that_would_fill_the_disk(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,9 +331,11 @@ def test_rule_chooses() -> None:
     assert what_happens(code, "sm_75", OLD).image is code[0]
 
 
-ARCHS = st.sampled_from([f"sm_{one.number}" for one in ARCHITECTURES])
+ARCHS = st.sampled_from([f"sm_{architecture.number}" for architecture in ARCHITECTURES])
 TARGETS = st.builds(
-    lambda one, suffix: f"sm_{one.number}{suffix}", st.sampled_from(ARCHITECTURES), st.sampled_from("af ")
+    lambda architecture, suffix: f"sm_{architecture.number}{suffix}",
+    st.sampled_from(ARCHITECTURES),
+    st.sampled_from("af "),
 )
 CODE = st.lists(
     st.one_of(
@@ -368,12 +370,14 @@ def recorded_choices() -> list[tuple[str, list[Any]]]:
     ]
 
 
-@pytest.mark.parametrize(("text", "recorded"), recorded_choices(), ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(
+    ("text", "recorded"), recorded_choices(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_as_a_driver_chooses(tmp_path: Path, text: str, recorded: list[Any]) -> None:
     """The audit says of a fatbin what driver 580 answered to it on an H100."""
     (tmp_path / "code.fatbin").write_bytes(fatbin_of(text))
-    found = [image for image in images(tmp_path / "code.fatbin") if image.kind != "ltoir"]
-    answer = what_happens(found, "sm_90", CudaVersion(13, 0))
+    listed = [image for image in images(tmp_path / "code.fatbin") if image.kind != "ltoir"]
+    answer = what_happens(listed, "sm_90", CudaVersion(13, 0))
     if recorded[0]:
         assert str(answer.outcome) == str(recorded[0])
     else:
@@ -391,9 +395,9 @@ def test_files_for_single_architectures_are_one_group(tmp_path) -> None:
     other = finished.replace(b"sm_90", b"sm_80")
     at = 48  # e_flags: the architecture, and that of the PTX
     other = other[:at] + struct.pack("<I", 0x500550) + other[at + 4 :]
-    found = device_code(wheel(tmp_path / "x.whl", k_sm90__cubin=finished, k_sm80__cubin=other))
-    assert [len(group.images) for group in found.groups] == [2]
-    found.check(["sm_80", "sm_90"])
+    code = device_code(wheel(tmp_path / "x.whl", k_sm90__cubin=finished, k_sm80__cubin=other))
+    assert [len(group.images) for group in code.groups] == [2]
+    code.check(["sm_80", "sm_90"])
 
 
 # -- names --
@@ -420,7 +424,7 @@ def test_gpu_names_are_distinct() -> None:
     """No name of the table is that of two GPUs, and every architecture but sm_88, sm_101 and sm_107 has one."""
     for name, number in gpus().items():
         assert architecture_of(name) == f"sm_{number}"
-    assert {one.number for one in ARCHITECTURES} - set(gpus().values()) == {88, 101, 107}
+    assert {architecture.number for architecture in ARCHITECTURES} - set(gpus().values()) == {88, 101, 107}
 
 
 @pytest.mark.parametrize(
@@ -477,11 +481,11 @@ def test_table() -> None:
 
 def test_json() -> None:
     code, out = command(SAMPLES / "size.fatbin", "--format=json", "--gpu", "L4", "--driver", "535")
-    (found,) = json.loads(out)
+    (printed,) = json.loads(out)
     assert code == 1
-    assert found["groups"][0]["answers"] == {"sm_89": {"12.2": "200"}}
-    assert found["groups"][0]["images"][1]["ptx_isa"] == "9.0"
-    assert len(found["failures"]) == 1
+    assert printed["groups"][0]["answers"] == {"sm_89": {"12.2": "200"}}
+    assert printed["groups"][0]["images"][1]["ptx_isa"] == "9.0"
+    assert len(printed["failures"]) == 1
 
 
 @pytest.mark.parametrize("wrong", [["--gpu", "L5"], ["--driver", "470"], ["--require-archs", "85"]])
@@ -500,7 +504,7 @@ GOOD = """.version 9.0
 
 
 def outcomes(path: Path, toolchain) -> dict[str, str]:
-    return {one.arch: one.outcome for one in assemble(path, toolchain)}
+    return {outcome.arch: outcome.outcome for outcome in assemble(path, toolchain)}
 
 
 def test_assemble_serves_what_has_no_cubin(toolchain, tmp_path) -> None:
@@ -518,7 +522,7 @@ def test_assemble_names_what_fails(toolchain, tmp_path) -> None:
     code, out = command(tmp_path, "--assemble", "--toolchain", "13.0")
     assert code == 1
     assert "failed: a.ptx: PTX 9.0 for sm_120f, on sm_120f" in out
-    assert any("no" in one.log for one in assemble(tmp_path, toolchain) if one.fails)
+    assert any("no" in outcome.log for outcome in assemble(tmp_path, toolchain) if outcome.fails)
 
 
 def test_assemble_tells_incomplete_and_too_new(toolchain, tmp_path) -> None:
@@ -561,7 +565,7 @@ def test_agrees_with_cuobjdump(toolchain) -> None:
             for name in done.stdout.split()
             if name.endswith((".cubin", ".ptx"))
         )
-        assert Counter((one.kind, one.arch.rstrip("f")) for one in images(file) if one.kind != "ltoir") == listed
+        assert Counter((i.kind, i.arch.rstrip("f")) for i in images(file) if i.kind != "ltoir") == listed
 
 
 def test_mercury_of_cub() -> None:
@@ -590,34 +594,34 @@ def test_translation_units_for_one_gpu_each(units, fails) -> None:
     """They are alternatives where one of the same file fits; the kernels of another file do not count."""
     images = [replace(cubin(arch), path="one", group=at) for at, archs in enumerate(units, 1) for arch in archs]
     driver = driver_named("580")
-    found = code_of("x.whl", images)
-    assert bool(found.failures(["sm_90"], [driver])) is fails
-    assert found.served("sm_90", [driver])[driver] == (0 if fails else 1)
-    apart = code_of("x.whl", [replace(one, path=str(one.group)) for one in images])
+    code = code_of("x.whl", images)
+    assert bool(code.failures(["sm_90"], [driver])) is fails
+    assert code.served("sm_90", [driver])[driver] == (0 if fails else 1)
+    apart = code_of("x.whl", [replace(image, path=str(image.group)) for image in images])
     assert apart.failures(["sm_90"], [driver])
 
 
 def test_code_without_an_architecture_has_not_been_written_for_one_gpu() -> None:
     """Tile IR has none: a driver that takes nothing of its group fails."""
     tile = replace(cubin("sm_100a"), kind="tileir", arch="", path="one", group=1)
-    found = code_of("x.whl", [tile, replace(cubin("sm_90a"), path="one", group=2)])
+    code = code_of("x.whl", [tile, replace(cubin("sm_90a"), path="one", group=2)])
     driver = driver_named("580")
-    assert [group.is_for_one_gpu for group in found.groups] == [False, True]
-    assert len(found.failures(["sm_90"], [driver])) == sum(
-        answer.outcome.fails for _, answer in found.answers("sm_90", driver)
+    assert [group.is_for_one_gpu for group in code.groups] == [False, True]
+    assert len(code.failures(["sm_90"], [driver])) == sum(
+        answer.outcome.fails for _, answer in code.answers("sm_90", driver)
     )
 
 
 def test_images_without_code(tmp_path, monkeypatch) -> None:
     """What nvcc makes of host code for one GPU runs on none, and nothing misses it; a kernel beside it is judged."""
     empty, kernel = ((SAMPLES / f"{name}.cubin").read_bytes() for name in ("empty", "virtual"))
-    assert [one.empty for one in images(SAMPLES)].count(True) == 1
+    assert [image.empty for image in images(SAMPLES)].count(True) == 1
     for name, code, fails in (("empty", (empty,), False), ("both", (empty, kernel), True)):
-        file = wheel(tmp_path / f"{name}.whl", **{f"{at}__cubin": one for at, one in enumerate(code)})
-        found = device_code(file)
-        assert bool(found.failures(["sm_90"], [driver_named("580")])) is fails
-        assert len(found.judged) == len(code) - 1
+        file = wheel(tmp_path / f"{name}.whl", **{f"{at}__cubin": data for at, data in enumerate(code)})
+        audited = device_code(file)
+        assert bool(audited.failures(["sm_90"], [driver_named("580")])) is fails
+        assert len(audited.judged) == len(code) - 1
     for part in ("problems", "defined", "undefined", "text_sections"):
         seen = replace(artifacts.inspect(empty), **{part: ("x",)})
         monkeypatch.setitem(images.__globals__, "inspect", lambda content, seen=seen: seen)
-        assert [one.empty for one in images(SAMPLES / "empty.cubin")] == [False]
+        assert [image.empty for image in images(SAMPLES / "empty.cubin")] == [False]

@@ -31,8 +31,8 @@ def path_of(name: str) -> Path:
 def test_agrees_with_cuobjdump(name, tmp_path) -> None:
     """The same cubins and PTX in each library of a wheel."""
     ours: dict[str, Counter] = {}
-    for one in images(path_of(name)):
-        ours.setdefault(one.path, Counter())[one.kind, one.arch.rstrip("f")] += 1
+    for image in images(path_of(name)):
+        ours.setdefault(image.path, Counter())[image.kind, image.arch.rstrip("f")] += 1
     assert ours
     archive = zipfile.ZipFile(path_of(name))
     for path, counted in ours.items():

@@ -65,11 +65,11 @@ class Made:
         folder = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
         folder.mkdir()
         lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-        lines += [f"Requires-Dist: {one}" for one in requires]
+        lines += [f"Requires-Dist: {requirement}" for requirement in requires]
         (folder / "METADATA").write_text("\n".join(lines) + "\n\nA description\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
-        sizes = {one: there.stat().st_size if (there := folder.parent / one).is_file() else "" for one in files}
-        rows = "".join(f"{one},sha256={digest or name},{size}\n" for one, size in sizes.items())
+        sizes = {file: there.stat().st_size if (there := folder.parent / file).is_file() else "" for file in files}
+        rows = "".join(f"{path},sha256={digest or name},{size}\n" for path, size in sizes.items())
         (folder / "RECORD").write_text(rows, encoding="utf-8")
         return folder
 
@@ -142,21 +142,21 @@ def test_a_library_that_is_opened_by_name(made: Made, monkeypatch, names: str, i
     major = installed[-2:]
     name = {"libcublas": "nvidia-cublas", "libcudart": "nvidia-cuda-runtime"}[installed.partition(".")[0]]
     made.wheel(name + "-cu12" * (major == "12"), f"{major}.8.1", files=(made.library(f"n/{installed}"),))
-    code = " ".join(f'const char *name{number} = "{one}";' for number, one in enumerate(names.split()))
+    code = " ".join(f'const char *name{number} = "{name}";' for number, name in enumerate(names.split()))
     (made.site / "u").mkdir()
     compile_c(made.site / "u/libuser.so", code)
     made.wheel("user", "1", files=("u/libuser.so",))
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "")
-    assert [one.severity for one in made.audit().findings] == ["note"] * bool(expected)
+    assert [finding.severity for finding in made.audit().findings] == ["note"] * bool(expected)
     assert len(audit_environment(made.prefix, driver="13.0").errors) == bool(expected)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
-    found = made.audit().errors
-    assert [one.what[: len(expected)] for one in found] == [expected] * bool(expected)
+    errors = made.audit().errors
+    assert [error.what[: len(expected)] for error in errors] == [expected] * bool(expected)
     remedy = f"pip --python {made.prefix} install nvidia-cublas-cu12"
     if "so.11" in names:
         remedy = "install a build of user for the CUDA release of nvidia-cublas-cu12 12.8.1"
     place = str(made.site / "u/libuser.so")
-    assert [(one.kind, one.place, *one.remedies) for one in found] == [("unprovided", place, remedy)] * bool(expected)
+    assert [(e.kind, e.place, *e.remedies) for e in errors] == [("unprovided", place, remedy)] * bool(expected)
 
 
 USED = 'const char *names[] = {{"libnvrtc.so.{0}", "libnvjpeg.so.{0}", "libcudart.so.{0}", "libnvJitLink.so.{0}"}};'
@@ -191,27 +191,27 @@ PARTS = "libcudnn_graph.so.9 libcudnn_ops.so.9"
 def test_a_copy_that_does_not_find_its_parts(made: Made, monkeypatch, copy, there, path, runpath, severities) -> None:
     """Inside of a wheel, as in CTranslate2 4.5.0 and TileLang 0.1.6, or alone in LD_LIBRARY_PATH."""
     name, *parts = copy
-    code = "".join(f'const char *part{number} = "{one}";' for number, one in enumerate(parts))
+    code = "".join(f'const char *part{number} = "{name}";' for number, name in enumerate(parts))
     compile_c(made.site / "x" / name, code, *[f"-Wl,-rpath,{runpath}"] * bool(runpath))
     made.wheel("x", "1", files=(f"x/{name}",))
-    files = tuple(made.library(f"n/{one}") for one in there.split())
+    files = tuple(made.library(f"n/{word}") for word in there.split())
     made.wheel("nvidia-cudnn-cu12", "9.1.0.70", files=files)
     if path == "alone":
         compile_c(made.site / "alone/libcudnn.so.9", f"{code} int cudnnCreate(void) {{ return 0; }}")
         made.wheel("y", "1", files=(made.user("y/y.so", "alone/libcudnn.so.9", "cudnnCreate"),))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(made.site / path) if path else "")
-    found = [one for one in made.audit().findings if f"opens {parts[0]}" in one.what]
-    assert [one.severity for one in found] == severities
-    assert all((one.kind, one.place.startswith(str(made.site))) == ("unprovided", True) for one in found)
+    findings = [finding for finding in made.audit().findings if f"opens {parts[0]}" in finding.what]
+    assert [finding.severity for finding in findings] == severities
+    assert all((finding.kind, finding.place.startswith(str(made.site))) == ("unprovided", True) for finding in findings)
     more = " and 1 more by name" if parts[1:] else " by name"
-    assert all(f"opens {parts[0]}{more}" in one.what for one in found)
-    assert [one.otherwise.startswith(f"put {made.site}/n into") for one in found] == [bool(there and not path)] * len(
-        severities
-    )
+    assert all(f"opens {parts[0]}{more}" in finding.what for finding in findings)
+    assert [finding.otherwise.startswith(f"put {made.site}/n into") for finding in findings] == [
+        bool(there and not path)
+    ] * len(severities)
 
 
-def kinds(found: EnvironmentAudit) -> list[tuple[str, str]]:
-    return [(one.kind, one.severity) for one in found.findings]
+def kinds(audited: EnvironmentAudit) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.severity) for finding in audited.findings]
 
 
 # -- planted contradictions
@@ -224,10 +224,10 @@ def test_pin_against_measured_floor(made) -> None:
     made.wheel("libcudf-cu12", "26.2.1", files=(user,))
     made.wheel("torch", "2.9.1", 'nvidia-nvjitlink-cu12==12.8.93; platform_system == "Linux"', files=())
 
-    found = made.audit()
+    audited = made.audit()
 
-    assert kinds(found) == [("pair", "error"), ("known-bad", "error")], found.findings
-    finding, known = found.findings
+    assert kinds(audited) == [("pair", "error"), ("known-bad", "error")], audited.findings
+    finding, known = audited.findings
     assert "NVIDIA/cudf#22784" in known.what
     assert finding.what == (
         "nvidia-nvjitlink-cu12 is 12.8.93; expected ==12.8.93 (torch 2.9.1) and >=12.9 (libcudf-cu12 26.2.1), which no "
@@ -242,9 +242,9 @@ def test_pin_against_measured_floor(made) -> None:
     assert finding.place == f"nvidia-nvjitlink-cu12 12.8.93 ({made.site / jitlink})"
     assert str(finding.fix) == f"pip --python {made.prefix} install --upgrade torch libcudf-cu12"
     assert finding.otherwise == "put torch and libcudf-cu12 into separate environments"
-    assert found.exit_code == 1
+    assert audited.exit_code == 1
     with pytest.raises(AssertionError, match="which no version satisfies"):
-        found.check()
+        audited.check()
 
 
 def test_pair_through_an_extra(made) -> None:
@@ -272,7 +272,7 @@ def test_installed_version_and_missing(made) -> None:
     made.wheel("nvidia-nvjitlink-cu12", "12.4.127", installer="uv")
     made.wheel("a", "1", "nvidia-nvjitlink-cu12>=12.6", "nvidia-cuda-nvrtc-cu12~=12.6", "numpy>=99")
     made.wheel("b", "2", "nvidia-nvjitlink-cu12<13", 'nvidia-cufft-cu12==1; sys_platform == "win32"')
-    missing, wrong = sorted(made.audit().findings, key=lambda one: one.kind)
+    missing, wrong = sorted(made.audit().findings, key=lambda finding: finding.kind)
     assert missing.what == "nvidia-cuda-nvrtc-cu12 is missing; expected ~=12.6 (a 1)"
     assert str(missing.fix) == f"pip --python {made.prefix} install 'nvidia-cuda-nvrtc-cu12~=12.6'"
     assert wrong.what == "nvidia-nvjitlink-cu12 is 12.4.127; expected >=12.6 (a 1)"
@@ -303,19 +303,19 @@ def test_published_toolkits_are_sound(release, made) -> None:
     made.wheel("cuda-toolkit", RELEASES[release]["toolkit"], *extras)
     pin = f"nvidia-nvjitlink{suffix}>={release},<{int(release[:2]) + 1}"
     made.wheel("x", "1", f"cuda-toolkit[nvjitlink,nvrtc,runtime]=={release}.*", pin, files=(user,))
-    found = made.audit()
-    assert (found.findings, found.unreadable, found.exit_code) == ((), (), 0)
-    assert [claim.satisfied for claim in found.claims if claim.file] == [True]
-    found.check()
+    audited = made.audit()
+    assert (audited.findings, audited.unreadable, audited.exit_code) == ((), (), 0)
+    assert [claim.satisfied for claim in audited.claims if claim.file] == [True]
+    audited.check()
 
 
 def test_the_environment_of_this_process() -> None:
     """The default is the environment that runs the tests; all of it can be read, quickly without measuring."""
-    found = audit_environment(measure=False)
-    assert (found.unreadable, found.files) == ((), 0)
-    assert found.prefix == sys.prefix
-    assert "cuda-bindings" in {claim.by.partition(" ")[0] for claim in found.claims}
-    assert found.seconds < 60  # 0.1 s on two idle cores
+    audited = audit_environment(measure=False)
+    assert (audited.unreadable, audited.files) == ((), 0)
+    assert audited.prefix == sys.prefix
+    assert "cuda-bindings" in {claim.by.partition(" ")[0] for claim in audited.claims}
+    assert audited.seconds < 60  # 0.1 s on two idle cores
 
 
 # -- places
@@ -345,7 +345,7 @@ def test_conda_specifications(depends, constrains, texts, made) -> None:
     made.conda("cuda-version", "12.8")
     made.conda("libnvjitlink", "12.8.93", "cuda-version >=12.8,<12.9.0a0")
     made.conda("x", "1", *depends, constrains=constrains)
-    assert [one.what for one in made.audit().findings] == texts
+    assert [finding.what for finding in made.audit().findings] == texts
 
 
 def test_conda_without_its_rules(made, monkeypatch) -> None:
@@ -354,11 +354,11 @@ def test_conda_without_its_rules(made, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
     conda.rules.cache_clear()
     try:
-        found = made.audit()
+        audited = made.audit()
     finally:
         conda.rules.cache_clear()
-    assert found.exit_code == 2
-    assert install_command("pytest-cudalink[audit]") in found.unreadable[0].text
+    assert audited.exit_code == 2
+    assert install_command("pytest-cudalink[audit]") in audited.unreadable[0].text
 
 
 # -- what cannot be read
@@ -398,7 +398,7 @@ def test_what_cannot_be_read(path: str, content: str | None, made, capsys) -> No
         file.write_text(content, encoding="utf-8")
     assert main(["audit", "--environment", str(made.prefix)]) == 2
     output = capsys.readouterr().out
-    (line,) = [one for one in output.splitlines() if one.startswith("not readable: ")]
+    (line,) = [line for line in output.splitlines() if line.startswith("not readable: ")]
     assert str(made.prefix) in line
     assert "again" in line
     assert "\x1b" not in output
@@ -457,8 +457,8 @@ def test_command(made, capsys) -> None:
 def test_errors_come_first_and_a_command_once(made, capsys, monkeypatch) -> None:
     """At two in the morning a note above the error is read first, and a command twice is run twice."""
     fix = Command(("a",))
-    found = [Finding("note", "a note"), *(Finding("error", one, fix) for one in ("one", "two")), Finding("error", "x")]
-    audited = replace(audit_environment(made.prefix), findings=tuple(found))
+    findings = [Finding("note", "a note"), *(Finding("error", t, fix) for t in ("one", "two")), Finding("error", "x")]
+    audited = replace(audit_environment(made.prefix), findings=tuple(findings))
     monkeypatch.setattr(doctor, "examine_environment", lambda *_, **__: audited)
     assert main(["audit", "--environment", str(made.prefix)]) == 1
     _, *lines = capsys.readouterr().out.splitlines()
@@ -493,10 +493,10 @@ def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
         return doctor.DoctorReport(findings=[both, *own, *left, part, unused])
 
     monkeypatch.setattr(doctor, "examine", examine)
-    found = doctor.examine_environment(made.prefix, driver="12.8", gpu="A100")
-    own = (*(replace(one, kind="doctor") for one in own), unused)
-    assert found.findings == (both, *own, replace(part, severity="note"))
-    assert (found.exit_code, found.unreadable) == (1, alone.unreadable)
+    audited = doctor.examine_environment(made.prefix, driver="12.8", gpu="A100")
+    own = (*(replace(finding, kind="doctor") for finding in own), unused)
+    assert audited.findings == (both, *own, replace(part, severity="note"))
+    assert (audited.exit_code, audited.unreadable) == (1, alone.unreadable)
     ((facts, system),) = asked
     assert (str(facts.cuda().value), facts.release().value) == ("12.8", DRIVER_RELEASES[facts.cuda().value])
     assert system.driver(facts.cuda()).arch == "sm_80"
@@ -505,7 +505,7 @@ def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
     doctor.examine_environment(made.prefix)
     doctor.examine_environment()
     assert [type(system).__name__ for _, system in asked] == ["Elsewhere", "System", "System"]
-    assert [one.driver(Fact(None, "")).arch for _, one in asked[1:]] == [None, None]
+    assert [system.driver(Fact(None, "")).arch for _, system in asked[1:]] == [None, None]
     windows = tmp_path / "windows"
     (windows / "Lib").mkdir(parents=True)
     made.site.rename(windows / "Lib/site-packages")
@@ -522,19 +522,19 @@ def test_doctor_and_audit_have_one_verdict(driver: str, verdict: str | None, tmp
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     here = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (there := tmp_path / "lib" / here.parent.name / "site-packages").mkdir(parents=True)
-    for one in here.iterdir():
-        if one.name == "nvidia" or one.name.startswith(("nvidia_cuda", "nvidia_nv", "cuda_toolkit")):
-            (there / one.name).symlink_to(one)
+    for path in here.iterdir():
+        if path.name == "nvidia" or path.name.startswith(("nvidia_cuda", "nvidia_nv", "cuda_toolkit")):
+            (there / path.name).symlink_to(path)
     options = ["--format=json", *([f"--driver={driver}"] if driver else []), "--environment"]
     assert main(["doctor", "--json"]) in (0, 1, 2)
-    found = [json.loads(capsys.readouterr().out)["verdict"]]
+    verdicts = [json.loads(capsys.readouterr().out)["verdict"]]
     for prefix in ([], [str(tmp_path)]):
         main(["audit", *options, *prefix])
-        found.append((audit := json.loads(capsys.readouterr().out))["verdict"])
-    of_doctor = [one["fix"] for one in audit["findings"] if one["kind"] == "doctor" and one["fix"]]
-    assert all(one.startswith(f"uv pip uninstall --python {tmp_path} ") for one in of_doctor)  # there is no pip
+        verdicts.append((audit := json.loads(capsys.readouterr().out))["verdict"])
+    of_doctor = [finding["fix"] for finding in audit["findings"] if finding["kind"] == "doctor" and finding["fix"]]
+    assert all(command.startswith(f"uv pip uninstall --python {tmp_path} ") for command in of_doctor)  # there is no pip
     assert bool(of_doctor) is (verdict == "incoherent")
-    assert found[1:] == [verdict or found[0]] * 2
+    assert verdicts[1:] == [verdict or verdicts[0]] * 2
 
 
 # -- the order in which the loader searches
@@ -555,13 +555,13 @@ def test_search_order_is_the_loaders(tag, named, made, monkeypatch) -> None:
     owner = installed.Installed("nvidia-cuda-runtime-cu12", "12.9.79", "pip", "", files=(str(made.site / wheel),))
     for variable in ("", "ld", "nowhere:empty", "empty:ld"):
         if variable:
-            monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(str(made.site / one) for one in variable.split(":")))
+            monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(str(made.site / folder) for folder in variable.split(":")))
         done = subprocess.run([sys.executable, "-Sc", LOADED, user], capture_output=True, text=True, check=False)
-        found = [Path(one).parent.name for one in done.stdout.split() if one.endswith("libcudart.so.12")]
+        folders = [Path(path).parent.name for path in done.stdout.split() if path.endswith("libcudart.so.12")]
 
         provider = library_search.Providers([owner]).of("libcudart", 12, user)
         assert provider is not None
-        assert [Path(provider.path).parent.name] == (found or ["wheel"]), (variable, done.stderr)
+        assert [Path(provider.path).parent.name] == (folders or ["wheel"]), (variable, done.stderr)
 
 
 # -- the parts
@@ -583,42 +583,42 @@ SPECIFIER = st.lists(CLAUSE, min_size=1, max_size=3).map(",".join)
 @example(first="==12.8.93", other=">=12.9")
 def test_common_version(first, other) -> None:
     """A common version satisfies both; where there is none, packaging's own reasoning agrees."""
-    found = install_targets.common_version([first, other])
+    common = install_targets.common_version([first, other])
     both = SpecifierSet(f"{first},{other}")
-    if found is None:
+    if common is None:
         assert both.is_unsatisfiable()
     else:
-        assert both.contains(found, prereleases=True)
+        assert both.contains(common, prereleases=True)
 
 
 def by_pyelftools(path: Path) -> LoadableLibrary:
     """What a library needs, by another reader."""
     with path.open("rb") as stream:
         file = ELFFile(stream)
-        tags = list(next(one for one in file.iter_segments("PT_DYNAMIC")).iter_tags())
+        tags = list(next(segment for segment in file.iter_segments("PT_DYNAMIC")).iter_tags())
         needs = file.get_section_by_name(".gnu.version_r")
         versions = {
-            auxiliary["vna_other"]: (one.name, auxiliary.name)
-            for one, auxiliaries in (needs.iter_versions() if needs else ())
+            auxiliary["vna_other"]: (library.name, auxiliary.name)
+            for library, auxiliaries in (needs.iter_versions() if needs else ())
             for auxiliary in auxiliaries
         }
         numbers = file.get_section_by_name(".gnu.version")
         symbols = list(enumerate(file.get_section_by_name(".dynsym").iter_symbols()))
-        named = [(at, one) for at, one in symbols if one.name]
-        undefined = [(at, one) for at, one in named if one["st_shndx"] == "SHN_UNDEF"]
+        named = [(at, pair) for at, pair in symbols if pair.name]
+        undefined = [(at, pair) for at, pair in named if pair["st_shndx"] == "SHN_UNDEF"]
         given = [numbers.get_symbol(at)["ndx"] if numbers else 0 for at, _ in undefined]
         return LoadableLibrary(
-            next((one.soname for one in tags if one.entry.d_tag == "DT_SONAME"), None),
-            tuple(one.needed for one in tags if one.entry.d_tag == "DT_NEEDED"),
-            tuple(one.rpath for one in tags if one.entry.d_tag == "DT_RPATH"),
-            tuple(folder for one in tags if one.entry.d_tag == "DT_RUNPATH" for folder in one.runpath.split(":")),
+            next((tag.soname for tag in tags if tag.entry.d_tag == "DT_SONAME"), None),
+            tuple(tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"),
+            tuple(tag.rpath for tag in tags if tag.entry.d_tag == "DT_RPATH"),
+            tuple(folder for tag in tags if tag.entry.d_tag == "DT_RUNPATH" for folder in tag.runpath.split(":")),
             tuple(
-                (one.name, *(versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")))
-                for (_, one), number in zip(undefined, given, strict=True)
+                (n.name, *(versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")))
+                for (_, n), number in zip(undefined, given, strict=True)
             ),
             frozenset(),
-            frozenset(one.name for _, one in named if one["st_shndx"] != "SHN_UNDEF" and one.name in cuda_functions()),
-            frozenset(one.name for _, one in undefined if one["st_info"]["bind"] == "STB_WEAK"),
+            frozenset(n.name for _, n in named if n["st_shndx"] != "SHN_UNDEF" and n.name in cuda_functions()),
+            frozenset(s.name for _, s in undefined if s["st_info"]["bind"] == "STB_WEAK"),
             {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}[file["e_machine"]],
         )
 
@@ -629,7 +629,7 @@ def test_the_reader_agrees_with_pyelftools(made) -> None:
     paths = [made.site / made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9", "-Wl,-rpath,$ORIGIN:/opt")]
     distributions, _ = installed.read_distributions(installed.find_place())
     names = ("nvidia-nvjitlink", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "cuda-bindings")
-    paths += [Path(path) for one in distributions if one.name in names for path in one.files][:8]
+    paths += [Path(path) for dist in distributions if dist.name in names for path in dist.files][:8]
     for path in paths:
         quick = read_dynamic(path)
         with path.open("rb") as stream:

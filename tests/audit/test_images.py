@@ -60,7 +60,7 @@ class Read:
         file.write_bytes(content)
         return list(all_images(self.folder))
 
-    def one(self, content: bytes, name: str = "x.bin") -> DeviceImage:
+    def image(self, content: bytes, name: str = "x.bin") -> DeviceImage:
         (image,) = self.everything(content, name)
         assert isinstance(image, DeviceImage)
         return image
@@ -106,7 +106,7 @@ def test_fatbins(content: bytes, size: int) -> None:
     """A fatbin is one that is whole, and whose first entry can be one, wherever it lies."""
     assert scan.fatbin_size(content, 0) == size
     assert scan.fatbin_size(b"data" + content, 4) == size
-    assert [one.size for one in scan.pieces(b"data" + content, text=False)] == ([size] if size else [])
+    assert [piece.size for piece in scan.pieces(b"data" + content, text=False)] == ([size] if size else [])
 
 
 def test_entries() -> None:
@@ -116,14 +116,14 @@ def test_entries() -> None:
     content = bytearray(whole)
     for number, (*_, used) in enumerate(rows):
         struct.pack_into("<I", content, 16 + 74 * number + 16, used)
-    found = list(scan.entries(memoryview(content)))
-    assert [(one.kind, one.arch, one.version, one.packing, one.scrambled, len(one.payload)) for one in found] == [
+    entries = list(scan.entries(memoryview(content)))
+    assert [(e.kind, e.arch, e.version, e.packing, e.scrambled, len(e.payload)) for e in entries] == [
         ("ptx", "sm_80", (1, 8), "", False, 10), ("cubin", "sm_80a", (1, 8), "lz4", False, 3),
         ("ltoir", "sm_80f", (1, 8), "zstd", True, 9), ("tileir", "sm_80", (0, 1), "", False, 10),
     ]  # fmt: skip
-    assert {one.size for one in found} == {1000}
+    assert {entry.size for entry in entries} == {1000}
     struct.pack_into("<I", content, 16 + 74 + 16, 11)  # more of it is packed than it has
-    assert [len(one.payload) for one in scan.entries(memoryview(content))][1] == 10
+    assert [len(entry.payload) for entry in scan.entries(memoryview(content))][1] == 10
     for cut, said in (
         (74 - 63, "the fatbin ends in the entry at byte 312"),
         (1, "the fatbin entry at byte 312 has a "),
@@ -157,8 +157,8 @@ def test_what_stays_packed(flags: int, size: int, without: str, note: str, monke
     monkeypatch.setattr(scan, "MOST_UNPACKED", 1000)
     if without:
         monkeypatch.setitem(sys.modules, without, None)
-    (one,) = scan.entries(memoryview(fatbin_of(entry(CUBIN, payload, flags=flags, size=size))))
-    assert scan.unpacked(one) == (None if note else content, note)
+    (piece,) = scan.entries(memoryview(fatbin_of(entry(CUBIN, payload, flags=flags, size=size))))
+    assert scan.unpacked(piece) == (None if note else content, note)
 
 
 def tileir(*head: int) -> bytes:
@@ -189,9 +189,9 @@ def tileir(*head: int) -> bytes:
 def test_pieces(content: bytes, form: str | None) -> None:
     """Each form by its header; only a whole file has a known end, where the header does not say it."""
     alone, inside = (list(scan.pieces(before + content, text=True)) for before in (b"", b"data"))
-    assert [(one.form, one.at) for one in alone + inside] == ([(form, 0), (form, 4)] if form else [])
+    assert [(piece.form, piece.at) for piece in alone + inside] == ([(form, 0), (form, 4)] if form else [])
     if form:
-        assert [one.size for one in alone + inside] == [
+        assert [piece.size for piece in alone + inside] == [
             len(content), 0 if form in ("ltoir", "tileir") else len(content),
         ]  # fmt: skip
     assert bool(list(scan.pieces(content, text=False))) is (form not in ("ptx", None))
@@ -203,7 +203,7 @@ def test_windows_lose_nothing(monkeypatch) -> None:
         (bytes(3), fatbin_of(entry(CUBIN, NEW)), b"x", PTX, bytes(2), ltoir(), OLD, scan.MAGIC[:2], bytes(3), PTX)
     )
     whole = list(scan.pieces(content, text=True))
-    assert [one.form for one in whole] == ["fatbin", "ptx", "ltoir", "cubin", "ptx"]
+    assert [piece.form for piece in whole] == ["fatbin", "ptx", "ltoir", "cubin", "ptx"]
     for window in (*range(1, 70), 700, len(content) - 1, len(content)):
         monkeypatch.setattr(scan, "_WINDOW", window)
         assert list(scan.pieces(content, text=True)) == whole
@@ -218,16 +218,16 @@ def test_end_of_a_cubin() -> None:
         (NEW[:40] + bytes(8) + NEW[48:60] + bytes(4), 64),
     ):
         more = content.ljust(5000, b"\1")
-        assert [one.size for one in scan.pieces(more, text=False)] == [5000]
-        assert [one.size for one in scan.pieces(b"data" + more, text=False)] == [end]
+        assert [piece.size for piece in scan.pieces(more, text=False)] == [5000]
+        assert [piece.size for piece in scan.pieces(b"data" + more, text=False)] == [end]
         cut = more[: end - 1]
-        assert [one.size for one in scan.pieces(b"data" + cut, text=False)] == ([end - 1] if end > 64 else [])
+        assert [piece.size for piece in scan.pieces(b"data" + cut, text=False)] == ([end - 1] if end > 64 else [])
 
 
 def archive(*members: bytes) -> bytes:
     """An archive of objects, each at an even place."""
-    heads = [str(len(one)).ljust(10).encode().rjust(58) + b"`\n" for one in members]
-    bodies = [one + b"\n" * (len(one) % 2) for one in members]
+    heads = [str(len(member)).ljust(10).encode().rjust(58) + b"`\n" for member in members]
+    bodies = [member + b"\n" * (len(member) % 2) for member in members]
     return b"!<arch>\n" + b"".join(head + body for head, body in zip(heads, bodies, strict=True))
 
 
@@ -239,13 +239,13 @@ def dll(*sections: tuple[bytes, int, int]) -> bytes:
 
 def test_names_of_sections() -> None:
     """Of an ELF file, of those in an archive, and of a DLL; sections without bytes in the file have no place."""
-    rows = [one for one in ELFFile(BytesIO(NEW)).iter_sections() if one["sh_type"] != "SHT_NOBITS" and one["sh_size"]]
-    ends = [one["sh_offset"] + one["sh_size"] for one in rows]
+    rows = [s for s in ELFFile(BytesIO(NEW)).iter_sections() if s["sh_type"] != "SHT_NOBITS" and s["sh_size"]]
+    ends = [row["sh_offset"] + row["sh_size"] for row in rows]
     alone = scan.Sections(NEW)
-    assert [alone.name_at(one["sh_offset"]) for one in rows] == [one.name for one in rows]
-    assert [alone.name_at(end - 1) for end in ends] == [one.name for one in rows]
+    assert [alone.name_at(row["sh_offset"]) for row in rows] == [row.name for row in rows]
+    assert [alone.name_at(end - 1) for end in ends] == [row.name for row in rows]
     assert [alone.name_at(place) for place in (0, len(NEW))] == ["", ""]
-    index = [one.name for one in ELFFile(BytesIO(NEW)).iter_sections()].index(rows[0].name)
+    index = [section.name for section in ELFFile(BytesIO(NEW)).iter_sections()].index(rows[0].name)
     empty = bytearray(NEW)
     empty[struct.unpack_from("<Q", NEW, 40)[0] + 64 * index + 4] = 8  # SHT_NOBITS
     assert scan.Sections(bytes(empty)).name_at(rows[0]["sh_offset"]) == ""
@@ -256,12 +256,12 @@ def test_names_of_sections() -> None:
         whole = archive(*members)
         assert members[0] not in (lying, cut) or scan.Sections(whole).name_at(68 + rows[0]["sh_offset"]) == ""
         start = whole.index(NEW)
-        found = scan.Sections(whole)
-        assert [found.name_at(start + one["sh_offset"]) for one in rows] == [one.name for one in rows]
-        assert found.name_at(start - 1) == ""
+        sections = scan.Sections(whole)
+        assert [sections.name_at(start + row["sh_offset"]) for row in rows] == [row.name for row in rows]
+        assert sections.name_at(start - 1) == ""
     assert scan.Sections(archive(NEW).replace(str(len(NEW)).encode(), b"?" * 4)).name_at(200) == ""
-    found = scan.Sections(dll((b".rdata", 300, 20), (b".nv_fatb", 200, 100), (b"\xe4", 400, 1)))
-    assert [found.name_at(place) for place in (199, 200, 299, 300, 319, 320, 400)] == [
+    sections = scan.Sections(dll((b".rdata", 300, 20), (b".nv_fatb", 200, 100), (b"\xe4", 400, 1)))
+    assert [sections.name_at(place) for place in (199, 200, 299, 300, 319, 320, 400)] == [
         "", ".nv_fatb", ".nv_fatb", ".rdata", ".rdata", "", "\xe4",
     ]  # fmt: skip
     assert scan.Sections(dll((b".rdata", 0, 100)).replace(b"PE\0\0", b"NE\0\0")).name_at(50) == ""
@@ -276,7 +276,7 @@ def test_files_that_promise_device_code(name: str, content: bytes, read: Read) -
     """A file whose name promises device code and that has none is a fault; of another file nobody expects some."""
     fault = UnreadImage(name, "has no device code that can be read; expected some, as its name says: build it again")
     assert read.everything(content, name) == ([fault] if "." in name and name != "x.bin" else [])
-    assert read.one(PTX, name).arch == "sm_80"
+    assert read.image(PTX, name).arch == "sm_80"
 
 
 @pytest.mark.parametrize(
@@ -289,9 +289,9 @@ def test_names_of_documents(name: str, counts: bool, read: Read) -> None:
 def test_groups_and_places(read: Read) -> None:
     """Images of one fatbin are a group, all loose ones another; each has its place, and a linker gets LTO-IR first."""
     whole = fatbin_of(entry(TEXT, PTX), entry(LTOIR, ltoir()))
-    found = read.everything(b"data" + whole + NEW + whole + PTX)
+    listed = read.everything(b"data" + whole + NEW + whole + PTX)
     second = 4 + len(whole) + len(NEW)
-    assert [(one.kind, one.at, one.group, one.relocatable) for one in found] == [
+    assert [(image.kind, image.at, image.group, image.relocatable) for image in listed] == [
         ("ptx", 4, 1, None), ("ltoir", 4, 1, True), ("cubin", 4 + len(whole), 0, True),
         ("ptx", second, 2, None), ("ltoir", second, 2, True), ("ptx", second + len(whole), 0, None),
     ]  # fmt: skip
@@ -302,9 +302,9 @@ def test_too_many_images(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_IMAGES", 2)
     whole = fatbin_of(*[entry(TEXT, PTX)] * 2)
     assert len(read.everything(whole)) == 2
-    found = read.everything(whole + whole)
-    assert [type(one) for one in found] == [DeviceImage, DeviceImage, UnreadImage]
-    assert found[-1] == UnreadImage("x.bin", "has more than 2 images; the rest was not read")
+    listed = read.everything(whole + whole)
+    assert [type(image) for image in listed] == [DeviceImage, DeviceImage, UnreadImage]
+    assert listed[-1] == UnreadImage("x.bin", "has more than 2 images; the rest was not read")
 
 
 def test_how_far_a_file_is_unpacked(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,12 +320,12 @@ def test_how_far_a_file_is_unpacked(read: Read, monkeypatch: pytest.MonkeyPatch)
     ):
         monkeypatch.setattr(module, "_LEAST_UNPACKED", least)
         monkeypatch.setattr(module, "_MOST_RATIO", ratio)
-        found = read.everything(whole)
-        assert [one.data is not None for one in found] == [first, second, True], (least, ratio)
-        assert {one.note for one in found if one.data is None} <= {"the images of this file would become too large"}
+        listed = read.everything(whole)
+        assert [image.data is not None for image in listed] == [first, second, True], (least, ratio)
+        assert {i.note for i in listed if i.data is None} <= {"the images of this file would become too large"}
     damaged = fatbin_of(packed(content).replace(b"\x28\xb5\x2f\xfd", bytes(4)), packed(content))
     monkeypatch.setattr(module, "_LEAST_UNPACKED", 4000)
-    assert [one.data is not None for one in read.everything(damaged)] == [False, True]
+    assert [image.data is not None for image in read.everything(damaged)] == [False, True]
 
 
 def test_what_headers_say(read: Read) -> None:
@@ -333,7 +333,7 @@ def test_what_headers_say(read: Read) -> None:
     whole = fatbin_of(packed(PTX), entry(TEXT, PTX, version=(8, 0)))
     (read.folder / "empty.ptx").touch()
     assert len(read.everything(whole)) == 3
-    assert [one.kind for one in images(read.folder)] == ["ptx", "ptx"]
+    assert [image.kind for image in images(read.folder)] == ["ptx", "ptx"]
     first, second = module.in_file("x.bin", whole, room=0)
     assert (first.arch, first.ptx_isa, first.packed, first.data, first.note) == ("sm_80", (8, 0), True, None, "")
     assert first.needs == needs_for_ptx_isa((8, 0))
@@ -358,14 +358,14 @@ def test_damaged_entry(read: Read) -> None:
 )
 def test_form_of_a_packed_cubin(arch: int, version: tuple[int, int], needs: Needs | None, read: Read) -> None:
     """CUDA 13 writes another form, which CUDA 12 writes from sm_100 on, too."""
-    image = read.one(fatbin_of(entry(CUBIN, b"?", arch=arch, version=version, flags=ZSTD, size=1000)))
+    image = read.image(fatbin_of(entry(CUBIN, b"?", arch=arch, version=version, flags=ZSTD, size=1000)))
     assert (image.kind, image.arch, image.needs, image.packed) == ("cubin", f"sm_{arch}", needs, True)
     assert image.note.startswith("it cannot be unpacked: ")
 
 
 def test_form_of_a_short_cubin(read: Read) -> None:
     """What the bytes do not say stays as the header has it."""
-    image = read.one(fatbin_of(entry(CUBIN, NEW[:64], arch=89, flags=SPECIFIC)))
+    image = read.image(fatbin_of(entry(CUBIN, NEW[:64], arch=89, flags=SPECIFIC)))
     assert (image.arch, image.needs, image.data) == ("sm_89a", OF_13, NEW[:64])
 
 
@@ -384,7 +384,7 @@ def test_form_of_a_short_cubin(read: Read) -> None:
 def test_formats_of_ltoir(number: int, needs: Needs, read: Read) -> None:
     """Packed LTO-IR names its format, which an interval of releases writes."""
     assert _of_ltoir(number) == needs
-    image = read.one(fatbin_of(entry(LTOIR, b"?", version=(1, number), flags=ZSTD)))
+    image = read.image(fatbin_of(entry(LTOIR, b"?", version=(1, number), flags=ZSTD)))
     assert (image.kind, image.arch, image.needs, image.relocatable) == ("ltoir", "sm_80", needs, True)
 
 
@@ -392,13 +392,13 @@ def test_loose_ltoir(read: Read) -> None:
     """A file of LTO-IR is one image; in other bytes only its header is known. A fatbin names the architecture."""
     head = ltoir(arch=1030)
     whole = head + b"\1" * 100
-    alone = read.one(whole)
+    alone = read.image(whole)
     assert (alone.kind, alone.arch, alone.data, alone.note) == ("ltoir", "sm_103", whole, "")
-    inside = read.one(b"data" + head + bytes(100))
+    inside = read.image(b"data" + head + bytes(100))
     assert (inside.arch, inside.data, inside.note) == (
         "sm_103", None, "LTO-IR has no length, so that its end is not known",
     )  # fmt: skip
-    assert read.one(fatbin_of(entry(LTOIR, head, arch=90, flags=SPECIFIC))).arch == "sm_90a"
+    assert read.image(fatbin_of(entry(LTOIR, head, arch=90, flags=SPECIFIC))).arch == "sm_90a"
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_loose_ltoir(read: Read) -> None:
 )
 def test_versions_of_ltoir(version: tuple[int, int], needs: Needs, producer: CudaVersion | None, read: Read) -> None:
     """A version of NVVM IR that no table knows names no release that made it."""
-    image = read.one(ltoir(version=version))
+    image = read.image(ltoir(version=version))
     assert (image.producer, image.needs) == (producer, needs)
 
 
@@ -434,7 +434,7 @@ COMMENT = b"// " + COMPILER + b", V12.6.20\n\n"
 )
 def test_comment_before_ptx(before: bytes, kept: bytes, read: Read) -> None:
     """PTX begins with the comment that names its compiler, of which a kilobyte is read."""
-    image = read.one(before + PTX + b"\0data")
+    image = read.image(before + PTX + b"\0data")
     assert image.data == kept + PTX
     assert image.at == len(before)
     assert image.producer == (CudaVersion(12, 6) if COMMENT in before else None)
@@ -444,23 +444,23 @@ def test_comment_before_ptx(before: bytes, kept: bytes, read: Read) -> None:
 def test_most_of_a_loose_image(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a bound is not kept of PTX, nor of a cubin."""
     monkeypatch.setattr(scan, "MOST_UNPACKED", 1000)
-    assert len(read.one(PTX.ljust(5000)).data) == 1000
-    assert len(read.one(NEW).data) == 1000
+    assert len(read.image(PTX.ljust(5000)).data) == 1000
+    assert len(read.image(NEW).data) == 1000
 
 
 def test_ptx_that_cannot_be_read(read: Read) -> None:
     """What the header of the entry says remains; NULs behind PTX are no part of it, and those behind a cubin are."""
-    image = read.one(fatbin_of(entry(TEXT, b"version 8.0\0\0", version=(8, 4), arch=90)))
+    image = read.image(fatbin_of(entry(TEXT, b"version 8.0\0\0", version=(8, 4), arch=90)))
     assert (image.arch, image.ptx_isa, image.data) == ("sm_90", (8, 4), b"version 8.0")
     assert image.note == "its .version and .target cannot be read"
     for more, note in ((0, ""), (1, "its .version and .target cannot be read")):
         far = b"//".ljust(65536 - len(FACTS) + more) + FACTS
-        assert read.one(fatbin_of(entry(TEXT, far))).note == note
+        assert read.image(fatbin_of(entry(TEXT, far))).note == note
     for more, producer in ((0, CudaVersion(12, 6)), (1, None)):
         far = b"//".ljust(4096 - len(COMPILER) + more) + COMPILER + b"\n" + PTX
-        assert read.one(fatbin_of(entry(TEXT, far))).producer == producer
-    assert read.one(fatbin_of(entry(CUBIN, NEW + bytes(8)))).data == NEW + bytes(8)
-    assert read.one(fatbin_of(entry(TEXT, PTX.replace(b"sm_80", b"compute_100f")))).arch == "sm_100f"
+        assert read.image(fatbin_of(entry(TEXT, far))).producer == producer
+    assert read.image(fatbin_of(entry(CUBIN, NEW + bytes(8)))).data == NEW + bytes(8)
+    assert read.image(fatbin_of(entry(TEXT, PTX.replace(b"sm_80", b"compute_100f")))).arch == "sm_100f"
 
 
 def changed(cubin: bytes, flags: int, *, more: bytes = b"", kind: int = 1) -> bytes:
@@ -487,7 +487,7 @@ def changed(cubin: bytes, flags: int, *, more: bytes = b"", kind: int = 1) -> by
 )  # fmt: skip
 def test_architecture_of_a_cubin(cubin: bytes, arch: str, virtual: str | None, read: Read) -> None:
     """By its flags, whose places CUDA 13 has moved, and by the options in its notes."""
-    image = read.one(cubin)
+    image = read.image(cubin)
     assert (image.arch, image.virtual_arch) == (arch, virtual)
 
 
@@ -495,7 +495,7 @@ def test_architecture_in_the_header_of_an_entry(read: Read) -> None:
     """The header of the fatbin's entry goes before the notes of the cubin."""
     for text in (b"-arch sm_90 ", b"-arch sm_90a"):
         cubin = NEW.replace(b"-arch sm_90 ", text)
-        assert read.one(fatbin_of(entry(CUBIN, cubin, arch=90, flags=FAMILY))).arch == "sm_90f"
+        assert read.image(fatbin_of(entry(CUBIN, cubin, arch=90, flags=FAMILY))).arch == "sm_90f"
 
 
 def test_note_at_the_end_of_a_cubin(read: Read) -> None:
@@ -503,18 +503,18 @@ def test_note_at_the_end_of_a_cubin(read: Read) -> None:
     note = b"\xe8\x03\x00\x00NVIDIA Corp\0" + struct.pack("<HHH", 2, 75, 0)
     without = NEW.replace(b"NVIDIA Corp\0", b"NVIDIA Cor.\0")
     whole = [fatbin_of(entry(CUBIN, without + note[: len(note) - cut])) for cut in (0, 1)]
-    assert [read.one(one).virtual_arch for one in whole] == ["sm_75", None]
+    assert [read.image(image).virtual_arch for image in whole] == ["sm_75", None]
 
 
 @pytest.mark.parametrize(("kind", "relocatable"), [(1, True), (2, False), (0x101, False)])
 def test_what_a_linker_takes(kind: int, relocatable: bool, read: Read) -> None:
     """A relocatable cubin must be linked first."""
-    assert read.one(changed(NEW, 0x6005A04, kind=kind)).relocatable is relocatable
+    assert read.image(changed(NEW, 0x6005A04, kind=kind)).relocatable is relocatable
 
 
 def test_what_the_inspection_adds(read: Read) -> None:
     """The release that made a cubin, what it needs, and its problem."""
-    image = read.one(NEW)
+    image = read.image(NEW)
     assert (image.producer, image.needs, image.note) == (CudaVersion(13, 0), OF_13, "")
-    cut = read.one(fatbin_of(entry(CUBIN, NEW[:1500], arch=90)))
+    cut = read.image(fatbin_of(entry(CUBIN, NEW[:1500], arch=90)))
     assert cut.note == "damaged cubin: section table ends at byte 1984, the image has 1500"

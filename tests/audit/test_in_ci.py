@@ -17,7 +17,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 def run_action(folder: Path, inputs: dict[str, str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the shell steps of the action as a runner does: each value comes as a variable, and bash ends at an error."""
-    values = {name: one["default"] for name, one in ACTION["inputs"].items()} | inputs
+    values = {name: entry["default"] for name, entry in ACTION["inputs"].items()} | inputs
     (step,) = (step for step in ACTION["runs"]["steps"] if "run" in step)
     assert step["shell"] == "bash"
     given = {}
@@ -105,7 +105,7 @@ def test_libraries_of_the_action(uv, tmp_path) -> None:
     (tmp_path / "x.whl").touch()
     said = run_action(tmp_path, {"wheels": "x.whl"}, **uv).stdout.splitlines()
     given = {said[at + 1] for at, word in enumerate(said) if word == "--with"}
-    extra = {re.match(r"[\w-]+", one)[0] for one in PYPROJECT["project"]["optional-dependencies"]["audit"]}
+    extra = {re.match(r"[\w-]+", extra)[0] for extra in PYPROJECT["project"]["optional-dependencies"]["audit"]}
     assert given == {"packaging"} | extra - {"py-rattler"}
 
 
@@ -153,7 +153,7 @@ def test_the_hook_runs(project) -> None:
     compiler = project / "empty-library"
     compiler.write_text(EMPTY_LIBRARY, encoding="utf-8")
     compiler.chmod(0o755)
-    (pin,) = (one for one in PYPROJECT["dependency-groups"]["lint"] if one.startswith("pre-commit=="))
+    (pin,) = (need for need in PYPROJECT["dependency-groups"]["lint"] if need.startswith("pre-commit=="))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"PRE_COMMIT_HOME": str(project / "cache"), "CC": str(compiler)}
     subprocess.run(["git", "init", "-q", str(project)], env=environment, check=True)

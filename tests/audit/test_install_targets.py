@@ -33,24 +33,24 @@ from pytest_cudalink.audit.install_targets import targets_of
 )
 def test_targets(name: str, targets: list[str]) -> None:
     """Each tag of the name counts, and no folder."""
-    assert [str(one) for one in targets_of(name)] == targets
+    assert [str(target) for target in targets_of(name)] == targets
 
 
 @pytest.mark.parametrize("name", ["x-1-py3-none-any.whl", "x-1-py2.py3-none-any.whl", "aarch64", "x.whl"])
 def test_every_python(name: str) -> None:
     """A wheel without an exact Python is for those that Requires-Python accepts; the files say the platform."""
-    minors = [one.minor for one in targets_of(name)]
+    minors = [target.minor for target in targets_of(name)]
     assert minors == list(range(9, 16))
-    assert [one.minor for one in targets_of(name, ">=3.11.4,!=3.12.*,<3.14")] == [11, 13]
+    assert [target.minor for target in targets_of(name, ">=3.11.4,!=3.12.*,<3.14")] == [11, 13]
     for invalid in ("nonsense", ">=4", f">={'9' * 5000}"):
-        assert [one.minor for one in targets_of(name, invalid)] == minors
-    assert {(*one.system, one.machine) for one in targets_of(name, windows=True)} == {
+        assert [target.minor for target in targets_of(name, invalid)] == minors
+    assert {(*target.system, target.machine) for target in targets_of(name, windows=True)} == {
         ("win32", "Windows", "nt", "AMD64")
     }
-    assert {(one.pypy, *one.system, one.machine) for one in targets_of(name)} == {
+    assert {(target.pypy, *target.system, target.machine) for target in targets_of(name)} == {
         (False, "linux", "Linux", "posix", "x86_64")
     }
-    assert {one.machine for one in targets_of(name, machine="aarch64")} == {"aarch64"}
+    assert {target.machine for target in targets_of(name, machine="aarch64")} == {"aarch64"}
 
 
 def test_every_variable_of_markers_is_given() -> None:

@@ -28,8 +28,8 @@ def summary(needs: tuple[Need, ...]) -> set[tuple[str, int, str, str]]:
 
 def test_the_cuda_runtime_inside() -> None:
     """Some modules of cuda-bindings contain the static runtime."""
-    found = {file.name.partition(".")[0] for file in BINDINGS.rglob("*.so") if has_runtime(str(file))}
-    assert {one for one in found if "runtime" in one} == found != set()
+    names = {file.name.partition(".")[0] for file in BINDINGS.rglob("*.so") if has_runtime(str(file))}
+    assert {name for name in names if "runtime" in name} == names != set()
 
 
 def test_the_cuda_runtime_that_is_linked(cuda_library, built, tmp_path) -> None:
@@ -37,8 +37,8 @@ def test_the_cuda_runtime_that_is_linked(cuda_library, built, tmp_path) -> None:
     assert has_runtime(str(built("a.so", {cuda_library("libcudart.so.13", "cudaFree", node=None): "cudaFree"})))
     assert not has_runtime(str(built("b.so", {cuda_library("libcuda.so.1", "cuInit", node=None): "cuInit"})))
     two = {
-        cuda_library(name, one, node=None): one
-        for name, one in (("libcudart.so.13", "cudaFree"), ("libcuda.so.1", "cuInit"))
+        cuda_library(name, symbol, node=None): symbol
+        for name, symbol in (("libcudart.so.13", "cudaFree"), ("libcuda.so.1", "cuInit"))
     }
     assert has_runtime(str(built("c.so", two)))
     (tmp_path / "d.so").write_bytes(b"cuGetExportTable\0cudaErrorInvalidValue\0")
@@ -110,8 +110,8 @@ SOURCES = [
 def test_names_in_python(source: str, names: set[tuple[str, bool]], tmp_path) -> None:
     """Calls of ctypes and cuda.pathfinder count, and whether a handler expects an absence; sources never run."""
     (tmp_path / "x.py").write_text(f"raise SystemExit\n{source}\n", encoding="utf-8")
-    found = {(need.evidence.split()[1], need.demanded) for need in needs_of(tmp_path)}
-    assert found == names
+    demands = {(need.evidence.split()[1], need.demanded) for need in needs_of(tmp_path)}
+    assert demands == names
 
 
 NAMED = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
@@ -210,9 +210,9 @@ def test_names_of_libraries(name: str, stem: str | None) -> None:
 
 def in_data(data: bytes, *ranges: tuple[int, int], **more: bool) -> list[str]:
     """The names that ranges of a file hold; without ranges, all of it."""
-    found = names_in_data(BytesIO(data), ranges or [(0, len(data))], **more)
-    assert not any(one.demanded for one in found)
-    return [one.name for one in found]
+    opened = names_in_data(BytesIO(data), ranges or [(0, len(data))], **more)
+    assert not any(opening.demanded for opening in opened)
+    return [opening.name for opening in opened]
 
 
 def test_names_that_end_a_string() -> None:
@@ -255,11 +255,11 @@ def test_no_codec_of_a_file_is_run(make_wheel, monkeypatch) -> None:
     asked: list[str] = []
     codecs.register(search := asked.append)
     try:
-        found = audit(make_wheel("x-1-py3-none-any.whl", {"x/a.py": b"# coding: hostile\n" + NAMED}))
+        audited = audit(make_wheel("x-1-py3-none-any.whl", {"x/a.py": b"# coding: hostile\n" + NAMED}))
         audit(make_wheel("y-1-py3-none-any.whl", {"x/a.py": b"\r# coding: hostile\n" + NAMED}))
     finally:
         codecs.unregister(search)
-    assert [one.kind for one in found.errors] == ["unreadable"]
+    assert [error.kind for error in audited.errors] == ["unreadable"]
     assert asked == []
 
 
@@ -278,9 +278,9 @@ def test_jitify(make_wheel, tmp_path) -> None:
 # -- what was read is judged, without files
 
 
-def elf(*needed: str, wants: str = "", of: str = "", weak: str = "", soname: str | None = None) -> LoadableLibrary:
-    """A library that needs others, and wants symbols; without `of`, it has no symbol versions."""
-    undefined = tuple((symbol, of, "") for symbol in f"{wants} {weak}".split())
+def elf(*needed: str, wants: str = "", library: str = "", weak: str = "", soname: str | None = None) -> LoadableLibrary:
+    """A library that needs others, and wants symbols; without `library`, it has no symbol versions."""
+    undefined = tuple((symbol, library, "") for symbol in f"{wants} {weak}".split())
     return LoadableLibrary(soname, needed, (), (), undefined, frozenset(), frozenset(), frozenset(weak.split()))
 
 
@@ -302,21 +302,21 @@ LINKS_12, LINKS_CUDA = ("linked", 12, "", "needs libcudart.so.12"), ("linked", 1
         ("x_cu12/a.so", elf("libcurand.so.10"), [("linked", 12, "", "needs libcurand.so.10")]),
         (
             "a.so",
-            elf("libcupti.so.12", wants="cuptiSubscribe", of="libcupti.so.12"),
+            elf("libcupti.so.12", wants="cuptiSubscribe", library="libcupti.so.12"),
             [("linked", 12, "", "needs libcupti.so.12")],
         ),
         (
             "a.so",
-            elf("libcudart.so.11.0", wants="cudaMalloc", of="libcudart.so.11.0"),
+            elf("libcudart.so.11.0", wants="cudaMalloc", library="libcudart.so.11.0"),
             [("linked", 11, "", "needs libcudart.so.11.0")],
         ),
         (
             "a.so",
-            elf(*CUDART, wants="cudaMalloc cudaFree", of="libcudart.so.12"),
+            elf(*CUDART, wants="cudaMalloc cudaFree", library="libcudart.so.12"),
             [LINKS_12, ("symbols", 12, "12.0", "wants cudaFree, cudaMalloc of CUDA 12.0")],
         ),
-        ("a.so", elf(*CUDART, wants="cudaMalloc", of="libcublas.so.12"), [LINKS_12]),
-        ("a.so", elf(*CUDART, weak="cudaMalloc", of="libcudart.so.12"), [LINKS_12]),
+        ("a.so", elf(*CUDART, wants="cudaMalloc", library="libcublas.so.12"), [LINKS_12]),
+        ("a.so", elf(*CUDART, weak="cudaMalloc", library="libcudart.so.12"), [LINKS_12]),
         (
             "a.so",
             elf(*CUDART, wants="cudaMalloc printf", weak="cudaGetDriverEntryPointByVersion"),
@@ -324,12 +324,12 @@ LINKS_12, LINKS_CUDA = ("linked", 12, "", "needs libcudart.so.12"), ("linked", 1
         ),
         (
             "a.so",
-            elf("libcufft.so.11", wants="cufftA cufftB", of="libcufft.so.11"),
+            elf("libcufft.so.11", wants="cufftA cufftB", library="libcufft.so.11"),
             [("linked", 12, "", "needs libcufft.so.11"), ("symbols", 12, "", "wants cufftA, cufftB")],
         ),
         (
             "a.so",
-            elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_12_0", of="libnvJitLink.so.13"),
+            elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_12_0", library="libnvJitLink.so.13"),
             [
                 ("linked", 13, "", "needs libnvJitLink.so.13"),
                 ("symbols", 13, "", "wants __nvJitLinkComplete_12_0"),
@@ -337,12 +337,12 @@ LINKS_12, LINKS_CUDA = ("linked", 12, "", "needs libcudart.so.12"), ("linked", 1
         ),
         (
             "a.so",
-            elf(*CUDART, wants="cudaMalloc cudaGetDriverEntryPointByVersion", of="libcudart.so.12"),
+            elf(*CUDART, wants="cudaMalloc cudaGetDriverEntryPointByVersion", library="libcudart.so.12"),
             [LINKS_12, ("symbols", 12, "12.5", "wants cudaGetDriverEntryPointByVersion of CUDA 12.5")],
         ),
         (
             "a.so",
-            elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_13_88", of="libnvJitLink.so.13"),
+            elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_13_88", library="libnvJitLink.so.13"),
             [
                 ("linked", 13, "", "needs libnvJitLink.so.13"),
                 ("symbols", 13, "13.88", "wants __nvJitLinkComplete_13_88 of CUDA 13.88"),
@@ -378,22 +378,22 @@ def test_what_a_library_links(name: str, library: LoadableLibrary, expected: lis
 
 def test_which_symbols_count() -> None:
     """Those that no release has are named, and inlined names; the first removal counts, and the newest wheel."""
-    found = needs_of_scan(Scan("", elves={"a.so": elf(*CUDA, wants="cuInit cuOfTomorrow printf cudaMalloc")}))
-    assert [need.unknown for need in found] == [(), ("cuOfTomorrow",)]
+    needs = needs_of_scan(Scan("", elves={"a.so": elf(*CUDA, wants="cuInit cuOfTomorrow printf cudaMalloc")}))
+    assert [need.unknown for need in needs] == [(), ("cuOfTomorrow",)]
     names = "cufftOfTomorrow _ZN5cufft1fEv ?cufft cufftExecC2C"  # the table leaves names of C++ out
-    unknown = elf("libcufft.so.11", wants=names, of="libcufft.so.11")
-    found = needs_of_scan(Scan("", elves={"a.so": unknown}))
-    assert [need.unknown for need in found] == [(), ("cufftOfTomorrow",)]
+    unknown = elf("libcufft.so.11", wants=names, library="libcufft.so.11")
+    needs = needs_of_scan(Scan("", elves={"a.so": unknown}))
+    assert [need.unknown for need in needs] == [(), ("cufftOfTomorrow",)]
     names = "__nvJitLinkComplete_13_88 __nvJitLinkGetErrorLog_13_1 __nvJitLinkComplete_13_0 nvJitLinkVersion"
-    inlined = elf("libnvJitLink.so.13", wants=names, of="libnvJitLink.so.13")
-    found = needs_of_scan(Scan("", elves={"a.so": inlined}))
-    assert [need.inlined for need in found] == [(), ("__nvJitLinkComplete_13_88", "__nvJitLinkGetErrorLog_13_1")]
-    gone = elf("libcufft.so.11", wants="cufftEnterCS cufftXtSetDistribution", of="libcufft.so.11")
+    inlined = elf("libnvJitLink.so.13", wants=names, library="libnvJitLink.so.13")
+    needs = needs_of_scan(Scan("", elves={"a.so": inlined}))
+    assert [need.inlined for need in needs] == [(), ("__nvJitLinkComplete_13_88", "__nvJitLinkGetErrorLog_13_1")]
+    gone = elf("libcufft.so.11", wants="cufftEnterCS cufftXtSetDistribution", library="libcufft.so.11")
     assert [need.below for need in needs_of_scan(Scan("", elves={"a.so": gone}))] == [None, (12, 3)]
     newest = elf(
         "libcusolver.so.12",
         wants="cusolverDnXsygvd cusolverDnXpolar_bufferSize cusolverDnCreate",
-        of="libcusolver.so.12",
+        library="libcusolver.so.12",
     )
     linked, symbols = needs_of_scan(Scan("", elves={"a.so": newest}))
     assert (symbols.floor, symbols.wheel, linked.demanded, symbols.demanded) == ((13, 2), "12.2.0.1", False, False)
@@ -402,7 +402,7 @@ def test_which_symbols_count() -> None:
 def test_the_newest_of_several_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     wheels = {"cusolverDnXpolar_bufferSize": "12.10.0", "cusolverDnXpolar": "12.9.0"}
     monkeypatch.setattr(exports, "first_wheel", lambda _stem, _major, symbol: wheels[symbol])
-    library = elf("libcusolver.so.12", wants=" ".join(wheels), of="libcusolver.so.12")
+    library = elf("libcusolver.so.12", wants=" ".join(wheels), library="libcusolver.so.12")
     _, symbols = needs_of_scan(Scan("", elves={"a.so": library}))
     assert symbols.wheel == "12.10.0"
 
@@ -417,10 +417,8 @@ def test_libraries_that_contradict_each_other() -> None:
 
 def test_a_library_without_symbol_versions() -> None:
     """A symbol of no library belongs to the library whose functions have its form, or that is known to export it."""
-    found = told(
-        Scan("", elves={"a.so": elf("libnvrtc.so.12", wants="nvrtcOfTomorrow nvrtcVersion cudaMalloc printf")})
-    )
-    assert found[1:] == [("symbols", 12, "12.0", "wants nvrtcVersion of CUDA 12.0")]
+    rows = told(Scan("", elves={"a.so": elf("libnvrtc.so.12", wants="nvrtcOfTomorrow nvrtcVersion cudaMalloc printf")}))
+    assert rows[1:] == [("symbols", 12, "12.0", "wants nvrtcVersion of CUDA 12.0")]
     assert told(Scan("", elves={"a.so": elf("libcupti.so.12", wants="cuptiSubscribe")})) == [
         ("linked", 12, "", "needs libcupti.so.12")
     ]

@@ -147,7 +147,7 @@ def test_device_code_that_needs_a_linker() -> None:
         DeviceImage("a", "ptx", "sm_80", needs=Needs(CudaVersion(13, 5)), producer=CudaVersion(13, 5)),
     ]
     refuses = b"libnvJitLink.so.need at least version "
-    for data, code, linked, found in (
+    for data, code, linked, expected in (
         (refuses, [UnreadImage("a", ""), *images], (), ({"a": NEW}, {"a": CudaVersion(12, 9)})),
         (refuses[16:] + refuses[:16], images, (), ({"a": NEW}, {"a": CudaVersion(12, 9)})),
         (b"x" + refuses[:-1], images, (), ({"a": NEW}, {})),
@@ -157,7 +157,7 @@ def test_device_code_that_needs_a_linker() -> None:
     ):
         scan = Scan("")
         read_nvjitlink_needs(scan, "a", data, code, linked)
-        assert (scan.ltoir, scan.jitify) == found
+        assert (scan.ltoir, scan.jitify) == expected
 
 
 LTOIR = b"\xed\x43\x4e\x7f\x01\x40\x02\x5d" + bytes(8) + b"\x40\0\0\0" + bytes(6) + b"\x84\x03" + bytes(36)
@@ -184,31 +184,31 @@ def test_what_is_read_of_each_file(tmp_path, monkeypatch) -> None:
         (tmp_path / "wheel" / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / "wheel" / name).write_bytes(content)
     monkeypatch.setattr(scan_module, "MOST_NAMES", 2)
-    found = scan_path(tmp_path / "wheel")
-    assert found.path == str(tmp_path / "wheel")
-    assert list(found.elves) == ["a.so", "b.dll", "l.dll", "o.dll", "p.dll"]
-    assert found.elves["b.dll"].needed == ("cudart64_12.dll",)
+    scanned = scan_path(tmp_path / "wheel")
+    assert scanned.path == str(tmp_path / "wheel")
+    assert list(scanned.elves) == ["a.so", "b.dll", "l.dll", "o.dll", "p.dll"]
+    assert scanned.elves["b.dll"].needed == ("cudart64_12.dll",)
     nvrtc = OpenedLibrary("libnvrtc.so.12", demanded=True)
-    assert found.opened == {
+    assert scanned.opened == {
         "a.so": (OpenedLibrary("libnvrtc.so.12"),), "c.py": (nvrtc,),
         "b.dll": (OpenedLibrary("cudart64_12.dll"), OpenedLibrary("nvJitLink_120_0.dll")),
         "n.py": (nvrtc, OpenedLibrary("libnvrtc.so.13", demanded=True)),
         "p.dll": (OpenedLibrary("cudart64_12.dll"),), "o.dll": (OpenedLibrary("nvJitLink_120_0.dll"),),
     }  # fmt: skip
-    assert found.ltoir == {"g.ltoir": Needs(CudaVersion(12, 9))}
-    assert found.jitify == {"b.dll": CudaVersion(12, 9)}
-    assert [(one.path, one.kind, one.data) for one in found.images] == [
+    assert scanned.ltoir == {"g.ltoir": Needs(CudaVersion(12, 9))}
+    assert scanned.jitify == {"b.dll": CudaVersion(12, 9)}
+    assert [(image.path, image.kind, image.data) for image in scanned.images] == [
         ("b.dll", "cubin", None), ("g.ltoir", "ltoir", None), ("l.dll", "cubin", None), ("o.dll", "cubin", None),
         ("o.dll", "ptx", None), ("p.dll", "cubin", None),
     ]  # fmt: skip
-    assert found.metadata == {"i-1.dist-info/METADATA": b"i", "x/i.egg-info/PKG-INFO": b"p"}
-    assert [(one.place, one.kind, one.severity) for one in found.findings] == [
+    assert scanned.metadata == {"i-1.dist-info/METADATA": b"i", "x/i.egg-info/PKG-INFO": b"p"}
+    assert [(finding.place, finding.kind, finding.severity) for finding in scanned.findings] == [
         ("e.py", "unreadable", "note"), ("f.py", "unreadable", "error"), ("j.so", "unreadable", "error"),
         ("n.py", "unreadable", "error"),
     ]  # fmt: skip
-    assert found.findings[1].what.startswith("Python ")
-    assert found.findings[2].what == "cannot be read: ElfError: its header is damaged"
-    assert found.findings[3].what == "names 3 libraries of CUDA; expected at most 2: the rest was not compared"
+    assert scanned.findings[1].what.startswith("Python ")
+    assert scanned.findings[2].what == "cannot be read: ElfError: its header is damaged"
+    assert scanned.findings[3].what == "names 3 libraries of CUDA; expected at most 2: the rest was not compared"
 
 
 def test_what_a_wheel_costs_ends_its_scan(tmp_path, monkeypatch) -> None:
@@ -218,11 +218,11 @@ def test_what_a_wheel_costs_ends_its_scan(tmp_path, monkeypatch) -> None:
         archive.write(DATA / "size.fatbin", "x.fatbin")
     monkeypatch.setattr(scan_module, "_MOST_TEXT", 6)
     monkeypatch.setattr(scan_module, "MOST_UNPACKED", 0)
-    found = scan_path(tmp_path / "x.whl")
-    assert found.metadata == {"x-1.dist-info/METADATA": b"Name: "}
-    assert {one.needs for one in found.images if one.kind == "cubin"} == {Needs(CudaVersion(13, 0))}
+    scanned = scan_path(tmp_path / "x.whl")
+    assert scanned.metadata == {"x-1.dist-info/METADATA": b"Name: "}
+    assert {image.needs for image in scanned.images if image.kind == "cubin"} == {Needs(CudaVersion(13, 0))}
     with pytest.raises(AuditError, match=r"x\.whl: would become larger than "):
-        found.budget.spend(1 << 60)
+        scanned.budget.spend(1 << 60)
     monkeypatch.setattr(budget, "MOST_ENTRIES", 1)
     said = "x.whl: has 2 entries; expected at most 1: unpack it, and audit the folder"
     with pytest.raises(AuditError, match=f"{re.escape(said)}$"):
@@ -244,17 +244,19 @@ def test_packed_cubins_follow_their_neighbours() -> None:
     """A cubin whose header does not say its release has that of the file's other cubins, and their suffix."""
     read = cubin("a", "sm_90a", NEW, data=b"x")
     fault = UnreadImage("a", "damaged")
-    found = completed([read, cubin("a", "sm_90", None, note="large"), fault, cubin("a", "sm_120f", None, note="large")])
-    assert found == [cubin("a", "sm_90a", NEW), cubin("a", "sm_90a", NEW), fault, cubin("a", "sm_120f", NEW)]
+    listed = completed(
+        [read, cubin("a", "sm_90", None, note="large"), fault, cubin("a", "sm_120f", None, note="large")]
+    )
+    assert listed == [cubin("a", "sm_90a", NEW), cubin("a", "sm_90a", NEW), fault, cubin("a", "sm_120f", NEW)]
     more = [read, cubin("a", "sm_90", OLD), cubin("a", "sm_90f", None), cubin("a", "sm_120", None)]
-    assert [(one.arch, one.needs) for one in completed([*more, cubin("a", "sm_75", OLD, data=b"x")])] == [
+    assert [(image.arch, image.needs) for image in completed([*more, cubin("a", "sm_75", OLD, data=b"x")])] == [
         ("sm_90a", NEW), ("sm_90a", OLD), ("sm_90f", NEW), ("sm_120", NEW), ("sm_75", OLD),
     ]  # fmt: skip
     alone = cubin("a", "sm_120", None, note="large")
     ptx = DeviceImage("a", "ptx", "sm_120", needs=NEW)
     assert completed([alone, replace(ptx, data=b"x")]) == [alone, ptx]
     says = [cubin("a", "sm_80", OLD), cubin("a", "sm_80a", NEW, data=b"x"), cubin("a", "sm_80", NEW, data=b"x")]
-    assert [(one.arch, one.needs) for one in completed(says)] == [("sm_80a", OLD), ("sm_80a", NEW), ("sm_80", NEW)]
+    assert [(i.arch, i.needs) for i in completed(says)] == [("sm_80a", OLD), ("sm_80a", NEW), ("sm_80", NEW)]
 
 
 def test_needs_are_folded(cuda_library, built, make_wheel, capsys) -> None:

@@ -40,7 +40,7 @@ def dll(
         return _BASE + at
 
     def thunks(symbols: tuple[str | int, ...]) -> int:
-        rows = [1 << 63 | one if isinstance(one, int) else put(b"\0\0" + one.encode() + b"\0") for one in symbols]
+        rows = [1 << 63 | name if isinstance(name, int) else put(b"\0\0" + name.encode() + b"\0") for name in symbols]
         return put(struct.pack(f"<{len(rows) + 1}Q", *rows, 0))
 
     for index, (library, symbols) in enumerate(imports.items()):
@@ -55,7 +55,7 @@ def dll(
         ]
         directories[13] = (put(b"".join(rows) + bytes(32)), 32 * (len(rows) + 1))
     if exports:
-        names = struct.pack(f"<{len(exports)}I", *(put(one.encode() + b"\0") for one in exports))
+        names = struct.pack(f"<{len(exports)}I", *(put(export.encode() + b"\0") for export in exports))
         ordinals = struct.pack(f"<{len(exports)}H", *range(len(exports)))
         places = put(struct.pack("<I", _BASE) * (len(exports) + 1)), put(names), put(ordinals)
         count = len(exports)
@@ -69,7 +69,7 @@ def dll(
     optional += struct.pack("<IIIHH", _BASE + len(section), _RAW, 0, 3, 0) + struct.pack(
         "<QQQQII", 1 << 20, 1 << 12, 1 << 20, 1 << 12, 0, 16
     )
-    optional += b"".join(struct.pack("<II", *one) for one in directories)
+    optional += b"".join(struct.pack("<II", *directory) for directory in directories)
     assert len(optional) == 240
     header = struct.pack("<8sIIIIIIHHI", name, len(section), _BASE, len(section), _RAW, 0, 0, 0, 0, 0x40000040)
     head = b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0" + coff + optional + header
@@ -161,7 +161,7 @@ def test_imports(make_wheel, capsys) -> None:
     (answer,) = json.loads(capsys.readouterr().out)
     assert answer["majors"] == ["12"]
     assert sorted(answer["libraries"]) == ["cudart64_12.dll", "nvcuda.dll"]
-    floors = {(one["stem"], *one["floor"]) for one in answer["needs"] if one["floor"]}
+    floors = {(need["stem"], *need["floor"]) for need in answer["needs"] if need["floor"]}
     assert floors == {("libcudart", 12, 5)}
     (finding,) = answer["findings"]
     assert finding["kind"] == "floor"
@@ -196,11 +196,11 @@ def test_damaged_dlls(data, tmp_path_factory: pytest.TempPathFactory) -> None:
     (path / "x.dll").write_bytes(changed)
     began = time.monotonic()
     try:
-        found = audit(path)
+        audited = audit(path)
     except AuditError as error:
         assert "has no library" in str(error)
     else:
-        assert found.files or found.findings
+        assert audited.files or audited.findings
     assert time.monotonic() - began < 60
 
 

@@ -35,14 +35,14 @@ def field_of(node: ast.expr) -> object:
 
 def parsed(source: str) -> set[object]:
     """The fields with sentences that a source takes apart."""
-    found: set[object] = set()
+    fields: set[object] = set()
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(func=ast.Attribute(attr=name, value=value), args=arguments) if name in PARSERS:
-                found |= {field_of(one) for one in (value, *arguments)}
+                fields |= {field_of(argument) for argument in (value, *arguments)}
             case ast.Compare(left=ast.Constant() | ast.Name(), ops=[ast.In() | ast.NotIn()], comparators=[right]):
-                found.add(field_of(right))
-    return found & SENTENCES
+                fields.add(field_of(right))
+    return fields & SENTENCES
 
 
 def test_no_sentence_is_parsed() -> None:
@@ -51,14 +51,14 @@ def test_no_sentence_is_parsed() -> None:
     habits += ("what.startswith('used after ')", "re.search('=', ' '.join(x.fix.install))", "f(what, '+0x' in line)")
     assert [len(parsed(habit)) for habit in habits] == [1] * 6 + [0]
     files = {file.relative_to(PACKAGE).as_posix(): file for file in PACKAGE.rglob("*.py")}
-    found = {(name, field) for name, file in files.items() for field in parsed(file.read_text(encoding="utf-8"))}
-    assert found == EXCUSED
+    places = {(name, field) for name, file in files.items() for field in parsed(file.read_text(encoding="utf-8"))}
+    assert places == EXCUSED
 
 
 def test_the_verdict_of_findings() -> None:
     """An error outweighs what is not known; warnings and notes do not count."""
     cases = (("note", "warning"), ("unknown", "error"), ("unknown", "note"), ())
-    assert [VERDICTS[exit_code_of(one)] for one in cases] == [VERDICTS[0], VERDICTS[1], VERDICTS[2], VERDICTS[0]]
+    assert [VERDICTS[exit_code_of(case)] for case in cases] == [VERDICTS[0], VERDICTS[1], VERDICTS[2], VERDICTS[0]]
 
 
 def test_remedies() -> None:
@@ -69,5 +69,5 @@ def test_remedies() -> None:
 
 def test_plain_data() -> None:
     """A command is its text; every other field stays as it is."""
-    found = asdict(Finding("note", "x", Command(("a",)), evidence=(1,)), dict_factory=plain)
-    assert (found["severity"], found["fix"], found["evidence"]) == ("note", "pip install a", (1,))
+    content = asdict(Finding("note", "x", Command(("a",)), evidence=(1,)), dict_factory=plain)
+    assert (content["severity"], content["fix"], content["evidence"]) == ("note", "pip install a", (1,))

@@ -22,7 +22,7 @@ def _seen_by_type_checkers(package: str) -> set[tuple[str, str]]:
     """Return the module and name of each import for type checkers."""
     tree = ast.parse(Path(import_module(package).__file__).read_text(encoding="utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If) and node.orelse]
-    return {("." * node.level + node.module, one.name) for node in block.body for one in node.names}
+    return {("." * node.level + node.module, name.name) for node in block.body for name in node.names}
 
 
 def _given_at_run_time(package: str) -> set[tuple[str, str]]:

@@ -146,4 +146,4 @@ def test_error_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(OSError, match="as it was"):
         _draw(monkeypatch, fail)
-    assert not [one for one in threading.enumerate() if one.name == "cudalink-progress"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "cudalink-progress"]

@@ -44,22 +44,22 @@ def process(temporary: Path):
 
     def start(code: str = "") -> tuple[subprocess.Popen[str], Path]:
         command = [sys.executable, "-c", HOLDS.format(code)]
-        one = subprocess.Popen(
+        process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        started.append(one)
-        return one, Path(one.stdout.readline().strip())
+        started.append(process)
+        return process, Path(process.stdout.readline().strip())
 
     yield start
-    for one in started:
+    for process in started:
         with suppress(ProcessLookupError):
-            os.killpg(one.pid, signal.SIGKILL)
-        one.communicate()
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
-def end(one: subprocess.Popen[str]) -> None:
-    one.kill()
-    one.wait()
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
 
 
 def test_ends_with_its_process(process, temporary) -> None:

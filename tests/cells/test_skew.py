@@ -67,8 +67,8 @@ def test_ltoir_is_inlined() -> None:
 def test_relocatable_code_links(kind: str) -> None:
     """PTX and cubins link; by the driver where its major version is another than nvJitLink's, else by nvJitLink."""
     image, decision = sample.link_sample(kind, ARCH)
-    found = sample.prove(kind, image)
-    assert found.ok, found.text
+    proof = sample.prove(kind, image)
+    assert proof.ok, proof.text
     crossing = NVJITLINK is None or (DRIVER is not None and DRIVER.major != NVJITLINK.major)
     assert decision.startswith(FORCED or ("driver" if crossing else "nvjitlink"))
 

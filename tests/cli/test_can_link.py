@@ -182,15 +182,15 @@ def test_wrong_words(words: tuple[str, ...], expected: str, capsys: pytest.Captu
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """Programs get every part; what is not known is null."""
     code, out, _ = said(capsys, "13.2", "13.0", "cubin", "--json")
-    found = json.loads(out)
+    answer = json.loads(out)
     assert code == 1
-    assert {name: found[name] for name in ("producer", "kind", "arch")} == {
+    assert {name: answer[name] for name in ("producer", "kind", "arch")} == {
         "producer": "13.2",
         "kind": "cubin",
         "arch": "sm_90",
     }
-    assert found["measured"]["command"] == "nox -s atlas"
-    linker, driver = found["answers"]
+    assert answer["measured"]["command"] == "nox -s atlas"
+    linker, driver = answer["answers"]
     assert (linker["step"], linker["works"], linker["answer"]["status"]) == ("nvjitlink", False, "refused")
     assert (driver["step"], driver["answer"]["code"]) == ("driver", 209)
     assert {"rule": "linker", "works": False, "because": "its header says that CUDA 13.2 made it"} in linker["expected"]

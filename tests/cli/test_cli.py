@@ -22,7 +22,7 @@ CALLS = (
 
 @pytest.mark.parametrize(
     "call",
-    [pytest.param(one, marks=() if one in ("toolchain list", "matrix list") else pytest.mark.slow) for one in CALLS],
+    [pytest.param(call, marks=() if call in ("toolchain list", "matrix list") else pytest.mark.slow) for call in CALLS],
 )
 def test_nobody_reads(call: str) -> None:
     """A reader that has left, as `head` does, ends the command without a word, with a shell's code for it."""

@@ -150,9 +150,9 @@ def test_wrong_words(
     file.write_text(_CELLS)
     monkeypatch.setenv("CUDALINK_CELLS", str(file))
 
-    found, said = _said(arguments, capsys)
+    ended, said = _said(arguments, capsys)
 
-    assert found == code
+    assert ended == code
     assert expected.format(file=file) in said
 
 

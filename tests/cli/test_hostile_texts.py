@@ -31,7 +31,7 @@ def put(file: Path, content: str | bytes | dict[str, object]) -> str:
 def devices() -> dict[str, object]:
     """A recording of the package whose texts are hostile."""
     data = grade.load(grade.RECORDED[0])
-    return data | {"devices": [one | {"name": NASTY} for one in data["devices"]], "driver": NASTY}
+    return data | {"devices": [device | {"name": NASTY} for device in data["devices"]], "driver": NASTY}
 
 
 RECORD, RUN = ("driver", "record", "--answers"), ("driver", "run", "--version")

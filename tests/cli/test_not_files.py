@@ -111,5 +111,5 @@ def test_metadata(kind, file, tmp_path, monkeypatch) -> None:
     KINDS[kind](package / file)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert wheels.all_versions().get("nvidia-nvjitlink") != "99.0"
-    assert not any(one.version == "99.0" for one in wheels.installed_wheels("nvidia-nvjitlink"))
+    assert not any(wheel.version == "99.0" for wheel in wheels.installed_wheels("nvidia-nvjitlink"))
     assert main(["doctor"]) in (1, 2)  # as the parts beside it are

@@ -154,8 +154,8 @@ def test_paths_that_are_refused(bad: dict[str, str], check: Callable[[str], Path
 def test_paths_that_are_taken(bad: dict[str, str]) -> None:
     """What exists is read; a file or folder to write may be missing with its folders; - is stdout."""
     assert [FILE("file"), RECORD("folder"), RECORD("file")] == [Path("file"), Path("folder"), Path("file")]
-    assert [output_file(one) for one in ("-", "file", "none/such")] == [Path("-"), Path("file"), Path("none/such")]
-    assert [output_folder(one) for one in ("folder", "none/such")] == [Path("folder"), Path("none/such")]
+    assert [output_file(path) for path in ("-", "file", "none/such")] == [Path("-"), Path("file"), Path("none/such")]
+    assert [output_folder(path) for path in ("folder", "none/such")] == [Path("folder"), Path("none/such")]
 
 
 def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch: pytest.Monk
 def test_every_command_is_walked() -> None:
     """`make_parser` has the options of every command."""
     parser = make_parser()
-    (action,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    (action,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
 
     assert list(action.choices) == list(COMMANDS)
     assert all(len(below._actions) > 1 or name == "demo" for name, below in action.choices.items())

@@ -16,27 +16,27 @@ def written() -> dict:
 
 def test_complete(written) -> None:
     """Every grid has a row and a letter for each release, or for each that has tileiras; every answer is used."""
-    found = atlas.load()
-    assert len(found.releases) == 15
-    assert set(found.wheels) == set(found.releases)
-    assert found.kinds == (*atlas.KINDS, *atlas.HEADERS)
-    assert set(found.steps) >= {"nvjitlink", "driver", "load"}
+    loaded = atlas.load()
+    assert len(loaded.releases) == 15
+    assert set(loaded.wheels) == set(loaded.releases)
+    assert loaded.kinds == (*atlas.KINDS, *atlas.HEADERS)
+    assert set(loaded.steps) >= {"nvjitlink", "driver", "load"}
     used = set()
-    for grid in found.grids:
-        assert tuple(grid.rows) == (found.releases[-5:] if grid.kind == atlas.TILE else found.releases)
+    for grid in loaded.grids:
+        assert tuple(grid.rows) == (loaded.releases[-5:] if grid.kind == atlas.TILE else loaded.releases)
         assert {len(row) for row in grid.rows.values()} == {len(grid.consumers)}
         used |= set("".join(grid.rows.values()))
-    assert used == set(found.answers) == set(written["answers"])
-    assert {answer.status for answer in found.answers.values()} <= set(atlas.STATUSES)
-    keys = [(grid.step, grid.kind, grid.arch) for grid in found.grids]
+    assert used == set(loaded.answers) == set(written["answers"])
+    assert {answer.status for answer in loaded.answers.values()} <= set(atlas.STATUSES)
+    keys = [(grid.step, grid.kind, grid.arch) for grid in loaded.grids]
     assert len(keys) == len(set(keys))
 
 
 def test_asking() -> None:
     """An answer has the numbers of its pair in the text; what was not measured is None."""
-    found = atlas.load()
-    assert found.ask("12.9", CudaVersion(13, 0), "ltoir", "nvjitlink").works
-    refused = found.ask(CudaVersion(13, 2), "12.9", "ptx", "nvjitlink")
+    loaded = atlas.load()
+    assert loaded.ask("12.9", CudaVersion(13, 0), "ltoir", "nvjitlink").works
+    refused = loaded.ask(CudaVersion(13, 2), "12.9", "ptx", "nvjitlink")
     assert (refused.status, refused.call, refused.code) == ("refused", "nvJitLinkAddData", 4)
     assert refused.name == "NVJITLINK_ERROR_PTX_COMPILE"
     assert "Unsupported .version 9.2; current version is '8.8'" in refused.text
@@ -48,8 +48,8 @@ def test_asking() -> None:
         ("13.0", "13.0", "ptx", "nvjitlink", "sm_61"),
         ("13.0", "12.7", "ptx", "nvjitlink"),
     ):
-        assert found.ask(*question) is None
-    assert found.ask("12.6", "13.0", "ptx", "nvjitlink", "sm_100").status == "not-made"
+        assert loaded.ask(*question) is None
+    assert loaded.ask("12.6", "13.0", "ptx", "nvjitlink", "sm_100").status == "not-made"
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_asking() -> None:
 )
 def test_tileiras_for_a_gpu(arch, bytecode, releases) -> None:
     """The releases that compile Tile IR for a GPU; none for bytecode or a GPU that was not measured."""
-    found = atlas.load().tileiras_for(arch, bytecode and CudaVersion.parse(bytecode))
-    assert found == tuple(map(CudaVersion.parse, releases.split()))
+    compilers = atlas.load().tileiras_for(arch, bytecode and CudaVersion.parse(bytecode))
+    assert compilers == tuple(map(CudaVersion.parse, releases.split()))
 
 
 SMALL = {
@@ -90,20 +90,20 @@ SMALL = {
 
 def test_a_small_atlas() -> None:
     """What a file leaves out is empty; each step has its consumers, and placeholders are filled in."""
-    found = atlas.atlas_of(SMALL)
-    assert found.answers["a"] == atlas.AtlasAnswer("works", "", 0, "", "")
-    assert found.grid("real-load", "cubin").consumers == ("13.0",)
-    assert (found.kinds, found.steps) == (("ptx", "cubin", "tileir"), ("nvjitlink", "tileiras", "real-load"))
+    small = atlas.atlas_of(SMALL)
+    assert small.answers["a"] == atlas.AtlasAnswer("works", "", 0, "", "")
+    assert small.grid("real-load", "cubin").consumers == ("13.0",)
+    assert (small.kinds, small.steps) == (("ptx", "cubin", "tileir"), ("nvjitlink", "tileiras", "real-load"))
     refused = "f: 4, 13.1 90: 9.1 is not "
-    assert str(found.ask("13.1", "13.1", "tileir", "tileiras")) == f"refused, {refused}9.1"
-    assert [str(found.ask("13.0", read, "ptx", "nvjitlink")) for read in found.releases] == [
+    assert str(small.ask("13.1", "13.1", "tileir", "tileiras")) == f"refused, {refused}9.1"
+    assert [str(small.ask("13.0", read, "ptx", "nvjitlink")) for read in small.releases] == [
         *("works", "refused, f: 4, 13.0 90: 9.0 is not 9.1", "crashed, SIGSEGV")
     ]
     unknown = atlas.atlas_of({**SMALL, "grids": [{**SMALL["grids"][2], "rows": {"99.0": "b"}}]})
     assert str(unknown.ask("99.0", "13.0", "ptx", "nvjitlink")) == "refused, f: 4, 99.0 90: ? is not 9.0"
-    assert found.tileiras_for("sm_90") == ((13, 2),)
-    assert found.tileiras_for("sm_90", CudaVersion(13, 2)) == ((13, 1),)
-    assert found.tileiras_for("sm_90", CudaVersion(13, 0)) == ()
+    assert small.tileiras_for("sm_90") == ((13, 2),)
+    assert small.tileiras_for("sm_90", CudaVersion(13, 2)) == ((13, 1),)
+    assert small.tileiras_for("sm_90", CudaVersion(13, 0)) == ()
 
 
 def test_another_format_is_refused(written) -> None:

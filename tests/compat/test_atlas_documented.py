@@ -12,32 +12,32 @@ from tools import atlas_differences
 
 def test_statements() -> None:
     """Each names its document, its address and the day; kinds, steps and rules are known words."""
-    found = statements()
-    assert len({one.name for one in found}) == len(found) == len(read_table("documented.toml")["statements"])
-    for one in found:
-        assert one.url.startswith("https://docs.nvidia.com/")
-        assert one.source
-        assert one.cited.endswith("; unverified") is not one.verified
+    listed = statements()
+    assert len({claim.name for claim in listed}) == len(listed) == len(read_table("documented.toml")["statements"])
+    for claim in listed:
+        assert claim.url.startswith("https://docs.nvidia.com/")
+        assert claim.source
+        assert claim.cited.endswith("; unverified") is not claim.verified
         # a statement is verified on a day, or says what was not read
-        assert one.read.startswith("2026-") or not one.verified
-        assert one.says.endswith(".")
-        assert set(one.kinds) <= set(atlas.KINDS)
-        assert set(one.steps) <= set(atlas.STEPS)
-        assert one.predicts("13.0", "12.9") in (True, False, None)
+        assert claim.read.startswith("2026-") or not claim.verified
+        assert claim.says.endswith(".")
+        assert set(claim.kinds) <= set(atlas.KINDS)
+        assert set(claim.steps) <= set(atlas.STEPS)
+        assert claim.predicts("13.0", "12.9") in (True, False, None)
 
 
 def test_what_the_page_says_of_a_gpu() -> None:
     """Of LTO-IR, every pair that nvJitLink links ran right; a driver of 13.0 loads what every release linked."""
-    found = atlas.load()
-    run = found.grid("real-run", "ltoir")
+    loaded = atlas.load()
+    run = loaded.grid("real-run", "ltoir")
     assert run is not None
-    answers = [found.answers[letter] for letters in run.rows.values() for letter in letters]
-    assert [one.status for one in answers].count("works") == 120
-    assert {one.status for one in answers} == {"works", "not-made"}
-    loads = [grid for grid in found.grids if grid.step == "real-load"]
-    statuses = {found.answers[letter].status for grid in loads for letters in grid.rows.values() for letter in letters}
+    answers = [loaded.answers[letter] for letters in run.rows.values() for letter in letters]
+    assert [answer.status for answer in answers].count("works") == 120
+    assert {answer.status for answer in answers} == {"works", "not-made"}
+    loads = [grid for grid in loaded.grids if grid.step == "real-load"]
+    statuses = {loaded.answers[letter].status for grid in loads for letters in grid.rows.values() for letter in letters}
     assert statuses == {"works", "not-made"}
-    ask = found.ask("13.5", "13.0", "fatbin-ltoir", "real-driver")
+    ask = loaded.ask("13.5", "13.0", "fatbin-ltoir", "real-driver")
     assert ask is not None
     assert (ask.status, ask.text) == ("wrong", "the image does not have the kernel")
 
@@ -59,27 +59,27 @@ def test_what_the_page_says_of_a_gpu() -> None:
 )
 def test_predictions(name, producer, consumer, predicted) -> None:
     """A statement predicts where it speaks, and only there."""
-    one = next(one for one in statements() if one.name == name)
-    assert one.predicts(producer, consumer) is predicted
+    statement = next(statement for statement in statements() if statement.name == name)
+    assert statement.predicts(producer, consumer) is predicted
 
 
 def test_known_disagreements() -> None:
     """LTO-IR crosses majors, older minors take cubins of CUDA 13; each has a command."""
-    found = atlas_differences.disagreements(atlas.load())
-    texts = [str(one) for one in found if one.grid.arch == "sm_90"]
+    clashes = atlas_differences.disagreements(atlas.load())
+    texts = [str(disagreement) for disagreement in clashes if disagreement.grid.arch == "sm_90"]
     crossing = "nvjitlink-ltoir-across-majors: documented that it is refused, works (nvjitlink ltoir: "
     assert f"{crossing}12.0 to 12.9 into 13.0 to 13.5)" in texts
     newer = "nvjitlink-newer-input: documented that it is refused, works (nvjitlink cubin: "
     assert f"{newer}13.0 to 13.5 into 12.5 to 12.9)" in texts
     # a GPU ran these images, and its numbers are right
-    runs = [(one.statement.name, one.grid.kind, one.where) for one in found if one.grid.step == "real-run"]
+    runs = [(clash.statement.name, clash.grid.kind, clash.where) for clash in clashes if clash.grid.step == "real-run"]
     assert ("nvjitlink-ltoir-across-majors", "ltoir", "12.0 to 12.9 into 13.0 to 13.5") in runs
     assert ("nvjitlink-newer-input", "cubin", "13.0 to 13.5 into 12.5 to 12.9") in runs
     assert any(text.startswith("only-relocatable-code-links: documented that it is refused, wrong") for text in texts)
-    commands = {one.reproducer for one in found}
+    commands = {clash.reproducer for clash in clashes}
     assert "nox -s atlas -- 12.0 13.0 --kind ltoir --arch sm_90 --show" in commands
     assert "nox -s atlas -- 12.8 12.6 --kind linked-cubin --arch sm_100 --show" in commands
-    assert all(one.predicted == bool(one.statement.predicts(*one.cells[-1])) for one in found)
+    assert all(clash.predicted == bool(clash.statement.predicts(*clash.cells[-1])) for clash in clashes)
 
 
 def test_what_contradicts() -> None:
@@ -94,8 +94,10 @@ def test_what_contradicts() -> None:
         "crashed": newer | others,
         "not-made": set(),
     }.items():
-        found = atlas_differences.disagreements(replace(base, answers={"x": atlas.AtlasAnswer(status)}, grids=(grid,)))
-        assert {cell for one in found for cell in one.cells} == expected, status
+        clashes = atlas_differences.disagreements(
+            replace(base, answers={"x": atlas.AtlasAnswer(status)}, grids=(grid,))
+        )
+        assert {cell for disagreement in clashes for cell in disagreement.cells} == expected, status
 
 
 def test_ranges() -> None:
@@ -103,5 +105,5 @@ def test_ranges() -> None:
     statement = statements()[0]
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {}, ())
     cells = (("12.6", "12.0"), ("12.8", "12.0"), ("13.0", "12.0"), ("13.0", "12.9"))
-    one = atlas_differences.Disagreement(statement, grid, cells, atlas.AtlasAnswer("works"), "")
-    assert one.where == "12.6 to 12.8 into 12.0; 13.0 into 12.0, 12.9"
+    disagreement = atlas_differences.Disagreement(statement, grid, cells, atlas.AtlasAnswer("works"), "")
+    assert disagreement.where == "12.6 to 12.8 into 12.0; 13.0 into 12.0, 12.9"

@@ -49,7 +49,7 @@ def test_round_trip(written) -> None:
     """Read again, the file has what Python has."""
     assert written == export_json.data()
     assert set(written["releases"]) == {str(release) for release in releases.PTX_ISA}
-    assert [one["id"] for one in written["known_bad"]] == [one.id for one in known_bad.entries()]
+    assert [entry["id"] for entry in written["known_bad"]] == [entry.id for entry in known_bad.entries()]
     for row, entry in zip(written["known_bad"], known_bad.entries(), strict=True):
         assert (
             known_bad.KnownBad(
@@ -61,7 +61,7 @@ def test_round_trip(written) -> None:
             == entry
         )
     for stem, library in written["libraries"].items():
-        assert {int(major): one["soname"] for major, one in library["majors"].items()} == exports.sonames(stem)
+        assert {int(major): entry["soname"] for major, entry in library["majors"].items()} == exports.sonames(stem)
         if library["exports"]:
             assert (matrices_dir().parent / library["exports"]).is_file()
 

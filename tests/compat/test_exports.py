@@ -30,22 +30,22 @@ RELEASES = [CudaVersion(12, minor) for minor in (0, 1, 2, 3)]
 
 def libraries_here() -> list[tuple[str, CudaVersion, Path]]:
     """The libraries of cached toolchains and of installed wheels, where the wheel is the newest of its release."""
-    found = []
+    libraries = []
     for stem in exports.libraries():
         for major, name in exports.distributions(stem).items():
             soname = exports.sonames(stem)[major]
             for chain in toolchains.installed():
                 versions = exports.wheel_versions(stem, chain.version)
                 if chain.version.major == major and versions[-1:] == (chain.packages.get(name),):
-                    found += [(stem, chain.version, file) for file in Path(chain.path).glob(f"lib64/{soname}")]
+                    libraries += [(stem, chain.version, file) for file in Path(chain.path).glob(f"lib64/{soname}")]
             with suppress(metadata.PackageNotFoundError):
                 wheel = metadata.distribution(name)
                 release = exports.release_of_wheel(name, wheel.version)
                 if release and exports.wheel_versions(stem, release)[-1:] == (wheel.version,):
                     files = [Path(file.locate()) for file in wheel.files or () if file.name == soname]
-                    found += [(stem, release, file) for file in files]
+                    libraries += [(stem, release, file) for file in files]
     # cached toolchains share files
-    return list({file.stat().st_ino: (stem, release, file) for stem, release, file in found}.values())
+    return list({file.stat().st_ino: (stem, release, file) for stem, release, file in libraries}.values())
 
 
 def defined_symbols(file: Path) -> set[str]:
@@ -71,7 +71,7 @@ def test_real_libraries(toolkit) -> None:
 
 def test_beginnings_of_real_libraries(toolkit) -> None:
     """The tables are found without PT_DYNAMIC; where a tool has moved the strings away, none are invented."""
-    found = set()
+    stems = set()
     for stem, release, file in libraries_here():
         with file.open("rb") as opened:
             read = dynamic_symbols.of_beginning(opened.read(1 << 16), exports.sonames(stem)[release.major])
@@ -79,11 +79,11 @@ def test_beginnings_of_real_libraries(toolkit) -> None:
                 read = dynamic_symbols.of_file(opened)
                 assert read.soname in exports.sonames(stem).values()
             else:
-                found.add(stem)
+                stems.add(stem)
         assert make_exports._c_names(read) == exports.symbols(stem, release)
         recorded = json.loads((exports.DATA / f"{stem}.json").read_text("utf-8"))["majors"][str(release.major)]
-        assert [*read.nodes] == [[], *(one["nodes"] for one in recorded["changes"] if "nodes" in one)][-1]
-    assert {"libnvJitLink", "libcudart"} <= found
+        assert [*read.nodes] == [[], *(change["nodes"] for change in recorded["changes"] if "nodes" in change)][-1]
+    assert {"libnvJitLink", "libcudart"} <= stems
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_beginnings_of_real_libraries(toolkit) -> None:
 )
 def test_known_from_the_field(stem, symbol, since) -> None:
     """The first release of each symbol that a bug report was about."""
-    found = {major: exports.since(stem, major, symbol) for major in since}
-    assert {major: release and str(release) for major, release in found.items()} == since
+    firsts = {major: exports.since(stem, major, symbol) for major in since}
+    assert {major: release and str(release) for major, release in firsts.items()} == since
 
 
 def test_early_nvjitlink_has_versioned_names_alone() -> None:
@@ -163,8 +163,8 @@ def test_sonames() -> None:
 )
 def test_release_of_wheel(distribution, version, release) -> None:
     """A wheel's version leads to its CUDA release."""
-    found = exports.release_of_wheel(distribution, version)
-    assert (found and str(found)) == release
+    named = exports.release_of_wheel(distribution, version)
+    assert (named and str(named)) == release
 
 
 def test_every_release_has_an_answer() -> None:
@@ -195,7 +195,7 @@ def test_versions_of_wheels_follow_the_releases() -> None:
     """Of each major of each library, oldest first: by number."""
     for stem in exports.libraries():
         for major in exports.distributions(stem):
-            wheels = [one for release in exports.releases(stem, major) for one in exports.wheel_versions(stem, release)]
+            wheels = [v for release in exports.releases(stem, major) for v in exports.wheel_versions(stem, release)]
             assert wheels == sorted(wheels, key=Version), (stem, major)
 
 
@@ -245,7 +245,7 @@ def by_wheel(history: list[list[frozenset[str]]]) -> tuple[dict, list[frozenset[
     changes, unread = make_exports._changes(files, "libx", Reader())
     assert unread == {}
     numbers = {str(release): [f"{r}.{w}" for w in range(len(history[r]))] for r, release in enumerate(RELEASES)}
-    return {"distribution": "x", "numbered": False, "wheels": numbers, "changes": changes}, [one[-1] for one in history]
+    return {"distribution": "x", "numbered": False, "wheels": numbers, "changes": changes}, [s[-1] for s in history]
 
 
 names = st.frozensets(st.sampled_from("abc"))

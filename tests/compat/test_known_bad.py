@@ -22,7 +22,7 @@ LINKS = read_table("cudadevrt.toml")["links"]
 
 
 def met(versions: dict[str, str], **facts) -> set[str]:
-    return {one.id for one in known_bad.known_bad(versions, **facts)}
+    return {entry.id for entry in known_bad.known_bad(versions, **facts)}
 
 
 @pytest.mark.parametrize("entry", known_bad.entries(), ids=lambda entry: entry.id)
@@ -112,12 +112,12 @@ def test_a_condition_that_is_not_decided_counts_as_met() -> None:
     """Without architecture and driver the entry is returned, and says what is open; a known one decides."""
     versions = {"numba": "0.62.1", "nvidia-nvjitlink-cu12": "12.8.93", "nvidia-cuda-nvrtc": "13.0.88"}
     both = known_bad.known_bad(versions)
-    assert {one.id: one.open_conditions() for one in both} == {
+    assert {entry.id: entry.open_conditions() for entry in both} == {
         "nvjitlink-12-8-cubins-of-13": ("for sm_100, sm_100f, sm_120", "if it links cubin"),
         "numba-driver-580": ("on drivers >=580",),
     }
     assert met(versions, arch="sm_90", driver="575.51.03") == set()
-    assert met(versions, arch="sm_120a", driver="580.65.06", kinds=["cubin", "ptx"]) == {one.id for one in both}
+    assert met(versions, arch="sm_120a", driver="580.65.06", kinds=["cubin", "ptx"]) == {entry.id for entry in both}
     assert met(versions, arch="sm_120", driver="575.51.03", kinds=["ptx"]) == set()
     assert both[0].open_conditions(arch="sm_120", kinds=["cubin"]) == ()
     assert both[0].sentence("sm_120", None) == (True, f"known to fail: {both[0].text}; only if it links cubin")
@@ -139,7 +139,7 @@ def test_the_text_names_threads() -> None:
 
 def linked_releases(entry: known_bad.KnownBad) -> list[tuple[CudaVersion, CudaVersion]]:
     """The pairs of compiler and nvJitLink of the atlas that an entry names."""
-    releases = [CudaVersion.parse(one) for one in atlas.load().releases]
+    releases = [CudaVersion.parse(release) for release in atlas.load().releases]
     within = {name: SpecifierSet(spec) for name, spec in entry.versions.items()}
     return [
         (made, read)
@@ -151,7 +151,7 @@ def linked_releases(entry: known_bad.KnownBad) -> list[tuple[CudaVersion, CudaVe
 
 def test_the_atlas_and_the_entries_have_one_verdict() -> None:
     """An entry for code of a compiler fails in every cell of the atlas, and each crash of the atlas is an entry."""
-    entries = [one for one in known_bad.entries() if set(one.versions) == {"nvjitlink", "nvrtc"}]
+    entries = [entry for entry in known_bad.entries() if set(entry.versions) == {"nvjitlink", "nvrtc"}]
     named = {
         (str(made), str(read), kind, arch): atlas.load().ask(made, read, kind, "nvjitlink", arch)
         for entry in entries
@@ -199,7 +199,7 @@ def test_measured_pairs_of_the_toolchains_here() -> None:
     """Each nvJitLink and each libcudadevrt.a in the cache, and of the installed wheels: the code of the table."""
     files = [(chain.version, Path(chain.path) / "lib64") for chain in toolchains.installed()]
     for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
-        for file in metadata.files(name) if name in {one.name for one in metadata.distributions()} else ():
+        for file in metadata.files(name) if name in {dist.name for dist in metadata.distributions()} else ():
             if file.name.startswith("libnvJitLink.so."):
                 release = exports.release_of_wheel(name, metadata.version(name))
                 files.append((release, Path(file.locate()).parent))

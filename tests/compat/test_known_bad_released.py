@@ -111,7 +111,7 @@ def run(versions: dict[str, str], program: str) -> str:
         install = ("uv", "pip", "install", "-q", "--python", sys.executable, "--target", str(folder))
         subprocess.run([*install, *wanted, "numpy"], check=True)
     # -S hides the packages of this environment; cuda.pathfinder does not look for libraries in the folder
-    libraries = os.pathsep.join(str(one) for one in folder.glob("nvidia/*/lib"))
+    libraries = os.pathsep.join(str(path) for path in folder.glob("nvidia/*/lib"))
     environment = {**os.environ, "PYTHONPATH": str(folder), "LD_LIBRARY_PATH": libraries}
     start = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "12.9", "--"]
     done = subprocess.run(
@@ -123,8 +123,8 @@ def run(versions: dict[str, str], program: str) -> str:
 @pytest.mark.parametrize(("entry", "bad", "good", "program", "error"), CASES, ids=[case[0] for case in CASES])
 def test_entry(entry, bad, good, program, error) -> None:
     """The combination fails with the text of the entry, and the nearest one that does not meet it works."""
-    versions = [{name: one.replace("*", "0") for name, one in given.items()} for given in (bad, good)]
-    assert [entry in {one.id for one in known_bad.known_bad(one)} for one in versions] == [True, False]
+    versions = [{name: version.replace("*", "0") for name, version in given.items()} for given in (bad, good)]
+    assert [entry in {entry.id for entry in known_bad.known_bad(version)} for version in versions] == [True, False]
     assert error in run(bad, program)
     output = run(good, program)
     assert output.endswith("works\n"), output

@@ -68,7 +68,7 @@ def test_what_tileiras_says(tmp_path) -> None:
     program.chmod(0o755)
     archs = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
     said = make_atlas.compile_tile({"13.1": program}, archs)
-    assert [(one.status, one.code, one.name, one.text) for one in said.values()] == [
+    assert [(answer.status, answer.code, answer.name, answer.text) for answer in said.values()] == [
         ("refused", 1, "", "for the --gpu-name option: Cannot find option named 'sm_{gpu}'!"),
         ("refused", 2, "", "invalid GPU architecture: {gpu}"),
         ("refused", 3, "", "unsupported Tile IR bytecode version: {bytecode}"),
@@ -78,7 +78,7 @@ def test_what_tileiras_says(tmp_path) -> None:
     ]
     programs = {"13.1": program, "13.9": program}
     said = make_atlas.compile_tile(programs, ["sm_90"], new="13.9")
-    assert {(one.producer, one.consumer): answer.status for one, answer in said.items()} == {
+    assert {(question.producer, question.consumer): answer.status for question, answer in said.items()} == {
         ("13.1", "13.9"): "refused", ("13.9", "13.1"): "not-made", ("13.9", "13.9"): "not-made",
     }  # fmt: skip
 
@@ -139,10 +139,10 @@ def test_an_exception_in_python_is_no_answer(tmp_path) -> None:
 
 def test_the_file_is_deterministic() -> None:
     """The same answers in any order are the same text, which is the file's."""
-    found = atlas.load()
-    answers = list(make_atlas.answers_of(found).items())
+    loaded = atlas.load()
+    answers = list(make_atlas.answers_of(loaded).items())
     random.Random(1).shuffle(answers)
-    content = make_atlas.content_of(dict(answers), found.wheels, found.measured, found.real)
+    content = make_atlas.content_of(dict(answers), loaded.wheels, loaded.measured, loaded.real)
     text = make_atlas.text_of(content)
     assert text == (matrices_dir() / "atlas.json").read_text(encoding="utf-8")
     assert make_atlas.answers_of(atlas.atlas_of(json.loads(text))) == dict(answers)
@@ -176,20 +176,20 @@ def test_short_writes_nothing(capsys) -> None:
 @pytest.mark.parametrize("kind", ["ltoir", "cubin"])
 def test_reproducers(kind, capsys) -> None:
     """The session of a disagreement with the documentation shows it."""
-    found = atlas_differences.disagreements(atlas.load())
+    clashes = atlas_differences.disagreements(atlas.load())
     names = {"ltoir": "nvjitlink-ltoir-across-majors", "cubin": "nvjitlink-newer-input"}
-    one = next(one for one in found if (one.statement.name, one.grid.kind) == (names[kind], kind))
-    session, _, words = one.reproducer.partition(" -- ")
+    clash = next(clash for clash in clashes if (clash.statement.name, clash.grid.kind) == (names[kind], kind))
+    session, _, words = clash.reproducer.partition(" -- ")
     assert session == "nox -s atlas"
     assert make_atlas.main(words.split()) == 0
-    (said,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith(str(_question(one))))
-    assert said.endswith(f": {one.answer}")
-    assert one.answer.works is not one.predicted
+    (said,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith(str(_question(clash))))
+    assert said.endswith(f": {clash.answer}")
+    assert clash.answer.works is not clash.predicted
 
 
-def _question(one: atlas_differences.Disagreement) -> Question:
+def _question(question: atlas_differences.Disagreement) -> Question:
     """The question of the first pair."""
-    return Question(one.grid.step, one.grid.kind, one.grid.arch, *one.cells[0])
+    return Question(question.grid.step, question.grid.kind, question.grid.arch, *question.cells[0])
 
 
 def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
@@ -209,24 +209,24 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
     machine = {"driver": "580.1", "cuda": "13.0", "device": "one", "date": "2026-11-22", "command": "run"}
     monkeypatch.setattr(atlas_on_gpu, "_machine", lambda: machine)
     (tmp_path / "work").mkdir()
-    found = atlas.atlas_of(content)
+    loaded = atlas.atlas_of(content)
     result = atlas_on_gpu.run(tmp_path / "atlas.tar.xz", tmp_path / "work")
-    both = atlas.atlas_of(make_atlas.with_real(found, result))
-    assert [one.driver for one in both.real] == ["580.1"]
+    both = atlas.atlas_of(make_atlas.with_real(loaded, result))
+    assert [machine.driver for machine in both.real] == ["580.1"]
     assert both.ask("12.9", "13.0", "ptx", "real-load").works
     # an emulated driver runs no kernels
     assert both.ask("12.9", "13.0", "ptx", "real-run").call == "cuLaunchKernel"
     assert both.ask("12.9", "13.0", "ptx", "real-driver").call == "cuLaunchKernel"
     assert both.ask("13.0", "12.9", "ptx", "real-run").status == "not-made"
     assert both.ask("12.9", "13.0", "ltoir", "real-driver").code == 221
-    raw = {(one["step"], one["kind"], one["producer"], one["consumer"]): one["said"] for one in result["answers"]}
-    assert [one["code"] for one in raw["real-driver", "ltoir", "12.9", ""]] == [221]
-    assert [one.get("code", 0) for one in raw["real-driver", "ptx", "12.9", ""]] == [0, 801]
+    raw = {(a["step"], a["kind"], a["producer"], a["consumer"]): a["said"] for a in result["answers"]}
+    assert [answer["code"] for answer in raw["real-driver", "ltoir", "12.9", ""]] == [221]
+    assert [answer.get("code", 0) for answer in raw["real-driver", "ptx", "12.9", ""]] == [0, 801]
     assert raw["real-run", "ptx", "13.0", "12.9"] == []
     # nothing differs from the emulated driver but the kernels that do not run
-    assert make_atlas.emulator_differences(found) == []
+    assert make_atlas.emulator_differences(loaded) == []
     said = make_atlas.emulator_differences(both)
     assert len(said) == 4
-    assert all("cuLaunchKernel: 801" in one and one.endswith("the emulated driver: works") for one in said)
+    assert all("cuLaunchKernel: 801" in text and text.endswith("the emulated driver: works") for text in said)
     again = make_atlas.with_real(both, result)
-    assert again == make_atlas.with_real(found, result)
+    assert again == make_atlas.with_real(loaded, result)

@@ -96,7 +96,7 @@ class Index:
         return row
 
     def add_toolkit(self, version: str, *requirements: str) -> None:
-        lines = [f"Requires-Dist: {one}; extra == 'all'" for one in requirements]
+        lines = [f"Requires-Dist: {requirement}; extra == 'all'" for requirement in requirements]
         metadata = "\n".join(["Metadata-Version: 2.1", "Name: cuda-toolkit", f"Version: {version}", *lines])
         self.add("cuda-toolkit", version, {f"cuda_toolkit-{version}.dist-info/METADATA": metadata.encode()})
 
@@ -267,11 +267,11 @@ def test_files_of_an_index(index) -> None:
     ]
     row = row_of(index, "nvidia-foo", "13.0.1")
     row["yanked"] = "broken"
-    (found,) = (one for one in package_index.files_of(index.url, "nvidia-foo") if one.name == row["filename"])
-    assert (found.size, found.sha256, found.yanked) == (row["size"], row["hashes"]["sha256"], True)
-    assert found.url == index.url.replace("/simple", f"/files/{row['filename']}")
-    assert [found.fits(machine) for machine in ("x86_64", "aarch64")] == [True, False]
-    assert not replace(found, name=found.name.replace("manylinux", "win")).fits("x86_64")
+    (file,) = (file for file in package_index.files_of(index.url, "nvidia-foo") if file.name == row["filename"])
+    assert (file.size, file.sha256, file.yanked) == (row["size"], row["hashes"]["sha256"], True)
+    assert file.url == index.url.replace("/simple", f"/files/{row['filename']}")
+    assert [file.fits(machine) for machine in ("x86_64", "aarch64")] == [True, False]
+    assert not replace(file, name=file.name.replace("manylinux", "win")).fits("x86_64")
 
 
 NUMBERS = bytes(range(100))
@@ -294,8 +294,8 @@ def range_file(
         first, _, last = asked[-1].partition("-")
         start, end = (int(first), int(last)) if first else (100 - int(last), 99)
         part = NUMBERS[start : end + 1] if status == 206 else NUMBERS
-        found = (place or "bytes {0}-{1}/100").format(start, end)
-        return SimpleNamespace(status=status, headers={"Content-Range": found} if place != "-" else {}), part
+        content_range = (place or "bytes {0}-{1}/100").format(start, end)
+        return SimpleNamespace(status=status, headers={"Content-Range": content_range} if place != "-" else {}), part
 
     monkeypatch.setattr(package_index, "_read", read)
     return package_index.RangeFile(file), asked
@@ -445,9 +445,9 @@ def test_hash_styles(tmp_path, style) -> None:
     data = library(
         tmp_path, "liba.so.1", [f"name{n}" for n in range(200)], f"-Wl,--hash-style={style}", node="liba.so.1"
     )
-    found = of_beginning(data, "liba.so.1")
-    assert found == of_file(BytesIO(data))
-    assert found.symbols == {f"name{n}" for n in range(200)}
-    assert found.nodes == ("liba.so.1",)
+    exported = of_beginning(data, "liba.so.1")
+    assert exported == of_file(BytesIO(data))
+    assert exported.symbols == {f"name{n}" for n in range(200)}
+    assert exported.nodes == ("liba.so.1",)
     assert of_beginning(data.replace(b"name77\0", b"name7X\0"), "liba.so.1") is None
     assert of_beginning(data, "libb.so.1") is None

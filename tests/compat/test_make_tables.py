@@ -39,7 +39,7 @@ def test_making_the_table_of_requirements(index, tmp_path, monkeypatch, capsys) 
     """The command reads the newest wheel of each package that is not for Windows, yanked or a pre-release."""
 
     def add(version: str, *requires: str) -> dict:
-        lines = [f"Requires-Dist: {one}" for one in requires]
+        lines = [f"Requires-Dist: {requirement}" for requirement in requires]
         text = "\n".join(["Metadata-Version: 2.1", "Name: nvidia-cublas", f"Version: {version}", *lines, "", ""])
         return index.add("nvidia-cublas", version, {f"nvidia_cublas-{version}.dist-info/METADATA": text.encode()})
 

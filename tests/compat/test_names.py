@@ -46,7 +46,7 @@ def test_names_import_nothing_of_the_project() -> None:
 
 def test_devices_are_known_architectures() -> None:
     """Each emulated device has an architecture of the table, and the default is one of them."""
-    assert set(names.EMULATED_ARCHITECTURES) <= {f"sm_{one.number}" for one in ARCHITECTURES}
+    assert set(names.EMULATED_ARCHITECTURES) <= {f"sm_{architecture.number}" for architecture in ARCHITECTURES}
     assert names.DEFAULT_ARCHITECTURE in names.EMULATED_ARCHITECTURES
 
 
@@ -55,7 +55,7 @@ def test_a_stand_in_is_the_next_release_with_wheels() -> None:
     assert list(DRIVER_RELEASES) == list(PTX_ISA)
     assert set(STAND_INS) == set(PTX_ISA) - set(NVVM_IR)
     for release, other in STAND_INS.items():
-        assert other == min(one for one in NVVM_IR if one > release)
+        assert other == min(version for version in NVVM_IR if version > release)
 
 
 @pytest.mark.parametrize(("release", "dropped"), [("12.9", False), ("13.0", True), ("13.5", True)])

@@ -59,7 +59,7 @@ def without_newest(folder: Path) -> None:
         content = json.loads(file.read_text(encoding="utf-8"))
         major = content["majors"]["13"]
         gone = major["wheels"].pop(NEWEST)
-        major["changes"] = [one for one in major["changes"] if one["wheel"] not in gone]
+        major["changes"] = [change for change in major["changes"] if change["wheel"] not in gone]
         major["aarch64"] = [{"wheel": "13.4.92"}]
         file.write_text(make_exports._text(content), encoding="utf-8")
 
@@ -92,27 +92,27 @@ def test_a_release_comes_back(checkout) -> None:
 @pytest.mark.slow  # it needs the toolchain of each release
 def test_the_atlas_gets_a_release(tmp_path) -> None:
     """What the release makes and reads is measured again, the rest stays; what only a GPU can say is marked."""
-    found = load()
+    loaded = load()
     known = {
-        one: answer
-        for one, answer in make_atlas.answers_of(found).items()
-        if one.kind in ("ltoir", "merged-cubin") and one.arch == "sm_90"
+        question: answer
+        for question, answer in make_atlas.answers_of(loaded).items()
+        if question.kind in ("ltoir", "merged-cubin") and question.arch == "sm_90"
     }
-    older = {one: answer for one, answer in known.items() if NEWEST not in (one.producer, one.consumer)}
-    wheels = {release: one for release, one in found.wheels.items() if release != NEWEST}
+    older = {q: answer for q, answer in known.items() if NEWEST not in (q.producer, q.consumer)}
+    wheels = {release: version for release, version in loaded.wheels.items() if release != NEWEST}
     file = tmp_path / "atlas.json"
-    file.write_text(make_atlas.text_of(make_atlas.content_of(older, wheels, found.measured, found.real)))
+    file.write_text(make_atlas.text_of(make_atlas.content_of(older, wheels, loaded.measured, loaded.real)))
     words = ["--kind", "ltoir", "--kind", "merged-cubin", "--arch", "sm_90", "--file", str(file)]
     assert make_atlas.main(["--new", NEWEST, *words]) == 0
     now = atlas_of(json.loads(file.read_text(encoding="utf-8")))
-    assert now.wheels == found.wheels
+    assert now.wheels == loaded.wheels
     measured = make_atlas.answers_of(now)
     assert measured.keys() == known.keys()
-    different = {one for one, answer in measured.items() if known[one] != answer}
+    different = {question for question, answer in measured.items() if known[question] != answer}
     # a GPU was asked about these, and is not here
-    assert {measured[one] for one in different} == {make_atlas.NOT_ASKED}
-    assert {one.step for one in different} == {"real-driver", "real-load", "real-run"}
-    assert all(NEWEST in (one.producer, one.consumer) for one in different)
+    assert {measured[question] for question in different} == {make_atlas.NOT_ASKED}
+    assert {question.step for question in different} == {"real-driver", "real-load", "real-run"}
+    assert all(NEWEST in (question.producer, question.consumer) for question in different)
     before = file.read_bytes()
     assert make_atlas.main(["--new", NEWEST, *words[2:]]) == 0
     assert file.read_bytes() == before
@@ -133,7 +133,7 @@ def test_architectures_come_and_go(data) -> None:
     assert new_release._architectures("13.6", now) == []
     del now[75]
     said = new_release._architectures("13.6", now | {90: "af", 130: "af"})
-    assert [one.partition("sm_")[2].split()[0] for one in said] == ["90", "130", "75:"]
+    assert [text.partition("sm_")[2].split()[0] for text in said] == ["90", "130", "75:"]
     assert 'sm_90 has suffixes "a"; NVRTC compiles for "af"' in said[0]
     text = (data / "architectures.toml").read_text(encoding="utf-8")
     assert text.endswith('121 = { since = "12.9", suffixes = "af" }\n130 = { since = "13.6", suffixes = "af" }\n')
@@ -142,8 +142,8 @@ def test_architectures_come_and_go(data) -> None:
 
 def test_facts_of_a_release(data, monkeypatch) -> None:
     """A release gets its row, a guessed driver, and the number of its LTO-IR; an unknown ELF header is named."""
-    found = Facts((9, 6), (2, 140), 68, {90: "a", 100: "af"}, {90: 65, 100: 66})
-    monkeypatch.setattr("tools.nvrtc_facts.facts_of", lambda _: found)
+    facts = Facts((9, 6), (2, 140), 68, {90: "a", 100: "af"}, {90: 65, 100: 66})
+    monkeypatch.setattr("tools.nvrtc_facts.facts_of", lambda _: facts)
     monkeypatch.setattr(new_release.toolchains, "add", lambda _: new_release.toolchains.installed()[0])
     monkeypatch.setattr("tools.make_names.main", lambda: 0)
     monkeypatch.setattr(new_release, "_architectures", lambda *_: [])
@@ -187,8 +187,8 @@ def test_an_unknown_release(data, monkeypatch, capsys) -> None:
 @pytest.mark.slow  # it parses the whole package
 def test_places_that_name_majors() -> None:
     """The lists of majors, packages and SONAMEs by major, and comparisons of a major are found; docstrings are not."""
-    found = list(new_major.places())
-    files = {one.partition(":")[0].removeprefix("pytest_cudalink/") for one in found}
+    places = list(new_major.places())
+    files = {place.partition(":")[0].removeprefix("pytest_cudalink/") for place in places}
     assert files >= {
         *("audit/libraries.py", "guardrails/can_link.py", "cli/demo.py", "cli/stubs.py", "compat/wheels.py"),
         *("data/cuda_libraries.toml", "data/stubs_catalog.toml", "emulator/__init__.py", "emulator/native/config.c"),
@@ -197,9 +197,9 @@ def test_places_that_name_majors() -> None:
         *("toolchains/__init__.py", "versions.py", "matrices/dispatch.toml"),
         *("pyproject.toml", "tools/make_exports.py", "tools/make_requires.py", "tools/make_toolchains.py"),
     }
-    texts = [one.split(": ", 1)[1] for one in found]
+    texts = [place.split(": ", 1)[1] for place in places]
     assert 'MAJORS: Final = ("11", "12", "13", "none")' in texts
-    assert not [one for one in texts if one.startswith(("#", '"""', "/*"))]
+    assert not [text for text in texts if text.startswith(("#", '"""', "/*"))]
 
 
 @pytest.mark.parametrize(

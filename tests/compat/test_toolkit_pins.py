@@ -12,10 +12,10 @@ from pytest_cudalink.versions import CudaVersion
 def test_the_wheels_of_every_toolchain() -> None:
     """The wheels that this project installs for a release belong to that release."""
     for release, parts in read_table("toolchains.toml")["releases"].items():
-        for one in (*parts["libs"], *parts.get("ctk", ())):
-            pin = pin_of(one["name"], one["version"])
-            assert pin is not None, one
-            assert str(pin.release) == release, one
+        for library in (*parts["libs"], *parts.get("ctk", ())):
+            pin = pin_of(library["name"], library["version"])
+            assert pin is not None, library
+            assert str(pin.release) == release, library
 
 
 def test_the_versions_of_a_release() -> None:

@@ -53,7 +53,7 @@ def test_mistakes_are_named(name, hint) -> None:
 def test_mistakes_are_named_in_order() -> None:
     """By the names of the variables."""
     given = ["CUDALINK_ZZ", "CUDALINK_AA", "CUDALINK_MM", "CUDALINK_BB"]
-    assert [one.split()[3] for one in settings_table.unread_variables(given)] == sorted(given)
+    assert [sentence.split()[3] for sentence in settings_table.unread_variables(given)] == sorted(given)
 
 
 def test_commands_name_them(monkeypatch, capsys) -> None:
@@ -115,7 +115,7 @@ def test_none_of_ours_is_named(run_pytest, pytester, monkeypatch) -> None:
 def test_the_table_of_settings() -> None:
     """Words that several settings share have a name in it; names of options and variables follow."""
     known = {option.name: option for option in OPTIONS}
-    assert [(one.flag, one.ini, one.env) for one in map(known.get, ("backend", "fault_sweep", "events"))] == [
+    assert [(s.flag, s.ini, s.env) for s in map(known.get, ("backend", "fault_sweep", "events"))] == [
         ("--force-backend", "cudalink_force_backend", "CUDALINK_FORCE_BACKEND"),
         ("--cudalink-fault-sweep", "cudalink_fault_sweep", "CUDALINK_FAULT_SWEEP"),
         ("", "cudalink_events", ""),

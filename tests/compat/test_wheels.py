@@ -30,8 +30,8 @@ def test_two_majors_at_once(tmp_path, monkeypatch) -> None:
     _install(tmp_path, "nvidia-nvjitlink", "13.0.88")
     assert probes.nvjitlink_wheel() == "13.0.88"
     assert [wheel.version for wheel in wheels.installed_wheels(*wheels.NVJITLINK)] == ["13.0.88", "12.9.86"]
-    found = {version: emulator._nvjitlink_of_environment(CudaVersion.parse(version)) for version in ("12.9", "13.0")}
-    assert {version: path and path.name for version, path in found.items()} == {
+    paths = {version: emulator._nvjitlink_of_environment(CudaVersion.parse(version)) for version in ("12.9", "13.0")}
+    assert {version: path and path.name for version, path in paths.items()} == {
         "12.9": "libnvJitLink.so.12",
         "13.0": "libnvJitLink.so.13",
     }
@@ -41,7 +41,7 @@ def test_two_majors_at_once(tmp_path, monkeypatch) -> None:
 def test_versions_of_what_is_installed(tmp_path, monkeypatch) -> None:
     """The first on the path counts; metadata that is missing, no UTF-8 or too large is passed over."""
     assert wheels.own_version() == metadata.version("pytest-cudalink")
-    monkeypatch.setattr("sys.path", [str(tmp_path / one) for one in ("a", "b", "c.zip")])
+    monkeypatch.setattr("sys.path", [str(tmp_path / name) for name in ("a", "b", "c.zip")])
     for site, name, version in (("a", "x", "1"), ("b", "x", "2"), ("b", "y", "3"), ("a", "bad", "4")):
         _install(tmp_path / site, name, version)
     (tmp_path / "a/bad-4.dist-info/METADATA").write_bytes(b"Name: \xff\n")

@@ -28,21 +28,21 @@ def test_every_kind_is_drawn() -> None:
 
 def test_grids_have_every_cell(drawing: ModuleType) -> None:
     """Each step of a kind is a section; the grids of its architectures have a cell for every answer."""
-    found = atlas.load()
-    made = {letter for letter, answer in found.answers.items() if answer.status != "not-made"}
-    grids = [grid for grid in found.grids if made.intersection("".join(grid.rows.values()))]
-    assert {one.kind for one in grids} == set(found.kinds)
-    for kind in found.kinds:
+    loaded = atlas.load()
+    made = {letter for letter, answer in loaded.answers.items() if answer.status != "not-made"}
+    grids = [grid for grid in loaded.grids if made.intersection("".join(grid.rows.values()))]
+    assert {grid.kind for grid in grids} == set(loaded.kinds)
+    for kind in loaded.kinds:
         sections = drawing.AtlasGrids.run(SimpleNamespace(arguments=[kind]))
-        steps = [step for step in found.steps if any((one.kind, one.step) == (kind, step) for one in grids)]
+        steps = [step for step in loaded.steps if any((grid.kind, grid.step) == (kind, step) for grid in grids)]
         assert [section["ids"] for section in sections] == [
             [f"{kind}-{step}"] for step in drawing.STEPS if step in steps
         ]
         for section, step in zip(sections, [step for step in drawing.STEPS if step in steps], strict=True):
             html = "".join(node.astext() for node in section.children)
-            archs = [one.arch for one in grids if (one.kind, one.step) == (kind, step)]
+            archs = [grid.arch for grid in grids if (grid.kind, grid.step) == (kind, step)]
             captions = re.findall(r"<caption>([^:]+):", html)
-            assert sorted(arch for one in captions for arch in one.split(", ")) == sorted(archs)
+            assert sorted(arch for caption in captions for arch in caption.split(", ")) == sorted(archs)
 
 
 def test_an_excerpt_is_the_atlas(drawing: ModuleType) -> None:
@@ -50,14 +50,14 @@ def test_an_excerpt_is_the_atlas(drawing: ModuleType) -> None:
     made = ["12.9", "13.0"]
     directive = SimpleNamespace(arguments=["nvjitlink", "cubin"], options={"made": made})
     (drawn,) = drawing.AtlasExcerpt.run(directive)
-    head, *rows = ([one.astext() for one in row] for row in drawn.findall(drawing.nodes.row))
+    head, *rows = ([node.astext() for node in row] for row in drawn.findall(drawing.nodes.row))
     assert head[0] == "nvJitLink"
     releases = list(atlas.load().releases)
 
     def named(words: str) -> list[str]:
         """The releases that a row is for."""
-        ends = [one.split(" to ") for one in words.split(", ")]
-        return [name for one in ends for name in releases[releases.index(one[0]) : releases.index(one[-1]) + 1]]
+        ends = [word.split(" to ") for word in words.split(", ")]
+        return [name for end in ends for name in releases[releases.index(end[0]) : releases.index(end[-1]) + 1]]
 
     assert sum(len(named(row[0])) for row in rows) == len(releases)
     for row in rows:
@@ -72,21 +72,21 @@ def test_an_excerpt_is_the_atlas(drawing: ModuleType) -> None:
 
 def test_letters_say_what_kind_of_answer(drawing: ModuleType) -> None:
     """No two answers share a letter; a refusal has a small one, a wrong result and a crash have capitals."""
-    found = drawing.letters(atlas.load())
-    marks = [mark for key, mark in found.items() if key[0] not in drawing.MARKS]
+    letters = drawing.letters(atlas.load())
+    marks = [mark for key, mark in letters.items() if key[0] not in drawing.MARKS]
     assert len(marks) == len(set(marks))
-    for (status, *_), mark in found.items():
+    for (status, *_), mark in letters.items():
         assert mark == drawing.MARKS.get(status, mark)
         assert status in drawing.MARKS or mark.islower() == (status == "refused")
 
 
 def test_differences_are_listed(drawing: ModuleType) -> None:
     """Every disagreement with the documentation is on the page, and every rule that stays has its reason."""
-    found = disagreements(atlas.load())
+    listed = disagreements(atlas.load())
     text = "\n".join(node.astext() for node in drawing.atlas_disagreements())
-    assert {one.statement.says.rstrip(".") for one in found} == {
-        one.says.rstrip(".") for one in statements() if one.says.rstrip(".") in text
+    assert {disagreement.statement.says.rstrip(".") for disagreement in listed} == {
+        statement.says.rstrip(".") for statement in statements() if statement.says.rstrip(".") in text
     }
-    assert all(one.where in text and one.grid.arch in text for one in found)
+    assert all(disagreement.where in text and disagreement.grid.arch in text for disagreement in listed)
     text = drawing.atlas_contradictions()[0].astext()
     assert all(row.because in text for row in reasons())

@@ -108,8 +108,8 @@ def test_inspect_example(tmp_path) -> None:
 
 def commands() -> list[str]:
     """What the pages tell people to type and show no output of, without what installs packages or runs sessions."""
-    found = [block for page in PAGES for block in blocks(page, "console") if not re.match(r"(\(\S+\) )?\$ ", block)]
-    return sorted({line for one in found for line in one.splitlines() if line.split()[0] in ("cudalink", "pytest")})
+    shown = [block for page in PAGES for block in blocks(page, "console") if not re.match(r"(\(\S+\) )?\$ ", block)]
+    return sorted({line for block in shown for line in block.splitlines() if line.split()[0] in ("cudalink", "pytest")})
 
 
 @pytest.mark.parametrize("command", commands())
@@ -156,8 +156,8 @@ def test_architecture_shows_every_floor(floors) -> None:
 def test_only_plugin_knows_pytest(floors) -> None:
     """The contract that keeps pytest out names every folder and module besides plugin/."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["type"] == "forbidden")
-    named = {name.removeprefix("pytest_cudalink.") for name in found["source_modules"]}
+    (contract,) = (c for c in config["tool"]["importlinter"]["contracts"] if c["type"] == "forbidden")
+    named = {name.removeprefix("pytest_cudalink.") for name in contract["source_modules"]}
     assert named == set().union(*floors.contract("floors")) - {"plugin"}
 
 
@@ -183,7 +183,7 @@ def test_every_command_is_described(reference) -> None:
     """The page on the command line has each subcommand and each option, with a meaning."""
     assert page_has("cli", "command-line")
     assert page_has("cli", "commands")
-    described = {" ".join(one.astext().split()) for one in reference.command_line()}
+    described = {" ".join(form.astext().split()) for form in reference.command_line()}
     text = "\n".join(described)
     names = set()
 
@@ -223,13 +223,13 @@ def test_no_page_for_users_names_an_internal_variable(reference) -> None:
     """They may change without a word; a page that names one would be a promise."""
     internal = reference.internal_variables()
     for page in DOCS.rglob("*.md"):
-        found = [name for name in internal if name in page.read_text(encoding="utf-8")]
-        assert page.name == "architecture.md" or not found, page
+        named = [name for name in internal if name in page.read_text(encoding="utf-8")]
+        assert page.name == "architecture.md" or not named, page
 
 
 def test_every_fixture_and_hook_is_described(reference, pytester) -> None:
     """The page has the fixtures that pytest lists, every hook, and the marker."""
-    assert all(page_has("plugin", one) for one in ("fixtures-list", "hooks-list", "marker-text"))
+    assert all(page_has("plugin", name) for name in ("fixtures-list", "hooks-list", "marker-text"))
     done = python("-m", "pytest", "-p", "cudalink", "--fixtures", "-q", cwd=pytester.path)
     listed = set(re.findall(r"^(\w+)(?: \[\w+ scope\])? -- .*pytest_cudalink", done.stdout, re.MULTILINE))
     assert listed
@@ -261,7 +261,7 @@ def test_pictures_are_used_and_made() -> None:
     sessions = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("noxfile.py", "tools/sessions.toml"))
     for path in (DOCS / "images").iterdir():
         assert f"images/{path.name}" in text, f"{path.name} is shown by no page"
-        makers = "".join(one.read_text(encoding="utf-8") for one in (ROOT / "tests" / "report").glob("*.py")) + sessions
+        makers = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests" / "report").glob("*.py")) + sessions
         assert path.name in makers or f"{path.stem}.svg" in makers, f"{path.name} is made by no session"
 
 
@@ -272,7 +272,7 @@ def test_settings_table(tables) -> None:
     for option in OPTIONS:
         names = [name for name in (option.flag or option.ini, option.env) if name]
         row = rows[", ".join(names)]
-        assert [one.astext() for one in row[0].findall(tables.nodes.literal)] == names
+        assert [literal.astext() for literal in row[0].findall(tables.nodes.literal)] == names
         assert row[1].astext()
         assert option.help == row[3].astext()
         assert option.env.lower() in ("", option.ini)
@@ -289,9 +289,9 @@ def test_reference_has_what_tests_hold() -> None:
         control.DriverControl,
         finding.Violation,
     }
-    public = [one for name, one in vars(records).items() if not name.startswith("_") and isinstance(one, type)]
-    kinds = [one for one in public if one.__module__ == records.__name__ and one is not records.Event]
-    assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()
+    public = [public for name, public in vars(records).items() if not name.startswith("_") and isinstance(public, type)]
+    kinds = [kind for kind in public if kind.__module__ == records.__name__ and kind is not records.Event]
+    assert {"Raises", *(kind.__name__ for kind in (*given, *kinds))} - described == set()
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "explanation").glob("*.md")), ids=lambda page: page.stem)

@@ -18,34 +18,34 @@ from tests import sessions
 
 ROOT = Path(__file__).parents[2]
 FINDINGS = catalog.read()
-IDS = [one.id for one in FINDINGS]
+IDS = [finding.id for finding in FINDINGS]
 RELEASES = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encoding="utf-8"))["findings"]
 
 
 def test_each_finding_has_a_reproducer() -> None:
     """Each finding has a folder with its reproducer and its session, and each folder belongs to a finding."""
     assert len(set(IDS)) == len(IDS)
-    assert {one.name for one in catalog.EXAMPLES.iterdir()} == {*IDS}
-    assert all(one.files and one.session for one in FINDINGS)
+    assert {path.name for path in catalog.EXAMPLES.iterdir()} == {*IDS}
+    assert all(finding.files and finding.session for finding in FINDINGS)
 
 
 def test_the_page_has_every_finding() -> None:
     """The page has both generated parts; each finding has a row, a section, its files and its session."""
     page = (catalog.DATA.parent / "index.md").read_text(encoding="utf-8")
     shown = catalog.blocks()
-    assert [one for one in shown if f"{{generated}} campaigns.findings.catalog {one}\n" not in page] == []
+    assert [name for name in shown if f"{{generated}} campaigns.findings.catalog {name}\n" not in page] == []
     for finding in FINDINGS:
         assert f"(#{finding.id})" in shown["table"]
         section = shown["findings"].partition(f"({finding.id})=\n")[2].partition("\n)=\n")[0]
         assert section.startswith(f"### {finding.title}\n")
-        assert [one.name for one in finding.files if f"{finding.id}/{one.name}\n" not in section] == []
+        assert [file.name for file in finding.files if f"{finding.id}/{file.name}\n" not in section] == []
 
 
-@pytest.mark.parametrize("finding", [one for one in FINDINGS if one.runs], ids=lambda finding: finding.id)
+@pytest.mark.parametrize("finding", [finding for finding in FINDINGS if finding.runs], ids=lambda finding: finding.id)
 def test_session_runs_the_command(finding: catalog.Finding) -> None:
     """The session has the command that runs with every release."""
     commands = [command for _, command, _ in sessions.environment_steps(finding.session)]
-    assert any(finding.command.replace("{}", finding.bad[-1]) in one for one in commands), commands
+    assert any(finding.command.replace("{}", finding.bad[-1]) in command for command in commands), commands
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
@@ -59,12 +59,12 @@ def test_data(finding: catalog.Finding) -> None:
 
 def test_what_no_thread_names_has_a_text_to_send() -> None:
     """A finding without a thread has one, and so have two whose threads do not name the cause."""
-    unfiled = {one.id for one in FINDINGS if one.upstream.startswith("not found")}
-    assert unfiled <= {one.id for one in FINDINGS if one.issue}
-    assert {one.id for one in FINDINGS if one.issue} - unfiled == {"cuda-core-begin-capture", "numba-cuda-lineinfo"}
+    unfiled = {finding.id for finding in FINDINGS if finding.upstream.startswith("not found")}
+    assert unfiled <= {finding.id for finding in FINDINGS if finding.issue}
+    assert {f.id for f in FINDINGS if f.issue} - unfiled == {"cuda-core-begin-capture", "numba-cuda-lineinfo"}
 
 
-@pytest.mark.parametrize("finding", [one for one in FINDINGS if one.issue], ids=lambda finding: finding.id)
+@pytest.mark.parametrize("finding", [finding for finding in FINDINGS if finding.issue], ids=lambda finding: finding.id)
 def test_text_to_send(finding: catalog.Finding, capsys: pytest.CaptureFixture[str]) -> None:
     """It has every part, the reproducer and output of the session, and no word that only this project uses."""
     assert catalog.main([finding.id]) == 0
@@ -80,7 +80,7 @@ def test_text_to_send(finding: catalog.Finding, capsys: pytest.CaptureFixture[st
         "Searched before",
     ]
     assert re.findall(r"^### (.*)", text, re.MULTILINE) == parts
-    assert all(one.strip() for one in re.split(r"^### .*", text, flags=re.MULTILINE))
+    assert all(word.strip() for word in re.split(r"^### .*", text, flags=re.MULTILINE))
     steps = sessions.environment_steps(finding.session)
     commands = re.findall(r"^\$ (?!pip install)(.*)", text, re.MULTILINE)
     assert len(commands) == 1
@@ -90,9 +90,9 @@ def test_text_to_send(finding: catalog.Finding, capsys: pytest.CaptureFixture[st
     assert shown or (finding.issue is not None and finding.issue.log in text)
     shown_files = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert shown_files == [
-        one.read_text(encoding="utf-8")
-        for one in finding.files
-        if one.name in text.partition("```python")[0] + commands[0]
+        file.read_text(encoding="utf-8")
+        for file in finding.files
+        if file.name in text.partition("```python")[0] + commands[0]
     ]
     assert any(all(f"'{package}'" in text for package in RELEASES[name]) for name, *_ in steps)
     words = r"\]\((?!https://)|bundled linker|guard rail|atlas|emulated driver|\{\w+\}|tests[./]|docs/"
@@ -102,7 +102,7 @@ def test_text_to_send(finding: catalog.Finding, capsys: pytest.CaptureFixture[st
 def test_list_of_texts_to_send(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a name, each finding to send has a line; a name that is not one of them ends with code 2."""
     assert catalog.main([]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == sum(one.issue is not None for one in FINDINGS)
+    assert len(capsys.readouterr().out.splitlines()) == sum(finding.issue is not None for finding in FINDINGS)
     with pytest.raises(SystemExit, match="2"):
         catalog.main(["cuda-core-pool-crash"])
     assert "cuda-core-pool-crash: not a finding to send; expected some of " in capsys.readouterr().err
@@ -114,19 +114,17 @@ def test_what_needs_no_driver_is_shown_without_one(finding: catalog.Finding) -> 
     files = re.findall(r"^python (\S+\.py)", finding.command, re.MULTILINE)
     sources = [(catalog.EXAMPLES / finding.id / name).read_text(encoding="utf-8") for name in files]
     assert ("cudalink" in finding.command) == bool(finding.driver)
-    assert not any("cudalink" in one for one in sources)
+    assert not any("cudalink" in source for source in sources)
 
 
-STATED = [
-    pytest.param(one.id, cells, id=f"{one.id}-{cells.step}-{cells.answer}") for one in FINDINGS for cells in one.cells
-]
+STATED = [pytest.param(f.id, cells, id=f"{f.id}-{cells.step}-{cells.answer}") for f in FINDINGS for cells in f.cells]
 
 
 @pytest.mark.parametrize(("name", "stated"), STATED)
 def test_one_verdict(name: str, stated: catalog.Cells) -> None:
     """What a finding states of a link, the atlas, can-link and the known-bad entries of compat.json say, too."""
-    entries = [one for one in known_bad.entries() if set(one.versions) == {"nvjitlink", "nvrtc"}]
-    (page,) = (one.title + one.about for one in FINDINGS if one.id == name)
+    entries = [entry for entry in known_bad.entries() if set(entry.versions) == {"nvjitlink", "nvrtc"}]
+    (page,) = (finding.title + finding.about for finding in FINDINGS if finding.id == name)
     for made, read, arch in product(stated.made, stated.read, stated.archs):
         answer = atlas.load().ask(made, read, stated.kind, stated.step, arch)
         assert answer is not None
@@ -137,9 +135,9 @@ def test_one_verdict(name: str, stated: catalog.Cells) -> None:
         said = can_link.reply(atlas.load(), asked)
         assert said.works is answer.works
         if stated.step == "real-run":
-            assert [one.status for _, one in said.hardware] == [answer.status]
+            assert [answer.status for _, answer in said.hardware] == [answer.status]
         met = known_bad.known_bad({"nvjitlink": read, "nvrtc": made}, arch=arch, kinds=[stated.kind])
-        assert any(one in entries for one in met) is (answer.status == "crashed")
+        assert any(entry in entries for entry in met) is (answer.status == "crashed")
         assert read in page
         assert made.partition(".")[0] in page
 
@@ -150,7 +148,7 @@ def test_the_cases_with_a_refused_input() -> None:
     cases = json.loads(file.read_text(encoding="utf-8"))["cases"]
 
     def codes(name: str, call: str) -> list[int]:
-        return [one["code"] for one in cases[name] if one["call"].startswith(call)]
+        return [case["code"] for case in cases[name] if case["call"].startswith(call)]
 
     ends = {name: codes(name, "cuLinkComplete")[-1] for name in cases if name.startswith("undefined/")}
     refused = {name for name in ends if 222 in codes(name, "cuLinkAdd")}
@@ -158,11 +156,11 @@ def test_the_cases_with_a_refused_input() -> None:
     assert len(ends) == 41
     assert Counter(ends[name] for name in refused) == {0: 6, 300: 1}
     assert others == {300: 33, 999: 1}
-    (text,) = (one.about for one in FINDINGS if one.id == "driver-failed-add")
+    (text,) = (finding.about for finding in FINDINGS if finding.id == "driver-failed-add")
     table = re.findall(r"^\| .*? \| `((?:undefined|link)/\S+)` \| ([\d, ]+) \| \W*(\d+)", text, re.MULTILINE)
     assert len(table) == 6
     for name, added, end in table:
-        assert [str(one) for one in codes(name, "cuLinkAdd")] == added.split(", "), name
+        assert [str(code) for code in codes(name, "cuLinkAdd")] == added.split(", "), name
         assert codes(name, "cuLinkComplete") == [int(end)], name
 
 
@@ -183,7 +181,7 @@ def test_ranges() -> None:
 
     assert finding.ranges == "1.0 to 1.1, 1.10"
     assert (finding.mended, finding.outcome) == ("2.0", "2.0")
-    assert [Version(one) for one in finding.bad] == sorted(map(Version, finding.bad))
+    assert [Version(version) for version in finding.bad] == sorted(map(Version, finding.bad))
 
 
 def test_not_mended() -> None:

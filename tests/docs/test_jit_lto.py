@@ -21,9 +21,9 @@ def made(script) -> ModuleType:
 @pytest.fixture
 def contents(made: ModuleType) -> list[dict[str, Any]]:
     """The figures of every device."""
-    found = made.figures()
-    assert found
-    return found
+    figures = made.figures()
+    assert figures
+    return figures
 
 
 def test_page_has_the_figures_of_the_data(made: ModuleType, contents: list[dict[str, Any]]) -> None:

@@ -33,7 +33,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, toolkit: CudaVersion) -> Pa
 
 
 @pytest.mark.parametrize(
-    "title", [pytest.param(one, marks=pytest.mark.slow) if one.startswith("A machine") else one for one in SESSIONS]
+    "title",
+    [
+        pytest.param(session, marks=pytest.mark.slow) if session.startswith("A machine") else session
+        for session in SESSIONS
+    ],
 )
 def test_session(title: str, folder: Path) -> None:
     """Every command prints what the page shows under it; ``...`` stands for what differs between runs."""

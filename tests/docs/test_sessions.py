@@ -19,14 +19,14 @@ ELSEWHERE = ("tutorials/matrix", "how-to/recipes")
 
 def parts(name: str, text: str) -> dict[str, str]:
     """The text of a page, by the page's name; sections with another example than the page's, by page and example."""
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     part = name
     for section in re.split(r"^(?=## )", text, flags=re.MULTILINE):
-        examples = [one for one in re.findall(r"/examples/([\w-]+)/", section) if one != "written"]
+        examples = [name for name in re.findall(r"/examples/([\w-]+)/", section) if name != "written"]
         if examples:
             part = name if examples[0] == name.rpartition("/")[2] else f"{name}/{examples[0]}"
-        found[part] = found.get(part, "") + section
-    return found
+        parts[part] = parts.get(part, "") + section
+    return parts
 
 
 #: The session of each page or section, by its name, the end of which is the folder of its example.

@@ -49,7 +49,7 @@ SHOWN = {
     "docs/reference/matrix": (("tests/matrix/test_bare.py", "import mylib: failed"),),
 }
 #: Anchors of the generated sections of findings, to which any page can lead.
-FINDINGS = {one.id for one in catalog.read()}
+FINDINGS = {finding.id for finding in catalog.read()}
 #: First words of a line of a shell that is not ours; what it names of ours is checked all the same.
 FOREIGN = {
     *(".", "cat", "cd", "cmake", "conda", "cp", "curl", "docker", "export", "gdb", "gh", "git", "mkdir", "meson"),
@@ -176,9 +176,9 @@ def check_yaml(_page: str, text: str) -> None:
     def scripts(value: object) -> list[str]:
         if isinstance(value, dict):
             own = [value[key] for key in ("run", "script") if key in value]
-            lines = [line for one in own for line in (one if isinstance(one, list) else [one])]
-            return lines + [line for one in value.values() for line in scripts(one)]
-        return [line for one in value for line in scripts(one)] if isinstance(value, list) else []
+            lines = [line for text in own for line in (text if isinstance(text, list) else [text])]
+            return lines + [line for script in value.values() for line in scripts(script)]
+        return [line for script in value for line in scripts(script)] if isinstance(value, list) else []
 
     for script in scripts(content):
         for line in lines_of_shell(script):
@@ -222,20 +222,20 @@ def test_every_block_is_covered(block: Block, tmp_path: Path) -> None:
 
 def test_exceptions_are_used() -> None:
     """No page stands in a list of exceptions without such a block."""
-    found = {(page, language) for page, language, _, _ in blocks()}
-    assert ELSEWHERE.keys() <= found
-    assert {(page, "text") for page in SHOWN} <= found
+    pairs = {(page, language) for page, language, _, _ in blocks()}
+    assert ELSEWHERE.keys() <= pairs
+    assert {(page, "text") for page in SHOWN} <= pairs
 
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub and the site make them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    found = set()
+    slugs = set()
     for title in re.findall(r"^#{1,3} (.+)$", text, re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
         slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
-        found.add(slug)
-    return found | set(re.findall(r"^\((.+)\)=$", text, re.MULTILINE))
+        slugs.add(slug)
+    return slugs | set(re.findall(r"^\((.+)\)=$", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", PAGES)

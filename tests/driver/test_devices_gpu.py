@@ -64,9 +64,9 @@ def test_visible_devices() -> None:
         text=True,
         check=True,
     ).stdout.splitlines()
-    found = dict(zip(questions, map(json.loads, answers), strict=True))
+    by_question = dict(zip(questions, map(json.loads, answers), strict=True))
 
-    assert found == {**{(value, None): answer for value, answer in expected.items()}, **later}
+    assert by_question == {**{(value, None): answer for value, answer in expected.items()}, **later}
 
 
 def test_a_device_is_no_peer_of_itself() -> None:
@@ -78,12 +78,12 @@ def test_a_device_is_no_peer_of_itself() -> None:
     libcuda.call("cuCtxCreate_v2", ctypes.byref(contexts, ctypes.sizeof(ctypes.c_void_p)), 0, 0)
     other, own = map(ctypes.c_void_p, contexts)
     enable, disable = cuda.cuCtxEnablePeerAccess, cuda.cuCtxDisablePeerAccess
-    found = [enable(own, 0), enable(other, 0), enable(None, 0), enable(own, 1), enable(None, 1)]
-    found += [disable(own), disable(other), disable(None)]
+    codes = [enable(own, 0), enable(other, 0), enable(None, 0), enable(own, 1), enable(None, 1)]
+    codes += [disable(own), disable(other), disable(None)]
     libcuda.call("cuDeviceCanAccessPeer", ctypes.byref(number), 0, 0)
-    found += [number.value, cuda.cuDeviceGetP2PAttribute(ctypes.byref(number), 1, 0, 0)]
+    codes += [number.value, cuda.cuDeviceGetP2PAttribute(ctypes.byref(number), 1, 0, 0)]
     libcuda.call("cuCtxDestroy_v2", other)
-    found += [enable(other, 0), enable(other, 1), disable(other)]
+    codes += [enable(other, 0), enable(other, 1), disable(other)]
     libcuda.call("cuCtxDestroy_v2", own)
 
-    assert found == [217, 217, 201, 1, 201, 705, 705, 201, 0, 101, 709, 1, 709]
+    assert codes == [217, 217, 201, 1, 201, 705, 705, 201, 0, 101, 709, 1, 709]

@@ -31,9 +31,9 @@ def test_links(kinds: tuple[str, str], compiled, guarded) -> None:
         code = link.link()
         assert link.handle
         assert not any(block.released for block in guarded)
-    found = code.artifact
-    assert (found.kind, found.relocatable, found.undefined, found.problems) == ("cubin", False, (), ())
-    assert found.kernels == ("apply_transform",)
+    artifact = code.artifact
+    assert (artifact.kind, artifact.relocatable, artifact.undefined, artifact.problems) == ("cubin", False, (), ())
+    assert artifact.kernels == ("apply_transform",)
     assert len(guarded) == 4
     assert all(block.released for block in guarded)
     assert link.handle == 0

@@ -35,19 +35,19 @@ def test_runtime_through_the_stub(runtime: Path | None, tmp_path: Path) -> None:
         [sys.executable, str(PROGRAM), str(stub)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    description = json.loads(done.stdout)
 
-    assert found["file"] == str(runtime)
-    assert "core" not in found["degraded"]
-    assert found["count"] >= 1
-    assert found["device"] == 0
-    assert set(found["processors"].values()) == {found["attribute"]}
-    assert found["copied"]
-    assert found["elapsed"] >= 0
-    assert found["graphs"] == {"3": [0x53, 0x43, None], "5": [0x55, 0x45, None]}
-    assert 0 < found["memory"][0] <= found["memory"][1]
-    assert found["invalid"] == 101
-    assert found["last"] == [101, 101, 0]
+    assert description["file"] == str(runtime)
+    assert "core" not in description["degraded"]
+    assert description["count"] >= 1
+    assert description["device"] == 0
+    assert set(description["processors"].values()) == {description["attribute"]}
+    assert description["copied"]
+    assert description["elapsed"] >= 0
+    assert description["graphs"] == {"3": [0x53, 0x43, None], "5": [0x55, 0x45, None]}
+    assert 0 < description["memory"][0] <= description["memory"][1]
+    assert description["invalid"] == 101
+    assert description["last"] == [101, 101, 0]
 
 
 def test_driver_through_the_stub(device, tmp_path) -> None:

@@ -69,8 +69,8 @@ def test_any_value_is_a_requirement_or_a_value_error(name, value) -> None:
         assert f"{name}={value!r}" in str(error)
     else:
         for kind in ("real", "emulated", "absent"):
-            for found in (None, "13.0", "sm_90", "nonsense"):
-                assert requirements[0].met_by(EnvironmentFact(found, kind)) in (True, False)
+            for version in (None, "13.0", "sm_90", "nonsense"):
+                assert requirements[0].met_by(EnvironmentFact(version, kind)) in (True, False)
 
 
 @pytest.mark.parametrize("value", ["=> 13", "", "   ", ">=13.2 or so", True, 13.2])

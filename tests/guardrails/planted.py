@@ -90,8 +90,8 @@ _OUTSIDE: Final[Sequence[tuple[ItemKind, str, str]]] = (
 
 @cache
 def _toolkits() -> dict[str, dict[str, list[str]]]:
-    found: dict[str, dict[str, list[str]]] = read_table("toolkit_extras.toml")["versions"]
-    return found
+    versions: dict[str, dict[str, list[str]]] = read_table("toolkit_extras.toml")["versions"]
+    return versions
 
 
 def toolkit_versions() -> list[str]:
@@ -103,9 +103,9 @@ def toolkit_versions() -> list[str]:
 def _known(name: str) -> list[str]:
     """Every version of a wheel that a cuda-toolkit requires, oldest first."""
     lines = {line for extras in _toolkits().values() for lines in extras.values() for line in lines}
-    found = {one.version.removesuffix(".*") for line in lines if (need := Requirement(line)).name == name
-             for one in need.specifier if one.operator in ("==", ">=")}  # fmt: skip
-    return sorted(found, key=Version)
+    versions = {requirement.version.removesuffix(".*") for line in lines if (need := Requirement(line)).name == name
+             for requirement in need.specifier if requirement.operator in ("==", ">=")}  # fmt: skip
+    return sorted(versions, key=Version)
 
 
 class Environment(System):
@@ -147,21 +147,21 @@ class Environment(System):
         """Install requirements as pip does: the newest versions that satisfy all of them, and what they require."""
         asked = [Requirement(word) for word in words]
         (self.site).mkdir(parents=True, exist_ok=True)
-        toolkits = [one for one in asked if one.name == "cuda-toolkit"]
-        extras = {extra for one in toolkits for extra in one.extras}
-        own = [one for one in asked if one.name != "cuda-toolkit"]
+        toolkits = [requirement for requirement in asked if requirement.name == "cuda-toolkit"]
+        extras = {extra for toolkit in toolkits for extra in toolkit.extras}
+        own = [requirement for requirement in asked if requirement.name != "cuda-toolkit"]
         for version in reversed(toolkit_versions()) if toolkits else [""]:
-            if not all(one.specifier.contains(version) for one in toolkits):
+            if not all(toolkit.specifier.contains(version) for toolkit in toolkits):
                 continue
             known = _toolkits().get(version, {})
             chosen = known if "all" in extras else extras & known.keys()
             needs = [*own, *(Requirement(line) for extra in chosen for line in known[extra])]
-            found = {need.name: self._newest(need.name, needs) for need in needs}
-            if all(found.values()):
+            newest = {need.name: self._newest(need.name, needs) for need in needs}
+            if all(newest.values()):
                 if version:
                     self.put("cuda-toolkit", version)
-                for name, one in found.items():
-                    self.put(name, one)
+                for name, package in newest.items():
+                    self.put(name, package)
                 return
         raise AssertionError(words)  # the command cannot be satisfied
 
@@ -170,7 +170,7 @@ class Environment(System):
         asked = [need.specifier for need in needs if need.name == name]
         here = self.wheels.get(name, ("", ()))[0]
         known = [*_known(name), *([here] if here else [])] or ["1.0"]
-        return next((one for one in reversed(known) if all(spec.contains(one) for spec in asked)), "")
+        return next((release for release in reversed(known) if all(spec.contains(release) for spec in asked)), "")
 
     def run(self, command: str) -> None:
         """Run a command of the doctor."""

@@ -362,7 +362,7 @@ def test_one_of_several_owners(tmp_path) -> None:
     order = ["cuda-b", "cuda-f", "nvidia-c", "nvidia-e", "a", "d"]
     for name in ("d", "nvidia-e", "cuda-f", "a", "nvidia-c", "cuda-b"):
         wheel(tmp_path, name, "1.0", [CUBLAS])
-    assert [one.name for one in attribution.distributions(str(tmp_path))] == order
+    assert [distribution.name for distribution in attribution.distributions(str(tmp_path))] == order
 
 
 ALIASES = b"\0__nvJitLinkCreate_12_9\0__nvJitLinkCreate_12_10\0__nvJitLinkCreate_12_3\0"
@@ -424,8 +424,8 @@ def test_process_map(tmp_path) -> None:
         encoding="utf-8",
     )
     names = {"libnvrtc": "nvrtc", "libcudart": "cudart", "libnvJitLink": "nvJitLink"}
-    found = attribution.loaded_libraries(names, str(maps))
-    assert found == [
+    libraries = attribution.loaded_libraries(names, str(maps))
+    assert libraries == [
         ("nvrtc", "/opt/a b/libnvrtc.so.12.9.86"),
         ("cudart", "/torch/lib/libcudart-d0da41ae.so.11.0"),
         ("nvJitLink", "/x/libnvJitLink.so.13"),
@@ -613,8 +613,8 @@ def test_a_driver_that_another_process_asks(monkeypatch, version, problem, witne
         patch.setattr(of_environment, "driver_version", lambda: version)
         patch.setattr(driver, "elsewhere", SimpleNamespace(driver=lambda: SimpleNamespace(problem=problem)))
         patch.setattr(libcuda, "call", call)
-        found, here = facts.cuda(), DriverFacts().cuda()
-    assert (found.value, found.witness, found.absent) == (version, witness, bool(problem))
+        cuda, here = facts.cuda(), DriverFacts().cuda()
+    assert (cuda.value, cuda.witness, cuda.absent) == (version, witness, bool(problem))
     assert (here.value, here.absent) == (None, True)
 
 

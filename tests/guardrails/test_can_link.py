@@ -51,7 +51,7 @@ def ask(producer: CudaVersion, library: str, consumer: CudaVersion, arch: str = 
 )
 def test_hardware(producer: CudaVersion, library: str, consumer: CudaVersion, hardware: list[tuple[str, str]]) -> None:
     """A real driver answers for its own release; a GPU runs what each nvJitLink linked."""
-    assert [(device, one.status) for device, one in ask(producer, library, consumer).hardware] == hardware
+    assert [(device, answer.status) for device, answer in ask(producer, library, consumer).hardware] == hardware
 
 
 def test_newer_consumers_that_do_not_all_work() -> None:
@@ -90,26 +90,24 @@ def contradictions() -> list[atlas_differences.Contradiction]:
 def test_every_contradiction_has_a_reason(contradictions: list[atlas_differences.Contradiction]) -> None:
     """A rule that the measurement contradicts is changed, or a row of contradictions.toml says why it stays."""
     assert contradictions
-    assert all(one.prediction.because for one in contradictions)
-    assert sorted({str(one) for one in contradictions if one.reason is None}) == []
+    assert all(contradiction.prediction.because for contradiction in contradictions)
+    assert sorted({str(contradiction) for contradiction in contradictions if contradiction.reason is None}) == []
 
 
 def test_every_reason_has_a_contradiction(contradictions: list[atlas_differences.Contradiction]) -> None:
     """A row that nothing contradicts any more is removed, and each of its rules, steps and kinds is needed."""
     for row in atlas_differences.reasons():
-        covered = [one for one in contradictions if one.reason == row]
-        assert {one.prediction.rule for one in covered} == set(row.rules), row
-        assert {one.step.removeprefix("real-") for one in covered} == set(row.steps), row
-        assert set(row.kinds) <= {kind for one in covered for kind in row.kinds_of(one)}, row
+        covered = [contradiction for contradiction in contradictions if contradiction.reason == row]
+        assert {contradiction.prediction.rule for contradiction in covered} == set(row.rules), row
+        assert {contradiction.step.removeprefix("real-") for contradiction in covered} == set(row.steps), row
+        assert set(row.kinds) <= {kind for contradiction in covered for kind in row.kinds_of(contradiction)}, row
 
 
 def test_only_released_allows_what_nvjitlink_and_drivers_refuse(
     contradictions: list[atlas_differences.Contradiction],
 ) -> None:
     """A rule of ours that allows what fails is one of the policy that copies cuda.core, or has a row of its own."""
-    unsafe = {
-        one.prediction.rule for one in contradictions if one.prediction.works and one.step in ("nvjitlink", "load")
-    }
+    unsafe = {c.prediction.rule for c in contradictions if c.prediction.works and c.step in ("nvjitlink", "load")}
     assert "policy released" in unsafe
     assert not unsafe & {"policy newer-driver-ok", "policy strict-major", "guard rails"}
 
@@ -125,7 +123,7 @@ def test_a_contradiction_without_a_row_is_found() -> None:
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {"13.0": "ab", "13.1": "cc"}, releases)
     drawn = atlas.Atlas(releases, {}, {}, (), answers, (grid,))
 
-    (one,) = atlas_differences.contradictions(drawn)
+    (contradiction,) = atlas_differences.contradictions(drawn)
 
-    assert one.reason is None
-    assert str(one) == "linker allows what fails: nvjitlink, ptx, 13.0 -> 13.1, sm_90"
+    assert contradiction.reason is None
+    assert str(contradiction) == "linker allows what fails: nvjitlink, ptx, 13.0 -> 13.1, sm_90"

@@ -127,13 +127,13 @@ def item(name: str, version: str | None, kind: str = "dynamic-libs") -> Item:
 
 def several(text: str) -> list[Item]:
     """Items by their names, releases and kinds, such as ``"nvrtc 13.2, nvrtc 13.0 headers"``; ? is not known."""
-    words = [(*one.split(), "dynamic-libs")[:3] for one in text.split(", ") if one]
+    words = [(*word.split(), "dynamic-libs")[:3] for word in text.split(", ") if word]
     return [item(name, None if version == "?" else version, kind) for name, version, kind in words]
 
 
 def outside(text: str) -> list[Item]:
     """The same in a toolkit outside of the environment."""
-    return [replace(one, wheel="", found_via="CUDA_HOME", path=f"/out/{one.name}") for one in several(text)]
+    return [replace(item, wheel="", found_via="CUDA_HOME", path=f"/out/{item.name}") for item in several(text)]
 
 
 WHOLE = several("nvrtc 13.0, nvJitLink 13.0, cudart 13.0 headers")
@@ -258,13 +258,13 @@ def test_findings(items, driver, arch, code, texts) -> None:
     report = made(*items, facts=facts_of(*driver.split()) if driver else facts_of(None), arch=arch)
     assert report.exit_code == code, report.findings
     assert report.verdict == ["coherent", "incoherent", "not enough known"][code]
-    found = [
-        f"{one.severity}: {one.what} => {one.fix or 'no command'} / {one.otherwise or 'nothing else'} <{one.why}>"
-        for one in report.findings
+    lines = [
+        f"{f.severity}: {f.what} => {f.fix or 'no command'} / {f.otherwise or 'nothing else'} <{f.why}>"
+        for f in report.findings
     ]
-    assert len(found) == len(texts), found
-    assert {one.severity for one in report.findings} <= {"error", "unknown", "warning", "note"}
-    for line, text in zip(found, texts, strict=True):
+    assert len(lines) == len(texts), lines
+    assert {finding.severity for finding in report.findings} <= {"error", "unknown", "warning", "note"}
+    for line, text in zip(lines, texts, strict=True):
         assert all(part in line for part in text.split(" * ")), line
 
 
@@ -329,14 +329,14 @@ def test_what_distributions_require(claims, conflict, fix) -> None:
     machine = Machine(tuple(several(parts)), (), None)
     machine.audit = replace(Machine.audit, claims=tuple(claims), findings=(conflict,) if conflict else ())
     report = examine(facts=facts_of("12.9"), system=machine)
-    assert [str(one.fix) for one in report.findings if one.severity == "error"] == [fix]
+    assert [str(finding.fix) for finding in report.findings if finding.severity == "error"] == [fix]
 
 
 def test_parts_that_fit_stay() -> None:
     """A newer nvJitLink links what NVRTC writes: a package that is missed is no reason to move either."""
     machine = Machine(tuple(several("nvrtc 12.8, nvJitLink 12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
-    assert [str(one.fix) for one in examine(facts=facts_of("12.9"), system=machine).findings] == [
+    assert [str(finding.fix) for finding in examine(facts=facts_of("12.9"), system=machine).findings] == [
         f"pip install '{CUFFT}<13'"
     ]
 
@@ -344,14 +344,12 @@ def test_parts_that_fit_stay() -> None:
 def test_what_no_command_repairs_keeps_its_own_advice() -> None:
     """A command that installs a missing package, and leaves all other faults, is that of the package alone."""
     loaded = [
-        replace(one, found_via=ALREADY_LOADED) for one in several("nvrtc 12.8, nvrtc 12.9 headers, nvJitLink 12.9")
+        replace(item, found_via=ALREADY_LOADED) for item in several("nvrtc 12.8, nvrtc 12.9 headers, nvJitLink 12.9")
     ]
     machine = Machine((*loaded, item("nvfatbin", "12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
     command = f"pip install '{CUFFT}<13'"
-    fixes = [
-        str(one.fix) for one in examine(facts=facts_of("12.9"), system=machine).findings if one.severity == "error"
-    ]
+    fixes = [str(f.fix) for f in examine(facts=facts_of("12.9"), system=machine).findings if f.severity == "error"]
     assert (len(fixes), fixes[-1], command in fixes[:-1]) == (2, command, False)
     machine = Machine(tuple(WHOLE), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "own", claim("a", "<2,>=2")),))
@@ -366,8 +364,8 @@ def test_what_no_command_repairs_keeps_its_own_advice() -> None:
 def test_a_newer_library_that_no_distribution_lists() -> None:
     """No command removes it, and it would be found before what one installs: a user deletes it."""
     machine = Machine((replace(item("nvrtc", "13.2"), wheel=""), item("cudart", "13.2")), (), None)
-    errors = [one for one in examine(facts=facts_of("12.9"), system=machine).findings if one.severity == "error"]
-    assert {(str(one.fix), one.otherwise) for one in errors} == {
+    errors = [f for f in examine(facts=facts_of("12.9"), system=machine).findings if f.severity == "error"]
+    assert {(str(error.fix), error.otherwise) for error in errors} == {
         ("", "delete /13.2/nvrtc: no distribution lists what a command would have to remove")
     }
 
@@ -377,9 +375,9 @@ def test_a_wheel_that_a_package_is_linked_with_stays() -> None:
     machine = Machine(tuple(WHOLE), (), None)
     machine.installed = {"cuda-bindings": "13.0.3"}
     machine.audit = replace(Machine.audit, claims=(claim("w-nvJitLink", ">=13.0", "symbols"),))
-    errors = [one for one in examine(facts=facts_of("12.9"), system=machine).findings if one.severity == "error"]
-    assert {str(one.fix) for one in errors if one.otherwise} == {""}
-    assert all("install a driver" in one.otherwise for one in errors if one.otherwise)
+    errors = [f for f in examine(facts=facts_of("12.9"), system=machine).findings if f.severity == "error"]
+    assert {str(error.fix) for error in errors if error.otherwise} == {""}
+    assert all("install a driver" in error.otherwise for error in errors if error.otherwise)
 
 
 def test_what_holds_cuda_bindings_is_installed_with_it() -> None:
@@ -388,14 +386,14 @@ def test_what_holds_cuda_bindings_is_installed_with_it() -> None:
     machine.installed = {"cuda-bindings": "13.0.3"}
     claims = (claim("cuda-bindings", "~=13.0.3"), replace(claim("cuda-bindings", "<14,>=12.9.1"), by="nvmath 1"))
     machine.audit = replace(Machine.audit, claims=claims)
-    fixes = {str(one.fix) for one in examine(facts=facts_of("12.9"), system=machine).findings}
+    fixes = {str(finding.fix) for finding in examine(facts=facts_of("12.9"), system=machine).findings}
     assert "pip install 'cuda-bindings==12.*' framework" in fixes
 
 
 def test_a_conflict_without_a_toolkit() -> None:
     machine = Machine((), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("version", "own", claim(CUFFT, "<13")),))
-    fixes = [str(one.fix).partition("[")[0] for one in examine(facts=facts_of("12.9"), system=machine).findings]
+    fixes = [str(finding.fix).partition("[")[0] for finding in examine(facts=facts_of("12.9"), system=machine).findings]
     assert fixes == ["pip install 'cuda-toolkit", "pip install own"]
 
 
@@ -423,15 +421,15 @@ def test_a_toolkit_outside_counts_for_what_uses_it(installed, by, used, inside, 
     machine.audit = replace(Machine.audit, claims=claims, used_libraries=(used,) if used else ())
     report = examine(facts=facts_of("12.8"), system=machine)
     assert report.exit_code == code, report.findings
-    assert code or "not used: parts of CUDA 13.0 outside of this" in "".join(one.what for one in report.findings)
+    assert code or "not used: parts of CUDA 13.0 outside of this" in "".join(f.what for f in report.findings)
 
 
 @pytest.mark.parametrize("name", ["nvJitLink", "nvrtc"])
 def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
     """The file is the first finding, with the command that restores it; the exit code is that of every fault."""
-    found = System().item("dynamic-libs", name)
-    assert found is not None
-    whole = Path(found.path)
+    item = System().item("dynamic-libs", name)
+    assert item is not None
+    whole = Path(item.path)
     file = tmp_path / "nvidia" / "lib" / whole.name
     file.parent.mkdir(parents=True)
     file.write_bytes(whole.read_bytes()[:100_000])
@@ -439,7 +437,7 @@ def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: some-wheel\nVersion: 13.0.88\n")
     (information / "RECORD").write_text(f"nvidia/lib/{whole.name},,\n")
-    cut = [replace(one, path=str(file)) if one.name == name else one for one in WHOLE]
+    cut = [replace(item, path=str(file)) if item.name == name else item for item in WHOLE]
     report = made(*cut, facts=facts_of("12.8"))
     first = report.findings[0]
     assert first.what.startswith(f"{file} is cut off")
@@ -449,14 +447,14 @@ def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
 
 def test_a_library_without_a_file_that_it_opens(toolkit, tmp_path) -> None:
     """NVRTC without its builtins compiles nothing; with them it is as it was installed."""
-    found = System().item("dynamic-libs", "nvrtc")
-    assert found is not None
+    item = System().item("dynamic-libs", "nvrtc")
+    assert item is not None
     (tmp_path / "libnvrtc.so.13").symlink_to(tmp_path / "elsewhere" / "libnvrtc.so.13")
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "libnvrtc.so.13").write_bytes(Path(found.path).read_bytes())
-    parts = [replace(one, path=str(tmp_path / "libnvrtc.so.13")) if one.name == "nvrtc" else one for one in WHOLE[:-1]]
+    (tmp_path / "elsewhere" / "libnvrtc.so.13").write_bytes(Path(item.path).read_bytes())
+    parts = [replace(it, path=str(tmp_path / "libnvrtc.so.13")) if it.name == "nvrtc" else it for it in WHOLE[:-1]]
     report = made(*parts, facts=facts_of("13.0"))
-    assert (report.exit_code, [one.why for one in report.findings]) == (
+    assert (report.exit_code, [finding.why for finding in report.findings]) == (
         1, ["the nvrtc library lacks libnvrtc-builtins.so.13.0"],
     )  # fmt: skip
     assert (
@@ -474,7 +472,7 @@ def test_a_library_that_does_not_find_what_it_opens(tmp_path, monkeypatch) -> No
     (tmp_path / "libnvrtc.so.13").symlink_to(_ctypes.__file__)
     (tmp_path / "libnvrtc-builtins.so.13.0").touch()
     there = replace(WHOLE[0], name="nvrtc", path=str(tmp_path / "libnvrtc.so.13"), found_via="CUDA_PATH")
-    parts = [there if one.name == "nvrtc" else one for one in WHOLE[:-1]]
+    parts = [there if item.name == "nvrtc" else item for item in WHOLE[:-1]]
     asked = []
     monkeypatch.setattr(_pathfinder, "run_child", lambda _, *words: asked.append(words))
     (fault,) = made(*parts, facts=facts_of("13.0")).findings
@@ -516,8 +514,8 @@ def test_a_runtime_inside_a_distribution(monkeypatch, versions, driver, fix) -> 
     """The driver must run it as it runs the toolkit's."""
     monkeypatch.setattr(Machine, "installed", versions)
     report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=facts_of(*driver.split()) if driver else facts_of(None))
-    found = [one for one in report.findings if "contains the CUDA runtime" in one.what]
-    assert [(one.severity, str(one.fix)) for one in found] == ([("error", fix)] if fix else [])
+    findings = [finding for finding in report.findings if "contains the CUDA runtime" in finding.what]
+    assert [(finding.severity, str(finding.fix)) for finding in findings] == ([("error", fix)] if fix else [])
 
 
 @pytest.mark.parametrize(
@@ -541,11 +539,11 @@ def test_a_runtime_inside_a_library(monkeypatch, versions, driver: str, said: st
     monkeypatch.setattr(Machine, "installed", versions)
     facts = facts_of(*driver.split()) if driver else facts_of(None)
     report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=facts)
-    found = [one for one in report.findings if "its CUDA runtime" in one.what]
-    assert [said in one.what for one in found] == [True] * bool(said)
+    findings = [finding for finding in report.findings if "its CUDA runtime" in finding.what]
+    assert [said in finding.what for finding in findings] == [True] * bool(said)
     names = [name for name in versions if said]
     command = f"pip uninstall -y {' '.join(names)} && pip install {' '.join(f'{name}-cu12' for name in names)}"
-    assert [str(one.fix) for one in found] == [command] * bool(said)
+    assert [str(finding.fix) for finding in findings] == [command] * bool(said)
 
 
 @pytest.mark.parametrize(
@@ -560,37 +558,37 @@ def test_versions_that_are_known_to_fail(monkeypatch, cuda, release, severity, e
     """A finding with thread and advice; a note where the driver is not known, and nothing where it decides."""
     monkeypatch.setattr(Machine, "installed", {"numba": "0.61.2", "cuda-core": "1.2.2", "cuda-bindings": "12.9.4"})
     report = made(*WHOLE, facts=facts_of(cuda, release))
-    found = [one for one in report.findings if one.what.startswith("known to fail: ")]
-    assert [one.severity for one in found] == ([severity] if severity else [])
-    for one in found:
-        assert one.what.startswith("known to fail: numba 0.62 and older on drivers of CUDA 13: segmentation fault")
-        assert one.what.endswith(end)
-        assert one.otherwise.startswith("install numba 0.63 or newer")
+    findings = [finding for finding in report.findings if finding.what.startswith("known to fail: ")]
+    assert [finding.severity for finding in findings] == ([severity] if severity else [])
+    for finding in findings:
+        assert finding.what.startswith("known to fail: numba 0.62 and older on drivers of CUDA 13: segmentation fault")
+        assert finding.what.endswith(end)
+        assert finding.otherwise.startswith("install numba 0.63 or newer")
 
 
 def test_what_decides_whether_versions_fail(monkeypatch) -> None:
     """The versions here, the GPU and the driver; what none of them decides is said."""
     asked: list[object] = []
 
-    def conditions(**given: object) -> list[str]:
-        asked.append(given)
+    def conditions(**facts: object) -> list[str]:
+        asked.append(facts)
         return ["on Windows"]
 
-    def known(versions: dict[str, str], **given: object) -> list[SimpleNamespace]:
-        asked.append((versions, given))
+    def known(versions: dict[str, str], **facts: object) -> list[SimpleNamespace]:
+        asked.append((versions, facts))
         entry = SimpleNamespace(open_conditions=conditions, text="x crashes", advice="install y", install=())
         entry.sentence = partial(doctor.known_bad.KnownBad.sentence, entry)
         return [entry]
 
     monkeypatch.setattr(doctor.known_bad, "known_bad", known)
-    found = made(*WHOLE, facts=facts_of("13.0", "580.65.06"), arch="sm_90").findings[-1]
+    finding = made(*WHOLE, facts=facts_of("13.0", "580.65.06"), arch="sm_90").findings[-1]
     decides = {"arch": "sm_90", "driver": "580.65.06"}
     assert asked == [(dict(Machine.installed), decides), {}, decides]
     for place, (name, more) in enumerate((("numpy", {}), ("cuda-bindings", {"nvidia-nvjitlink": "13.2"})), 1):
         monkeypatch.setattr(Machine, "installed", {name: "12.9.0"})
         made(*outside("nvJitLink 13.2, nvrtc 13.2 headers"), facts=facts_of("13.2"))
         assert asked[3 * place][0] == more | {name: "12.9.0"}
-    assert found == Finding("note", "known to fail: x crashes; only on Windows", otherwise="install y")
+    assert finding == Finding("note", "known to fail: x crashes; only on Windows", otherwise="install y")
 
 
 CUDA_TILE = {"cuda-tile": "1.7.0"}
@@ -623,13 +621,13 @@ def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> N
     monkeypatch.setattr(Machine, "installed", installed)
     monkeypatch.setattr(Machine, "programs", programs)
     report = made(*WHOLE, facts=facts_of("13.0"), arch=arch)
-    found = [one for one in report.findings if "tileiras" in one.what]
-    assert [one.severity for one in found] == (["warning"] if text else [])
+    findings = [finding for finding in report.findings if "tileiras" in finding.what]
+    assert [finding.severity for finding in findings] == (["warning"] if text else [])
     assert report.exit_code == 0
-    assert {one.kind for one in found} <= {"machine"}, "which the audit of the environment shows as a note"
-    assert all(text in one.what and one.what.startswith(("cuda-tile ", "tileiras ", "no known")) for one in found)
+    assert {finding.kind for finding in findings} <= {"machine"}, "which the audit of the environment shows as a note"
+    assert all(text in f.what and f.what.startswith(("cuda-tile ", "tileiras ", "no known")) for f in findings)
     fixes = ("pip install 'cuda-tile[tileiras]'", "pip install 'cuda-toolkit[nvcc,nvvm,tileiras]>=13.3'")
-    assert all(str(one.fix) in fixes or "no known" in one.what for one in found)
+    assert all(str(finding.fix) in fixes or "no known" in finding.what for finding in findings)
 
 
 @pytest.mark.parametrize("place", ["PATH", "CUDA_HOME", "CUDA_PATH"])
@@ -665,8 +663,8 @@ def test_items_that_look_ups_find(monkeypatch) -> None:
 
     def resolve_all(names: Iterable[str]) -> dict[str, object]:
         asked.append({*names})
-        found = {name: _pathfinder.Resolved(f"/{name}", "site-packages") for name in asked[-1]}
-        return found | {"nvvm": None, "nvfatbin": ResolutionError("it dies")}
+        searched = {name: _pathfinder.Resolved(f"/{name}", "site-packages") for name in asked[-1]}
+        return searched | {"nvvm": None, "nvfatbin": ResolutionError("it dies")}
 
     monkeypatch.setattr(_pathfinder, "resolve_all", resolve_all)
     monkeypatch.setattr(_pathfinder, "program_names", lambda: frozenset({"ptxas"}))
@@ -717,8 +715,8 @@ def test_a_toolkit_without_what_compiles_and_links(items, libraries, code, texts
     machine = Machine(tuple(several(items)), (), None)
     machine.audit, machine.installed = replace(Machine.audit, cuda_libraries=libraries), {}
     report = examine(facts=facts_of("12.8"), system=machine)
-    found = [one.what.partition(":")[0] for one in report.findings if one.severity in ("error", "unknown")]
-    assert (report.exit_code, found) == (code, texts)
+    starts = [finding.what.partition(":")[0] for finding in report.findings if finding.severity in ("error", "unknown")]
+    assert (report.exit_code, starts) == (code, texts)
     assert "cublas library" not in report.missing
     told = [finding.why for finding in examine(facts=facts_of(None), system=machine).findings]
     assert items or "nothing here links PTX or LTO-IR" not in told
@@ -751,13 +749,13 @@ def test_what_this_machine_has(monkeypatch) -> None:
     """Where an item lies, what installs it, what the loader finds, and what is asked of other parts."""
     nvrtc = item("nvrtc", "13.0")
     alone = replace(nvrtc, wheel="")
-    for one, outside in (
+    for place, outside in (
         (replace(nvrtc, path="/x", found_via="CUDA_HOME"), False),
         (replace(alone, path="/x", found_via="CUDA_HOME"), True),
         (replace(alone, path=f"{sys.prefix}/x", found_via="CUDA_HOME"), False),
         *((replace(alone, path="/x", found_via=via), False) for via in ("site-packages", "conda", ALREADY_LOADED)),
     ):
-        assert System().is_outside(one) is outside
+        assert System().is_outside(place) is outside
     toolkit = replace(alone, path="/usr/local/cuda/nvvm/lib64/libnvvm.so", found_via="CUDA_HOME")
     for prefix, outside in (("/usr", True), ("/usr/local", True), ("/usr/local/cuda", False)):
         monkeypatch.setattr(sys, "prefix", prefix)
@@ -791,13 +789,13 @@ def test_another_environment(tmp_path) -> None:
     record.write_text("nvidia/cu13/bin/nvcc,,\n")
     program.parent.mkdir(parents=True)
     program.touch()
-    found = there.item("binaries", "nvcc")
-    assert (found.path, found.wheel) == (str(program), "nvidia-cuda-nvcc")
+    nvcc = there.item("binaries", "nvcc")
+    assert (nvcc.path, nvcc.wheel) == (str(program), "nvidia-cuda-nvcc")
     assert [*there.copies_in_process()] == []
     assert (there.driver(Fact("13.0", "", stated=True)).arch, there.environment()) == ("sm_80", Machine.audit)
     assert (there.versions(), there.has_bindings()) == ({"pip": "1", "nvidia-cuda-nvcc": "1"}, False)
-    alone = [replace(found, wheel="", path="/x", found_via=via) for via in ("CUDA_HOME", "conda", "site-packages")]
-    assert [*map(there.is_outside, (found, replace(found, path="/x", found_via="CUDA_HOME"), *alone))] == [
+    alone = [replace(nvcc, wheel="", path="/x", found_via=via) for via in ("CUDA_HOME", "conda", "site-packages")]
+    assert [*map(there.is_outside, (nvcc, replace(nvcc, path="/x", found_via="CUDA_HOME"), *alone))] == [
         False,
         False,
         True,
@@ -807,10 +805,10 @@ def test_another_environment(tmp_path) -> None:
     assert there.installer([]) == Installer("pip", f" --python '{prefix}'")
     (prefix / "conda-meta").mkdir()
     assert there.installer(alone) == Installer("conda", f" --prefix '{prefix}'")
-    assert there.installer([*alone, found]).name == "pip"
+    assert there.installer([*alone, nvcc]).name == "pip"
     (site / "pip-1.dist-info").rename(site / "cuda_bindings-1.dist-info")
     (site / "cuda_bindings-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: cuda-bindings\nVersion: 1\n")
-    assert (there.installer([found]).name, there.has_bindings()) == ("uv", True)
+    assert (there.installer([nvcc]).name, there.has_bindings()) == ("uv", True)
 
 
 def test_bindings(monkeypatch, tmp_path) -> None:
@@ -828,19 +826,19 @@ def test_bindings(monkeypatch, tmp_path) -> None:
 @pytest.mark.parametrize("driver", [None, "12.9"])
 def test_nvjitlink_that_cuda_bindings_does_not_call(driver) -> None:
     """It is a fault in the environment, and outside where there is no driver, with which cuda-core links instead."""
-    for found, severity in (
+    for parts, severity in (
         (several("nvJitLink 12.2"), "error"),
         (outside("nvJitLink 12.2"), "warning" if driver else "error"),
     ):
-        made_of = made(*found, facts=facts_of(driver)).findings
-        assert [one.severity for one in made_of if "nvJitLinkVersion" in one.what] == [severity]
+        made_of = made(*parts, facts=facts_of(driver)).findings
+        assert [finding.severity for finding in made_of if "nvJitLinkVersion" in finding.what] == [severity]
 
 
 def test_nothing_links_and_nothing_would(monkeypatch) -> None:
     """It is a fault only where an installed distribution links at run time, which is named, also without a toolkit."""
     (_, fault) = made(*several("nvrtc 13.0"), facts=facts_of(None)).findings
-    assert (fault.what, fault.severity) in [(one.what, one.severity) for one in made(facts=facts_of(None)).findings]
-    assert [one.severity for one in made(facts=facts_of("13.0")).findings] == ["unknown"]
+    assert (fault.what, fault.severity) in [(f.what, f.severity) for f in made(facts=facts_of(None)).findings]
+    assert [finding.severity for finding in made(facts=facts_of("13.0")).findings] == ["unknown"]
     assert (fault.severity, fault.what.endswith("; nvmath-python links at run time")) == ("error", True)
     monkeypatch.setattr(Machine, "installed", {"numpy": "2"})
     (_, note) = made(*several("nvrtc 13.0"), facts=facts_of(None)).findings
@@ -867,7 +865,7 @@ def test_what_a_module_loads_as_it_is_imported(monkeypatch, version, bindings, d
     cached = [Copy("nvrtc", "/n", f"first for the loader as {more}", None, "")] * more.startswith("lib")
     report = made(*WHOLE, *several("" if cached else more), facts=facts_of(driver), copies=(*cached,))
     first = "first that of CUDA 13.0; expected CUDA 12, as cuda-bindings has", "'cuda-bindings==13.*'"
-    assert [(one.severity, one.what, str(one.fix)) for one in report.findings if "cuda.compute" in one.what] == [
+    assert [(f.severity, f.what, str(f.fix)) for f in report.findings if "cuda.compute" in f.what] == [
         (
             "error",
             f"cuda-cccl {version} loads the {name} library as cuda.compute is imported, and there is {there}",
@@ -906,9 +904,9 @@ def test_what_numba_cuda_compiles_with(monkeypatch, items, driver, installed, er
     parts = several(items)
     device = [item("device", "12.8", "bitcode-libs")] * ("nvvm" in items)
     report = made(*parts, *device, facts=facts_of(driver))
-    found = [one.what for one in report.findings if one.severity == "error" and "must be of one" not in one.what]
-    assert len(found) == len(errors), found
-    assert all(text in what for text, what in zip(errors, found, strict=True)), found
+    texts = [f.what for f in report.findings if f.severity == "error" and "must be of one" not in f.what]
+    assert len(texts) == len(errors), texts
+    assert all(text in what for text, what in zip(errors, texts, strict=True)), texts
 
 
 def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
@@ -955,8 +953,8 @@ def test_copies() -> None:
     same = replace(other, path="/13.0/nvrtc", version=None)
     of_none = replace(other, name="nvvm")
     headers = item("nvrtc", "12.8", "headers")
-    found = made(*WHOLE, headers, facts=facts_of("12.8"), copies=(same, of_none, of_12, for_loader)).findings
-    (finding,) = (one for one in found if one.what.startswith("another "))
+    findings = made(*WHOLE, headers, facts=facts_of("12.8"), copies=(same, of_none, of_12, for_loader)).findings
+    (finding,) = (finding for finding in findings if finding.what.startswith("another "))
     assert finding.why == "other copies come first for the loader, from /opt/torch"
     assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or remove /opt/torch from it")
     *_, finding = made(item("nvrtc", None), facts=facts_of("13.0"), copies=(other,)).findings
@@ -995,8 +993,8 @@ def test_page_and_json(capsys, monkeypatch) -> None:
     assert cli.main(["doctor", "--json"]) == 1
     content = json.loads(capsys.readouterr().out)
     assert (content["verdict"], content["exit_code"]) == ("incoherent", 1)
-    assert [one["version"] for one in content["items"]] == ["13.0"] * 3
-    assert {one["kind"] for one in content["rules"]} >= {"driver", "pipeline"}
+    assert [item["version"] for item in content["items"]] == ["13.0"] * 3
+    assert {rule["kind"] for rule in content["rules"]} >= {"driver", "pipeline"}
     assert content["driver"]["kind"] == "given"
 
 
@@ -1039,14 +1037,14 @@ def test_any_page(numbered, verbose, driver) -> None:
         assert sum(f"<cause {number}>" in line for line in lines) == 1
     assert sum("<cause " in line for line in lines) == len({number for number, _ in numbered})
     severities = ["error", "unknown", "warning", "note"]
-    found = [severities.index(cause.severity) for cause in report.causes]
-    assert found == sorted(found)
+    ranks = [severities.index(cause.severity) for cause in report.causes]
+    assert ranks == sorted(ranks)
 
 
 @given_examples(st.lists(st.characters(codec="ascii"), min_size=1, max_size=120))
 def test_a_command_on_several_lines_is_one_command(characters) -> None:
     """What is printed is the command for a shell; only a word that is longer than a line is cut."""
-    words = [f"cuda {'x' * (len(characters) % 40)}", *("y" * (ord(one) % 30) for one in characters)]
+    words = [f"cuda {'x' * (len(characters) % 40)}", *("y" * (ord(character) % 30) for character in characters)]
     command = Command(tuple(filter(None, words)), ("a b",))
     report = DoctorReport(findings=[Finding("error", "a", command)])
     lines = [text for text, _ in page(report)][1:]
@@ -1061,7 +1059,7 @@ def test_the_releases_that_are_wanted(monkeypatch, capsys) -> None:
     for text in ("13", " 13.2 ", ">=13.2,<14"):
         assert cli.main(["doctor", "--ctk-version", text]) == 0
     assert cli.main(["doctor"]) == 0
-    assert [str(one) for one in asked] == ["==13.*", "==13.2.*", "<14,>=13.2", "None"]
+    assert [str(constraint) for constraint in asked] == ["==13.*", "==13.2.*", "<14,>=13.2", "None"]
     capsys.readouterr()
     for text, words in (
         ("new", "'new'; expected a PEP 440 specifier such as '>=13.2,<14', or a release such as 13.2\n"),
@@ -1140,7 +1138,7 @@ def test_causes() -> None:
         Finding("error", "g"),
     ]
     causes = DoctorReport(findings=findings).causes
-    assert [(one.what, one.severity, one.counts, one.fixes, one.otherwise) for one in causes] == [
+    assert [(cause.what, cause.severity, cause.counts, cause.fixes, cause.otherwise) for cause in causes] == [
         ("c", "error", True, (Command(("x",)), Command(("y",))), ("wait",)),
         ("g", "error", True, (), ()),
         ("a", "warning", False, (), ("wait",)),
@@ -1208,26 +1206,26 @@ def test_damage_is_the_first_finding(monkeypatch) -> None:
 def test_what_the_user_asks_for(monkeypatch) -> None:
     """The wanted releases and the variable of forward compatibility count, as in the guard; so does the installer."""
     refused = made(*WHOLE, facts=facts_of("12.9"), ctk_version="<13")
-    causes = {one.what for one in refused.causes}
+    causes = {cause.what for cause in refused.causes}
     assert "the toolkit's release is not one that --ctk-version accepts" in causes
     assert "the driver of CUDA 12.9 is too old for the toolkit" in causes
-    (verdict, *_) = (one for one in refused.rules if one.rule == "driver")
+    (verdict, *_) = (rule for rule in refused.rules if rule.rule == "driver")
     assert DRIVER_COMPATIBILITY_VARIABLE in verdict.otherwise
     monkeypatch.setattr(Machine, "has_bindings", lambda _: False)
     monkeypatch.setattr(Machine, "installer", lambda _self, _items: Installer("uv"))
     monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume_forward_compatibility")
     assumed = made(*WHOLE, facts=facts_of("12.9", "575.51.03"))
-    assert {one.status for one in assumed.rules} == {"compatible"}
-    assert not [one for one in assumed.findings if "does not run" in one.what]
+    assert {rule.status for rule in assumed.rules} == {"compatible"}
+    assert not [finding for finding in assumed.findings if "does not run" in finding.what]
     mixed = made(*several("nvrtc 13.2, nvJitLink 13.0"), facts=facts_of("13.2"), ctk_version="==13.0.*").findings
-    refused_first, *_, ptx = (one.why for one in mixed if one.severity == "error")
+    refused_first, *_, ptx = (finding.why for finding in mixed if finding.severity == "error")
     assert refused_first == "the toolkit's release is not one that --ctk-version accepts"
     assert ptx == "the toolkit's parts come from several releases: CUDA 13.0, 13.2"
-    assert [(one.severity, str(one.fix)) for one in assumed.findings if "needs cuda-bindings" in one.what] == [
-        ("warning", "uv pip install 'cuda-bindings==13.*'")
-    ]
+    assert [
+        (finding.severity, str(finding.fix)) for finding in assumed.findings if "needs cuda-bindings" in finding.what
+    ] == [("warning", "uv pip install 'cuda-bindings==13.*'")]
     alone = made(*several("nvrtc 13.0"), facts=facts_of("13.0"))
-    assert not [one for one in alone.findings if "cuda-bindings" in one.what]
+    assert not [finding for finding in alone.findings if "cuda-bindings" in finding.what]
 
 
 def test_environment() -> None:

@@ -29,7 +29,7 @@ def test_every_toolkit_of_nvidia_is_coherent(tmp_path, monkeypatch, version: str
     environment.install(f"cuda-toolkit[all]=={version}")
     monkeypatch.setattr(environment, "has_bindings", lambda: release >= (12, 3))  # they call no older nvJitLink
     report = examine(facts=driver("13.5" if release.major == 13 else "12.9"), system=environment)
-    assert (report.exit_code, [one for one in report.findings if one.severity != "note"]) == (0, [])
+    assert (report.exit_code, [finding for finding in report.findings if finding.severity != "note"]) == (0, [])
     assert len(report.items) > 10
     others = {item.name for item in report.items if item.version != release}
     assert others <= {"nvJitLink", "nvjitlink"}  # cuda-toolkit 13 bounds it from below only
@@ -96,10 +96,10 @@ def test_the_command_ends_green(tmp_path, name: str) -> None:
     environment = planted(tmp_path / "site-packages", installed, outside)
     report = examine(facts=driver(cuda), system=environment)
     assert report.exit_code, report.findings
-    (command,) = {str(one.fix) for one in report.findings if one.severity in ("error", "unknown") if str(one.fix)}
+    (command,) = {str(f.fix) for f in report.findings if f.severity in ("error", "unknown") if str(f.fix)}
     environment.run(command)
     after = examine(facts=driver(cuda), system=environment)
-    assert (after.exit_code, [one for one in after.findings if one.severity != "note"]) == (0, []), command
+    assert (after.exit_code, [finding for finding in after.findings if finding.severity != "note"]) == (0, []), command
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_parts_of_several_releases_that_nothing_couples(tmp_path, installed: lis
     """An older NVRTC, an older runtime, newer headers: all of it works together, and is no fault."""
     environment = planted(tmp_path / "site-packages", installed, "")
     report = examine(facts=driver("13.5"), system=environment)
-    assert (report.exit_code, [one for one in report.findings if one.severity != "note"]) == (0, [])
+    assert (report.exit_code, [finding for finding in report.findings if finding.severity != "note"]) == (0, [])
 
 
 def test_parts_outside_that_nothing_loads(tmp_path) -> None:
@@ -158,7 +158,7 @@ def test_metadata_that_is_not_utf_8(tmp_path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
     monkeypatch.setattr(environment, "versions", all_versions)
     report = examine(facts=driver("13.0"), system=environment)
-    (finding,) = [one for one in report.findings if "UTF-8" in one.what]
+    (finding,) = [finding for finding in report.findings if "UTF-8" in finding.what]
     assert finding.what == f"{file}: not UTF-8 (byte 0xe9 at 54): install the distribution again"
     assert (report.exit_code, finding.severity) == (2, "unknown")
     assert [claim.by for claim in environment.environment().claims] == ["a 1.0"]

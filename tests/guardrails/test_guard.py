@@ -62,15 +62,15 @@ def test_the_eight_look_ups(name: str) -> None:
 
 def test_answers_are_pathfinders(toolkit) -> None:
     """What passes is what cuda.pathfinder answers, and it is remembered once."""
-    one = CompatibilityGuardRails(**NEW)
-    assert one.load_nvidia_dynamic_lib("nvrtc").abs_path == pf.load_nvidia_dynamic_lib("nvrtc").abs_path
-    assert one.locate_nvidia_header_directory("cudart") == pf.locate_nvidia_header_directory("cudart")
-    assert one.find_nvidia_header_directory("cudart") == pf.find_nvidia_header_directory("cudart")
-    assert one.locate_static_lib("cudadevrt") == pf.locate_static_lib("cudadevrt")
-    assert one.find_static_lib("cudadevrt") == pf.find_static_lib("cudadevrt")
-    names = [(item.kind, item.name) for item in one.remembered]
+    rails = CompatibilityGuardRails(**NEW)
+    assert rails.load_nvidia_dynamic_lib("nvrtc").abs_path == pf.load_nvidia_dynamic_lib("nvrtc").abs_path
+    assert rails.locate_nvidia_header_directory("cudart") == pf.locate_nvidia_header_directory("cudart")
+    assert rails.find_nvidia_header_directory("cudart") == pf.find_nvidia_header_directory("cudart")
+    assert rails.locate_static_lib("cudadevrt") == pf.locate_static_lib("cudadevrt")
+    assert rails.find_static_lib("cudadevrt") == pf.find_static_lib("cudadevrt")
+    names = [(item.kind, item.name) for item in rails.remembered]
     assert names == [("dynamic-libs", "nvrtc"), ("headers", "cudart"), ("static-libs", "cudadevrt")]
-    assert {item.version for item in one.remembered} == {toolkit}
+    assert {item.version for item in rails.remembered} == {toolkit}
 
 
 @pytest.fixture
@@ -84,18 +84,18 @@ def nowhere() -> str:
 
 def test_errors_are_pathfinders(nowhere) -> None:
     """What cuda.pathfinder does not know or find is its own error."""
-    one = CompatibilityGuardRails(**NEW)
+    rails = CompatibilityGuardRails(**NEW)
     for look_up, name, error, words in (
-        (one.load_nvidia_dynamic_lib, "bogus", pf.DynamicLibUnknownError, "bogus"),
-        (one.load_nvidia_dynamic_lib, nowhere, pf.DynamicLibNotFoundError, nowhere),
-        (one.find_nvidia_header_directory, "bogus", RuntimeError, "UNKNOWN"),
-        (one.find_static_lib, "bogus", ValueError, "bogus"),
-        (one.find_bitcode_lib, "bogus", ValueError, "bogus"),
-        (one.find_nvidia_binary_utility, "bogus", Exception, "bogus"),
+        (rails.load_nvidia_dynamic_lib, "bogus", pf.DynamicLibUnknownError, "bogus"),
+        (rails.load_nvidia_dynamic_lib, nowhere, pf.DynamicLibNotFoundError, nowhere),
+        (rails.find_nvidia_header_directory, "bogus", RuntimeError, "UNKNOWN"),
+        (rails.find_static_lib, "bogus", ValueError, "bogus"),
+        (rails.find_bitcode_lib, "bogus", ValueError, "bogus"),
+        (rails.find_nvidia_binary_utility, "bogus", Exception, "bogus"),
     ):
         with pytest.raises(error, match=words):
             look_up(name)
-    assert one.remembered == ()
+    assert rails.remembered == ()
 
 
 @pytest.mark.parametrize(
@@ -118,13 +118,13 @@ def test_wrong_arguments(arguments) -> None:
 
 def test_constraint_and_error(toolkit) -> None:
     """A release outside of the constraint is refused each time, with its verdict; nothing is remembered."""
-    one = CompatibilityGuardRails(ctk_version=SpecifierSet("<12"), **NEW)
+    rails = CompatibilityGuardRails(ctk_version=SpecifierSet("<12"), **NEW)
     for _ in range(2):
         with pytest.raises(CompatibilityCheckError, match=f"nvrtc headers are of CUDA {toolkit}") as caught:
-            one.locate_nvidia_header_directory("nvrtc")
+            rails.locate_nvidia_header_directory("nvrtc")
     assert caught.value.verdict.rule == "ctk-constraint"
     assert pickle.loads(pickle.dumps(caught.value)).verdict == caught.value.verdict
-    assert one.remembered == ()
+    assert rails.remembered == ()
 
 
 def test_driver_too_old(toolkit) -> None:
@@ -138,15 +138,15 @@ def test_neither_toolkit_nor_driver(monkeypatch) -> None:
     """Nsight is not part of a toolkit; best_effort lets it pass, and does not remember it."""
     monkeypatch.setitem(_pathfinder.originals, "find_nvidia_binary_utility", lambda name: f"/opt/nsight/{name}")
     for mode, passes in (("strict", False), ("best_effort", True)):
-        one = CompatibilityGuardRails(mode=mode, **NEW)
+        rails = CompatibilityGuardRails(mode=mode, **NEW)
         if passes:
-            assert one.find_nvidia_binary_utility("nsys") == "/opt/nsight/nsys"
+            assert rails.find_nvidia_binary_utility("nsys") == "/opt/nsight/nsys"
         else:
             with pytest.raises(
                 CompatibilityInsufficientMetadataError, match="(?s)neither the CUDA toolkit nor .* best_effort"
             ):
-                one.find_nvidia_binary_utility("nsys")
-        assert one.remembered == ()
+                rails.find_nvidia_binary_utility("nsys")
+        assert rails.remembered == ()
 
 
 def test_not_found_is_no_fault(monkeypatch) -> None:
@@ -237,28 +237,28 @@ def test_forward_compatibility_assumed(monkeypatch, toolkit) -> None:
 def test_a_second_look_up_is_not_judged_again() -> None:
     """The first answer is cached, with its verdict; after `cache_clear` it is asked again, also in cuda.pathfinder."""
     verdicts: list[Verdict] = []
-    one = CompatibilityGuardRails(on_verdict=verdicts.append, **NEW)
-    first = one.locate_nvidia_header_directory("cudart")
-    assert one.locate_nvidia_header_directory("cudart") is first
+    rails = CompatibilityGuardRails(on_verdict=verdicts.append, **NEW)
+    first = rails.locate_nvidia_header_directory("cudart")
+    assert rails.locate_nvidia_header_directory("cudart") is first
     assert [verdict.status for verdict in verdicts] == ["compatible"]
     before = pf.locate_nvidia_header_directory("cudart")
-    one.cache_clear()
-    assert one.remembered == ()
-    assert one.locate_nvidia_header_directory("cudart") is not first
+    rails.cache_clear()
+    assert rails.remembered == ()
+    assert rails.locate_nvidia_header_directory("cudart") is not first
     assert pf.locate_nvidia_header_directory("cudart") is not before
     assert len(verdicts) == 2
 
 
 def test_threads() -> None:
     """Look-ups from many threads remember each item once."""
-    one = CompatibilityGuardRails(**NEW)
+    rails = CompatibilityGuardRails(**NEW)
     names = ["nvrtc", "nvJitLink", "cudart"] * 4
-    threads = [threading.Thread(target=one.load_nvidia_dynamic_lib, args=(name,)) for name in names]
+    threads = [threading.Thread(target=rails.load_nvidia_dynamic_lib, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(item.name for item in one.remembered) == ["cudart", "nvJitLink", "nvrtc"]
+    assert sorted(item.name for item in rails.remembered) == ["cudart", "nvJitLink", "nvrtc"]
 
 
 # -- pipelines
@@ -331,8 +331,8 @@ def test_pipeline_after_its_ends(skewed) -> None:
 @pytest.mark.parametrize("loads_first", [True, False])
 def test_an_archive_that_nvjitlink_cannot_link(skewed, monkeypatch, loads_first) -> None:
     """The second look-up is refused, whichever it is, with both items and the command that repairs it."""
-    found = types.SimpleNamespace(abs_path="/x/libcudadevrt.a", found_via="site-packages")
-    monkeypatch.setitem(_pathfinder.originals, "locate_static_lib", lambda name: found)
+    located = types.SimpleNamespace(abs_path="/x/libcudadevrt.a", found_via="site-packages")
+    monkeypatch.setitem(_pathfinder.originals, "locate_static_lib", lambda name: located)
     steps = [lambda: skewed.load_nvidia_dynamic_lib("nvJitLink"), lambda: skewed.find_static_lib("cudadevrt")]
     first, second = steps if loads_first else steps[::-1]
     first()
@@ -535,10 +535,10 @@ def test_pathfinder_itself_goes_on_directly() -> None:
 def test_dependencies_are_judged_first(monkeypatch) -> None:
     """A library is refused when what it would bring along is, and then neither is loaded."""
     loaded = stand_in(monkeypatch, {"cusparse": "13.0", "nvJitLink": "12.9"})
-    one = CompatibilityGuardRails(ctk_version=">=13", **NEW)
+    rails = CompatibilityGuardRails(ctk_version=">=13", **NEW)
     with pytest.raises(CompatibilityCheckError, match=r"nvJitLink library is of CUDA 12\.9"):
-        one.load_nvidia_dynamic_lib("cusparse")
-    assert (loaded, one.remembered) == ([], ())
+        rails.load_nvidia_dynamic_lib("cusparse")
+    assert (loaded, rails.remembered) == ([], ())
 
 
 def test_only_loading_would_show(monkeypatch) -> None:
@@ -574,7 +574,7 @@ def test_private_parts_are_there(nowhere) -> None:
     names = ("nvrtc", "nvJitLink", "cudart")
     early = {name: _pathfinder.find_early(name) for name in names}
     assert _pathfinder.find_in_child([*names, nowhere]) == {**early, nowhere: None}, "each as if it were the first"
-    assert {one.found_via for one in early.values()} == {"site-packages"}
+    assert {resolved.found_via for resolved in early.values()} == {"site-packages"}
     assert _pathfinder.find_early(nowhere) is None
 
 

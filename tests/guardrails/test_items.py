@@ -220,5 +220,5 @@ def test_what_an_item_comes_with(kind: str, name: str, whose: str) -> None:
 def test_only_the_toolkits_libraries_count_by_name() -> None:
     """Headers of the same name, and libraries that are not the toolkit's, are left out."""
     nvrtc = item("nvrtc", "13.0")
-    others = [item("nvrtc", "13.2", "headers"), item("nccl", None, of="other"), item("cuda", None, of="driver")]
+    others = [item("nvrtc", "13.2", "headers"), item("nccl", None, by="other"), item("cuda", None, by="driver")]
     assert libraries_by_name([*others, nvrtc]) == {"nvrtc": nvrtc}

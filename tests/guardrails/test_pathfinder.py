@@ -25,7 +25,7 @@ FOUND = SimpleNamespace(abs_path="/x", found_via="conda")
 @pytest.fixture
 def parts(monkeypatch) -> dict[tuple[str, str], object]:
     """The private parts of this cuda.pathfinder, which a test takes away or adds to."""
-    found: dict[tuple[str, str], object] = {
+    parts: dict[tuple[str, str], object] = {
         ("dynamic_libs.lib_descriptor", "LIB_DESCRIPTORS"): DESCRIPTORS,
         ("dynamic_libs.load_dl_linux", "abs_path_for_dynamic_library"): lambda name, handle: f"{name} by {handle}",
         ("dynamic_libs.search_steps", "EARLY_FIND_STEPS"): ("wheels",),
@@ -35,23 +35,23 @@ def parts(monkeypatch) -> dict[tuple[str, str], object]:
             ("wheels", id(SAME)): None,
         }[*steps, id(context)],
     }
-    monkeypatch.setattr(_pathfinder, "private_part", lambda module, name: found.get((module, name)))
-    return found
+    monkeypatch.setattr(_pathfinder, "private_part", lambda module, name: parts.get((module, name)))
+    return parts
 
 
 @pytest.fixture
 def public(monkeypatch) -> SimpleNamespace:
     """The public parts of this cuda.pathfinder, none of which was asked for before."""
-    found = SimpleNamespace(
+    fake = SimpleNamespace(
         SUPPORTED_NVIDIA_LIBNAMES=("nvrtc", "zz", *"hgfedc"),
         SUPPORTED_BINARY_UTILITIES=("ptxas",),
         SUPPORTED_HEADERS_CTK={"nvcc": "nvcc.h"},
         **{name: f"plain {name}" for name in _pathfinder.LOOKUPS},
     )
-    monkeypatch.setattr(_pathfinder, "import_module", {"cuda.pathfinder": found}.__getitem__)
+    monkeypatch.setattr(_pathfinder, "import_module", {"cuda.pathfinder": fake}.__getitem__)
     monkeypatch.setattr(_pathfinder, "originals", {})
     _pathfinder.stems.cache_clear()
-    yield found
+    yield fake
     _pathfinder.stems.cache_clear()
 
 
@@ -60,7 +60,7 @@ def test_public_parts(public) -> None:
     assert _pathfinder.library_names() == {"nvrtc", "zz", *"hgfedc"}
     assert _pathfinder.program_names() == {"ptxas"}
     of = [("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvcc"), ("headers", "nvcc"), ("headers", "nvrtc")]
-    assert [_pathfinder.packaging(*one) for one in of] == ["ctk", "other", "ctk", "other"]
+    assert [_pathfinder.packaging(*arguments) for arguments in of] == ["ctk", "other", "ctk", "other"]
     assert _pathfinder.header_file("nvcc", "/i") == "/i/nvcc.h"
     assert _pathfinder.header_file("nvrtc", "/i") == "/i/"
 
@@ -107,7 +107,7 @@ def test_private_parts_by_name(monkeypatch) -> None:
 
     monkeypatch.setattr(_pathfinder, "import_module", module)
     asked = [("there", "part"), ("there", "other"), ("gone", "part")]
-    assert [_pathfinder.private_part(*one) for one in asked] == [1, None, None]
+    assert [_pathfinder.private_part(*call) for call in asked] == [1, None, None]
 
 
 def test_descriptors(public, parts) -> None:
@@ -236,9 +236,9 @@ def test_questions_to_a_child(parts, monkeypatch) -> None:
     monkeypatch.setattr(
         _pathfinder, "run_child", lambda program, *words: asked.append(words) or answers[len(asked) - 1]
     )
-    found = _pathfinder.find_in_child(["nvrtc", "b", "c"])
-    assert str(found.pop("c")) == "what a search for 'c' would load cannot be determined: it ends with -7"
-    assert found == {"nvrtc": Resolved("/x", "conda"), "b": None}
+    searched = _pathfinder.find_in_child(["nvrtc", "b", "c"])
+    assert str(searched.pop("c")) == "what a search for 'c' would load cannot be determined: it ends with -7"
+    assert searched == {"nvrtc": Resolved("/x", "conda"), "b": None}
     assert _pathfinder.first_for_loader(["nvrtc", "zz"]) == {"libnvrtc.so.13": "/x"}
     assert asked[0][1] == '["nvrtc", "b", "c"]'
     error = ResolutionError("no Python")
@@ -269,8 +269,8 @@ def test_caches_are_cleared(public, parts, monkeypatch) -> None:
         ("utils.find_sub_dirs", "find_sub_dirs_cached"),
         ("dynamic_libs.load_nvidia_dynamic_lib", "_resolve_system_loaded_abs_path_in_subprocess"),
     ]
-    for one in below:
-        parts[one] = SimpleNamespace(cache_clear=lambda one=one: cleared.append(one[1]))
+    for part in below:
+        parts[part] = SimpleNamespace(cache_clear=lambda part=part: cleared.append(part[1]))
     assert "libnew" not in _pathfinder.stems()
     public.SUPPORTED_NVIDIA_LIBNAMES = ("new",)
     _pathfinder.cache_clear()

@@ -119,7 +119,7 @@ def test_an_artifact_is_repaired_by_its_reader() -> None:
     ("made", "read", "message"),
     [
         ("13.0", "13.2", "ltoir from nvrtc to nvJitLink: CUDA 13.0 into CUDA 13.2 (same-major)"),
-        *((one, two, NOT_JUDGED) for one, two in ((None, "13.2"), ("13.2", None), (None, None))),
+        *((version, two, NOT_JUDGED) for version, two in ((None, "13.2"), ("13.2", None), (None, None))),
         ("12.9", "13.2", "ltoir from nvrtc to nvJitLink: made by CUDA 12.9, linker is of CUDA 13.2; "),
     ],
 )
@@ -187,8 +187,8 @@ def test_an_input_of_a_linker_that_is_not_known(monkeypatch) -> None:
     monkeypatch.setattr(probes, "nvjitlink", lambda: SimpleNamespace(path="/site/libnvJitLink.so.13"))
     with probes.fake(nvjitlink="13.0"):
         check_input(guard, "a.ptx", unknown, MADE)
-    found = [(one.path, one.witness, one.wheel) for _, _, one in guard.asked]
-    assert found == [("?", "nvJitLinkVersion", ""), ("?", "faked", "")]
+    rows = [(item.path, item.witness, item.wheel) for _, _, item in guard.asked]
+    assert rows == [("?", "nvJitLinkVersion", ""), ("?", "faked", "")]
 
 
 def test_inputs_that_are_not_checked(monkeypatch) -> None:

@@ -52,10 +52,10 @@ def install(site: Path, name: str, version: str, *files: str) -> list[Path]:
 
 def described(path: Path | str, soname: str = "", **given) -> Library:
     """The library that was loaded from a path."""
-    one = LoadedObject(str(path), soname or Path(path).name, ())
-    found = provenance.describe(one, given.get("objects", [one]), given.get("openings", ()))
-    assert found is not None
-    return found
+    loaded = LoadedObject(str(path), soname or Path(path).name, ())
+    library = provenance.describe(loaded, given.get("objects", [loaded]), given.get("openings", ()))
+    assert library is not None
+    return library
 
 
 def library(
@@ -81,9 +81,9 @@ def library(
 def test_the_owner(site, tmp_path, place, name, version, file, release) -> None:
     """A file of a RECORD, renamed or not, belongs to its distribution; wheels elsewhere are not this environment's."""
     (path,) = install(site if place == "wheels" else tmp_path / "other" / "site-packages", name, version, file)
-    found = described(path)
-    assert (found.name, found.soname, found.place) == ("libcudart", path.name, place)
-    assert (found.owner, found.version) == (f"{name} {version}", release)
+    library = described(path)
+    assert (library.name, library.soname, library.place) == ("libcudart", path.name, place)
+    assert (library.owner, library.version) == (f"{name} {version}", release)
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -95,11 +95,11 @@ def test_a_link(site, tmp_path, listed) -> None:
     path.unlink(missing_ok=True)
     path.symlink_to(real)
 
-    found = described(path)
+    library = described(path)
 
-    assert (found.path, found.real_path) == (str(path), str(real))
-    assert found.place == ("wheels" if listed else "system")
-    assert f"{path}, which is {real}" in found.label
+    assert (library.path, library.real_path) == (str(path), str(real))
+    assert library.place == ("wheels" if listed else "system")
+    assert f"{path}, which is {real}" in library.label
 
 
 def test_the_driver(tmp_path) -> None:
@@ -133,11 +133,11 @@ def test_every_place(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "libnvrtc.so.13", "system", "", no_header),
         (Path("/opt/libnvrtc.so.13"), "system", "", no_header),
     ):
-        one = LoadedObject(str(path), "", ())
-        found = provenance.describe(one, [one], (), environment)
-        assert found is not None, path
-        assert (found.soname, found.place, found.owner) == (path.name, place, "")
-        assert (found.version, found.witness) == (version, witness.format(path)), path
+        loaded = LoadedObject(str(path), "", ())
+        library = provenance.describe(loaded, [loaded], (), environment)
+        assert library is not None, path
+        assert (library.soname, library.place, library.owner) == (path.name, place, "")
+        assert (library.version, library.witness) == (version, witness.format(path)), path
 
 
 def test_a_link_to_a_wheel(site, tmp_path) -> None:
@@ -169,16 +169,16 @@ def test_what_a_loaded_runtime_says(number, code: int, version: str, monkeypatch
         return SimpleNamespace(**({"cudaRuntimeGetVersion": answer} if number is not None else {}))
 
     monkeypatch.setattr(ctypes, "CDLL", open_loaded)
-    found = described("/x/libcudart.so.13")
-    assert found.version == version
-    assert not version or found.witness == "cudaRuntimeGetVersion of the loaded library"
+    library = described("/x/libcudart.so.13")
+    assert library.version == version
+    assert not version or library.witness == "cudaRuntimeGetVersion of the loaded library"
     assert described("/x/libnvrtc.so.13").version == ""
 
 
 def test_other_libraries() -> None:
-    one = LoadedObject("/usr/lib/libcurl.so.4", "libcurl.so.4", ())
+    loaded = LoadedObject("/usr/lib/libcurl.so.4", "libcurl.so.4", ())
 
-    assert provenance.describe(one, [one], ()) is None
+    assert provenance.describe(loaded, [loaded], ()) is None
 
 
 def test_every_name_of_the_table_is_a_candidate() -> None:
@@ -211,18 +211,18 @@ def test_a_chain_of_libraries(site) -> None:
     ]
     openings = [Opening("libcublas.so.13", "b.py:1", ""), Opening(str(outer), "a.py:3", "")]
 
-    found = provenance.describe(objects[2], objects, openings)
+    library = provenance.describe(objects[2], objects, openings)
 
-    assert found is not None
-    assert found.for_whom == f"/x/libmiddle.so, for {outer} (mine 1.0), opened at a.py:3"
+    assert library is not None
+    assert library.for_whom == f"/x/libmiddle.so, for {outer} (mine 1.0), opened at a.py:3"
 
 
 def test_circles_and_long_chains() -> None:
     circle = [LoadedObject("/x/a.so", "a.so", ("b.so",)), LoadedObject("/x/b.so", "b.so", ("a.so",))]
     assert provenance.used_by(circle[0], circle, ()) == "/x/b.so"
     objects = [LoadedObject(f"/x/{n}.so", f"{n}.so", (f"{n - 1}.so",)) for n in range(1, 12)]
-    one = LoadedObject("/x/libcudart.so.13", "0.so", ())
-    assert provenance.used_by(one, objects, ()) == ", for ".join(f"/x/{n}.so" for n in range(1, 9))
+    loaded = LoadedObject("/x/libcudart.so.13", "0.so", ())
+    assert provenance.used_by(loaded, objects, ()) == ", for ".join(f"/x/{n}.so" for n in range(1, 9))
 
 
 @pytest.mark.parametrize(
@@ -237,28 +237,28 @@ def test_circles_and_long_chains() -> None:
 )
 def test_openings_in_words(where: str, through: str, words: str) -> None:
     """What opened it and where, as far as that is known; that is a use."""
-    found = described("/x/libcudart.so.13", openings=[Opening("libcudart.so.13", where, through)])
-    assert (found.for_whom, found.is_probed) == (words, False)
+    library = described("/x/libcudart.so.13", openings=[Opening("libcudart.so.13", where, through)])
+    assert (library.for_whom, library.is_probed) == (words, False)
 
 
 def test_opened_by_this_plugin() -> None:
     """A probe is no use; a second opening is, and who opened a library without one is not known."""
-    one = LoadedObject("/x/libnvJitLink.so.13", "libnvJitLink.so.13", ())
-    probe = Opening(one.soname, "", "pytest-cudalink")
+    loaded = LoadedObject("/x/libnvJitLink.so.13", "libnvJitLink.so.13", ())
+    probe = Opening(loaded.soname, "", "pytest-cudalink")
 
-    unopened = provenance.describe(one, [one], [])
+    unopened = provenance.describe(loaded, [loaded], [])
     assert (unopened.for_whom, unopened.is_probed, library().is_probed) == ("", False, False)
-    assert provenance.describe(one, [one], [probe]).is_probed
-    assert not provenance.describe(one, [one], [probe, Opening(one.soname, "a.py:1", "")]).is_probed
-    assert provenance.used_by(one, [], [probe]) == ""
-    assert provenance.used_by(one, [LoadedObject("/x/libmine.so", "", (one.soname,))], []) == "/x/libmine.so"
+    assert provenance.describe(loaded, [loaded], [probe]).is_probed
+    assert not provenance.describe(loaded, [loaded], [probe, Opening(loaded.soname, "a.py:1", "")]).is_probed
+    assert provenance.used_by(loaded, [], [probe]) == ""
+    assert provenance.used_by(loaded, [LoadedObject("/x/libmine.so", "", (loaded.soname,))], []) == "/x/libmine.so"
 
 
 # -- what does not belong together
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "kind"),
+    ("mine", "other", "kind"),
     [
         (library(version="12.9"), library(version="13.0"), "majors"),
         (library(version="13.0"), library(version="13.2"), "minors"),
@@ -272,9 +272,9 @@ def test_opened_by_this_plugin() -> None:
         (library(version="", soname="libcudart.so.12"), library(version="", place="system"), "majors"),
     ],
 )
-def test_two_of_one_library(one, other, kind) -> None:
+def test_two_of_one_library(mine, other, kind) -> None:
     """Releases decide, else SONAMEs; the driver's libraries, and one file under two names, are never a clash."""
-    assert provenance.clash(one, other) == provenance.clash(other, one) == kind
+    assert provenance.clash(mine, other) == provenance.clash(other, mine) == kind
 
 
 @pytest.mark.parametrize(
@@ -296,9 +296,9 @@ def test_the_variables_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """They count where no other ones are given; an empty entry is no folder."""
     monkeypatch.chdir("/")
     monkeypatch.setenv("LD_LIBRARY_PATH", ":/opt/cuda/lib64")
-    found = described("/opt/cuda/lib64/libcudart.so.13.0.96", "libcudart.so.13")
-    text = provenance.foreign(found, "wheels", "wheels (from option)")
-    assert text.startswith(f"libcudart.so.13 is from the system: {found.path}; expected a wheel of this environment\n")
+    lib = described("/opt/cuda/lib64/libcudart.so.13.0.96", "libcudart.so.13")
+    text = provenance.foreign(lib, "wheels", "wheels (from option)")
+    assert text.startswith(f"libcudart.so.13 is from the system: {lib.path}; expected a wheel of this environment\n")
     assert text.endswith(f"\n  LD_LIBRARY_PATH names /opt/cuda/lib64: unset it, or {ADVICE}")
 
 
@@ -306,7 +306,7 @@ MINE = {"owner": "torch 2.9.0", "for_whom": "/x/a.so"}
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "variables", "text"),
+    ("library", "expected", "variables", "text"),
     [
         (
             library(version="", real_path="/real/libcudart.so.13"), "system",
@@ -350,10 +350,10 @@ libcudart.so.13 is from the cache of toolchains: /toolchains/13.0/libcudart.so.1
         ),
     ],
 )  # fmt: skip
-def test_whole_messages(found: Library, expected: str, variables: dict[str, str], text: str) -> None:
+def test_whole_messages(library: Library, expected: str, variables: dict[str, str], text: str) -> None:
     """Lines on what is not known are left out or say so; the variables of the process that was looked at count."""
     environment = ProcessEnvironment(frozenset(), (), variables)
-    assert provenance.foreign(found, expected, "SETTING", environment) == text
+    assert provenance.foreign(library, expected, "SETTING", environment) == text
 
 
 def test_two_copies_in_words() -> None:

@@ -104,7 +104,7 @@ def test_what_made_the_environment(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
     assert system.installer([by_wheel]) == Installer("uv")
     assert install_command("x==1", again=True) == "uv pip install --reinstall --no-deps x==1"
-    assert [system.is_outside(one) for one in (by_wheel, by_conda, outside)] == [False, False, True]
+    assert [system.is_outside(item) for item in (by_wheel, by_conda, outside)] == [False, False, True]
 
 
 def test_a_conda_environment_without_a_toolkit(tmp_path, monkeypatch) -> None:
@@ -119,15 +119,15 @@ def wanted(words: str) -> Item:
     name, release, via = words.split()
     version = CudaVersion.parse(release) if release != "-" else None
     kind = "binaries" if name in ("ptxas", "nvlink", "nvcc") else "dynamic-libs"
-    found = {"wheel": "site-packages", "loaded": ALREADY_LOADED}.get(via, via)
+    found_via = {"wheel": "site-packages", "loaded": ALREADY_LOADED}.get(via, via)
     wheel = f"{name}-{version.major}" if via == "wheel" and version else ""
-    return Item(kind, name, "/x", found, "driver" if via == "driver" else "ctk", version, "", wheel)
+    return Item(kind, name, "/x", found_via, "driver" if via == "driver" else "ctk", version, "", wheel)
 
 
 def shown(trial: Trial) -> str:
     """A command in short, the items that it leaves alone, and those that it installs, with their release."""
-    new = [(one.found_via, one.witness) == ("site-packages", "after the command") for one in trial.items]
-    items = [f"{one.name} {one.version}" if is_new else one.name for one, is_new in zip(trial.items, new, strict=True)]
+    new = [(item.found_via, item.witness) == ("site-packages", "after the command") for item in trial.items]
+    items = [f"{it.name} {it.version}" if is_new else it.name for it, is_new in zip(trial.items, new, strict=True)]
     return f"{str(trial.command).replace('pip install ', '').replace('pip uninstall -y', 'out')} | {' '.join(items)}"
 
 
@@ -200,18 +200,18 @@ def shown(trial: Trial) -> str:
 ])  # fmt: skip
 def test_trials(items: str, driver: str | None, others: str, number: int, lines: list[str], monkeypatch) -> None:
     """Releases that are there, then what the driver runs, then the newest; what others require adds or rules out."""
-    there = [wanted(one) for one in items.split(", ")]
-    known = [CudaVersion.parse(one) for one in ("11.8", "12.0", "12.6", "12.9", "13.0", "13.1", "13.2")]
-    releases = sorted({*known, *(one.version for one in there if one.version)} - {CudaVersion(12, 7)})
+    there = [wanted(item) for item in items.split(", ")]
+    known = [CudaVersion.parse(outcome) for outcome in ("11.8", "12.0", "12.6", "12.9", "13.0", "13.1", "13.2")]
+    releases = sorted({*known, *(item.version for item in there if item.version)} - {CudaVersion(12, 7)})
     monkeypatch.setattr(repair_rules, "published_releases", lambda: releases)
     asked = [word.rpartition(":") for word in others.split()]
     absent = [wanted(f"{name} - absent") for how, _, name in asked if how == "absent"]
     given = [(how, Requirement(text)) for how, _, text in asked if how != "absent"]
-    bounds = {one.name: str(one.specifier) for _, one in given}
-    needed = [one.name for how, one in given if how == "needed"]
-    refused = [one.name for how, one in given if how == "refused"]
+    bounds = {requirement.name: str(requirement.specifier) for _, requirement in given}
+    needed = [requirement.name for how, requirement in given if how == "needed"]
+    refused = [requirement.name for how, requirement in given if how == "refused"]
     release = CudaVersion.parse(driver) if driver else None
-    made = [shown(one) for one in trials(there, release, bounds, needed=needed, refused=refused, absent=absent)]
+    made = [shown(trial) for trial in trials(there, release, bounds, needed=needed, refused=refused, absent=absent)]
     *first, last = lines
     assert (list(dict.fromkeys(made))[: len(first)], made[-2], len(made)) == (first, last, number)
 
@@ -225,6 +225,6 @@ def test_trials(items: str, driver: str | None, others: str, number: int, lines:
 ])  # fmt: skip
 def test_a_command_that_moves_nothing(items: str, bounds: dict[str, str], absent: list[Item], command: str) -> None:
     """It installs what is needed, if that can be satisfied and is none of the items."""
-    there = tuple(replace(wanted(one), wheel="nvidia-cuda-nvrtc-cu12") for one in items.split(", "))
+    there = tuple(replace(wanted(item), wheel="nvidia-cuda-nvrtc-cu12") for item in items.split(", "))
     first = next(trials(there, None, bounds, needed=list(bounds), absent=absent), None)
     assert (str(first.command) if first and first.items == there else None) == command

@@ -49,8 +49,8 @@ def test_worth() -> None:
         item("a", "12.8"),
         item("a", "12.8", via=ALREADY_LOADED),
     ]
-    assert sorted({*ranked}, key=lambda one: worth(one, CudaVersion(13, 0))) == ranked
-    assert max(ranked[:-1], key=lambda one: worth(one, None)) is ranked[0]
+    assert sorted({*ranked}, key=lambda trial: worth(trial, CudaVersion(13, 0))) == ranked
+    assert max(ranked[:-1], key=lambda trial: worth(trial, None)) is ranked[0]
 
 
 NVCC, PTXAS = ("binaries", "nvcc"), ("binaries", "ptxas")

@@ -30,9 +30,9 @@ from pytest_cudalink.versions import CudaVersion
 NEW = KnownDriver(CudaVersion(99, 0))
 
 
-def item(name: str, version: str | None, kind: str = "dynamic-libs", *, of: str = "ctk", via: str = "site-packages"):
+def item(name: str, version: str | None, kind: str = "dynamic-libs", *, by: str = "ctk", via: str = "site-packages"):
     release = CudaVersion.parse(version) if version else None
-    return Item(kind, name, f"/{via}/{version}/{kind}/{name}", via, of, release, "as the test says")
+    return Item(kind, name, f"/{via}/{version}/{kind}/{name}", via, by, release, "as the test says")
 
 
 class CountingDriver:
@@ -68,7 +68,7 @@ TO_12_0 = "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1'"
 
 
 @pytest.mark.parametrize(
-    ("one", "known", "asked", "expected"),
+    ("text", "known", "asked", "expected"),
     [
         ("nvrtc 12.9", "12.9", "c", "compatible: a driver of CUDA 12.9 runs CUDA 12.9 (backward compatibility) => no"),
         ("nvrtc 12.9", "13.0", "c", "compatible: "),
@@ -118,14 +118,14 @@ TO_12_0 = "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1'"
         ("cuda ? dynamic-libs driver", "11.0 450.80.02", "", "compatible: cuda library: needs nothing from the driver"),
     ],
 )  # fmt: skip
-def test_driver_rule(one, known, asked, expected) -> None:
+def test_driver_rule(text, known, asked, expected) -> None:
     """Backward compatibility, or minor-version compatibility from a branch on; the release is asked for last."""
-    name, version, kind, of = (*one.split(), *("dynamic-libs", "ctk")[len(one.split()) - 2 :])
-    found = item(name, None if version == "?" else version, kind, of=of)
+    name, version, kind, of = (*text.split(), *("dynamic-libs", "ctk")[len(text.split()) - 2 :])
+    judged = item(name, None if version == "?" else version, kind, by=of)
     driver = CountingDriver(*(*known.split(), None, None)[:2])
-    verdict = check_driver(found, driver)
+    verdict = check_driver(judged, driver)
     assert all(part in line(verdict) for part in expected.split(" * ")), line(verdict)
-    assert (verdict.rule, verdict.items[0]) == ("driver", str(found))
+    assert (verdict.rule, verdict.items[0]) == ("driver", str(judged))
     assert "".join(question[0] for question in driver.asked) == asked
 
 
@@ -147,7 +147,7 @@ def test_the_text_of_a_refusal() -> None:
         assert part in verdict.text
     assert judge(nvrtc, driver=driver).otherwise == "install a driver for CUDA 12.9"
     assert judge(nvrtc, driver=replace(driver, hint=", or wait")).otherwise == "install a driver for CUDA 12.9, or wait"
-    assert [one.otherwise[-4:] for one in judge_all([nvrtc], driver=driver) if one.rule == "driver"] == ["12.9"]
+    assert [v.otherwise[-4:] for v in judge_all([nvrtc], driver=driver) if v.rule == "driver"] == ["12.9"]
 
 
 @pytest.mark.parametrize(("ctk", "cuda", "release"), [("13.0", "12.8", None), ("12.9", "12.0", "520.30.01")])
@@ -190,13 +190,13 @@ def test_an_archive_is_not_newer_than_its_linker(archive, nvjitlink, status) -> 
         assert check_linked(a, b).message == words
     if archive and nvjitlink:
         assert judge(a, [b], driver=NEW).status == judge(b, [a], driver=NEW).status == status
-        found = [one.status for one in judge_all([a, b], driver=NEW) if one.rule == "linked"]
-        assert found == [status]
+        statuses = [verdict.status for verdict in judge_all([a, b], driver=NEW) if verdict.rule == "linked"]
+        assert statuses == [status]
 
 
 def test_only_an_archive_of_the_toolkit_and_its_linker_are_linked() -> None:
     """Another pair has no such rule; nor has an archive from elsewhere."""
-    others = [item("nvrtc", "13.0"), item("nvJitLink", "13.0", of="other"), item("cudart", "13.0", "headers")]
+    others = [item("nvrtc", "13.0"), item("nvJitLink", "13.0", by="other"), item("cudart", "13.0", "headers")]
     archive = item("cudadevrt", "13.1", ARCHIVE)
     assert {check_linked(archive, other).status for other in others} == {"compatible"}
     apart = check_linked(archive, others[0])
@@ -205,7 +205,7 @@ def test_only_an_archive_of_the_toolkit_and_its_linker_are_linked() -> None:
         "the cudadevrt static library and the nvrtc library are independent",
     )
     assert check_linked(item("cudart", "13.1", ARCHIVE), item("nvJitLink", "13.0")).status == "compatible"
-    assert not [one for one in judge_all([archive, *others[:1]], driver=NEW) if one.rule == "linked"]
+    assert not [verdict for verdict in judge_all([archive, *others[:1]], driver=NEW) if verdict.rule == "linked"]
 
 
 def test_words_and_repair_of_a_newer_archive() -> None:
@@ -277,8 +277,8 @@ def test_constraint(constraint: str, version: str, fine: bool) -> None:
 )
 def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> None:
     """The command or the advice is for the newest release that is asked for and published, with the nvJitLink of it."""
-    found = replace(item(name, "13.5", "binaries" if name == "nvcc" else "dynamic-libs"), wheel="w")
-    verdict = check_constraint(found, SpecifierSet(constraint))
+    judged = replace(item(name, "13.5", "binaries" if name == "nvcc" else "dynamic-libs"), wheel="w")
+    verdict = check_constraint(judged, SpecifierSet(constraint))
     assert (str(verdict.fix), verdict.otherwise) == ((command, "") if command.startswith("pip") else ("", command))
 
 
@@ -321,10 +321,10 @@ def test_release_form(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "rule", "expected"),
+    ("judged", "rule", "expected"),
     [
-        (item("cuda", None, of="driver"), "packaging", f"compatible: cuda library: comes with the driver => {NOTHING}"),
-        (item("nccl", None, of="other"), "packaging", (
+        (item("cuda", None, by="driver"), "packaging", f"compatible: cuda library: comes with the driver => {NOTHING}"),
+        (item("nccl", None, by="other"), "packaging", (
             "insufficient_metadata: nccl library: comes with neither the CUDA toolkit nor the driver, so its CUDA "
             "release is not known => no command / look it up with cuda.pathfinder itself"
         )),
@@ -335,12 +335,12 @@ def test_release_form(text: str) -> None:
         (item("nvrtc", "13.0"), "ctk-version-known", f"compatible: the nvrtc library is of CUDA 13.0 => {NOTHING}"),
     ],
 )  # fmt: skip
-def test_item(one: Item, rule: str, expected: str) -> None:
+def test_item(judged: Item, rule: str, expected: str) -> None:
     """What the driver brings has no release, what comes with neither is for pathfinder, an unknown one has a wheel."""
-    verdict, driver = check_item(one), CountingDriver("13.0", None)
-    assert (verdict.rule, verdict.items, line(verdict)) == (rule, (str(one),), expected)
-    if one.version is None:
-        assert (judge(one, driver=driver), driver.asked) == (verdict, [])
+    verdict, driver = check_item(judged), CountingDriver("13.0", None)
+    assert (verdict.rule, verdict.items, line(verdict)) == (rule, (str(judged),), expected)
+    if judged.version is None:
+        assert (judge(judged, driver=driver), driver.asked) == (verdict, [])
 
 
 def test_order_of_the_checks() -> None:
@@ -380,7 +380,7 @@ def test_which_release_a_pair_keeps(keeps, other) -> None:
     """The repair goes to the release that the driver runs, then to what is loaded, a wheel, and the newer one."""
     items = [item(name, version, via=via) for name, version, via in (keeps, other)]
     for order in (items, items[::-1]):
-        (verdict,) = [one for one in judge_all(order, driver=KnownDriver(CudaVersion(13, 2))) if one.rule == "same-ctk"]
+        (verdict,) = [v for v in judge_all(order, driver=KnownDriver(CudaVersion(13, 2))) if v.rule == "same-ctk"]
         assert f"=={keeps[1]}.*" in str(verdict.fix)
 
 
@@ -448,7 +448,7 @@ def test_pipelines_are_of_dynamic_libraries() -> None:
     """Headers with the name of a library are no end of a pipeline."""
     pipelines = [Pipeline("nvvm", "nvJitLink", "ptx")]
     items = [item("nvvm", "13.2", "headers"), item("nvJitLink", "13.0")]
-    assert not [one for one in judge_all(items, driver=NEW, pipelines=pipelines) if one.rule == "pipeline"]
+    assert not [verdict for verdict in judge_all(items, driver=NEW, pipelines=pipelines) if verdict.rule == "pipeline"]
 
 
 def test_the_verdict_of_what_holds_is_the_last_of_its_own() -> None:
@@ -458,24 +458,22 @@ def test_the_verdict_of_what_holds_is_the_last_of_its_own() -> None:
     assert judge(nvjitlink, [nvrtc], driver=NEW, pipelines=[pipeline]) == check_driver(nvjitlink, NEW)
     assert judge(nvjitlink, driver=NEW, pipelines=[pipeline]).status == "compatible"
     assert judge(nvrtc, driver=NEW, pipelines=[pipeline]).status == "compatible"
-    cuda = item("cuda", None, of="driver")
+    cuda = item("cuda", None, by="driver")
     assert judge(cuda, driver=NEW) == check_item(cuda)
 
 
 def test_only_the_toolkits_items_are_paired() -> None:
     """Other libraries have headers too, of which nothing is known."""
-    items = [item("nccl", None, of="other"), item("nccl", None, "headers", of="other")]
-    assert {one.rule for one in judge_all(items, driver=KnownDriver(None))} == {"packaging"}
+    items = [item("nccl", None, by="other"), item("nccl", None, "headers", by="other")]
+    assert {verdict.rule for verdict in judge_all(items, driver=KnownDriver(None))} == {"packaging"}
 
 
 def test_pipelines_are_judged_in_one_order() -> None:
     """However they were given, so that a report does not change."""
     pipelines = [Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir", "elf", "cubin")]
     items = [item("nvrtc", "13.0"), item("nvJitLink", "13.2")]
-    verdicts = [
-        one for one in judge_all(items, driver=KnownDriver(None), pipelines=pipelines) if one.rule == "pipeline"
-    ]
-    assert [one.message.split()[0] for one in verdicts] == ["cubin", "elf", "ltoir", "ptx"]
+    verdicts = [v for v in judge_all(items, driver=KnownDriver(None), pipelines=pipelines) if v.rule == "pipeline"]
+    assert [verdict.message.split()[0] for verdict in verdicts] == ["cubin", "elf", "ltoir", "ptx"]
 
 
 # -- the algebra
@@ -485,7 +483,7 @@ ITEMS = st.builds(
     st.sampled_from(["nvrtc", "nvJitLink", "cudart", "cccl", "nvcc", "nvvm", "cublas", "cusolver"]),
     st.sampled_from([None, "12.8", "12.9", "13.0", "13.2"]),
     st.sampled_from(["dynamic-libs", "headers", "binaries"]),
-    of=st.sampled_from(["ctk", "ctk", "ctk", "other", "driver"]),
+    by=st.sampled_from(["ctk", "ctk", "ctk", "other", "driver"]),
 )
 DRIVERS = st.builds(
     KnownDriver,
@@ -502,10 +500,10 @@ CONSTRAINTS = st.sampled_from([None, *map(SpecifierSet, (">=12.9", "<13.2", ">=1
 def all_pass(items, **judged) -> bool:
     """Look one after another up, remembering what passes; whether all did."""
     remembered: list[Item] = []
-    for one in items:
-        if judge(one, remembered, **judged).status != "compatible":
+    for item in items:
+        if judge(item, remembered, **judged).status != "compatible":
             return False
-        remembered.append(one)
+        remembered.append(item)
     return True
 
 

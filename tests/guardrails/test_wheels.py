@@ -70,12 +70,12 @@ def child() -> Callable[..., subprocess.CompletedProcess[str]]:
         names = ("PATH", "HOME", "CUDALINK_CACHE", "XDG_CACHE_HOME")
         environment = {name: os.environ[name] for name in names if name in os.environ}
         environment |= {"PYTHONPATH": str(ROOT), **variables}
-        found = [str(root / "lib64") for root in roots]
+        folders = [str(root / "lib64") for root in roots]
         if driver is not None:
             planned = emulator.emulation_for(driver)
             environment |= planned.variables()
-            found.append(str(emulator.library_folder()))
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(found)
+            folders.append(str(emulator.library_folder()))
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
         command = [str(python), "-c", program]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=python.parent)
 
@@ -195,9 +195,9 @@ def test_a_range_that_misattributes(wheels, child) -> None:
     """What cuda-toolkit 13.2 lets in as nvJitLink is 13.5, although its cuda.h and its requirement say 13.2."""
     python = wheels("cuda-toolkit[cudart,nvjitlink,nvrtc]==13.2.2", "nvidia-nvjitlink==13.5.*", "pip")
     done = child(python, VERSIONS.format(constraint=None, names=["nvJitLink", "nvrtc", "cudart"]))
-    found = json.loads(done.stdout)
-    assert found["nvJitLink"] == ["13.5", "its newest symbol, __nvJitLinkCreate_13_5"]
-    assert [found[name][0] for name in ("nvrtc", "cudart")] == ["13.2", "13.2"]
+    versions = json.loads(done.stdout)
+    assert versions["nvJitLink"] == ["13.5", "its newest symbol, __nvJitLinkCreate_13_5"]
+    assert [versions[name][0] for name in ("nvrtc", "cudart")] == ["13.2", "13.2"]
     refused = child(python, VERSIONS.format(constraint="==13.2.*", names=["nvrtc", "nvJitLink"]))
     assert "the nvJitLink library is of CUDA 13.5, but ctk_version asks for '==13.2.*'" in refused.stdout
     run_fix(python, refused.stdout)
@@ -274,9 +274,9 @@ print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard
 """
     done = child(python, program, roots=[root], CUDA_PATH=str(root))
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert {kind for kind, _, _ in found} == set(ItemKind.__args__) - {"artifacts"}
-    assert {(version, witness) for _, version, witness in found} == {
+    rows = json.loads(done.stdout)
+    assert {kind for kind, _, _ in rows} == set(ItemKind.__args__) - {"artifacts"}
+    assert {(version, witness) for _, version, witness in rows} == {
         ("13.0", f"CUDA_VERSION 13000 in {root}/include/cuda.h")
     }
 
@@ -309,12 +309,12 @@ def test_every_command_resolves(version: str, at_most: bool, tmp_path) -> None:
     uv = [sys.executable, "-m", "uv", "pip", "compile", "-q", "--no-header", "--no-annotate", str(needs)]
     done = subprocess.run(uv, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
+    installed = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
     expected = "12.6" if version == "12.7" else version
     names = [f"nvidia-cuda-nvrtc{'' if release.major >= 13 else f'-cu{release.major}'}"]
     names += ["nvidia-nvjitlink"] if release.major >= 13 else []
     for name in ("cuda-toolkit", *names):
-        assert found[name].startswith(f"{expected}."), found
+        assert installed[name].startswith(f"{expected}."), installed
 
 
 @pytest.mark.parametrize("version", ["11.7", "12.7"])

@@ -307,7 +307,7 @@ def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sa
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "error", "words"),
+    ("names", "arguments", "error", "words"),
     [
         ("12.9/main.ltoir", {"backend": "driver"}, ValueError, "main.ltoir' is LTO-IR.*the argument 'backend'"),
         ("12.9/main.ptx", {"nvjitlink": None, "backend": "nvjitlink"}, RuntimeError, "not available.*forced by"),
@@ -325,12 +325,12 @@ def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sa
         ("13.0/main.ltoir", {"link_time_optimization": False}, ValueError, "= False, but input '.*main.ltoir' is LTO"),
     ],
 )
-def test_refused_by_its_checks(names: str, given: dict, error, words: str, no_libraries, sample_code) -> None:
+def test_refused_by_its_checks(names: str, arguments: dict, error, words: str, no_libraries, sample_code) -> None:
     """What the library would accept in silence, crash on or explain badly does not reach it."""
-    given = {"driver": None, "nvjitlink": "13.2", "arch": "sm_90", "backend": None} | given
-    versions, backend = {name: given.pop(name) for name in ("driver", "nvjitlink")}, given.pop("backend")
+    arguments = {"driver": None, "nvjitlink": "13.2", "arch": "sm_90", "backend": None} | arguments
+    versions, backend = {name: arguments.pop(name) for name in ("driver", "nvjitlink")}, arguments.pop("backend")
     with probes.fake(**versions), pytest.raises(error, match=words):
-        Linker(*map(sample_code, names.split()), options=LinkerOptions(**given), backend=backend)
+        Linker(*map(sample_code, names.split()), options=LinkerOptions(**arguments), backend=backend)
 
 
 def test_checks_that_do_not_apply(no_libraries, sample_code) -> None:
@@ -374,7 +374,7 @@ def test_warnings_point_at_the_caller(no_libraries, sample_code) -> None:
     options = LinkerOptions(arch="sm_90", optimize_unused_variables=True)
     with probes.fake(driver="13.0"), pytest.warns(DeprecationWarning, match="is deprecated on the driver") as caught:
         Linker(sample_code("13.0/main.ptx"), options=options, backend="driver")
-    assert [one.filename for one in caught] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_object_code_sources(samples, tmp_path) -> None:

@@ -27,8 +27,8 @@ def fake(tmp_path_factory) -> str:
 @pytest.fixture
 def state(monkeypatch, fake) -> ContainedState:
     """A contained link through the fake library."""
-    found = probes.NvJitLink(probes.CudaVersion(13, 0), fake)
-    monkeypatch.setattr(contained.probes, "nvjitlink", lambda: found)
+    nvjitlink = probes.NvJitLink(probes.CudaVersion(13, 0), fake)
+    monkeypatch.setattr(contained.probes, "nvjitlink", lambda: nvjitlink)
     return ContainedState(["-arch=sm_90"])
 
 
@@ -137,14 +137,14 @@ def test_the_driver(monkeypatch) -> None:
 def test_real_links(toolkit, sample_code, kind: str, target: str) -> None:
     """The real library makes the same image in a worker, and the same logs."""
     codes = [sample_code(f"{toolkit}/{name}.{kind}") for name in ("main", "user")]
-    found = []
+    results = []
     for contain in (False, True):
         # CUDA's cache, which a GPU's driver brings, would spare the second link what it reports
         options = {"contain": contain, "verbose": True, "no_cache": True, "ptx": target == "ptx" or None}
         with Linker(*codes, options=LinkerOptions(arch="sm_90", **options), backend="nvjitlink") as linker:
             image = linker.link(target).code
-            found.append((image, linker.get_error_log(), "Function properties" in linker.get_info_log()))
-    assert found[0] == found[1]
+            results.append((image, linker.get_error_log(), "Function properties" in linker.get_info_log()))
+    assert results[0] == results[1]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

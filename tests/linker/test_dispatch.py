@@ -124,14 +124,14 @@ def wrong_answers():
 @pytest.mark.parametrize(("implementation", "words"), list(wrong_answers()))
 def test_check_finds_faults(implementation, words: str) -> None:
     """Every kind of wrong answer is found, and the text says which case."""
-    found = []
+    texts = []
     for case in cases():
         try:
             case.check(implementation)
         except AssertionError as error:
             assert case.id in str(error)
-            found.append(str(error))
-    assert any(words in text for text in found)
+            texts.append(str(error))
+    assert any(words in text for text in texts)
 
 
 def test_check_lets_other_exceptions_through() -> None:

@@ -126,8 +126,8 @@ def test_adding_and_closing_a_contained_state(sample_code, threads) -> None:
         adding = [threads.submit(add, code) for code in codes]
         together.wait(PATIENCE)
         opened.close()
-        for one in adding:
-            one.result(PATIENCE)
+        for future in adding:
+            future.result(PATIENCE)
         assert opened.handle == 0
 
 

@@ -83,9 +83,9 @@ def test_the_last_line_counts_and_a_new_watch_forgets_it(lib: Library, capfd: py
 
 
 def test_a_long_line_is_cut(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
-    _, found = lib.complete(lambda: lib.print("fatal   : " + "x" * 10_000))
-    assert found.startswith("fatal   : xxx")
-    assert len(found) < 1000
+    _, text = lib.complete(lambda: lib.print("fatal   : " + "x" * 10_000))
+    assert text.startswith("fatal   : xxx")
+    assert len(text) < 1000
     assert len(capfd.readouterr().err) == 10_010
 
 
@@ -109,8 +109,8 @@ def test_two_threads_watch_at_once(lib: Library, capfd: pytest.CaptureFixture[st
         both.wait()
 
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda number: lib.complete(lambda: work(number)), range(2)))
-    assert found == [(0, "fatal   : 0"), (0, "fatal   : 1")]
+        results = list(pool.map(lambda number: lib.complete(lambda: work(number)), range(2)))
+    assert results == [(0, "fatal   : 0"), (0, "fatal   : 1")]
     capfd.readouterr()
 
 

@@ -35,7 +35,7 @@ def test_what_can_be_asked(monkeypatch, functions: list[str], used: bool, expect
     monkeypatch.setattr("ctypes.CDLL", lambda _: library)
     monkeypatch.setattr(contexts, "is_loaded", lambda: True)
     monkeypatch.setattr(contexts, "is_used", lambda: used)
-    found = contexts.question()
-    assert found is None if expected is None else isinstance(found, expected)
+    located = contexts.question()
+    assert located is None if expected is None else isinstance(located, expected)
     monkeypatch.setattr(contexts, "is_loaded", lambda: False)
     assert contexts.question() is None

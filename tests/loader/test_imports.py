@@ -98,8 +98,8 @@ def test_finder_that_asks_the_others(package, monkeypatch) -> None:
         def find_spec(name, path, target=None):
             if not name.startswith("watched."):
                 return None
-            found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not Redirector)
-            return next((spec for spec in found if spec is not None), None)
+            specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not Redirector)
+            return next((spec for spec in specs if spec is not None), None)
 
     seen = []
     with watching(seen.append, "watched.inner"):

@@ -23,12 +23,12 @@ def lines(*events: str, pid: int = 7) -> str:
 
 def mapped(name: str, by: str, how: str = "needed by", path: str = "") -> list[str]:
     """What the loader writes when it maps a file and initializes it."""
-    found = (
+    lines = (
         [f"find library={name} [0]; searching", f"  trying file=/no/{name}", f"  trying file={path}"] if path else []
     )
     return [
         f"file={name} [0];  {how} {by} [0]",
-        *found,
+        *lines,
         f"file={name} [0];  generating link map",
         f"calling init: {path or name}",
     ]
@@ -65,7 +65,7 @@ def test_a_load_that_fails_is_none() -> None:
 
     (image,) = parse(lines(*START, *failed, *closed))
 
-    assert [one.path for one in image.objects] == ["prog", "/lib/libc.so.6", "/a/b.so"]
+    assert [loaded.path for loaded in image.objects] == ["prog", "/lib/libc.so.6", "/a/b.so"]
 
 
 def test_a_program_that_takes_the_place_of_another() -> None:
@@ -74,8 +74,8 @@ def test_a_program_that_takes_the_place_of_another() -> None:
 
     first, second = parse(lines(*START, *opened, *START))
 
-    assert [one.path for one in first.objects] == ["prog", "/lib/libc.so.6", "/a/libcudart.so.12"]
-    assert [one.path for one in second.objects] == ["prog", "/lib/libc.so.6"]
+    assert [loaded.path for loaded in first.objects] == ["prog", "/lib/libc.so.6", "/a/libcudart.so.12"]
+    assert [loaded.path for loaded in second.objects] == ["prog", "/lib/libc.so.6"]
 
 
 def test_a_forked_child() -> None:
@@ -97,7 +97,7 @@ def test_relative_paths_and_preloaded_files() -> None:
     (image,) = parse(lines(*preloaded, *START, *opened, *needed), "/work", ["/emulated/libcuda.so.1"])
 
     paths = ["prog", "/emulated/libcuda.so.1", "/lib/libc.so.6", "/work/./x.so", "/work/./deps/y.so"]
-    assert [one.path for one in image.objects] == paths
+    assert [loaded.path for loaded in image.objects] == paths
     assert image.objects[0].needed == ("libc.so.6",)
     assert image.openings[0] == Opening("/emulated/libcuda.so.1", "", "LD_PRELOAD")
 
@@ -118,8 +118,8 @@ def test_every_tree(names, data) -> None:
 
     (image,) = parse(lines(*events, "initialize program: prog"))
 
-    assert [one.path for one in image.objects] == parents
-    assert {one.path: list(one.needed) for one in image.objects if one.needed} == needed
+    assert [loaded.path for loaded in image.objects] == parents
+    assert {loaded.path: list(loaded.needed) for loaded in image.objects if loaded.needed} == needed
 
 
 _LINES = ("     7:\t", "     8:\t", "file=", " [0];  ", "needed by ", "dynamically loaded by ", "generating link map")
@@ -132,8 +132,8 @@ _PIECES = st.sampled_from((*_LINES, *_OTHERS, *_ENDS, "∞"))
 def test_any_text(text) -> None:
     """No text is an error, and no file is invented."""
     for image in parse(text, "/work"):
-        for one in image.objects:
-            assert Path(one.path).name in text
+        for loaded in image.objects:
+            assert Path(loaded.path).name in text
 
 
 # -- programs
@@ -145,9 +145,9 @@ def listed(tmp_path: Path, *command: str) -> tuple[LoadedImage, ...]:
     environment = {**os.environ, "LD_DEBUG": "files,libs", "LD_DEBUG_OUTPUT": str(prefix)}
     with subprocess.Popen(command, cwd=tmp_path, env=environment) as process:
         process.wait()
-    found = listing(prefix, process.pid, str(tmp_path))
-    assert not found.fault
-    return found.images
+    listed = listing(prefix, process.pid, str(tmp_path))
+    assert not listed.fault
+    return listed.images
 
 
 def test_a_real_program_and_its_child(tmp_path) -> None:
@@ -166,12 +166,12 @@ def test_a_real_program_and_its_child(tmp_path) -> None:
     images = listed(tmp_path, sys.executable, "-c", text)
 
     assert sorted(Path(image.program).name for image in images) == sorted(["true", *[Path(sys.executable).name] * 2])
-    (image,) = (image for image in images if any(one.path.endswith("libouter.so.1") for one in image.objects))
-    found = {Path(one.path).name: one for one in image.objects}
-    assert os.path.realpath(found["libouter.so.1"].path) == str(tmp_path / "libouter.so.1")
-    assert "libinner.so.2" in found["libouter.so.1"].needed
-    assert found["libinner.so.2"].path == str(tmp_path / "libinner.so.2")
-    (opening,) = (one for one in image.openings if one.name.endswith("libouter.so.1"))
+    (image,) = (image for image in images if any(loaded.path.endswith("libouter.so.1") for loaded in image.objects))
+    by_name = {Path(loaded.path).name: loaded for loaded in image.objects}
+    assert os.path.realpath(by_name["libouter.so.1"].path) == str(tmp_path / "libouter.so.1")
+    assert "libinner.so.2" in by_name["libouter.so.1"].needed
+    assert by_name["libinner.so.2"].path == str(tmp_path / "libinner.so.2")
+    (opening,) = (opening for opening in image.openings if opening.name.endswith("libouter.so.1"))
     assert "_ctypes" in opening.through or "libpython" in opening.through or opening.through == sys.executable
 
 

@@ -24,13 +24,13 @@ def library(tmp_path: Path) -> Path:
 def test_a_loaded_library_and_what_it_needs(library) -> None:
     """Both are new, in the order in which the loader took them."""
     assert loads.library() is not None
-    count, before = loads.counter()(), {one.path for one in loads.loaded_objects()}
+    count, before = loads.counter()(), {loaded.path for loaded in loads.loaded_objects()}
     ctypes.CDLL(str(library))
 
-    new = [one for one in loads.loaded_objects() if one.path not in before]
+    new = [loaded for loaded in loads.loaded_objects() if loaded.path not in before]
 
     assert loads.counter()() == count + 2
-    assert [(one.path, one.soname) for one in new] == [
+    assert [(loaded.path, loaded.soname) for loaded in new] == [
         (str(library), "libouter.so.1"),
         (str(library.with_name("libinner.so.2")), "libinner.so.2"),
     ]

@@ -25,9 +25,9 @@ def expected() -> str:
 def test_counts_as_none_and_never_raises(expected: str) -> None:
     """The library is found, named with its version, and not used."""
     probes.cache_clear()
-    found = probes.nvjitlink()
-    assert str(found.found) == expected
-    assert found.usable is None
+    nvjitlink = probes.nvjitlink()
+    assert str(nvjitlink.found) == expected
+    assert nvjitlink.usable is None
     with pytest.warns(RuntimeWarning, match=f"is nvJitLink {expected}, 12.3 or newer is needed.*pip install"):
         assert probes.nvjitlink_version() is None
 

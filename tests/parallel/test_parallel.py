@@ -53,9 +53,9 @@ def clean_settings() -> None:
 @pytest.fixture(autouse=True)
 def threads(request: pytest.FixtureRequest) -> Iterator[set[int]]:
     """The threads that run a test: as many as the command line asks for, and the GIL stays off where it can be."""
-    found: set[int] = set()
-    yield found
-    assert len(found) == int(request.config.getoption("parallel_threads", 1))
+    threads: set[int] = set()
+    yield threads
+    assert len(threads) == int(request.config.getoption("parallel_threads", 1))
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         assert not sys._is_gil_enabled()
 

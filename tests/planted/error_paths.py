@@ -51,11 +51,11 @@ def current_context() -> Iterator[None]:
 
 
 def memory(stack: ExitStack | None = None) -> c_uint64:
-    found = c_uint64()
-    call("cuMemAlloc_v2", byref(found), SIZE)
+    memory = c_uint64()
+    call("cuMemAlloc_v2", byref(memory), SIZE)
     if stack is not None:
-        stack.callback(free, found)
-    return found
+        stack.callback(free, memory)
+    return memory
 
 
 def free(address: c_uint64) -> None:
@@ -63,11 +63,11 @@ def free(address: c_uint64) -> None:
 
 
 def made(function: str, destroy: str, stack: ExitStack | None, *arguments: object) -> c_void_p:
-    found = c_void_p()
-    call(function, byref(found), *arguments)
+    handle = c_void_p()
+    call(function, byref(handle), *arguments)
     if stack is not None:
-        stack.callback(call, destroy, found)
-    return found
+        stack.callback(call, destroy, handle)
+    return handle
 
 
 def stream(stack: ExitStack | None = None) -> c_void_p:
@@ -201,10 +201,10 @@ def wait_without_a_look(stack: ExitStack, mended: bool) -> None:
 
 @planted
 def record_that_may_fail(stack: ExitStack, mended: bool) -> None:
-    one, other = stream(stack), event(stack)
+    recorded, other = stream(stack), event(stack)
     with nullcontext() if mended else suppress(DriverError):
-        call("cuEventRecord", other, one)
-    call("cuStreamWaitEvent", one, other, 0)
+        call("cuEventRecord", other, recorded)
+    call("cuStreamWaitEvent", recorded, other, 0)
 
 
 @planted
@@ -234,9 +234,9 @@ def nothing_instead_of_a_stream(stack: ExitStack, mended: bool) -> None:
     if mended:
         stream(stack)
         return
-    found = c_void_p()
-    one = None if cuda.cuStreamCreate(byref(found), 0) else found
-    stack.callback(call, "cuStreamDestroy_v2", c_void_p(one.value))  # type: ignore[union-attr]
+    handle = c_void_p()
+    created = None if cuda.cuStreamCreate(byref(handle), 0) else handle
+    stack.callback(call, "cuStreamDestroy_v2", c_void_p(created.value))  # type: ignore[union-attr]
 
 
 @planted
@@ -249,16 +249,16 @@ def every_error_is_one(_stack: ExitStack, mended: bool) -> None:
 
 @planted
 def memory_that_is_not_there(_stack: ExitStack, mended: bool) -> None:
-    found = c_void_p()
-    unseen("cuMemAllocHost_v2", mended, byref(found), SIZE)
-    ctypes.memset(found.value or 0, 0, 64)
-    call("cuMemFreeHost", found)
+    memory = c_void_p()
+    unseen("cuMemAllocHost_v2", mended, byref(memory), SIZE)
+    ctypes.memset(memory.value or 0, 0, 64)
+    call("cuMemFreeHost", memory)
 
 
 @planted
 def asking_for_ever(stack: ExitStack, mended: bool) -> None:
-    one = stream(stack)
-    while (code := cuda.cuStreamQuery(one)) == 600 or (code and not mended):
+    asked = stream(stack)
+    while (code := cuda.cuStreamQuery(asked)) == 600 or (code and not mended):
         pass
     if code:
         raise DriverError(f"cuStreamQuery failed with error {code}")
@@ -395,21 +395,21 @@ def capture_that_goes_on(stack: ExitStack, mended: bool) -> None:
     if not _captured:  # as a library has both for the life of its process
         call("cuDevicePrimaryCtxRetain", byref(c_void_p()), 0)
         _captured.append(stream())
-    one, found = _captured[0], c_void_p()
+    captured, graph = _captured[0], c_void_p()
 
     def end() -> None:
         try:
-            call("cuStreamEndCapture", one, byref(found))
+            call("cuStreamEndCapture", captured, byref(graph))
         except DriverError:
             if mended:
                 call("cuStreamDestroy_v2", _captured.pop())
             raise
-        call("cuGraphDestroy", found)
+        call("cuGraphDestroy", graph)
 
-    call("cuStreamBeginCapture_v2", one, 0)
+    call("cuStreamBeginCapture_v2", captured, 0)
     if mended:
         stack.callback(end)
-    call("cuStreamIsCapturing", one, byref(c_int()))
+    call("cuStreamIsCapturing", captured, byref(c_int()))
     if not mended:
         end()
 

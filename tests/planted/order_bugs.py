@@ -115,42 +115,42 @@ BROKEN, MENDED, planted = twins(Pieces)
 
 @planted
 def missing_edge(use: Pieces, mended: bool) -> None:
-    one, other, edge = use.stream(), use.stream(), use.event()
+    stream, other, edge = use.stream(), use.stream(), use.event()
     middle, end, back = use.device(), use.device(), use.pinned()
-    fill(middle, 1, one)
+    fill(middle, 1, stream)
     if mended:
-        order(one, edge, other)
+        order(stream, edge, other)
     copy(end, middle, other)
     assert arrived(back, end, other) == ONES
 
 
 @planted
 def event_recorded_too_early(use: Pieces, mended: bool) -> None:
-    one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+    stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
     if not mended:
-        call("cuEventRecord", edge, one)
-    fill(middle, 1, one)
+        call("cuEventRecord", edge, stream)
+    fill(middle, 1, stream)
     if mended:
-        call("cuEventRecord", edge, one)
+        call("cuEventRecord", edge, stream)
     call("cuStreamWaitEvent", other, edge, 0)
     assert arrived(back, middle, other) == ONES
 
 
 @planted
 def event_on_the_wrong_stream(use: Pieces, mended: bool) -> None:
-    one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
-    fill(middle, 1, one)
-    order(one if mended else other, edge, other)
+    stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+    fill(middle, 1, stream)
+    order(stream if mended else other, edge, other)
     assert arrived(back, middle, other) == ONES
 
 
 @planted
 def wait_before_record(use: Pieces, mended: bool) -> None:
-    one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+    stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
     if not mended:
         call("cuStreamWaitEvent", other, edge, 0)  # an event that was never recorded holds nothing up
-    fill(middle, 1, one)
-    call("cuEventRecord", edge, one)
+    fill(middle, 1, stream)
+    call("cuEventRecord", edge, stream)
     if mended:
         call("cuStreamWaitEvent", other, edge, 0)
     assert arrived(back, middle, other) == ONES
@@ -158,11 +158,11 @@ def wait_before_record(use: Pieces, mended: bool) -> None:
 
 @planted
 def event_recorded_again(use: Pieces, mended: bool) -> None:
-    one, other, third, edge = use.stream(), use.stream(), use.stream(), use.event()
+    stream, other, third, edge = use.stream(), use.stream(), use.stream(), use.event()
     last = use.event() if mended else edge
     middle, end, back = use.device(), use.device(), use.pinned()
-    fill(middle, 1, one)
-    call("cuEventRecord", edge, one)
+    fill(middle, 1, stream)
+    call("cuEventRecord", edge, stream)
     fill(end, 2, other)
     call("cuEventRecord", last, other)
     for event in {edge.value, last.value}:
@@ -197,20 +197,20 @@ def stream_of_the_thread_beside_another(use: Pieces, mended: bool) -> None:
 
 @planted
 def source_freed_too_early(use: Pieces, mended: bool) -> None:
-    one, middle, source = use.stream(), use.device(), use.pinned(1, kept=False)
-    upload(middle, source, one)
+    stream, middle, source = use.stream(), use.device(), use.pinned(1, kept=False)
+    upload(middle, source, stream)
     if mended:
-        wait(one)
+        wait(stream)
     call("cuMemFreeHost", source)
 
 
 @planted
 def unregistered_too_early(use: Pieces, mended: bool) -> None:
-    one, middle, source = use.stream(), use.device(), ctypes.create_string_buffer(ONES, SIZE)
+    stream, middle, source = use.stream(), use.device(), ctypes.create_string_buffer(ONES, SIZE)
     call("cuMemHostRegister_v2", source, c_size_t(SIZE), 0)
-    upload(middle, c_void_p(ctypes.addressof(source)), one)
+    upload(middle, c_void_p(ctypes.addressof(source)), stream)
     if mended:
-        wait(one)
+        wait(stream)
     call("cuMemHostUnregister", source)
 
 
@@ -222,21 +222,21 @@ def from_pool(stream: c_void_p) -> c_uint64:
 
 @planted
 def freed_on_another_stream(use: Pieces, mended: bool) -> None:
-    one, other, edge, back = use.stream(), use.stream(), use.event(), use.pinned()
-    middle = from_pool(one)
-    fill(middle, 1, one)
-    download(back, middle, one)
+    stream, other, edge, back = use.stream(), use.stream(), use.event(), use.pinned()
+    middle = from_pool(stream)
+    fill(middle, 1, stream)
+    download(back, middle, stream)
     if mended:
-        order(one, edge, other)
+        order(stream, edge, other)
     call("cuMemFreeAsync", middle, other)
 
 
 @planted
 def allocation_used_on_another_stream(use: Pieces, mended: bool) -> None:
-    one, other, edge = use.stream(), use.stream(), use.event()
-    middle = from_pool(one)
+    stream, other, edge = use.stream(), use.stream(), use.event()
+    middle = from_pool(stream)
     if mended:
-        order(one, edge, other)
+        order(stream, edge, other)
     fill(middle, 1, other)
     wait(other)
     call("cuMemFreeAsync", middle, other)
@@ -260,36 +260,36 @@ class Cache:
 
 @planted
 def cached_memory_on_another_stream(use: Pieces, mended: bool) -> None:
-    one, other, used, back = use.stream(), use.stream(), use.event(), use.pinned()
+    stream, other, used, back = use.stream(), use.stream(), use.event(), use.pinned()
     cache = Cache(use.device())
-    memory = cache.take(one)
-    fill(memory, 1, one)
-    download(back, memory, one)
-    call("cuEventRecord", used, one)
+    memory = cache.take(stream)
+    fill(memory, 1, stream)
+    download(back, memory, stream)
+    call("cuEventRecord", used, stream)
     cache.give(memory, used if mended else None)
     fill(cache.take(other), 2, other)
-    wait(one)
+    wait(stream)
     assert bytes_at(back) == ONES
 
 
 @planted
 def graph_without_an_edge(use: Pieces, mended: bool) -> None:
-    one, other, fork, joined = use.stream(), use.stream(), use.event(), use.event()
+    stream, other, fork, joined = use.stream(), use.stream(), use.event(), use.event()
     middle, back, graph, executable = use.device(), use.pinned(), c_void_p(), c_void_p()
-    call("cuStreamBeginCapture_v2", one, 2)
+    call("cuStreamBeginCapture_v2", stream, 2)
     if not mended:
-        order(one, fork, other)
-    fill(middle, 1, one)
+        order(stream, fork, other)
+    fill(middle, 1, stream)
     if mended:
-        order(one, fork, other)
+        order(stream, fork, other)
     download(back, middle, other)
-    order(other, joined, one)
-    call("cuStreamEndCapture", one, byref(graph))
+    order(other, joined, stream)
+    call("cuStreamEndCapture", stream, byref(graph))
     use.callback(call, "cuGraphDestroy", graph)
     call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
     use.callback(call, "cuGraphExecDestroy", executable)
-    call("cuGraphLaunch", executable, one)
-    wait(one)
+    call("cuGraphLaunch", executable, stream)
+    wait(stream)
     assert bytes_at(back) == ONES
 
 
@@ -314,76 +314,76 @@ def double_buffer_off_by_one(use: Pieces, mended: bool) -> None:
 
 @planted
 def word_written_too_early(use: Pieces, mended: bool) -> None:
-    one, other, middle, word, back = use.stream(), use.stream(), use.device(), use.device(), use.pinned()
+    stream, other, middle, word, back = use.stream(), use.stream(), use.device(), use.device(), use.pinned()
     if mended:
-        fill(middle, 1, one)
-    call("cuStreamWriteValue32_v2", one, word, c_uint32(1), 0)
+        fill(middle, 1, stream)
+    call("cuStreamWriteValue32_v2", stream, word, c_uint32(1), 0)
     if not mended:
-        fill(middle, 1, one)
+        fill(middle, 1, stream)
     call("cuStreamWaitValue32_v2", other, word, c_uint32(1), 0)
     assert arrived(back, middle, other) == ONES
 
 
 @planted
 def destination_read_before_the_copy_ended(use: Pieces, mended: bool) -> None:
-    one, middle, back = use.stream(), use.device(), use.pinned()
-    fill(middle, 1, one)
-    download(back, middle, one)
+    stream, middle, back = use.stream(), use.device(), use.pinned()
+    fill(middle, 1, stream)
+    download(back, middle, stream)
     if mended:
-        wait(one)
+        wait(stream)
     assert bytes_at(back) == ONES
 
 
 @planted
 def source_written_before_the_copy_ended(use: Pieces, mended: bool) -> None:
-    one, middle, source, back = use.stream(), use.device(), use.pinned(1), use.pinned()
-    upload(middle, source, one)
+    stream, middle, source, back = use.stream(), use.device(), use.pinned(1), use.pinned()
+    upload(middle, source, stream)
     if mended:
-        wait(one)
+        wait(stream)
     ctypes.memset(source, 2, SIZE)
-    assert arrived(back, middle, one) == ONES
+    assert arrived(back, middle, stream) == ONES
 
 
 @planted
 def ring_of_staging_buffers(use: Pieces, mended: bool) -> None:
-    one, ring = use.stream(), [(use.pinned(), use.event()) for _ in range(2)]
+    stream, ring = use.stream(), [(use.pinned(), use.event()) for _ in range(2)]
     targets = [use.device() for _ in range(4)]
     for turn, target in enumerate(targets):
         staging, used = ring[turn % len(ring)]
         if mended and turn >= len(ring):
             call("cuEventSynchronize", used)
         ctypes.memset(staging, turn, SIZE)
-        upload(target, staging, one)
-        call("cuEventRecord", used, one)
+        upload(target, staging, stream)
+        call("cuEventRecord", used, stream)
     back = use.pinned()
     for turn, target in enumerate(targets):
-        assert arrived(back, target, one) == bytes([turn]) * SIZE
+        assert arrived(back, target, stream) == bytes([turn]) * SIZE
 
 
 @planted
 def host_function_reads_what_is_reused(use: Pieces, mended: bool) -> None:
-    one, source = use.stream(), use.pinned(1)
+    stream, source = use.stream(), use.pinned(1)
     seen: list[bytes] = []
     function = HostFunction(lambda _: seen.append(bytes_at(source)))
-    call("cuLaunchHostFunc", one, function, None)
+    call("cuLaunchHostFunc", stream, function, None)
     if mended:
-        wait(one)
+        wait(stream)
     else:
         time.sleep(0.1)  # long enough, as a rule
     ctypes.memset(source, 2, SIZE)
-    wait(one)
+    wait(stream)
     assert seen == [ONES]
 
 
 @planted
 def flag_of_another_stream(use: Pieces, mended: bool) -> None:
-    one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+    stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
     done = threading.Event()
     callback = Callback(lambda *_: done.set())
-    fill(middle, 1, one)
-    download(back, middle, one)
+    fill(middle, 1, stream)
+    download(back, middle, stream)
     if mended:
-        order(one, edge, other)
+        order(stream, edge, other)
     call("cuStreamAddCallback", other, callback, None, 0)
     while not done.wait(0.01):
         cuda.cuStreamQuery(PER_THREAD)  # a schedule goes on with each call of the driver

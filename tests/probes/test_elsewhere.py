@@ -89,9 +89,9 @@ def test_no_driver(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     file = tmp_path / "libcuda.so.1"
     file.write_bytes(b"no library")
-    found = elsewhere.driver()
-    assert (found.exists, found.version) == (False, None)
-    assert "libcuda.so.1" in found.problem
+    driver = elsewhere.driver()
+    assert (driver.exists, driver.version) == (False, None)
+    assert "libcuda.so.1" in driver.problem
     file.unlink()
     elsewhere.cache_clear()
     monkeypatch.setattr(elsewhere, "_loader_may_find", lambda _name: True)

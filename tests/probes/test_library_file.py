@@ -48,11 +48,11 @@ def test_cut_at_any_length(library) -> None:
     lengths = [*range(size, 0, -size // 80), 65, 64, 63, 4, 1, 0]
     command = [sys.executable, "-c", LOAD, library, *map(str, lengths)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = [tuple(word == "True" for word in line.split()) for line in done.stdout.splitlines()]
-    assert len(found) == len(lengths)
-    assert (False, True) not in found
-    assert (True, True) in found
-    assert found[0] == (False, False)
+    pairs = [tuple(word == "True" for word in line.split()) for line in done.stdout.splitlines()]
+    assert len(pairs) == len(lengths)
+    assert (False, True) not in pairs
+    assert (True, True) in pairs
+    assert pairs[0] == (False, False)
 
 
 def zeros(path: Path) -> None:

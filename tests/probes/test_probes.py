@@ -196,7 +196,7 @@ def test_absent_nvjitlink_warns_once(monkeypatch, fresh_probes) -> None:
     monkeypatch.setattr(probes, "nvjitlink", lambda: absent)
     with pytest.warns(RuntimeWarning, match="no libnvJitLink was found .* pip install .*nvidia-nvjitlink") as caught:
         assert probes.nvjitlink_version() is None
-    assert [one.filename for one in caught] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert probes.nvjitlink_version() is None

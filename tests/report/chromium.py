@@ -57,7 +57,7 @@ class Page:
         self._out, self._in = os.fdopen(ours_out, "wb"), os.fdopen(ours_in, "rb")
         self._buffer, self._number, self._session = b"", 0, None
         self.events: list[dict[str, Any]] = []
-        (target,) = [one for one in self.call("Target.getTargets")["targetInfos"] if one["type"] == "page"]
+        (target,) = [info for info in self.call("Target.getTargets")["targetInfos"] if info["type"] == "page"]
         attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -129,8 +129,8 @@ class Page:
 
     def requests(self) -> list[str]:
         """Every address that was asked for."""
-        found = [event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
-        return [one["request"]["url"] for one in found]
+        requests = [event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
+        return [request["request"]["url"] for request in requests]
 
     def close(self) -> None:
         """End the browser."""

@@ -135,7 +135,7 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
         versions = {
             "ctk": {**of_wheel, "requested": axes.get("asked"), "found": axes.get("ctk", "13.0") + ".2"},
             "driver": {"requested": driver, "found": driver, "source": "cuDriverGetVersion", "kind": "emulated"},
-            **{name: {**of_wheel, **one} for name, one in axes.get("versions", {}).items()},
+            **{name: {**of_wheel, **version} for name, version in axes.get("versions", {}).items()},
         }
         writer.write(
             RunRecord(
@@ -222,8 +222,8 @@ def matrix() -> MatrixReport:
                 }
             }
             cell.versions |= {
-                name: {"requested": None, "found": found, "kind": "real", "source": "wheel"}
-                for name, found in (
+                name: {"requested": None, "found": version, "kind": "real", "source": "wheel"}
+                for name, version in (
                     ("ctk", f"{ctk}.2"),
                     ("nvjitlink", f"{ctk}.2"),
                     ("cuda-bindings", "13.1.0" if (ctk, driver) == ("13.2", "13.0") else "13.2.0"),

@@ -34,20 +34,20 @@ def test_a_run_fails_for_what_was_left_out(entry: AskedFor) -> None:
 @given(entries, st.booleans())
 def test_everything_has_a_reason(entry: AskedFor, allows: bool) -> None:
     """What happened, what was left out and what was allowed add up, and judging twice changes nothing."""
-    found = judged(entry, allows=allows)
-    assert found.happened + sum(found.left.values()) + sum(found.allowed.values()) == entry.due == found.due
-    assert judged(found, allows=allows) == found
+    answer = judged(entry, allows=allows)
+    assert answer.happened + sum(answer.left.values()) + sum(answer.allowed.values()) == entry.due == answer.due
+    assert judged(answer, allows=allows) == answer
 
 
 @given(st.lists(entries), st.randoms())
 def test_parts_of_several_processes(some: list[AskedFor], random) -> None:
     """The sums do not depend on the order of the processes; kinds come in the order of the table."""
-    found = merged(some)
-    assert [one.what for one in found] == [what for what in KINDS if any(one.what == what for one in some)]
+    joined = merged(some)
+    assert [entry.what for entry in joined] == [what for what in KINDS if any(entry.what == what for entry in some)]
     for field in ("due", "happened"):
-        assert sum(getattr(one, field) for one in found) == sum(getattr(one, field) for one in some)
+        assert sum(getattr(entry, field) for entry in joined) == sum(getattr(entry, field) for entry in some)
     random.shuffle(some)
-    assert merged(some) == found
+    assert merged(some) == joined
 
 
 def test_more_happened_than_was_due() -> None:
@@ -59,10 +59,7 @@ def test_more_happened_than_was_due() -> None:
     [
         (AskedFor("fault sweep", 3, 3), ""),
         (AskedFor("fault sweep", 3, 1, allowed={"a": 2}), ""),
-        (
-            AskedFor("fault sweep", 3, 1, {"failed": 1, "skipped": 1}),
-            "1 of 3 tests were swept (1: failed; 1: skipped)",
-        ),
+        (AskedFor("fault sweep", 3, 1, {"failed": 1, "skipped": 1}), "1 of 3 tests were swept (1: failed; 1: skipped)"),
         (AskedFor("fault sweep", 2, 0, {"failed": 2}), "no test was swept (2: failed)"),
         (
             AskedFor("resume", 1, 0, {"gone": 1}),
@@ -80,11 +77,7 @@ def test_why_a_run_fails(entry: AskedFor, sentence: str) -> None:
 def test_what_was_left_out() -> None:
     """A line for each reason, whether it is allowed or not; one that is both is one line."""
     entry = AskedFor("fault sweep", 6, 0, {"failed": 2, "late": 1}, {"failed": 1, "budget": 2})
-    assert [*left_out(entry)] == [
-        "3 tests not swept: failed",
-        "1 test not swept: late",
-        "2 tests not swept: budget",
-    ]
+    assert [*left_out(entry)] == ["3 tests not swept: failed", "1 test not swept: late", "2 tests not swept: budget"]
     assert [*left_out(AskedFor("checks", 1, 0, allowed={"checks are off": 1}))] == ["checks are off"]
     assert [*left_out(judged(AskedFor("faults", 1, 0), allows=False))] == [
         "1 fault of --cudalink-faults not triggered: for a reason that is not known"
@@ -94,11 +87,11 @@ def test_what_was_left_out() -> None:
 def test_words_of_each_kind() -> None:
     """Each kind has a sentence for none and for several that reads as one."""
     for what, words in KINDS.items():
-        one, many = words.name.split("|")
+        single, many = words.name.split("|")
         done, _, all_done = words.done.partition("|")
         assert f"1 of 2 {many} {all_done or done} (" in unmet(AskedFor(what, 2, 1, {"x": 1}))
-        assert f"no {one} {done} (" in unmet(AskedFor(what, 1, 0, {"x": 1}))
-        assert one != many
+        assert f"no {single} {done} (" in unmet(AskedFor(what, 1, 0, {"x": 1}))
+        assert single != many
 
 
 def test_what_a_report_shows() -> None:
@@ -116,8 +109,5 @@ def test_what_a_report_shows() -> None:
         AskedRecord(what="fault sweep", due=3, happened=1, left={"x": 1}, allowed={"y": 1, "z": 2}),
         AskedRecord(what="new", due=1),
     ]
-    (shown,) = (one for one in views.sections(MatrixReport([CellRun("a", asked=asked)])) if one.id == "asked")
-    assert shown.rows == (
-        ("a", "fault sweep: tests", 3, 1, "1: x", "1: y; 2: z"),
-        ("a", "new", 1, 0, "", ""),
-    )
+    (shown,) = (s for s in views.sections(MatrixReport([CellRun("a", asked=asked)])) if s.id == "asked")
+    assert shown.rows == (("a", "fault sweep: tests", 3, 1, "1: x", "1: y; 2: z"), ("a", "new", 1, 0, "", ""))

@@ -49,10 +49,10 @@ def records(tmp_path):
     ],
 )
 def test_the_first_line_is_the_verdict(origins, subject):
-    found = report()
-    found.cells[0].origins = origins
+    made = report()
+    made.cells[0].origins = origins
 
-    first = text.plain(found).splitlines()[0]
+    first = text.plain(made).splitlines()[0]
 
     assert first == f"{subject}1 test fails in every cell that ran it"
     assert len(first) <= 80
@@ -60,15 +60,15 @@ def test_the_first_line_is_the_verdict(origins, subject):
 
 def test_sentences_fit_80_columns():
     """A long verdict goes on in the next line, and no word is cut."""
-    found = report(violations=[ViolationRecord(text="v")], finished=False)
-    found.missing = ["two"]
+    made = report(violations=[ViolationRecord(text="v")], finished=False)
+    made.missing = ["two"]
 
-    lines = text.plain(found).splitlines()[: text.plain(found).splitlines().index("")]
-    sentences = [one for one in lines if not re.match(r"cell  |one  ", one)]
+    lines = text.plain(made).splitlines()[: text.plain(made).splitlines().index("")]
+    sentences = [line for line in lines if not re.match(r"cell  |one  ", line)]
 
     assert max(map(len, sentences)) <= 80
-    assert " ".join(one.strip() for one in sentences).startswith(text.headline(found))
-    assert len(text.headline(found)) > 80
+    assert " ".join(sentence.strip() for sentence in sentences).startswith(text.headline(made))
+    assert len(text.headline(made)) > 80
 
 
 def test_markdown_has_what_the_report_is_of():
@@ -206,17 +206,17 @@ def test_without_a_folder_the_records_of_this_project_count(tmp_path, monkeypatc
     assert "1 cell, 1 test, 1 passed" in capsys.readouterr().out
 
 
-def libraries(name, *found):
-    facts = [LibraryRecord(soname=one, version=version, place="wheels", path=f"/{one}") for one, version in found]
+def libraries(name, *loaded):
+    facts = [LibraryRecord(soname=s, version=version, place="wheels", path=f"/{s}") for s, version in loaded]
     return CellRun(name, outcomes={"test_a.py::a": "P"}, finished=True, libraries=facts)
 
 
 def test_libraries_of_a_terminal_are_those_that_differ():
     """What every cell loaded explains no difference; with one cell all are shown. Other forms have all, with files."""
-    one = libraries("one", ("libcuda.so.1", "13.0"), ("libnvJitLink.so.12", "12.9"))
+    first = libraries("one", ("libcuda.so.1", "13.0"), ("libnvJitLink.so.12", "12.9"))
     two = libraries("two", ("libcuda.so.1", "13.0"), ("libnvJitLink.so.13", "13.0"))
 
-    shown = text.plain(MatrixReport([one, two]))
+    shown = text.plain(MatrixReport([first, two]))
 
     assert shown.partition("\n\n")[2].splitlines() == [
         "CUDA libraries that only some cells loaded",
@@ -224,11 +224,11 @@ def test_libraries_of_a_terminal_are_those_that_differ():
         "libnvJitLink.so.12  12.9     wheels  one",
         "libnvJitLink.so.13  13.0     wheels  two",
     ]
-    assert "CUDA libraries" not in text.plain(MatrixReport([one, replace(one, name="two")]))
-    alone = text.plain(MatrixReport([one])).splitlines()
+    assert "CUDA libraries" not in text.plain(MatrixReport([first, replace(first, name="two")]))
+    alone = text.plain(MatrixReport([first])).splitlines()
     assert {"CUDA libraries that were loaded", "libcuda.so.1        13.0     wheels  one"} <= {*alone}
     assert "| libcuda.so.1 | 13.0 | wheels | /libcuda.so.1 | not known | one, two |" in text.markdown(
-        MatrixReport([one, two])
+        MatrixReport([first, two])
     )
 
 
@@ -267,14 +267,14 @@ def test_several_older_reports_are_a_history(tmp_path, capsys):
     )
     lines = out.splitlines()
     start = lines.index("Changes over these reports")
-    assert [re.split(" {2,}", one) for one in lines[start + 1 : start + 5]] == [
+    assert [re.split(" {2,}", line) for line in lines[start + 1 : start + 5]] == [
         ["what", "test", "cell", "oldest to newest"],
         ["new failure", "tests/test_a.py::c", "one", "PPF"],
         ["flaky", "tests/test_a.py::a", "one", "PFP"],
         ["still fails", "tests/test_a.py::d", "one", "FFF"],
     ]
     start = lines.index("Reports, oldest first")
-    assert [re.split(" {2,}", one) for one in lines[start + 2 : start + 5]] == [
+    assert [re.split(" {2,}", line) for line in lines[start + 2 : start + 5]] == [
         [str(oldest), "0123456789", "2026-11-01T00:00:00Z", "2", "2"],
         [str(newest), "0123456789", "2026-11-02T00:00:00Z", "2", "2"],
         ["this report", "0123456789", "2026-11-03T00:00:00Z", "2", "2"],

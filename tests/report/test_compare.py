@@ -26,8 +26,8 @@ def cell(name: str, letters: str, **fields) -> CellRun:
 
 def changes(new: list[CellRun], old: list[CellRun]) -> dict[str, list[OutcomeChange]]:
     """The kinds of changes that there are."""
-    found = compare(MatrixReport(new), MatrixReport(old))
-    return {kind: some for kind in ("regressions", "fixed", "skipped", "gone") if (some := getattr(found, kind))}
+    compared = compare(MatrixReport(new), MatrixReport(old))
+    return {kind: some for kind in ("regressions", "fixed", "skipped", "gone") if (some := getattr(compared, kind))}
 
 
 @pytest.mark.parametrize(("before", "now"), [*product(GROUPS, GROUPS)])
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_report() -> None:
     assert incomplete(new, comparison) == {"y (older report)": "empty", **alone, "never": "no records"}
     assert damage(new) == ["not JSON", "line 1: no"]
     assert damage(new, comparison) == ["not JSON", "line 1: no", "empty"]
-    found = {
+    counts = {
         "regressions": 0,
         "failed": 2,
         "crashed": 1,
@@ -92,15 +92,15 @@ def test_what_is_wrong_with_a_report() -> None:
         "repeats": 3,
         "not-run": len(new.not_run["cut"]),
     }
-    assert findings(new, None) == found
-    assert [*found] == [*FAIL_ON]
-    assert findings(new, comparison) == {**found, "regressions": 4 + 4, "incomplete": 5, "damaged": 3}
+    assert findings(new, None) == counts
+    assert [*counts] == [*FAIL_ON]
+    assert findings(new, comparison) == {**counts, "regressions": 4 + 4, "incomplete": 5, "damaged": 3}
 
 
 def test_the_figures_of_a_report() -> None:
     """Each has its number, its words, whether it is bad news, and the part of the page that shows it."""
     new, old = reports()
-    shown = [(one.number, one.text, one.alarm, one.shows) for one in figures(new, compare(new, old))]
+    shown = [(figure.number, figure.text, figure.alarm, figure.shows) for figure in figures(new, compare(new, old))]
     of_links = [(1, "link on cuda.core/driver", False, "cells"), (2, "links on cuda.core/nvjitlink", False, "cells")]
     assert shown == [
         (2, "cells", False, "cells"),
@@ -150,23 +150,23 @@ def test_the_figures_of_a_report() -> None:
 def test_figures_that_only_some_reports_have(run: CellRun, expected: list[tuple[int, str, bool, str]]) -> None:
     """A bad figure is left out where it is 0, and so is one that most reports do not have."""
     always = {"cells", "all", "has=PD", "has=S", "show=skipped"}
-    shown = [(one.number, one.text, one.alarm, one.shows) for one in figures(MatrixReport([run]))]
-    assert [one for one in shown if one[3] not in always] == expected
-    assert {one[3] for one in shown} >= always
+    shown = [(figure.number, figure.text, figure.alarm, figure.shows) for figure in figures(MatrixReport([run]))]
+    assert [figure for figure in shown if figure[3] not in always] == expected
+    assert {figure[3] for figure in shown} >= always
     assert shown[0] == (1, "cell", False, "cells")
 
 
 def test_a_documented_failure_counts_as_passed() -> None:
-    shown = [(one.number, one.text) for one in figures(MatrixReport([cell("a", "D")]))]
+    shown = [(figure.number, figure.text) for figure in figures(MatrixReport([cell("a", "D")]))]
     assert shown == [(1, "cell"), (1, "test"), (1, "passed"), (0, "skipped"), (0, "skipped in every cell")]
 
 
 def test_a_cell_that_is_incomplete_now_is_a_regression() -> None:
     """Without a test that fails newly, the figure shows the incomplete cells."""
     new, old = MatrixReport([cell("a", "P", finished=False)]), MatrixReport([cell("a", "P")])
-    (figure,) = (one for one in figures(new, compare(new, old)) if one.text == "regression")
+    (figure,) = (figure for figure in figures(new, compare(new, old)) if figure.text == "regression")
     assert (figure.number, figure.alarm, figure.shows) == (1, True, "incomplete")
-    assert "regression" not in {one.text.rstrip("s") for one in figures(new, compare(new, new))}
+    assert "regression" not in {figure.text.rstrip("s") for figure in figures(new, compare(new, new))}
 
 
 def test_what_is_new_against_an_older_report() -> None:
@@ -194,5 +194,5 @@ def test_what_is_new_against_an_older_report() -> None:
     assert compare(new, old).broken == ["first", "gone"]
     assert compare(new, MatrixReport(old.cells, ["gone", "first"])).broken == []
     assert findings(new, compare(new, old))["regressions"] == 4 + 2
-    by_name = {one.text: (one.number, one.shows) for one in figures(new, compare(new, old))}
+    by_name = {figure.text: (figure.number, figure.shows) for figure in figures(new, compare(new, old))}
     assert by_name["regressions"] == (6, "worse")

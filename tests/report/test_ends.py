@@ -15,7 +15,7 @@ A, B = "t.py::a", "t.py::b"
 
 def run(code: int | None = 0, counts: dict[str, int] | None = None, **others) -> Lines:
     """The lines of a run of two tests that passed."""
-    found = {
+    content = {
         "ends": [EndRecord(exitstatus=code, counts={"passed": 2} if counts is None else counts)],
         "collected": [CollectedRecord(tests={"t.py": ["a", "b"]})],
         "started": Counter([A, B]),
@@ -23,7 +23,7 @@ def run(code: int | None = 0, counts: dict[str, int] | None = None, **others) ->
         "outcomes": Counter(passed=2),
         **others,
     }
-    return Lines(**found)
+    return Lines(**content)
 
 
 FAILED = "pytest ended with exit code 1, and no test failed: a plugin failed the run, as a limit of coverage does"
@@ -100,8 +100,8 @@ MANY = [f"t.py::{number}" for number in range(5)]
 )
 def test_doubts(lines_of_run, explained, said) -> None:
     """The comments say of what."""
-    found = doubts(lines_of_run, {A, B, *MANY}, explained=explained)
-    assert [one.removeprefix("the record has ") if " ends," in one else one for one in found] == said
+    texts = doubts(lines_of_run, {A, B, *MANY}, explained=explained)
+    assert [text.removeprefix("the record has ") if " ends," in text else text for text in texts] == said
 
 
 def test_a_file_that_failed_was_not_collected(tmp_path) -> None:

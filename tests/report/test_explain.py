@@ -55,10 +55,10 @@ def test_every_axis_explains(axis) -> None:
 
 def test_packages_explain() -> None:
     """The version of a package that cells choose is an axis by its name, behind all others."""
-    cells = [{"ctk": "13.0", "numpy": one, "cuda-bindings": one} for one in ("1", "2")]
+    cells = [{"ctk": "13.0", "numpy": version, "cuda-bindings": version} for version in ("1", "2")]
     assert explain(cells, [False, True]) == "either cuda-bindings 2, or numpy 2"
     assert explain([*cells, {"ctk": "13.0"}], [False, False, True]) == "either cuda-bindings none, or numpy none"
-    pairs = [{"ctk": ctk, "numpy": one} for ctk in ("12.9", "13.0") for one in ("1", "2")]
+    pairs = [{"ctk": ctk, "numpy": version} for ctk in ("12.9", "13.0") for version in ("1", "2")]
     assert explain(pairs, [False, False, False, True]) == "ctk 13.0 with numpy 2"
 
 
@@ -102,12 +102,12 @@ def test_the_cell_that_divides_the_causes_most_evenly_is_named() -> None:
     assert explain(ran, [False, True], others).endswith("; run two to tell")
     four = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0") for driver in ("12.9", "13.0")]
     relations = causes(four, [False, True, False, False])
-    assert [str(one) for one in relations] == ["ctk older major than driver", "ctk 12.9 with driver 13.0"]
+    assert [str(relation) for relation in relations] == ["ctk older major than driver", "ctk 12.9 with driver 13.0"]
     unseen = {"ctk": "12.8", "driver": "13.0"}
-    assert [one.predicts(unseen) for one in relations] == [True, None]
-    assert [one.predicts({}) for one in relations] == [None, None]
+    assert [relation.predicts(unseen) for relation in relations] == [True, None]
+    assert [relation.predicts({}) for relation in relations] == [None, None]
     (policy,) = causes([{"policy": "released"}, {}], [True, False])
-    assert [policy.predicts(one) for one in ({"policy": "released"}, {"policy": "none"}, {})] == [True, False, None]
+    assert [policy.predicts(axes) for axes in ({"policy": "released"}, {"policy": "none"}, {})] == [True, False, None]
     assert deciding_cell(relations, {"unseen": unseen, "unknown": {}}) == ""
 
 
@@ -132,8 +132,8 @@ def test_many_pairs_are_counted() -> None:
     """Three pairs are named, and how many more there are."""
     names = ("ctk", "backend", "policy", "python", "arch")
     cells = [{name: "b" if name in new else "a" for name in names} for new in ([], names, ["ctk", "python"], ["arch"])]
-    cells += [{**cells[1], one: "a"} for one in names]
-    cells[2:] = [{**cells[0], one: "b"} for one in names]
+    cells += [{**cells[1], name: "a"} for name in names]
+    cells[2:] = [{**cells[0], name: "b"} for name in names]
     assert explain(cells, [False, True, *[False] * 5]) == (
         "either ctk b with backend b, or ctk b with policy b, or ctk b with python b, or one of 7 other causes"
     )
@@ -203,7 +203,7 @@ def matrices(draw) -> tuple[list[dict[str, str]], list[bool | None], tuple[tuple
     axes = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
     cause = tuple((axis, draw(st.sampled_from(VALUES))) for axis in axes)
     known = draw(st.lists(st.booleans(), min_size=len(cells), max_size=len(cells)))
-    fails = [all(one[axis] == value for axis, value in cause) for one in cells]
+    fails = [all(cell[axis] == value for axis, value in cause) for cell in cells]
     return cells, [failed if ran else None for failed, ran in zip(fails, known, strict=True)], cause
 
 
@@ -211,7 +211,7 @@ def agrees(cells, bad, axes) -> bool:
     """Whether cells with equal values on these axes have equal results, and some fail and some pass."""
     ran = [(tuple(cell[axis] for axis in axes), failed) for cell, failed in zip(cells, bad, strict=True)]
     ran = [(value, failed) for value, failed in ran if failed is not None]
-    same = all(a == b for (one, a), (other, b) in itertools.combinations(ran, 2) if one == other)
+    same = all(a == b for (axes, a), (other, b) in itertools.combinations(ran, 2) if axes == other)
     return same and {failed for _, failed in ran} == {True, False}
 
 
@@ -219,23 +219,23 @@ def agrees(cells, bad, axes) -> bool:
 def test_the_planted_cause_is_among_the_answers(matrix) -> None:
     """A single cause is always named, and so is each other single one that the cells allow; pairs if none is."""
     cells, bad, planted = matrix
-    found = causes(cells, bad)
+    named = causes(cells, bad)
     words = explain(cells, bad)
     if not {True, False} <= set(bad):
-        assert found == []
+        assert named == []
         assert words == "no axis explains it"
         return
     single = [axis for axis in cells[0] if agrees(cells, bad, (axis,))]
     if single:
-        assert sorted(one.axes[0] for one in found) == sorted(single)
-        assert sorted(words.removeprefix("either ").split(", or ")) == sorted(str(one) for one in found)
+        assert sorted(cause.axes[0] for cause in named) == sorted(single)
+        assert sorted(words.removeprefix("either ").split(", or ")) == sorted(str(cause) for cause in named)
     else:
-        assert all(len(one.axes) == 2 or one.axes == ("relation",) for one in found)
+        assert all(len(cause.axes) == 2 or cause.axes == ("relation",) for cause in named)
     if len(planted) == 1:
         ((axis, value),) = planted
         assert f"{axis} {value}" in words.removeprefix("either ").split(", or ")
     elif not single:
-        pairs = [set(zip(one.axes, value, strict=True)) for one in found for value in one.failing]
+        pairs = [set(zip(cause.axes, value, strict=True)) for cause in named for value in cause.failing]
         assert set(planted) in pairs
 
 
@@ -244,16 +244,16 @@ def test_a_sentence_can_be_read_in_one_way(matrix, random) -> None:
     """Whoever takes each joining word in its one meaning gets the causes back, in their order."""
     cells, _, _ = matrix
     bad = [random.random() < 0.4 for _ in cells]
-    found = causes(cells, bad)
+    named = causes(cells, bad)
     words = explain(cells, bad)
-    assert words.startswith("either ") == (len(found) > 1)
-    if not found:
+    assert words.startswith("either ") == (len(named) > 1)
+    if not named:
         return
-    read = [one for one in words.removeprefix("either ").split(", or ") if "other cause" not in one]
-    for one, cause in zip(read, found, strict=False):
+    read = [word for word in words.removeprefix("either ").split(", or ") if "other cause" not in word]
+    for sentence, cause in zip(read, named, strict=False):
         if cause.axes != ("relation",):
             failing = [dict(zip(cause.axes, value, strict=True)) for value in cause.failing]
-            assert sorted(map(str, read_cause(one))) == sorted(map(str, failing))
+            assert sorted(map(str, read_cause(sentence))) == sorted(map(str, failing))
 
 
 def read_cause(words: str) -> list[dict[str, str]]:
@@ -289,13 +289,13 @@ def test_no_answer_claims_more_than_the_cells_show(matrix, random) -> None:
 def test_the_cell_that_is_named_decides(matrix, more) -> None:
     """Whatever its result, fewer causes remain."""
     cells, bad, _ = matrix
-    found = causes(cells, bad)
+    named = causes(cells, bad)
     others = {str(number): cell for number, cell in enumerate(more[0])}
-    if name := deciding_cell(found, others):
+    if name := deciding_cell(named, others):
         for failed in (True, False):
-            assert any(one.predicts(others[name]) == failed for one in found)
+            assert any(cause.predicts(others[name]) == failed for cause in named)
     else:
-        split = [{one.predicts(cell) for one in found} >= {True, False} for cell in others.values()]
+        split = [{cause.predicts(cell) for cause in named} >= {True, False} for cell in others.values()]
         assert not any(split)
 
 

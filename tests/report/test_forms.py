@@ -53,7 +53,7 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
         "… and 185 more changes",
     ]
     sections = text.sections
-    assert all(one.what and isinstance(one.note, str) for one in sections(forms.report()))
+    assert all(section.what and isinstance(section.note, str) for section in sections(forms.report()))
     monkeypatch.setattr(text, "sections", lambda *given: [*sections(*given), *long])
     assert text.plain(empty).splitlines()[-23:] == shown
     assert [*forms.printed(empty)][-1] == "… and 185 more changes {} {'style': 'dim'}"

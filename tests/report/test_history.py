@@ -16,8 +16,8 @@ def report(letters, cell="cell", started=None, **cell_values):
 
 
 def kinds(*reports):
-    found = history(list(zip("abcd", reports, strict=False)))
-    return {one.test: (kind, one.letters) for kind in KINDS for one in found.of(kind)}
+    compared = history(list(zip("abcd", reports, strict=False)))
+    return {test.test: (kind, test.letters) for kind in KINDS for test in compared.of(kind)}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_cells_are_compared_by_name():
     old = MatrixReport([*report("P", "one").cells, *report("F", "two").cells, *report("F", "gone").cells])
     new = MatrixReport([*report("F", "two").cells, *report("F", "one").cells, *report("F", "fresh").cells])
 
-    assert [(one.kind, one) for one in history([("old", old), ("new", new)]).changes] == [
+    assert [(change.kind, change) for change in history([("old", old), ("new", new)]).changes] == [
         ("still", OutcomeChange("a", "two", "FF")),
         ("new", OutcomeChange("a", "one", "PF")),
         ("new", OutcomeChange("a", "fresh", ".F")),
@@ -83,12 +83,12 @@ def test_cells_are_compared_by_name():
 def test_each_report_has_its_name_origin_and_totals():
     reports = [report("PPF", started="2026-11-01T00:00:00Z"), report("PPP")]
 
-    found = history(list(zip(["old", "new"], reports, strict=True)))
+    compared = history(list(zip(["old", "new"], reports, strict=True)))
 
-    assert [one.name for one in found.reports] == ["old", "new"]
-    assert found.reports[0].origin.started == "2026-11-01T00:00:00Z"
-    assert [one.totals for one in found.reports] == [{"P": 2, "F": 1}, {"P": 3}]
-    assert [one.name for one in compare(*reports).reports] == ["older report", "this report"]
+    assert [report.name for report in compared.reports] == ["old", "new"]
+    assert compared.reports[0].origin.started == "2026-11-01T00:00:00Z"
+    assert [report.totals for report in compared.reports] == [{"P": 2, "F": 1}, {"P": 3}]
+    assert [report.name for report in compare(*reports).reports] == ["older report", "this report"]
 
 
 def test_reports_are_sorted_by_date_where_all_have_one():

@@ -14,7 +14,7 @@ def version_found(name: str) -> dict:
 
 
 def known(report) -> list[tuple]:
-    return [row for one in sections(report) if one.id == "known" for row in one.rows]
+    return [row for section in sections(report) if section.id == "known" for row in section.rows]
 
 
 def test_a_failing_cell_names_the_entry(tmp_path) -> None:

@@ -51,7 +51,7 @@ def test_faults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requested", "found", "kind", "mismatch"),
+    ("requested", "present", "kind", "mismatch"),
     [
         (None, "13.0", "real", None),
         ("auto", "13.0", "real", None),
@@ -76,14 +76,14 @@ def test_faults() -> None:
         ("13.0", None, "absent", ("v", "13.0", "none")),
     ],
 )
-def test_mismatches(requested, found, kind, mismatch) -> None:
+def test_mismatches(requested, present, kind, mismatch) -> None:
     """A version that is not the requested one is found; a prefix of whole parts is the same version."""
-    version = {"requested": requested, "found": found, "source": "", "kind": kind}
+    version = {"requested": requested, "found": present, "source": "", "kind": kind}
     assert cell("c", {}, versions={"v": version}).mismatches == ([mismatch] if mismatch else [])
 
 
 @pytest.mark.parametrize(
-    ("requested", "resolved", "found", "mismatch"),
+    ("requested", "resolved", "present", "mismatch"),
     [
         ("13.0.*", None, "13.0.3", None),
         ("13.0.*", None, "13.1.0", ("p", "13.0.*", "13.1.0")),
@@ -103,12 +103,12 @@ def test_mismatches(requested, found, kind, mismatch) -> None:
         ("a word", None, "another", ("p", "a word", "another")),
     ],
 )
-def test_mismatches_of_packages(requested, resolved, found, mismatch) -> None:
+def test_mismatches_of_packages(requested, resolved, present, mismatch) -> None:
     """A package that a cell asks for in one version and has in another is found, by the rules of requirements."""
-    version = {"requested": requested, "found": found, "source": "", "kind": "real"}
+    version = {"requested": requested, "found": present, "source": "", "kind": "real"}
     version |= {"resolved": resolved} if resolved else {}
-    one = cell("c", {}, versions={"p": version}, axes={"p": str(found)})
-    assert one.mismatches == ([mismatch] if mismatch else [])
+    mixed = cell("c", {}, versions={"p": version}, axes={"p": str(present)})
+    assert mixed.mismatches == ([mismatch] if mismatch else [])
     part = {"requested": "13.0", "found": "13.0.2", "source": "", "kind": "real"}  # of the toolkit, though an axis too
     assert cell("c", {}, versions={"ctk": part}, axes={"ctk": "13.0"}).mismatches == []
 
@@ -118,8 +118,8 @@ def test_a_known_bad_combination_of_one_architecture(axes) -> None:
     """It is named on that architecture only; a version without a value meets nothing."""
     linker, compiler = {"found": "12.8.93"}, {"found": "13.0.88"}
     versions = {"nvidia-nvjitlink-cu12": linker, "nvidia-cuda-nvrtc": compiler, "numba": {}}
-    found = cell("c", {"t": "F"}, versions=versions, axes=axes).known_bad
-    assert [one.arch for one in found if one.arch] == (
+    known = cell("c", {"t": "F"}, versions=versions, axes=axes).known_bad
+    assert [entry.arch for entry in known if entry.arch] == (
         [("sm_100", "sm_100f", "sm_120")] if axes == {"arch": "sm_120"} else []
     )
 
@@ -136,10 +136,10 @@ def test_what_joined_runs_keep() -> None:
     of_later = {"python": "3.13", "platform": "linux", "details": {"t": Detail("why")}}
     marked = cell("c", {}, hidden="/opt", unread=True, **of_later)
     assert {name: getattr(first.joined(marked), name) for name in of_later} == of_later
-    for one in (first.joined(marked), marked.joined(first)):
-        assert (one.hidden, one.unread) == ("/opt", True)
+    for either in (first.joined(marked), marked.joined(first)):
+        assert (either.hidden, either.unread) == ("/opt", True)
     cut = cell("c", {}, finished=False)
-    assert [one.finished for one in (first.joined(cut), cut.joined(first), joined)] == [False, False, True]
+    assert [cell.finished for cell in (first.joined(cut), cut.joined(first), joined)] == [False, False, True]
     assert CellRun("c").joined(CellRun("c")).exitstatus is None
     assert CellRun("c").joined(CellRun("c", exitstatus=1)).exitstatus == 1
     killed, failed = CellRun("c", exitstatus=-9), CellRun("c", exitstatus=1)  # a failed test does not hide a signal
@@ -155,7 +155,7 @@ def test_a_package_that_no_cell_has() -> None:
     second = cell("b", {}, versions={"numba": absent, "cupy": {"requested": None, "found": "13"}, "ctk": absent})
     report = MatrixReport([first, second])
     assert report.version_names == ["ctk", "cupy", "driver", "nvjitlink", "warp"]
-    shown = {one.id: one for one in views.sections(report)}["versions"].rows
+    shown = {section.id: section for section in views.sections(report)}["versions"].rows
     assert [row[:2] for row in shown] == [
         *(("a", name) for name in ("cupy", "driver", "nvjitlink", "warp")),
         ("b", "ctk"),
@@ -173,7 +173,7 @@ def test_tests_are_sorted_by_file_only() -> None:
 def test_a_file_that_only_some_cells_could_collect() -> None:
     """It passed where its tests ran, and did not run elsewhere; its error stays, whatever else of it ran there."""
     outcomes = [{"a.py": "E"}, {"a.py::t": "P"}, {"b.py::t": "P"}, {"a.py": "S"}]
-    report = MatrixReport([cell(str(number), one) for number, one in enumerate(outcomes)])
+    report = MatrixReport([cell(str(number), letters) for number, letters in enumerate(outcomes)])
     assert dict(zip(report.tests, report.grid, strict=True)) == {"a.py": "EP.S", "a.py::t": ".P..", "b.py::t": "..P."}
     report = MatrixReport([cell("c", {"a.py": "E", "a.py::x": "P"}), cell("d", {"a.py::x": "P"})])
     assert dict(zip(report.tests, report.grid, strict=True)) == {"a.py": "EP", "a.py::x": "PP"}
@@ -189,11 +189,11 @@ def test_which_failures_are_partial() -> None:
     ]
     report = MatrixReport(cells)
 
-    found = {one.test: "some" for one in report.partial}
-    found |= dict.fromkeys(report.failing_everywhere, "every")
-    found |= {test: "skipped" for test, _ in report.skipped_everywhere}
-    assert found == {f"t::{row}": word for row, word in rows.items() if word}
-    assert {(one.cells, one.explanation) for one in report.partial} == {(("a",), "ctk a")}
+    where = {test.test: "some" for test in report.partial}
+    where |= dict.fromkeys(report.failing_everywhere, "every")
+    where |= {test: "skipped" for test, _ in report.skipped_everywhere}
+    assert where == {f"t::{row}": word for row, word in rows.items() if word}
+    assert {(test.cells, test.explanation) for test in report.partial} == {(("a",), "ctk a")}
 
 
 def test_failures_of_one_cause_are_one_group() -> None:
@@ -211,30 +211,30 @@ def test_failures_of_one_cause_are_one_group() -> None:
             cell("c", {"t": "P", "u": "P", "v": "P", "w": "F"}),
         ]
     )
-    assert [(one.cause, one.others, one.tests, one.cells) for one in report.groups] == [
+    assert [(group.cause, group.others, group.tests, group.cells) for group in report.groups] == [
         (cause_of(SKEW), 1, ("t", "u", "v"), ("b",)),
         (cause_of(newer), 0, ("t", "u"), ("a",)),
     ]
-    shown = {one.id: one for one in views.sections(report)}["causes"].blocks
-    assert [one.lines[0] for one in shown] == [f"error  {SKEW['what']} (and 1 other)", f"error  {SKEW['what']}"]
+    shown = {section.id: section for section in views.sections(report)}["causes"].blocks
+    assert [block.lines[0] for block in shown] == [f"error  {SKEW['what']} (and 1 other)", f"error  {SKEW['what']}"]
     assert report.unexplained == {"w"}
-    assert [one.test for one in report.partial] == ["t", "u", "v"]
+    assert [test.test for test in report.partial] == ["t", "u", "v"]
 
 
 def test_a_cause_of_another_kind_is_another_group() -> None:
     every = [("a", "x", "p"), ("b", "x", "p"), ("a", "y", "p"), ("a", "", "q"), ("a", "", "q"), ("a", "", "r")]
     causes = [{"kind": kind, "why": why, "what": what, "fix": []} for kind, why, what in every]
-    details = {str(number): Detail(cause=one) for number, one in enumerate(causes)}
-    found = MatrixReport([cell("c", dict.fromkeys(details, "F"), details=details)]).groups
-    assert [one.tests for one in found] == [("3", "4"), ("0",), ("1",), ("2",), ("5",)]
+    details = {str(number): Detail(cause=cause) for number, cause in enumerate(causes)}
+    groups = MatrixReport([cell("c", dict.fromkeys(details, "F"), details=details)]).groups
+    assert [group.tests for group in groups] == [("3", "4"), ("0",), ("1",), ("2",), ("5",)]
 
 
 def test_the_explanation_of_a_group() -> None:
     outcomes = [{"t": "F", "u": "F", "v": "F", "w": "P"}, {"t": "P", "u": "P", "v": "F", "w": "F"}]
     for tests, words in (("tu", "ctk 0"), ("tv", ""), ("v", ""), ("tw", "")):
         details = {test: Detail(cause=SKEW) for test in tests}
-        cells = [cell(str(n), one, axes={"ctk": str(n)}, details=details) for n, one in enumerate(outcomes)]
-        assert [one.explanation for one in MatrixReport(cells).groups] == [words]
+        cells = [cell(str(n), letters, axes={"ctk": str(n)}, details=details) for n, letters in enumerate(outcomes)]
+        assert [group.explanation for group in MatrixReport(cells).groups] == [words]
 
 
 def test_a_test_that_needs_a_gpu_says_nothing_of_versions() -> None:
@@ -247,7 +247,7 @@ def test_a_test_that_needs_a_gpu_says_nothing_of_versions() -> None:
     ]
     report = MatrixReport(cells)
     assert report.judged == ["UFP", "USP", "PPP"]
-    assert [(one.test, one.cells, one.explanation) for one in report.partial] == [("t", ("b",), "ctk 2")]
+    assert [(test.test, test.cells, test.explanation) for test in report.partial] == [("t", ("b",), "ctk 2")]
     assert (report.failing_without_gpu, report.share) == ([], (3, 0))
     alone = MatrixReport(cells[:1])
     assert (alone.failing_everywhere, alone.failing_without_gpu, alone.share) == ([], ["t"], (1, 2))
@@ -259,18 +259,18 @@ def test_a_test_that_needs_a_gpu_says_nothing_of_versions() -> None:
 def test_a_skip_that_has_only_a_reason() -> None:
     """A record without a cause says what was refused; skips and failures are distinguished from other skips."""
     reason = "cudalink: needs a real driver: cuLaunchKernel is not emulated"
-    one = cell("a", {"t": "U", "u": "S"}, details={"t": Detail(reason), "u": Detail(reason, cause=LAUNCH)})
+    skipped = cell("a", {"t": "U", "u": "S"}, details={"t": Detail(reason), "u": Detail(reason, cause=LAUNCH)})
     why = "only a driver with a GPU does what this test asks for"
     fix = ["run the test in a cell with a GPU"]
     record = {"kind": "not_emulated", "what": reason, "why": why, "fix": fix}
-    assert one.causes == {"t": cause_of(record)}
+    assert skipped.causes == {"t": cause_of(record)}
 
 
 def test_the_damage_of_a_dropped_cell_is_kept() -> None:
     """It is perhaps a cell of the file, under a wrong name; all that are dropped are named."""
     report = MatrixReport([cell("a", {}, damage=["first", "second"]), cell("b", {}), cell("c", {})])
     assert report.keep(["c", "d"]) == ["a", "b"]
-    assert ([one.name for one in report.cells], report.damaged) == (["c"], {"a": "first"})
+    assert ([cell.name for cell in report.cells], report.damaged) == (["c"], {"a": "first"})
 
 
 def test_reasons_of_what_is_skipped_everywhere() -> None:
@@ -302,11 +302,11 @@ def test_sums_and_slowest() -> None:
 def test_request_does_not_replace_what_the_records_say() -> None:
     """A version that a run asked for stays, and one that a record lacks is added; one that it does not know is not."""
     asked = {"ctk": None, "driver": "13.0", "nvjitlink": None}
-    versions = {name: {"requested": one, "found": "13.0"} for name, one in asked.items()}
+    versions = {name: {"requested": version, "found": "13.0"} for name, version in asked.items()}
     report = MatrixReport([cell("a", {}, versions=versions), cell("c", {}, versions={"driver": {"found": "13.0"}})])
     every = ("ctk", "driver", "nvjitlink", "cupy")
     report.request({"a": dict.fromkeys(every, "13.2"), "c": dict.fromkeys(every, "12.9")})
-    assert [one["requested"] for one in versions.values()] == ["13.2", "13.0", "13.2"]
+    assert [version["requested"] for version in versions.values()] == ["13.2", "13.0", "13.2"]
     assert report.cells[1].versions == {"driver": {"found": "13.0", "requested": "12.9"}}
     report.request({"b": {"ctk": "12.9"}})
     assert versions["ctk"]["requested"] == "13.2"
@@ -329,21 +329,12 @@ def test_a_saved_report_of_another_version(change, tmp_path) -> None:
     [
         ({"outcomes": ["t"]}, " is not a valid cell: Expected `object`, got `array` - at `$.outcomes`"),
         ({"outcomes": {"t": "FF"}}, ".outcomes.t is 'FF'; expected one of CDEFPSUXx"),
-        (
-            {"outcomes": {"t": 7}},
-            " is not a valid cell: Expected `str`, got `int` - at `$.outcomes[...]`",
-        ),
-        (
-            {"details": {"t": "why"}},
-            " is not a valid cell: Expected `object`, got `str` - at `$.details[...]`",
-        ),
+        ({"outcomes": {"t": 7}}, " is not a valid cell: Expected `str`, got `int` - at `$.outcomes[...]`"),
+        ({"details": {"t": "why"}}, " is not a valid cell: Expected `object`, got `str` - at `$.details[...]`"),
         ({"duration": "9"}, " is not a valid cell: Expected `float`, got `str` - at `$.duration`"),
         ({"differing": {"t": [["F"]]}}, " is not a valid cell: Expected `array` of length "),
         ({"weather": "rain"}, ".weather is unknown; install a newer pytest-cudalink"),
-        (
-            {"links": {"driver": -(2**70)}},
-            " is not a valid cell: Expected `int` >= 0 - at `$.links[...]`",
-        ),
+        ({"links": {"driver": -(2**70)}}, " is not a valid cell: Expected `int` >= 0 - at `$.links[...]`"),
     ],
 )
 def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
@@ -372,7 +363,7 @@ def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
     report = MatrixReport.load(file)
     first, second, third, *others = report.cells
     assert (first.name, first.finished, first.unread) == (f"{file}: cells[0]", True, True)
-    assert [(one.name, one.unread) for one in others] == [(f"{file}: cells[3]", True), (f"{file}: cells[4]", False)]
+    assert [(c.name, c.unread) for c in others] == [(f"{file}: cells[3]", True), (f"{file}: cells[4]", False)]
     assert first.damage == [f"{file}: cells[0] is not a valid cell: Object missing required field `name`"]
     assert second.damage == [f"{file}: cells[1] is not a valid cell: Expected `object`, got `str`"]
     assert third.damage == [f"{file}: cells[2].{name} is missing" for name in ("outcomes", "details")]

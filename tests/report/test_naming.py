@@ -203,7 +203,7 @@ CALL = ("t.py:3 in call", "t.py:10 in test")
 )
 def test_where_an_exception_came_from(stack: tuple[str, ...], traceback: list[tuple], right: bool) -> None:
     """It came out of a call if the function or the statement that made it raised it, in the same run of both."""
-    assert came_of(stack, [Frame(*one) for one in traceback]) is right
+    assert came_of(stack, [Frame(*frame) for frame in traceback]) is right
 
 
 def test_exception_of_another_call() -> None:

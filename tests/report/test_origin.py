@@ -65,7 +65,7 @@ SYSTEMS = {
 
 
 def variables(name):
-    return dict(one.split("=", 1) for one in SYSTEMS[name][0].split())
+    return dict(word.split("=", 1) for word in SYSTEMS[name][0].split())
 
 
 @pytest.mark.parametrize("name", read_table("ci_systems.toml"))
@@ -95,9 +95,9 @@ def test_the_root_of_the_file_system_has_no_name(environment):
 
 
 def test_does_not_take_a_word_for_a_commit_of_ci(tmp_path):
-    found = origin.find(tmp_path, {"BUILDKITE": "true", "BUILDKITE_COMMIT": "HEAD", "BUILDKITE_BRANCH": "main"})
+    located = origin.find(tmp_path, {"BUILDKITE": "true", "BUILDKITE_COMMIT": "HEAD", "BUILDKITE_BRANCH": "main"})
 
-    assert (found.commit, found.branch, found.ci_url) == (None, "main", None)
+    assert (located.commit, located.branch, located.ci_url) == (None, "main", None)
 
 
 @pytest.fixture

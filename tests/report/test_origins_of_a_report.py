@@ -17,7 +17,7 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 def write(folder, cell, began, **content):
     """A record with an origin, that began at a time."""
-    run, test, end = ({**one, "time": began} for one in ({**RUN, "cell": cell, **content}, result("t.py::a"), END))
+    run, test, end = ({**r, "time": began} for r in ({**RUN, "cell": cell, **content}, result("t.py::a"), END))
     return lines(folder / f"{cell}.jsonl", run, test, end)
 
 
@@ -103,7 +103,7 @@ DIFFERS = "not the same in every cell"
     ],
 )
 def test_the_head_of_the_page(of, differ, shown):
-    assert [tuple(one.values()) for one in facts(of, differ)] == shown
+    assert [tuple(fact.values()) for fact in facts(of, differ)] == shown
 
 
 def test_an_address_in_a_saved_report_is_one_of_the_web(tmp_path):

@@ -75,9 +75,9 @@ def test_what_a_cell_would_be() -> None:
     )
     ran = run("ran", "P", ctk="13.0", driver="none", arch="sm_90")
     assert Plan().lacking([ran]) == {}
-    found = plan.lacking([ran, run("strange", "P", ctk="13.0", backend="driver")])
+    lacking = plan.lacking([ran, run("strange", "P", ctk="13.0", backend="driver")])
     alike = {"policy": "strict-major", "arch": "sm_90", "python": "3.11"}
-    assert found == {
+    assert lacking == {
         "newest": {"driver": "none", "backend": "nvjitlink", **alike},
         "another": {"ctk": "13.2", "driver": "none", "nvjitlink": "13.2", "backend": "auto", **alike},
         "forced": {
@@ -133,8 +133,8 @@ def test_axes_that_only_some_cells_have() -> None:
         }
     )
     further = {"numpy": "1.20.0", "kind": "bare", "hidden": "mount namespace"}
-    found = plan.lacking([run("old", "P", ctk="13.0", driver="none", **further)])
-    shown = {name: {key: one.get(key) for key in (*further, "resolution")} for name, one in found.items()}
+    lacking = plan.lacking([run("old", "P", ctk="13.0", driver="none", **further)])
+    shown = {name: {key: values.get(key) for key in (*further, "resolution")} for name, values in lacking.items()}
     assert shown == {
         "again": {**further, "resolution": None},
         "exact": {"numpy": "1.26.4", "kind": "none", "hidden": "none", "resolution": None},

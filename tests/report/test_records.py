@@ -51,13 +51,13 @@ def written(tmp_path):
 
 def test_round_trip(written) -> None:
     """Every event comes back with its fields."""
-    found = read(written)
+    record = read(written)
 
-    read_back = [one for value in vars(found).values() for one in (value if isinstance(value, list) else [value])]
-    events = [one for one in read_back if one is not False]
-    assert sorted(map(repr, EVENTS)) == sorted(repr(replace(one, time=0.0)) for one in events)
-    assert all(one.time > 1e9 for one in events)
-    assert (found.truncated, found.unfinished) == (False, [])
+    read_back = [event for value in vars(record).values() for event in (value if isinstance(value, list) else [value])]
+    events = [event for event in read_back if event is not False]
+    assert sorted(map(repr, EVENTS)) == sorted(repr(replace(event, time=0.0)) for event in events)
+    assert all(event.time > 1e9 for event in events)
+    assert (record.truncated, record.unfinished) == (False, [])
 
 
 def test_what_is_written_follows_the_schema(written, validator) -> None:
@@ -131,14 +131,14 @@ def test_a_cut_file_is_readable(place, tmp_path_factory) -> None:
     path.write_bytes(content[:at])
     complete = content[:at].count(b"\n")
 
-    found = read(path)
+    record = read(path)
 
     # a line that lacks only its newline is complete
     lines = content.splitlines()
     whole = complete < len(lines) and content[:at].endswith(lines[complete])
-    assert found.truncated == (not whole and not content[:at].endswith(b"\n") and at > 0)
-    assert (found.run is not None) == (complete + whole >= 1)
-    assert len(found.tests) == (complete + whole > EVENTS.index(TEST))
+    assert record.truncated == (not whole and not content[:at].endswith(b"\n") and at > 0)
+    assert (record.run is not None) == (complete + whole >= 1)
+    assert len(record.tests) == (complete + whole > EVENTS.index(TEST))
 
 
 @given(st.lists(st.binary(max_size=40)))
@@ -204,9 +204,9 @@ def test_last_run_counts(tmp_path) -> None:
         with Writer(path) as writer:
             writer.write(replace(RUN, cell=cell))
             writer.write(TEST)
-    found = read(path)
-    assert found.run.cell == "second"
-    assert len(found.tests) == 1
+    record = read(path)
+    assert record.run.cell == "second"
+    assert len(record.tests) == 1
 
 
 def _write_many(path: str, name: str) -> None:
@@ -227,9 +227,9 @@ def test_processes_share_a_file(tmp_path) -> None:
         process.start()
     for process in processes:
         process.join()
-    found = read(path)
-    assert len(found.starts) == 600
-    assert all(start.nodeid == start.worker * 500 for start in found.starts)
+    record = read(path)
+    assert len(record.starts) == 600
+    assert all(start.nodeid == start.worker * 500 for start in record.starts)
 
 
 def test_a_short_count_is_continued(tmp_path, monkeypatch) -> None:
@@ -239,7 +239,7 @@ def test_a_short_count_is_continued(tmp_path, monkeypatch) -> None:
     with Writer(tmp_path / "r.jsonl") as writer:
         writer.write(START)
     monkeypatch.undo()
-    assert [one.nodeid for one in records.parse([(tmp_path / "r.jsonl").read_bytes()]).starts] == [START.nodeid]
+    assert [start.nodeid for start in records.parse([(tmp_path / "r.jsonl").read_bytes()]).starts] == [START.nodeid]
 
 
 @pytest.mark.parametrize("taken", [0, 5])
@@ -401,7 +401,7 @@ def test_a_record_has_one_run_at_a_time(tmp_path, monkeypatch) -> None:
         second.write(RUN)
     ours.close()
     os.waitpid(child, 0)
-    third = Writer(path, truncate=True, keeps=lambda found: found == path)
+    third = Writer(path, truncate=True, keeps=lambda other: other == path)
     third.close()
     assert path.stat().st_size
     assert third not in records._locking
@@ -446,8 +446,8 @@ def test_what_a_forked_child_has_of_a_record(tmp_path, monkeypatch) -> None:
 
     assert _holds_in_a_child(appends)
     writer.write(EndRecord(exitstatus=0))
-    found = read(path)
-    assert (len(found.starts), found.end is not None) == (1, True)
+    record = read(path)
+    assert (len(record.starts), record.end is not None) == (1, True)
 
     # without /proc it shares the lock, which is the run's
     monkeypatch.setattr("os.open", mock.Mock(side_effect=OSError(errno.ENOENT, "no /proc")))

@@ -100,7 +100,7 @@ def test_a_form_on_stdout(form, four, tmp_path, monkeypatch, capfd) -> None:
     assert cli.main(["report", str(four), f"--{form}", "-", "--fail-on=none"]) == 0
     assert cli.main(["report", str(four), f"--{form}", "file", "--fail-on=none", "-q"]) == 0
     assert capfd.readouterr() == ((tmp_path / "file").read_text(), text.plain(merge([four])))
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "records"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "records"]
 
 
 REFUSED = """
@@ -185,16 +185,16 @@ def test_what_the_page_of_a_small_report_leaves_out(monkeypatch) -> None:
         patch.setattr(html, "sections", lambda *given: [*sections(*given), *more])
         given = page(MatrixReport(cells))
         del more[:2]
-        assert not any(one["half"] for one in page(MatrixReport([]))["sections"])
-    assert [one.text for one in given["chips"]] == ["cells", "tests", "skipped", "skipped in every cell"]
+        assert not any(section["half"] for section in page(MatrixReport([]))["sections"])
+    assert [chip.text for chip in given["chips"]] == ["cells", "tests", "skipped", "skipped in every cell"]
     assert (given["axes"], given["header_height"]) == ([{"name": "ctk", "options": ["a", "b"]}], 320)
     left_out = "(left out to keep this page small; see the records)"
     assert given["data"]["texts"] == ["", *texts[1:3], left_out]
-    assert [one["0"][0] for one in given["data"]["details"].values()] == [1, 1, 2, 3, 1, 3]
-    assert [one["id"] for one in given["sections"]] == [
+    assert [detail["0"][0] for detail in given["data"]["details"].values()] == [1, 1, 2, 3, 1, 3]
+    assert [section["id"] for section in given["sections"]] == [
         *("skipped", "mismatch", "x", "y", "z", "cells", "versions", "slowest"),
     ]
-    assert [one["id"] for one in given["sections"] if one["half"]] == ["x", "y"]
+    assert [section["id"] for section in given["sections"] if section["half"]] == ["x", "y"]
     assert given["sections"][2]["head"] == ["a"]
     assert given["cells"]["same"] == [("python", "3.11")]
     assert given["cells"]["differing"] == ["ctk", "gpu"]
@@ -213,21 +213,21 @@ def test_cards_of_failures() -> None:
     ]
     outcomes = [dict.fromkeys("tuvw", "F"), {"t": "F", "v": "F"}, {"t": "x", "u": "x", "v": "F"}]
     report = MatrixReport(
-        [CellRun(name, outcomes=one, details=more) for name, one, more in zip("abc", outcomes, details, strict=True)]
+        [CellRun(name, outcomes=le, details=more) for name, le, more in zip("abc", outcomes, details, strict=True)]
     )
     cards = page(report)["failures"]
-    assert [(one["title"], one["has_text"]) for one in cards["causes"]] == [("3 tests", True), ("1 test", False)]
+    assert [(cause["title"], cause["has_text"]) for cause in cards["causes"]] == [("3 tests", True), ("1 test", False)]
     (card,) = cards["everywhere"]
     assert (card["test"], card["count"], card["has_text"]) == ("v", "2 of 3 cells", True)
     assert card["messages"] == [{"text": "last", "number": 1}]
-    tables = {one.id: one for one in views.sections(report)}
+    tables = {section.id: section for section in views.sections(report)}
     assert (cards["some"], tables["everywhere"].rows) == ([], (("v", ""),))
     assert [*tables] == ["incomplete", "causes", "everywhere", "not-run", "cells"]
     alone, *_, cells = views.sections(MatrixReport([CellRun("a", outcomes={"t": "F"}, finished=True)]))
     assert alone.title == "Fails in every cell that ran it"
     assert cells.head == ("cell", "failed", "links", "violations", "seconds", "what it is")
     refused = MatrixReport([CellRun("a", outcomes={"u": "U"}, finished=True)])
-    assert [one.id for one in views.sections(refused)] == ["gpu", "cells"]
+    assert [section.id for section in views.sections(refused)] == ["gpu", "cells"]
 
 
 def test_cards_of_tests_that_fail_alike() -> None:
@@ -235,7 +235,7 @@ def test_cards_of_tests_that_fail_alike() -> None:
     outcomes = [dict.fromkeys("abcdeyz", "F"), {**dict.fromkeys("abcdez", "F"), "y": "P"}]
     details = {**{test: Detail("no ELF", f"E {test}") for test in "abcdy"}, "e": Detail("other"), "z": Detail()}
     report = MatrixReport(
-        [CellRun(name, outcomes=one, details=details) for name, one in zip("vw", outcomes, strict=True)]
+        [CellRun(name, outcomes=letters, details=details) for name, letters in zip("vw", outcomes, strict=True)]
     )
     cards = page(report)["failures"]
     several, other, silent = cards["everywhere"]
@@ -246,14 +246,14 @@ def test_cards_of_tests_that_fail_alike() -> None:
         *([(0, "a"), (1, "b"), (2, "c"), (3, "d")], "2 of 2 cells", True),
     )
     assert (several["picture"], several["whole"]) == (None, False)
-    assert [(one["test"], "block" in one) for one in (other, silent, *cards["some"])] == [
+    assert [(test["test"], "block" in test) for test in (other, silent, *cards["some"])] == [
         *(("e", False), ("z", False), ("y", False)),
     ]
-    tables = {one.id: one for one in views.sections(report)}
+    tables = {section.id: section for section in views.sections(report)}
     assert tables["everywhere"].rows == (("a, b, c and 1 more", "no ELF"), ("e", "other"), ("z", ""))
     assert tables["some"].rows == (("y", "no axis explains it", "no ELF", "v"),)
     silent = MatrixReport([CellRun("c", outcomes=dict.fromkeys("st", "F"))])
-    assert [one.tests for one in views.alike(silent, dict.fromkeys("st", ""))] == [("s",), ("t",)]
+    assert [alike.tests for alike in views.alike(silent, dict.fromkeys("st", ""))] == [("s",), ("t",)]
     long = MatrixReport(
         [CellRun("c", outcomes={str(n): "F" for n in range(201)}, details={str(n): Detail("x") for n in range(201)})]
     )
@@ -265,20 +265,20 @@ def test_rows_of_tables() -> None:
     """Verdicts and errors that are alike are one, regressions without a cause are not; long lists are cut."""
 
     def tables(*cells: CellRun, comparison: Comparison | None = None) -> dict[str, Section]:
-        return {one.id: one for one in views.sections(MatrixReport([*cells]), comparison)}
+        return {section.id: section for section in views.sections(MatrixReport([*cells]), comparison)}
 
     unknown = [records.VerdictRecord(kind="driver", what=text, why="error 999", evidence=[text]) for text in "ab"]
     loaded = [records.LibraryRecord(name="libb", path=text, for_whom=text) for text in "xyz"]
     loaded.append(records.LibraryRecord(name="liba"))
     cell = CellRun("a", finished=True, verdicts=unknown, libraries=loaded, durations={"t": 0.12345}, unlinked_modules=1)
-    found = tables(cell)
+    views_of_cell = tables(cell)
     words = "a (and 1 other for the same cause)"
-    assert found["verdicts"].rows == (("insufficient metadata", "driver", words, "a"),)
-    assert [row[:1] + row[3:5] for row in found["libraries"].rows] == [
+    assert views_of_cell["verdicts"].rows == (("insufficient metadata", "driver", words, "a"),)
+    assert [row[:1] + row[3:5] for row in views_of_cell["libraries"].rows] == [
         ("liba", "", "not known"),
         ("libb", "x and 2 more", "x, y and 1 more"),
     ]
-    assert found["slowest"].rows == ((0.12, "t", "a"),)
+    assert views_of_cell["slowest"].rows == ((0.12, "t", "a"),)
     assert "steered" not in text.plain(MatrixReport([cell]))
 
     errors = [("F", Detail(text)) for text in "xxy"] + [("S", Detail("z")), ("F", Detail("w", "", SKEW))]
@@ -301,13 +301,13 @@ def test_where_nothing_was_forced() -> None:
     links = [UnsteeredLinks("cuda.bindings.driver", "cuLinkComplete", "a.py:3", "driver")]
     free = [CellRun(name, axes={"backend": "auto"}, unlinked_modules=1, unsteered=links) for name in "abcdefghijk"]
     named = "a, b, c, d, e, f and 5 more"
-    tables = {one.id: one for one in views.sections(MatrixReport(free))}
+    tables = {section.id: section for section in views.sections(MatrixReport(free))}
     assert tables["unsteered"].rows == (
         ("cuda.bindings.driver", "cuLinkComplete", "a.py:3", "on the driver", "", 11, named),
         (views.NOT_SEEN, "", "", "", "", "at least 11", named),
     )
     assert "steered" not in text.plain(MatrixReport(free))
-    assert "steered" not in " ".join(one.text for one in figures(MatrixReport(free)))
+    assert "steered" not in " ".join(figure.text for figure in figures(MatrixReport(free)))
     forced = CellRun(
         "z", axes={"backend": "driver"}, unlinked_modules=2, unsteered=[replace(links[0], forced="driver")]
     )

@@ -79,12 +79,12 @@ def hostile(value: Any, nasty: str) -> Any:
     if isinstance(value, str):
         return value if value in MEANT else f"{nasty}{value}"
     if isinstance(value, dict):
-        return {key if key in FIELDS else hostile(key, nasty): hostile(one, nasty) for key, one in value.items()}
+        return {key if key in FIELDS else hostile(key, nasty): hostile(value, nasty) for key, value in value.items()}
     if isinstance(value, list | tuple | set):
-        made = (hostile(one, nasty) for one in value)
+        made = (hostile(value, nasty) for value in value)
         return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
-        names = getattr(value, "__struct_fields__", None) or [one.name for one in dataclasses.fields(value) if one.init]
+        names = getattr(value, "__struct_fields__", None) or [f.name for f in dataclasses.fields(value) if f.init]
         return type(value)(**{name: hostile(getattr(value, name), nasty) for name in names})
     return value
 
@@ -158,7 +158,7 @@ def test_what_is_escaped(raw, line, block) -> None:
 def test_which_error_of_the_system_is_escaped() -> None:
     """Its file and reason are shown, without a number; one without a file or a reason shows what it says."""
     errors = (OSError(13, "Denied", "/x\n"), OSError(13, "Denied"), OSError("why"), OSError(13, "", "/x"))
-    shown = [safe_text.line(one) for one in errors]
+    shown = [safe_text.line(error) for error in errors]
     assert shown == ["/x : Denied", "[Errno 13] Denied", "why", "[Errno 13] : '/x'"]
     assert safe_text.block(OSError(13, "Denied", "/x\n")) == "/x\n: Denied"
 
@@ -169,7 +169,7 @@ def test_a_line_is_one_line_that_is_seen(any_text) -> None:
     shown = safe_text.line(any_text)
     assert len(shown.splitlines()) <= 1
     assert not OBEYED.search(shown)
-    assert not any(unicodedata.category(one) in {"Cc", "Cs", "Zl", "Zp"} for one in shown)
+    assert not any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in shown)
     if any_text.isascii() and any_text.isprintable():
         assert shown == any_text
     shown.encode("utf-8")
@@ -277,4 +277,4 @@ def test_a_warning_points_at_the_code_outside() -> None:
     for call in (lambda: safe_text.warn("careful", UserWarning), package["inner"], package["outer"]):
         with pytest.warns(UserWarning, match="careful") as caught:
             call()
-        assert [one.filename for one in caught] == [__file__]
+        assert [warning.filename for warning in caught] == [__file__]

@@ -54,21 +54,21 @@ def cell(name: str, letters: str, **fields) -> CellRun:
 def test_verdict(cells, missing, level, words) -> None:
     """What fails comes first, then what is missing; a cell that may be missing is no reason to worry."""
     report = MatrixReport(cells, missing=missing, allowed={"allowed", "allowed too"})
-    found = verdict(report)
-    assert (found.level, found.words) == (level, words)
-    assert SYMBOLS[found.level]
+    answer = verdict(report)
+    assert (answer.level, answer.words) == (level, words)
+    assert SYMBOLS[answer.level]
 
 
 def test_a_failure_for_want_of_a_gpu() -> None:
     """It is red and has its own words; the same test may fail for another reason elsewhere."""
     refused = {f"t.py::{number}": Detail(cause=LAUNCH) for number in range(3)}
     first, second = cell("a", "FFFP", details=refused), cell("b", "FPFF", details={"t.py::0": Detail(cause=LAUNCH)})
-    found = verdict(MatrixReport([first, second]))
+    answer = verdict(MatrixReport([first, second]))
     words = "1 test fails in some cells only; 1 test fails in every cell that ran it; "
     words += "2 tests fail because they need a GPU; 3 of 4 tests ran; 1 needs a GPU"
-    assert (found.level, found.words) == ("bad", words)
-    one = verdict(MatrixReport([cell("a", "FP", details={"t.py::0": Detail(cause=LAUNCH)})]))
-    assert one.words == "1 test fails because it needs a GPU; 1 of 2 tests ran; 1 needs a GPU"
+    assert (answer.level, answer.words) == ("bad", words)
+    failing = verdict(MatrixReport([cell("a", "FP", details={"t.py::0": Detail(cause=LAUNCH)})]))
+    assert failing.words == "1 test fails because it needs a GPU; 1 of 2 tests ran; 1 needs a GPU"
 
 
 def test_regressions_come_first() -> None:
@@ -114,5 +114,5 @@ def test_what_is_new_behind_green_tests(number, words) -> None:
 def test_the_exit_code_and_the_words_have_one_verdict(letters, fields, missing, red) -> None:
     """What no test's result shows counts in both."""
     report = MatrixReport([cell("c", letters, **fields)], missing, allowed={"allowed"})
-    found = findings(report, None)
-    assert (any(found[word] for word in FAILING), verdict(report).level == "bad") == (red, red)
+    by_word = findings(report, None)
+    assert (any(by_word[word] for word in FAILING), verdict(report).level == "bad") == (red, red)

@@ -24,7 +24,7 @@ def test_a_file_is_replaced(tmp_path) -> None:
     regular_files.write_whole(link, "new \ud800")
     assert (target.read_text(), target.stat().st_mode & 0o777, link.is_symlink()) == ("new \\ud800", 0o640, True)
     regular_files.write_whole(tmp_path / "new", "text")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "new", "target"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "new", "target"]
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
@@ -40,7 +40,7 @@ def test_a_failure_leaves_the_old_file(failing, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(*(("os.fsync",) if failing == "fsync" else (Path, "replace")), fail)
     with pytest.raises(OSError, match="No space"):
         regular_files.write_whole(target, "new")
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("target", "old")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("target", "old")]
 
 
 def test_pipes_and_devices(tmp_path) -> None:
@@ -64,7 +64,7 @@ def test_which_file_is_open(tmp_path) -> None:
     """A link's is the file that it leads to; a descriptor that is closed has none."""
     (tmp_path / "link").symlink_to(tmp_path / "file")
     with (tmp_path / "file").open("w") as file, (tmp_path / "link").open() as link, Path("/dev/null").open() as other:
-        known, *others = (regular_files.identity(one.fileno()) for one in (file, link, other))
+        known, *others = (regular_files.identity(file.fileno()) for file in (file, link, other))
         number = file.fileno()
     assert (known, known in others[1:]) == (others[0], False)
     assert regular_files.identity(number) is None
@@ -74,8 +74,8 @@ def test_how_long_a_file_may_be(tmp_path) -> None:
     """As long as the bound, and no byte longer; only a file can be too long."""
     (tmp_path / "a").write_bytes(b"abc")
     os.mkfifo(tmp_path / "pipe")
-    found = [regular_files.is_regular(tmp_path / name, 3) for name in ("a", "pipe", ".", "none")]
-    assert (found, regular_files.is_regular(tmp_path / "a", 2)) == ([True, False, False, False], False)
+    answers = [regular_files.is_regular(tmp_path / name, 3) for name in ("a", "pipe", ".", "none")]
+    assert (answers, regular_files.is_regular(tmp_path / "a", 2)) == ([True, False, False, False], False)
     assert regular_files.read_bounded(tmp_path / "a", 3) == b"abc"
     with pytest.raises(OSError, match="3 bytes; expected at most 2") as caught:
         regular_files.read_bounded(tmp_path / "a", 2)
@@ -99,15 +99,15 @@ def test_hashes_are_those_of_a_record(tmp_path) -> None:
 def test_a_full_device(form, tmp_path, capsys) -> None:
     """One error names the option, the other forms are written, and the terminal shows the report."""
     write(tmp_path / "r", "c", {"a": "passed"})
-    others = [one for one in FORMS if one != form]
-    arguments = [f"--{one}={tmp_path / one}" for one in others]
+    others = [name for name in FORMS if name != form]
+    arguments = [f"--{other}={tmp_path / other}" for other in others]
     assert cli.main(["report", str(tmp_path / "r"), f"--{form}=/dev/full", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.err == (
         f"cudalink report: --{form} is /dev/full; it cannot be written: No space left on device; name another file\n"
     )
     assert "1 cell, 1 test, 1 passed" in captured.out
-    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([*others, "r"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "r"])
 
 
 def test_the_summary_of_a_job_that_is_full(tmp_path, monkeypatch, capsys) -> None:

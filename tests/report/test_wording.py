@@ -95,8 +95,8 @@ def test_verdicts() -> None:
     measured = {**linked, "severity": "warning"}
     other = {**linked, "what": "XX"}
     fine = {**linked, "severity": "note"}
-    assert [wording.without_driver(one) for one in (absent, silent, linked)] == [True, False, False]
+    assert [wording.without_driver(state) for state in (absent, silent, linked)] == [True, False, False]
     causes = wording.by_cause([fine, linked, absent, silent, headers, measured, other])
     assert causes == [[linked, measured], [absent], [silent, headers], [other]]
     words = ["insufficient metadata", "incompatible", "incompatible", "compatible"]
-    assert [wording.status(one) for one in (absent, linked, measured, fine)] == words
+    assert [wording.status(state) for state in (absent, linked, measured, fine)] == words

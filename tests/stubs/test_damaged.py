@@ -59,7 +59,7 @@ def library(name: str, folder: Path) -> Path:
         compile_c(target, "int nvrtcVersion(int *a, int *b) { *a = 13; *b = 0; return 0; }")
     else:
         files = metadata.distribution("nvidia-cuda-runtime").files or ()
-        shutil.copy(next(Path(str(one.locate())) for one in files if one.name == NAMES[name]), target)
+        shutil.copy(next(Path(str(file.locate())) for file in files if file.name == NAMES[name]), target)
     return target
 
 

@@ -49,12 +49,12 @@ USE = "import sys; sys.path.insert(0, {site!r}); import devices; print(*devices.
 
 def test_wheel_needs_no_cuda(wheel) -> None:
     """The audit passes: no CUDA library is needed to load it, and the stubs are in it."""
-    found = audit(wheel)
-    found.check("11", "12", "13", "none")
-    names = {file.path.rpartition("/")[2] for file in found.files}
+    audited = audit(wheel)
+    audited.check("11", "12", "13", "none")
+    names = {file.path.rpartition("/")[2] for file in audited.files}
     assert "libdevices_cudart.so" in names
     assert names & {"libstub_nvrtc.so", "libdevices_nvrtc.so"}
-    symbols = next(file for file in found.files if file.path.endswith("libdevices_cudart.so"))
+    symbols = next(file for file in audited.files if file.path.endswith("libdevices_cudart.so"))
     assert symbols.soname == "libdevices_cudart.so"
 
 

@@ -43,8 +43,8 @@ def wheels(request) -> Path:
 def release(wheels) -> str:
     """Its CUDA release, by the name of NVRTC's builtins."""
     names = [path.name for path in wheels.glob("nvidia/*/lib/libnvrtc-builtins.so.*")]
-    (found,) = {match[1] for name in names if (match := re.search(r"builtins\.so\.(\d+\.\d+)$", name))}
-    return found
+    (release,) = {match[1] for name in names if (match := re.search(r"builtins\.so\.(\d+\.\d+)$", name))}
+    return release
 
 
 @pytest.fixture
@@ -151,9 +151,9 @@ def test_nvrtc_compiles(compiler_program, site, release, run, tmp_path) -> None:
     assert done.stdout.splitlines() == [f"version {release}", *(["lowered _Z5twiceILi2EEvPf", "log ''"] * 2)]
     assert "wheel beside the caller" in done.stderr
     for kind in ("ptx", "cubin", "ltoir"):
-        found = artifacts.inspect((out / f"out.{kind}").read_bytes())
-        assert found.kind == kind
-        assert not found.problems
+        artifact = artifacts.inspect((out / f"out.{kind}").read_bytes())
+        assert artifact.kind == kind
+        assert not artifact.problems
     assert b".entry _Z5twiceILi2EEvPf" in (out / "out.ptx").read_bytes()
 
 
@@ -185,13 +185,13 @@ print(found.version, found.why, "core" in found.degraded, found.file)
 """
     done = run(code)
     assert done.returncode == 0, done.stderr
-    version, names, texts, found = done.stdout.splitlines()
+    version, names, texts, place = done.stdout.splitlines()
     major, minor = map(int, release.split("."))
     assert version == f"0 {1000 * major + 10 * minor}"
     assert names == "cudaErrorMemoryAllocation | cudaErrorSharedObjectInitFailed"
     assert texts == "out of memory | shared object initialization failed"
-    assert found.startswith(f"{release} wheel beside the stub False ")
-    assert "/nvidia/" in found
+    assert place.startswith(f"{release} wheel beside the stub False ")
+    assert "/nvidia/" in place
 
 
 def test_exact_entry_points(wheels, catalog) -> None:

@@ -101,17 +101,17 @@ def test_which_library_is_taken(wheels, files, opened, variables, taken, why, as
     for file in files.split():
         runtime(tmp_path / file, 1000 * int(re.search(r"so\.(\d+)", file)[1]))
 
-    found = ask(
+    answer = ask(
         wheels,
         before=tuple(tmp_path / file for file in opened.split()),
         **{name: tmp_path / value for name, value in variables.items()},
     )
 
     major = re.search(r"so\.(\d+)", taken)[1]
-    assert (found.file, found.why) == (str(tmp_path / taken), why)
-    assert found.version == (f"{major}.5" if why == WHEEL else f"{major}.0")
+    assert (answer.file, answer.why) == (str(tmp_path / taken), why)
+    assert answer.version == (f"{major}.5" if why == WHEEL else f"{major}.0")
     if "CUDA_PATH" in variables:
-        assert f"CUDA_PATH={tmp_path / variables['CUDA_PATH']}" in found.looked
+        assert f"CUDA_PATH={tmp_path / variables['CUDA_PATH']}" in answer.looked
 
 
 def test_mangled_copy_in_the_process(ask, tmp_path) -> None:
@@ -120,8 +120,8 @@ def test_mangled_copy_in_the_process(ask, tmp_path) -> None:
         runtime(tmp_path / "other" / name, 12000)
     mangled = runtime(tmp_path / "libs" / "libcudart-d0da41ae.so.12.9.79", 12090)
     others = sorted((tmp_path / "other").iterdir())
-    found = ask((13,), before=(*others, mangled))
-    assert (found.file, found.version) == (str(mangled), "12.9")
+    answer = ask((13,), before=(*others, mangled))
+    assert (answer.file, answer.version) == (str(mangled), "12.9")
 
 
 def test_process_by_soname(ask, tmp_path) -> None:
@@ -132,11 +132,11 @@ def test_process_by_soname(ask, tmp_path) -> None:
 
 def test_override_that_is_wrong(ask) -> None:
     """A wrong override is not passed over in silence: nothing else is tried, and the text says so."""
-    found = ask((13,), CUDALINK_STUBS_CUDART=NOWHERE)
-    assert found.file is None
-    assert found.degraded == ["core", "optional"]
-    assert found.looked.startswith(f"CUDALINK_STUBS_CUDART={NOWHERE} (")
-    assert "No such file" in found.looked
+    answer = ask((13,), CUDALINK_STUBS_CUDART=NOWHERE)
+    assert answer.file is None
+    assert answer.degraded == ["core", "optional"]
+    assert answer.looked.startswith(f"CUDALINK_STUBS_CUDART={NOWHERE} (")
+    assert "No such file" in answer.looked
 
 
 def test_damaged_file_is_passed_over_and_told(ask, tmp_path) -> None:
@@ -145,30 +145,30 @@ def test_damaged_file_is_passed_over_and_told(ask, tmp_path) -> None:
     broken.parent.mkdir(parents=True)
     broken.write_bytes(b"not a library")
     runtime(tmp_path / "home" / "lib64" / "libcudart.so.12", 12000)
-    found = ask(CUDA_PATH=tmp_path / "home")
-    assert found.version == "12.0"
-    assert f"({broken}: " in found.looked
+    answer = ask(CUDA_PATH=tmp_path / "home")
+    assert answer.version == "12.0"
+    assert f"({broken}: " in answer.looked
 
 
 def test_missing_and_degraded(ask) -> None:
     """What the library lacks is listed by symbol; the tiers that lack something are called degraded."""
-    found = ask((13,))
-    assert "cudaMalloc" in found.missing
-    assert "cudaRuntimeGetVersion" not in found.missing
-    assert found.degraded == ["core", "optional"]
+    answer = ask((13,))
+    assert "cudaMalloc" in answer.missing
+    assert "cudaRuntimeGetVersion" not in answer.missing
+    assert answer.degraded == ["core", "optional"]
 
 
 def test_verbose_line(ask, site, run, tmp_path) -> None:
     """Under CUDALINK_STUBS_VERBOSE=1 one line on standard error says which file was taken, its version, and why."""
     runtime(tmp_path / "libcudart.so.13", 13000)
     code = ASK.format(before=[], caller=str(site / "pkg" / "caller.so"))
-    found = run(code, CUDALINK_STUBS_CUDART=tmp_path / "libcudart.so.13", CUDALINK_STUBS_VERBOSE="1").stderr
+    text = run(code, CUDALINK_STUBS_CUDART=tmp_path / "libcudart.so.13", CUDALINK_STUBS_VERBOSE="1").stderr
     start = f"cudalink stubs: libstub_cudart.so uses {tmp_path}/libcudart.so.13 (version 13.0, environment variable "
-    assert found.startswith(start)
-    assert "it lacks cudaGetErrorString, " in found
+    assert text.startswith(start)
+    assert "it lacks cudaGetErrorString, " in text
     lost = run(code, CUDALINK_STUBS_CUDART=NOWHERE, CUDALINK_STUBS_VERBOSE="1").stderr
     assert lost.startswith("cudalink stubs: libstub_cudart.so found no libcudart: looked in CUDALINK_STUBS_CUDART=")
-    assert found.count("\n") == lost.count("\n") == 1
+    assert text.count("\n") == lost.count("\n") == 1
     assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stderr == ""
     assert run(code, CUDALINK_STUBS_CUDART=NOWHERE, CUDALINK_STUBS_VERBOSE="0").stderr == ""
 
@@ -191,5 +191,5 @@ exec {program}"""
     done = run_hidden(catalog.libraries["cudart"], script)
 
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["file"], found["version"]) == ("/usr/local/cuda-13.9/lib64/libcudart.so.13", "13.9")
+    description = json.loads(done.stdout)
+    assert (description["file"], description["version"]) == ("/usr/local/cuda-13.9/lib64/libcudart.so.13", "13.9")

@@ -47,22 +47,22 @@ def installed(name: str) -> str | None:
 @pytest.fixture(scope="session")
 def cuda_core(toolkit) -> str:
     """Release of cuda-core; a session that promised one fails without it."""
-    wanted, found = os.environ.get("CUDALINK_REQUIRE_CUDA_CORE"), installed("cuda-core")
-    if wanted is not None and found != wanted:
-        pytest.fail(f"this session promised cuda-core {wanted}, found {found}")
-    if found is None:
+    wanted, version = os.environ.get("CUDALINK_REQUIRE_CUDA_CORE"), installed("cuda-core")
+    if wanted is not None and version != wanted:
+        pytest.fail(f"this session promised cuda-core {wanted}, found {version}")
+    if version is None:
         pytest.skip("needs cuda-core: nox -s targets, or pip install cuda-core")
-    return found
+    return version
 
 
 def _also(package: str) -> str:
     """Release of a package that one of the sessions installs in addition; that session fails without it."""
-    found = installed(package)
-    if found is None:
+    version = installed(package)
+    if version is None:
         if package in os.environ.get("CUDALINK_REQUIRE_PACKAGES", "").split():
             pytest.fail(f"this session promised {package}, which is not installed")
         pytest.skip(f"needs {package}: nox -s targets, or pip install {package}")
-    return found
+    return version
 
 
 @pytest.fixture(scope="session")

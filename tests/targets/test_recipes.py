@@ -7,7 +7,7 @@ import pytest
 from pytest_cudalink.targets import StaleRecipeError
 from pytest_cudalink.targets.base import recipe_for, recipes
 
-RECIPES = [one for name in ("cuda-core", "numba-cuda", "numba-cuda-mlir") for one in recipes(name)]
+RECIPES = [recipe for name in ("cuda-core", "numba-cuda", "numba-cuda-mlir") for recipe in recipes(name)]
 
 
 def module_of(recipe, **names) -> ModuleType:

@@ -90,7 +90,7 @@ def test_the_manifest_says_what_and_what_for(whole: Path) -> None:
     assert {"pytest-cudalink", "pytest", "cuda-bindings", "nvidia-cuda-runtime", "unbundle.py"} <= set(files)
     assert NVRTC not in files
     runtime = files["nvidia-cuda-runtime"]
-    known = [one for one in toolchains.releases_table()[CudaVersion(13, 0)]["libs"] if one["name"] == runtime["name"]]
+    known = [lib for lib in toolchains.releases_table()[CudaVersion(13, 0)]["libs"] if lib["name"] == runtime["name"]]
     assert runtime["sha256"] in known[0]["sha256"]
     assert (runtime["requirement"], runtime["version"]) == ("nvidia-cuda-runtime==13.0.96", "13.0.96")
     assert runtime["for"] == "CUDA 13.0: the CUDA runtime and its headers"

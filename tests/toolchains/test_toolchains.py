@@ -55,28 +55,28 @@ def test_table_names_every_release_but_12_7() -> None:
 def test_add_unpacks_libraries_and_headers(cache) -> None:
     """nvJitLink, NVRTC, cudart and their headers lie where an installed toolkit has them."""
     for version, major in (("12.0", "12"), ("12.9", "12"), ("13.0", "13")):
-        found = toolchains.find(version)
+        chain = toolchains.find(version)
         for library in ("nvJitLink", "nvrtc", "cudart"):
             assert toolchains.library_path(version, library).name == f"lib{library}.so.{major}"
-            assert (found.lib / f"lib{library}.so").resolve() == found.library(library).resolve()
-        assert {"cuda.h", "cuda_runtime.h", "nvrtc.h", "nvJitLink.h"} <= {path.name for path in found.include.iterdir()}
-        assert f"CUDA_VERSION {major}0{version[3:]}0" in (found.include / "cuda.h").read_text(encoding="utf-8")
+            assert (chain.lib / f"lib{library}.so").resolve() == chain.library(library).resolve()
+        assert {"cuda.h", "cuda_runtime.h", "nvrtc.h", "nvJitLink.h"} <= {path.name for path in chain.include.iterdir()}
+        assert f"CUDA_VERSION {major}0{version[3:]}0" in (chain.include / "cuda.h").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_ctk_layout_is_a_toolkit(cache, tmp_path) -> None:
     """The mini toolkit has the folders and version.json of an installed one, and its nvcc compiles and links."""
-    found = toolchains.find("13.0", "ctk")
-    assert {"bin", "include", "lib64", "nvvm", "version.json"} <= {path.name for path in found.path.iterdir()}
-    version = json.loads((found.path / "version.json").read_text(encoding="utf-8"))
+    chain = toolchains.find("13.0", "ctk")
+    assert {"bin", "include", "lib64", "nvvm", "version.json"} <= {path.name for path in chain.path.iterdir()}
+    version = json.loads((chain.path / "version.json").read_text(encoding="utf-8"))
     assert version["cuda"]["version"].startswith("13.0.")
-    assert version["libnvjitlink"]["version"] == found.packages["nvidia-nvjitlink"]
+    assert version["libnvjitlink"]["version"] == chain.packages["nvidia-nvjitlink"]
     for library, package in (("nvrtc", "nvidia-cuda-nvrtc"), ("nvJitLink", "nvidia-nvjitlink")):
-        assert found.library(library).resolve().name == f"lib{library}.so.{found.packages[package]}"
-        assert (found.lib / f"lib{library}.so").resolve() == found.library(library).resolve()
+        assert chain.library(library).resolve().name == f"lib{library}.so.{chain.packages[package]}"
+        assert (chain.lib / f"lib{library}.so").resolve() == chain.library(library).resolve()
     source = tmp_path / "k.cu"
     source.write_text("#include <cuda_fp16.h>\n__global__ void k(__half* x) { *x = __float2half(1.0f); }\n")
-    nvcc = [str(found.path / "bin" / "nvcc"), "-arch=sm_90", "-cubin", "-o", str(tmp_path / "k.cubin"), str(source)]
+    nvcc = [str(chain.path / "bin" / "nvcc"), "-arch=sm_90", "-cubin", "-o", str(tmp_path / "k.cubin"), str(source)]
     done = subprocess.run(nvcc, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "k.cubin").read_bytes()[:4] == b"\x7fELF"

@@ -20,7 +20,7 @@ from pytest_cudalink.versions import CudaVersion
 TESTS = Path(__file__).parents[1]
 ARCH = "sm_90"
 #: The releases whose samples are in tests/data, the newest last.
-PRODUCERS = sorted(CudaVersion.parse(one.name) for one in (TESTS / "data" / "artifacts").glob("[0-9]*"))
+PRODUCERS = sorted(CudaVersion.parse(path.name) for path in (TESTS / "data" / "artifacts").glob("[0-9]*"))
 
 
 def link(*codes: ObjectCode, target: str = "cubin", **options) -> ObjectCode:
@@ -34,10 +34,10 @@ def link(*codes: ObjectCode, target: str = "cubin", **options) -> ObjectCode:
 def test_links(kinds: tuple[str, str], compiled, toolkit) -> None:
     """Every sound mixture becomes an executable cubin without undefined symbols, made by this toolkit."""
     code = link(compiled["main", kinds[0]], compiled["user", kinds[1]], name="out")
-    found = code.artifact
-    assert (found.kind, found.relocatable, found.undefined, found.problems) == ("cubin", False, (), ())
-    assert found.kernels == ("apply_transform",)
-    assert found.producer == toolkit
+    artifact = code.artifact
+    assert (artifact.kind, artifact.relocatable, artifact.undefined, artifact.problems) == ("cubin", False, (), ())
+    assert artifact.kernels == ("apply_transform",)
+    assert artifact.producer == toolkit
     assert code.name == "out"
 
 

@@ -16,15 +16,15 @@ SOURCE = "template <class T> __global__ void scale(T* x, T a) { x[threadIdx.x] *
 def test_output_names_its_producer(kind: str, compiled, toolkit) -> None:
     """What NVRTC writes is of the kind asked for, sound, and names this toolkit."""
     code = compiled["main", kind]
-    found = code.artifact
-    assert (code.code_type, found.kind, found.problems) == (kind, kind, ())
-    assert found.producer == toolkit
+    artifact = code.artifact
+    assert (code.code_type, artifact.kind, artifact.problems) == (kind, kind, ())
+    assert artifact.producer == toolkit
     assert code.name == "main.cu"
     if kind == "ptx":
-        assert found.ptx_isa == ptx_isa_of(toolkit)
-        assert found.needs == needs_for_ptx_isa(ptx_isa_of(toolkit))
+        assert artifact.ptx_isa == ptx_isa_of(toolkit)
+        assert artifact.needs == needs_for_ptx_isa(ptx_isa_of(toolkit))
     else:
-        assert found.needs == Needs(toolkit)
+        assert artifact.needs == Needs(toolkit)
 
 
 def test_name_expressions() -> None:

@@ -52,10 +52,10 @@ def test_the_chooser_answers_as_the_command(
 
     assert command == f"cudalink can-link {producer} {library}-{consumer} {kind} --arch {arch}"
     code = cli.main([*command.split()[1:], "--json"])
-    (found,) = json.loads(capsys.readouterr().out)["answers"]
+    (printed,) = json.loads(capsys.readouterr().out)["answers"]
     assert answer.startswith({0: "Yes: ", 1: "No: ", 2: "Not known: "}[code])
     if code == 1:
-        assert f"{found['answer']['code']} {found['answer']['name']}" in answer
+        assert f"{printed['answer']['code']} {printed['answer']['name']}" in answer
 
 
 def test_a_cell_says_its_answer(browser: chromium.Page) -> None:

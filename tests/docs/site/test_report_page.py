@@ -463,12 +463,12 @@ def test_every_state_has_a_letter(page, browser, every_state) -> None:
     page.run(WHOLE)
     legend = "[...document.querySelectorAll('.legend li')].map((e) => e.innerText.replace(/\\s+/g, ' '))"
     words = page.run(legend)
-    assert [one[0] for one in words] == list("CEFXDxUSP.IVN")
+    assert [word[0] for word in words] == list("CEFXDxUSP.IVN")
     named = "[...document.querySelectorAll('#grid tbody td[aria-label]')].every((e) => e.textContent.length === 1)"
     assert page.run(named)
     assert {"Uneeds a GPU 6", "Ncell: links not steered (unsteered)"} <= {*words}
     heads = "[...document.querySelectorAll('#grid thead th.cell')].map((e) => e.textContent)"
-    assert [one for one in page.run(heads) if "absent" not in one and not one[-1].isdigit()] == [
+    assert [head for head in page.run(heads) if "absent" not in head and not head[-1].isdigit()] == [
         "ctk-12.9-driver-13.0Vviolations (lifetimes, order, nvJitLink)",
         "ctk-13.0-driver-13.0Nlinks not steered (unsteered)",
     ]
@@ -504,13 +504,13 @@ def axe() -> str:
 def test_axe_finds_nothing(width, browser, every_state, axe) -> None:
     """The rules of axe-core hold in both schemes, with a filter and without, and with everything open."""
     # only the contrast depends on the scheme
-    found = """axe.run(document, {{resultTypes: ['violations'], {0}}}).then((result) => result.violations
+    script = """axe.run(document, {{resultTypes: ['violations'], {0}}}).then((result) => result.violations
       .map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200))]))"""
-    contrast = found.format("runOnly: ['color-contrast']")
+    contrast = script.format("runOnly: ['color-contrast']")
     with opened_report(browser, width):
         open_whole(browser, every_state)
         browser.run(f"{axe};0")
-        assert browser.run(found.format("")) == []
+        assert browser.run(script.format("")) == []
     with opened_report(browser, width, "dark"):
         assert browser.run(contrast) == []
         browser.run(CHIP.format("has=FE") + ".click()")
@@ -519,4 +519,4 @@ def test_axe_finds_nothing(width, browser, every_state, axe) -> None:
         browser.run("for (const box of document.querySelectorAll('details')) box.open = true")
         assert browser.run(contrast) == []
     with opened_report(browser, width):
-        assert browser.run(found.format("")) == []
+        assert browser.run(script.format("")) == []

@@ -43,8 +43,8 @@ axe.run(document.querySelector('%s'), {resultTypes: ['violations'], rules: {'col
 
 def pages() -> list[str]:
     """The pages of the site, as paths below its folder."""
-    found = sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html"))
-    return [name for name in found if name not in MADE]
+    pages = sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html"))
+    return [name for name in pages if name not in MADE]
 
 
 def resize(browser: chromium.Page, width: int) -> None:
@@ -65,8 +65,8 @@ def axe(browser: chromium.Page, part: str = "article", *, contrast: bool) -> lis
     package = pytest.importorskip("axe_core_python", reason="needs axe-core-python; run `nox -s docs`")
     script = next(Path(package.__path__[0]).glob("**/axe.min.js"))
     browser.run(script.read_text(encoding="utf-8") + "; undefined")
-    found: list[str] = browser.run(AXE % (part, str(contrast).lower()))
-    return found
+    violations: list[str] = browser.run(AXE % (part, str(contrast).lower()))
+    return violations
 
 
 def test_every_page_is_reachable(browser: chromium.Page) -> None:
@@ -87,15 +87,15 @@ def test_the_copyright_has_a_holder() -> None:
 @pytest.fixture(scope="module")
 def faults(browser: chromium.Page) -> dict[str, list[tuple[str, object]]]:
     """What is too wide in a window of each width, and what axe finds apart from contrast: each page is opened once."""
-    found: dict[str, list[tuple[str, object]]] = {"wide": [], "axe": []}
+    faults: dict[str, list[tuple[str, object]]] = {"wide": [], "axe": []}
     for name in pages():
         look(browser, name)
-        found["axe"].append((name, axe(browser, GRID if name == GRIDS else "article", contrast=False)))
+        faults["axe"].append((name, axe(browser, GRID if name == GRIDS else "article", contrast=False)))
         for width in WIDTHS:
             resize(browser, width)
             document = browser.run("document.documentElement.scrollWidth - window.innerWidth")
-            found["wide"].append((f"{name}, {width}", [*([document] if document > 0 else []), *browser.run(TOO_WIDE)]))
-    return {kind: [one for one in each if one[1]] for kind, each in found.items()}
+            faults["wide"].append((f"{name}, {width}", [*([document] if document > 0 else []), *browser.run(TOO_WIDE)]))
+    return {kind: [fault for fault in each if fault[1]] for kind, each in faults.items()}
 
 
 def test_no_page_is_wider_than_the_window(faults: dict[str, list[tuple[str, object]]]) -> None:
@@ -119,14 +119,14 @@ def test_axe_finds_nothing_serious(browser: chromium.Page, faults: dict[str, lis
     35,000 elements: one that has every kind of answer is looked at.
     """
     assert faults["axe"] == []
-    found = {}
+    violations = {}
     for name in ("index.html", "tutorials/first-red-test.html", "atlas/index.html", GRIDS):
         for scheme in ("light", "dark"):
             look(browser, name, scheme=scheme)
-            found[f"{name}, {scheme}"] = axe(browser, GRID if name == GRIDS else "article", contrast=True)
+            violations[f"{name}, {scheme}"] = axe(browser, GRID if name == GRIDS else "article", contrast=True)
     kinds = "[...new Set([...document.querySelectorAll('{} [class^=atlas-]')].map(one => one.className))].sort()"
     assert browser.run(kinds.format(GRID)) == browser.run(kinds.format("article"))
-    assert {name: each for name, each in found.items() if each} == {}
+    assert {name: each for name, each in violations.items() if each} == {}
 
 
 def test_search_finds_lifetimes(browser: chromium.Page) -> None:
@@ -134,7 +134,7 @@ def test_search_finds_lifetimes(browser: chromium.Page) -> None:
     browser.call("Emulation.setDeviceMetricsOverride", width=1400, height=1000, deviceScaleFactor=1, mobile=False)
     browser.events.clear()
     browser.call("Page.navigate", url=f"{(SITE / 'search.html').as_uri()}?q=lifetime")
-    found = browser.run(
+    text = browser.run(
         """new Promise(done => {
           const look = () => {
             const names = [...document.querySelectorAll('#search-results li a')].map(one => one.textContent);
@@ -144,7 +144,7 @@ def test_search_finds_lifetimes(browser: chromium.Page) -> None:
           look();
         })"""
     )
-    assert "Memory that must live" in found
+    assert "Memory that must live" in text
 
 
 def test_rows_of_a_long_table_are_found(browser: chromium.Page) -> None:
@@ -170,7 +170,7 @@ def test_source_links(browser: chromium.Page) -> None:
         text = (SITE / name).read_text(encoding="utf-8")
         own = re.findall(rf'<a [^>]*href="({BLOB}[^"]+)"[^>]* title="(?:View|Edit)', text)
         assert len(own) == 2, name
-        assert all((ROOT / one.split("/main/")[1].partition("?")[0]).is_file() for one in own), own
+        assert all((ROOT / path.split("/main/")[1].partition("?")[0]).is_file() for path in own), own
     look(browser, "reference/api.html")
     sources: list[str] = browser.run("[...document.querySelectorAll('a[href*=\"#L\"]')].map(one => one.href)")
     assert len(sources) > 100
@@ -206,9 +206,9 @@ def test_commands_can_be_copied_without_prompt(browser: chromium.Page) -> None:
 def test_dark_mode(browser: chromium.Page) -> None:
     """A reader whose system is dark gets light text on a dark page."""
 
-    def brightness(scheme: str, what: str) -> float:
+    def brightness(scheme: str, part: str) -> float:
         look(browser, "index.html", scheme=scheme)
-        numbers: list[float] = browser.run(f"getComputedStyle(document.body).{what}.match(/[0-9.]+/g).map(Number)")
+        numbers: list[float] = browser.run(f"getComputedStyle(document.body).{part}.match(/[0-9.]+/g).map(Number)")
         return sum(numbers[:3]) / 3
 
     assert brightness("light", "backgroundColor") - brightness("light", "color") > 150

@@ -35,13 +35,13 @@ def main(path: str) -> None:  # noqa: PLR0915 (one use after the other)
         ok(name, room, 0)
         processors[name] = int.from_bytes(room.raw[offset : offset + 4], "little")
 
-    one, two = ctypes.c_void_p(), ctypes.c_void_p()
-    ok("cudaMalloc", ctypes.byref(one), size(BYTES))
+    memory, two = ctypes.c_void_p(), ctypes.c_void_p()
+    ok("cudaMalloc", ctypes.byref(memory), size(BYTES))
     ok("cudaMalloc", ctypes.byref(two), size(BYTES))
     source = (ctypes.c_ubyte * BYTES)(*[n * 7 % 256 for n in range(256)] * (BYTES // 256))
     back = (ctypes.c_ubyte * BYTES)()
-    ok("cudaMemcpy", one, source, size(BYTES), HOST_TO_DEVICE)
-    ok("cudaMemcpy", back, one, size(BYTES), DEVICE_TO_HOST)
+    ok("cudaMemcpy", memory, source, size(BYTES), HOST_TO_DEVICE)
+    ok("cudaMemcpy", back, memory, size(BYTES), DEVICE_TO_HOST)
     copied = bytes(back) == bytes(source)
 
     stream, start, stop = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
@@ -49,7 +49,7 @@ def main(path: str) -> None:  # noqa: PLR0915 (one use after the other)
     ok("cudaEventCreate", ctypes.byref(start))
     ok("cudaEventCreate", ctypes.byref(stop))
     ok("cudaEventRecord", start, stream)
-    ok("cudaMemcpyAsync", two, one, size(BYTES), 3, stream)
+    ok("cudaMemcpyAsync", two, memory, size(BYTES), 3, stream)
     ok("cudaEventRecord", stop, stream)
     ok("cudaStreamWaitEvent", stream, stop, 0)
     ok("cudaEventSynchronize", stop)
@@ -81,11 +81,11 @@ def main(path: str) -> None:  # noqa: PLR0915 (one use after the other)
     ok("cudaEventDestroy", start)
     ok("cudaEventDestroy", stop)
     ok("cudaStreamDestroy", stream)
-    ok("cudaFree", one)
+    ok("cudaFree", memory)
     ok("cudaFree", two)
     ok("cudaDeviceSynchronize")
-    found = json.loads(stub.stub_cudart_describe())
-    found |= {
+    description = json.loads(stub.stub_cudart_describe())
+    description |= {
         "count": count.value,
         "device": device.value,
         "attribute": attribute.value,
@@ -97,7 +97,7 @@ def main(path: str) -> None:  # noqa: PLR0915 (one use after the other)
         "invalid": stub.cudaSetDevice(12345),
         "last": [stub.cudaPeekAtLastError(), stub.cudaGetLastError(), stub.cudaGetLastError()],
     }
-    print(json.dumps(found))
+    print(json.dumps(description))
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ def test_violation(run, code: str, text: str) -> None:
 
 
 def test_cases_cover_every_rule() -> None:
-    assert {one.split()[0] for _, found in CASES for one in found.split("; ")} == set(jitlink_contract.rules())
+    assert {violation.split()[0] for _, v in CASES for violation in v.split("; ")} == set(jitlink_contract.rules())
 
 
 def test_strict_never_uses_an_address_again(run) -> None:

@@ -215,7 +215,7 @@ def printed(*arguments: Any) -> Iterator[str]:
         text.terminal(*arguments)
     for given, how in printed:
         if not given or not isinstance(given[0], Table):
-            yield from [f"{_styled(one)} {how or ''}".rstrip() for one in given or ("",)]
+            yield from [f"{_styled(value)} {how or ''}".rstrip() for value in given or ("",)]
             continue
         (table,) = given
         looks = (table.title_style, table.title_justify, table.header_style, table.box, table.pad_edge)
@@ -236,8 +236,8 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
     if isinstance(value, dict | list) and len(json.dumps(value)) > 240:
         yield "{" if isinstance(value, dict) else "["
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, one in pairs:
-            first, *rest = _lines(one, indent + " ")
+        for key, child in pairs:
+            first, *rest = _lines(child, indent + " ")
             yield f"{indent} " + (f"{json.dumps(str(key))}: " if isinstance(value, dict) else "") + first
             yield from rest
         yield indent + ("}" if isinstance(value, dict) else "]")
